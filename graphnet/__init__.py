@@ -1,0 +1,44 @@
+"""graphnet: automatic differentiation on a graph of nodes.
+
+    import graphnet as gn
+
+    x = gn.input((32, 10), name="x")
+    W = gn.parameter(weights, name="W")
+    cost = gn.mean(gn.squared_error(gn.tanh(x @ W), targets))
+    function = gn.compile([cost, *gn.gradient(cost, [W])], inputs=[x])
+"""
+
+from __future__ import annotations
+
+from graphnet.errors import (
+    BackendError,
+    DifferentiationError,
+    DtypeError,
+    GraphnetError,
+    NonFiniteError,
+    ShapeError,
+    ValueAccessError,
+)
+from graphnet.graph import Graph
+from graphnet.node import Node, Op
+from graphnet.ops.broadcast import broadcast_to
+from graphnet.ops.elementwise import (
+    Elementwise, absolute, add, cast, clip, cos, divide, equal, exp, greater, greater_equal, less,
+    less_equal, log, logical_not, maximum, minimum, multiply, negative, power, relu, sigmoid, sign, sin,
+    softplus, sqrt, subtract, tanh, where,
+)  # fmt: skip
+from graphnet.ops.index import one_hot, take
+from graphnet.ops.leaf import constant, fill, input, label, parameter, stop_gradient
+from graphnet.ops.linear import matmul
+from graphnet.ops.loss import sigmoid_cross_entropy, softmax_cross_entropy, squared_error
+from graphnet.ops.random import RandomSource
+from graphnet.ops.reduce import argmax, log_softmax, logsumexp, max, mean, min, softmax, sum
+from graphnet.ops.shape import concatenate, reshape, stack, transpose
+from graphnet.provenance import scope
+from graphnet.diff import backward, gradient, rop  # isort: skip
+from graphnet.curvature import gauss_newton_product, hessian_product  # isort: skip
+from graphnet import passes  # isort: skip
+from graphnet.function import Function, compile  # isort: skip
+from graphnet import testing  # isort: skip
+
+from graphnet.version import __version__  # isort: skip

@@ -1,0 +1,27 @@
+"""Back ends: each turns a plan into something that runs. Loaded by name, when first asked for."""
+
+from __future__ import annotations
+
+import importlib
+
+from graphnet.backends.base import Backend
+from graphnet.errors import BackendError
+
+__all__ = ["AVAILABLE", "Backend", "load_backend"]
+
+#: name -> (module, class)
+AVAILABLE: dict[str, tuple[str, str]] = {
+    "numpy": ("graphnet.backends.numpy", "NumpyBackend"),
+}
+
+
+def load_backend(name: str) -> Backend:
+    """The back end of this name; BackendError names those that there are."""
+    if name not in AVAILABLE:
+        raise BackendError(
+            f"there is no back end {name!r} in this version; available: {', '.join(sorted(AVAILABLE))}."
+        )
+    module, attribute = AVAILABLE[name]
+    backend = getattr(importlib.import_module(module), attribute)()
+    assert isinstance(backend, Backend)
+    return backend

@@ -1,0 +1,80 @@
+"""The NumPy back end: node by node, `forward` by `forward`. It is the definition of what a graph means."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from graphnet.backends.base import Backend, Observer, Program
+from graphnet.errors import BackendError, GraphnetError, table_of_inputs
+from graphnet.node import Array, Node
+from graphnet.plan import Plan
+
+__all__ = ["NumpyBackend"]
+
+
+class NumpyBackend(Backend):
+    name = "numpy"
+
+    def build(self, plan: Plan, inputs: Sequence[int], outputs: Sequence[int]) -> Program:
+        return NumpyProgram(plan, inputs, outputs)
+
+
+class NumpyProgram(Program):
+    def __init__(self, plan: Plan, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        self.plan, self.inputs, self.outputs = plan, inputs, outputs
+        fed = set(inputs)
+        #: (position, rule, positions of inputs, positions to free) for each node that is not fed.
+        self.steps: list[tuple[int, Callable[..., Array], tuple[int, ...], tuple[int, ...]]] = [
+            (i, node.op.forward, tuple(plan.position[x] for x in node.inputs), plan.freed[i])
+            for i, node in enumerate(plan.order)
+            if i not in fed
+        ]
+
+    def run(self, arrays: Sequence[Array], observer: Observer | None = None) -> list[Array]:
+        values: list[Array | None] = [None] * len(self.plan.order)
+        for position, array in zip(self.inputs, arrays, strict=True):
+            if position >= 0:
+                values[position] = array
+        i = -1
+        try:
+            # NaN and infinities flow as in NumPy, silently; check=True is how to find them.
+            with np.errstate(all="ignore"):
+                if observer is None:
+                    for i, forward, sources, freed in self.steps:
+                        values[i] = forward(*[values[s] for s in sources])
+                        for s in freed:
+                            values[s] = None
+                else:
+                    self._run_observed(values, observer)
+        except GraphnetError as error:
+            raise type(error)(f"{error}" + _place(self.plan.order[i])) from None
+        except (ArithmeticError, IndexError, TypeError, ValueError) as error:
+            node = self.plan.order[i]
+            raise BackendError(
+                f"{node.op.name}.forward failed at {node.describe()}: {type(error).__name__}: {error}"
+                + _place(node)
+            ) from error
+        return [self._owned(values[position], position) for position in self.outputs]
+
+    def _run_observed(self, values: list[Array | None], observer: Observer) -> None:
+        for position in self.inputs:
+            if position >= 0:
+                observer(position, values[position], 0.0)  # type: ignore[arg-type]
+        for i, forward, sources, _ in self.steps:
+            arrays = [values[s] for s in sources]
+            start = time.perf_counter()
+            value = values[i] = forward(*arrays)
+            observer(i, value, time.perf_counter() - start)
+
+    def _owned(self, value: Array | None, position: int) -> Array:
+        """A result that belongs to the caller: not a view, an input, a parameter or a constant."""
+        assert value is not None
+        leaf = not self.plan.order[position].inputs
+        return np.array(value) if leaf or value.base is not None or not value.flags.writeable else value
+
+
+def _place(node: Node) -> str:
+    return f"\n    node made at {node.origin}" + table_of_inputs(node.inputs)

@@ -1,0 +1,96 @@
+"""Curvature as compositions of `backward` and `rop`: no op has a rule of its own for it.
+
+Hessian product          Hv = R{∇C}                                        (Pearlmutter 1994)
+Gauss-Newton product     Gv = Jᵀ H_L J v, J = ∂o/∂θ at the pre-outputs o,  (Schraudolph 2002)
+                         H_L the Hessian of the cost as a function of o
+For a loss joined with its matching nonlinearity G is also the Fisher matrix of the model's predictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphnet.diff import (
+    backward,
+    float_nodes,
+    gradient,
+    pull_back,
+    push_forward,
+    rop,
+    seed_nodes,
+)
+from graphnet.errors import DifferentiationError
+from graphnet.graph import ancestors, dependents
+from graphnet.node import Node
+from graphnet.ops.leaf import fill
+
+__all__ = ["gauss_newton_product", "hessian_product"]
+
+
+def hessian_product(cost: Node, tangents: Mapping[Node, Any]) -> list[Node]:
+    """Hv = R{∇C}: for each node w of `tangents` = {w: v_w}, Σ_u (∂²C/∂w∂u) v_u.
+
+    cost: a scalar node. Source: Pearlmutter 1994.
+    """
+    return rop(gradient(cost, list(tangents)), tangents)
+
+
+def gauss_newton_product(
+    cost: Node, tangents: Mapping[Node, Any], at: Node | Sequence[Node] | None = None
+) -> list[Node]:
+    """Gv = Jᵀ H_L J v: for each node w of `tangents` = {w: v_w}, its part of the product.
+
+    cost: a scalar node. `at`: the nodes o where the net is linearised (J = ∂o/∂w, and H_L is the Hessian
+    of the cost as a function of the o alone); by default the inputs that the loss ops judge. G is
+    symmetric, and positive semi-definite when the cost is convex in the o.
+    Raises DifferentiationError if `at` is not given and the cost holds no loss op, or if some path leads
+    from w to the cost around the o. Source: Schraudolph 2002; Martens 2010; Krause 2015, 3.3.2.
+    """
+    if cost.shape != ():
+        raise DifferentiationError(
+            f"gauss_newton_product: the cost must be a scalar, but {cost.describe()} has shape "
+            f"{list(cost.shape)}. Take gn.mean or gn.sum of it."
+        )
+    seeds = seed_nodes("gauss_newton_product", tangents)
+    places = _judged_nodes(cost) if at is None else float_nodes("gauss_newton_product", at, "linearise at")
+    outer = ancestors([cost], stop=places)
+    _check_no_way_around(cost, outer, places, tangents)
+    # The cost as a function of the pre-outputs alone: walks stop at them, even where one of them is
+    # computed from another.
+    leaves = frozenset(places)
+    reached = dependents(outer, places)
+    cost_gradient = pull_back(outer, reached, {cost: fill(1, (), cost.dtype)}, places, None, leaves)
+    jacobian_v = dict(zip(places, rop(places, seeds), strict=True))
+    hessian_jv = push_forward(ancestors(cost_gradient, stop=places), cost_gradient, jacobian_v)
+    return backward(dict(zip(places, hessian_jv, strict=True)), list(tangents))
+
+
+def _judged_nodes(cost: Node) -> list[Node]:
+    """What the loss ops judge: logits and predictions, each once, in the order of creation."""
+    found = {
+        node.inputs[node.op.judged_input]: None
+        for node in ancestors([cost])
+        if node.op.judged_input is not None
+    }
+    if not found:
+        raise DifferentiationError(
+            f"gauss_newton_product: {cost.describe()} (made at {cost.origin}) holds no loss op "
+            "(softmax_cross_entropy, sigmoid_cross_entropy, squared_error), so say where the net ends "
+            "and the loss begins: at=[...]."
+        )
+    return list(found)
+
+
+def _check_no_way_around(
+    cost: Node, outer: Sequence[Node], places: Sequence[Node], wrt: Mapping[Node, Any]
+) -> None:
+    """A parameter that reaches the cost other than through `places` would be left out silently."""
+    inside = set(outer).difference(places)
+    for node in wrt:
+        if node in inside:
+            raise DifferentiationError(
+                f"gauss_newton_product: {node.describe()} (made at {node.origin}) reaches the cost "
+                "around the nodes where the net is linearised, so G would leave that path out. Include "
+                "a node on it in `at`: for an L2 term on the parameter W, at=[logits, W]."
+            )

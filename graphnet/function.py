@@ -1,0 +1,192 @@
+"""compile: from outputs and inputs to a Function that runs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphnet import passes as passes_module
+from graphnet.backends import load_backend
+from graphnet.errors import BackendError, DtypeError, NonFiniteError, ShapeError, table_of_inputs
+from graphnet.graph import Graph
+from graphnet.node import Array, Node
+from graphnet.passes import Pass, PassReport
+from graphnet.plan import Memory, make_plan
+from graphnet.profile import Profile
+
+__all__ = ["Function", "compile"]
+
+
+def compile(
+    outputs: Node | Iterable[Node],
+    inputs: Iterable[Node] | None = None,
+    backend: str = "numpy",
+    passes: Sequence[Pass | Callable[[Graph], Graph]] = passes_module.DEFAULT,
+    check: bool = False,
+    threads: int | None = None,
+) -> Function:
+    """A function from the inputs' arrays to a tuple of the outputs' arrays.
+
+    inputs: Input nodes in the order of the arguments; None takes all that the outputs depend on, in the
+    order of their creation. `check=True`: NonFiniteError names the first node that makes a NaN or an
+    infinity. `threads`: for compiled back ends. Raises GraphnetError for an Input that is missing.
+    """
+    source = Graph(outputs, inputs)
+    return Function(source, backend, passes, check, threads)
+
+
+class Function:
+    """A compiled graph: call it with one array for each input; it returns a tuple of arrays."""
+
+    def __init__(
+        self,
+        source: Graph,
+        backend: str,
+        passes: Sequence[Pass | Callable[[Graph], Graph]],
+        check: bool,
+        threads: int | None,
+    ) -> None:
+        if threads is not None and threads < 1:
+            raise BackendError(f"threads must be at least 1, not {threads}")
+        self.source = source
+        self.backend = backend
+        self.check = check
+        self.graph: Graph
+        self.reports: list[PassReport]
+        self.graph, self.reports = passes_module.optimize(source, passes)
+        self._plan = make_plan(self.graph)
+        position = self._plan.position
+        self._program = load_backend(backend).build(
+            self._plan,
+            [position.get(node, -1) for node in self.graph.inputs],
+            [position[node] for node in self.graph.outputs],
+        )
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.source.inputs
+
+    @property
+    def outputs(self) -> tuple[Node, ...]:
+        return self.source.outputs
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes that a run needs, known before running."""
+        return self._plan.memory
+
+    def __call__(self, *arrays: Any) -> tuple[Array, ...]:
+        """The outputs, as arrays that belong to the caller.
+
+        Raises ShapeError or DtypeError, naming the input, before anything runs.
+        """
+        given = self._checked(arrays)
+        if self.check:
+            return tuple(self._program.run(given, self._find_non_finite(given)))
+        return tuple(self._program.run(given))
+
+    def _checked(self, arrays: Sequence[Any]) -> list[Array]:
+        if len(arrays) != len(self.inputs):
+            listed = ", ".join(node.describe() for node in self.inputs) or "none"
+            raise ShapeError(
+                f"this function takes {len(self.inputs)} array(s) ({listed}), but {len(arrays)} were given."
+            )
+        return [as_input(node, array) for node, array in zip(self.inputs, arrays, strict=True)]
+
+    # -- diagnosis ---------------------------------------------------------------------------
+
+    def _find_non_finite(self, given: Sequence[Array]) -> Callable[[int, Array, float], None]:
+        order, position = self._plan.order, self._plan.position
+        finite = [True] * len(order)
+
+        def observe(i: int, value: Array, seconds: float) -> None:
+            node = order[i]
+            if value.dtype.kind != "f" or np.isfinite(value).all():
+                return
+            finite[i] = False
+            if all(finite[position[source]] for source in node.inputs):
+                kind = "NaN" if np.isnan(value).any() else "an infinity"
+                where = ", ".join(f"{label} {x}" for label, x in node.scope.items())
+                made = "holds" if node.is_static else "makes"
+                raise NonFiniteError(
+                    f"{node.op.name}: {node.describe()} {made} {kind}"
+                    + (f" ({where})" if where else "")
+                    + f".\n    node made at {node.origin}"
+                    + table_of_inputs(node.inputs)
+                )
+
+        return observe
+
+    def profile(self, *arrays: Any, repeats: int = 5) -> Profile:
+        """Seconds by node, the median of `repeats` runs.
+
+        Without arrays, it runs on standard normal numbers (zeros for integers and booleans).
+        """
+        if arrays:
+            given = self._checked(arrays)
+        else:
+            generator = np.random.default_rng(0)
+            given = [
+                generator.standard_normal(n.shape).astype(n.dtype)
+                if n.dtype.kind == "f"
+                else np.zeros(n.shape, n.dtype)
+                for n in self.inputs
+            ]
+        samples: list[list[float]] = [[] for _ in self._plan.order]
+
+        def observe(i: int, value: Array, seconds: float) -> None:
+            samples[i].append(seconds)
+
+        for _ in range(max(1, repeats)):
+            self._program.run(given, observe)
+        return Profile(self._plan.order, tuple(statistics.median(s) for s in samples))
+
+    def explain(self) -> str:
+        """What compilation did: each pass with node counts and time, the ops that are left, memory."""
+        lines = [f"{'pass':<14}{'nodes before':>14}{'after':>8}{'ms':>9}"]
+        for name, before, after, seconds in self.reports:
+            lines.append(f"{name:<14}{before:>14}{after:>8}{seconds * 1e3:>9.2f}")
+        counts: dict[str, int] = {}
+        for node in self.graph.order:
+            counts[node.op.name] = counts.get(node.op.name, 0) + 1
+        listed = ", ".join(f"{n} {op}" for op, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
+        lines += ["", f"back end {self.backend}: {listed}", f"memory: {self.memory}"]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Function {self.source!r} on {self.backend}, {len(self.graph)} nodes after passes>"
+
+
+def as_input(node: Node, array: Any) -> Array:
+    """The array given for an Input node; ShapeError or DtypeError if it does not fit.
+
+    Python numbers and lists take the node's dtype; an array is converted only where no value can change.
+    """
+    is_array = isinstance(array, (np.ndarray, np.generic))
+    if isinstance(array, Node):
+        raise DtypeError(f"input {node.describe()}: a node was given where an array is needed")
+    try:
+        value = np.asarray(array)
+    except ValueError as error:
+        raise ShapeError(f"input {node.describe()}: this is not an array: {error}") from None
+    if value.shape != node.shape:
+        raise ShapeError(
+            f"input {node.describe()} (made at {node.origin}) was given an array of shape "
+            f"{list(value.shape)}."
+        )
+    if value.dtype == node.dtype:
+        return value
+    same_kind = np.can_cast(value.dtype, node.dtype, "same_kind")
+    if np.can_cast(value.dtype, node.dtype, "safe") or (same_kind and not is_array):
+        return value.astype(node.dtype)
+    if value.dtype.kind in "iu" and node.dtype.kind in "iu":
+        converted = value.astype(node.dtype)
+        if np.array_equal(converted, value):
+            return converted
+    raise DtypeError(
+        f"input {node.describe()} (made at {node.origin}) is {node.dtype}, but was given an array of "
+        f"{value.dtype}; convert it: array.astype({node.dtype.name!r})."
+    )

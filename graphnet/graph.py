@@ -1,0 +1,148 @@
+"""Graph: inputs and outputs, what lies between them in order, and rewriting into another graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from operator import attrgetter
+
+from graphnet.errors import GraphnetError, ValueAccessError
+from graphnet.node import Node
+from graphnet.provenance import attributed_to
+
+__all__ = ["Graph", "ancestors", "dependents", "rewrite", "substitute"]
+
+_by_serial = attrgetter("serial")
+
+
+def ancestors(outputs: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:
+    """The outputs and all that they are computed from, inputs first; nothing behind `stop`.
+
+    Iterative: a graph may be any number of nodes deep.
+    """
+    seen: set[Node] = set()
+    barrier = set(stop)
+    pending = list(outputs)
+    while pending:
+        node = pending.pop()
+        if node not in seen:
+            seen.add(node)
+            if node not in barrier:
+                pending.extend(node.inputs)
+    return sorted(seen, key=_by_serial)
+
+
+def dependents(order: Sequence[Node], sources: Iterable[Node]) -> set[Node]:
+    """Those nodes of `order` (inputs first) that are a source or are computed from one."""
+    found = set(sources)
+    for node in order:
+        if node not in found and not found.isdisjoint(node.inputs):
+            found.add(node)
+    return found
+
+
+class Graph:
+    """Inputs, outputs, and the nodes between them in topological order. Immutable.
+
+    `inputs=None` takes all Input nodes that the outputs depend on, in the order of their creation.
+    Raises GraphnetError if the outputs depend on an Input that is not listed.
+    """
+
+    def __init__(
+        self, outputs: Node | Iterable[Node], inputs: Iterable[Node] | None = None
+    ) -> None:
+        self.outputs: tuple[Node, ...] = _as_nodes(outputs, "outputs")
+        self.order: tuple[Node, ...] = tuple(ancestors(self.outputs))
+        used = [node for node in self.order if node.op.is_input]
+        self.inputs: tuple[Node, ...] = (
+            tuple(used) if inputs is None else _as_nodes(inputs, "inputs")
+        )
+        self._check_inputs(used)
+
+    def _check_inputs(self, used: Sequence[Node]) -> None:
+        listed = set(self.inputs)
+        if len(listed) != len(self.inputs):
+            twice = next(n for i, n in enumerate(self.inputs) if n in self.inputs[:i])
+            raise GraphnetError(f"inputs lists {twice.describe()} twice; list each input once.")
+        for node in self.inputs:
+            if not node.op.is_input:
+                raise GraphnetError(
+                    f"inputs lists {node.describe()} (made at {node.origin}), which is a "
+                    f"{node.op.name}, not an Input. Make it with gn.input, or leave it out: parameters "
+                    "and constants bring their own values."
+                )
+        missing = [node for node in used if node not in listed]
+        if missing:
+            places = "".join(f"\n    {n.describe()}   made at {n.origin}" for n in missing)
+            raise GraphnetError(
+                f"the outputs depend on {len(missing)} Input node(s) that `inputs` does not list:"
+                f"{places}\nAdd them to inputs=[...], or leave `inputs` out to take all of them."
+            )
+
+    @cached_property
+    def consumers(self) -> Mapping[Node, list[Node]]:
+        """For each node, the nodes that read it (once for each time that they read it)."""
+        result: dict[Node, list[Node]] = {node: [] for node in self.order}
+        for node in self.order:
+            for source in node.inputs:
+                result[source].append(node)
+        return result
+
+    def rewrite(self, replace: Callable[[Node], Node]) -> Graph:
+        """The graph in which each node, with its inputs already rewritten, is `replace(node)`."""
+        done = rewrite(self.order, replace)
+        return Graph([done[node] for node in self.outputs], self.inputs)
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __repr__(self) -> str:
+        ins = ", ".join(node.describe() for node in self.inputs)
+        outs = ", ".join(node.describe() for node in self.outputs)
+        return f"<Graph of {len(self)} nodes: ({ins}) -> ({outs})>"
+
+
+def rewrite(order: Iterable[Node], replace: Callable[[Node], Node]) -> dict[Node, Node]:
+    """Maps each node of `order` (inputs first) to `replace(node with rewritten inputs)`.
+
+    What `replace` makes is attributed to the line and scope of the node that it replaces.
+    """
+    done: dict[Node, Node] = {}
+    with attributed_to() as made:
+        for node in order:
+            made.origin, made.scope = node.origin, node.scope
+            inputs = node.inputs
+            current = node
+            if inputs:
+                new_inputs = tuple([done.get(source, source) for source in inputs])
+                if any(map(_differs, inputs, new_inputs)):
+                    current = node.replace_inputs(new_inputs)
+            done[node] = replace(current)
+    return done
+
+
+def _differs(a: Node, b: Node) -> bool:
+    return a is not b
+
+
+def substitute(outputs: Sequence[Node], replacements: Mapping[Node, Node]) -> list[Node]:
+    """The outputs with some nodes replaced by others of the same shape and dtype."""
+    if not replacements:
+        return list(outputs)
+    order = ancestors(outputs, stop=replacements)
+    changed = dependents(order, replacements)
+    done: dict[Node, Node] = dict(replacements)
+    for node in order:
+        if node in changed and node not in done:
+            done[node] = node.replace_inputs(tuple(done.get(s, s) for s in node.inputs))
+    return [done.get(node, node) for node in outputs]
+
+
+def _as_nodes(nodes: Node | Iterable[Node], argument: str) -> tuple[Node, ...]:
+    result = (nodes,) if isinstance(nodes, Node) else tuple(nodes)
+    for item in result:
+        if not isinstance(item, Node):
+            raise ValueAccessError(
+                f"{argument} holds a {type(item).__name__} where a node is needed: {item!r:.80}"
+            )
+    return result

@@ -1,0 +1,348 @@
+"""Op and Node: the rule book of an operation, and an immutable application of it.
+
+An op states what it means (`forward`, on arrays), how a cotangent goes back through it (`backward`, on
+nodes) and how a tangent goes forward (`rop`, on nodes). The argument order is always *incoming
+derivative(s), output, inputs*; prefix g is a cotangent, prefix r is R{·}.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+
+from graphnet.errors import DifferentiationError, ShapeError, ValueAccessError
+from graphnet.provenance import Origin, Scope, context, here
+from graphnet.signature import parse
+
+__all__ = ["OPERATORS", "Array", "ByIdentity", "Dtype", "Node", "Op", "Shape"]
+
+Array = np.ndarray[Any, Any]
+Dtype = np.dtype[Any]
+Shape = tuple[int, ...]
+
+#: What `+`, `@`, `x[...]` and conversion to a node do; filled by `graphnet.ops`, which imports this file.
+OPERATORS: dict[str, Callable[..., Node]] = {}
+
+_serials = itertools.count()
+
+_VANISHES: dict[str, Callable[[list[bool]], bool]] = {
+    "all": all,
+    "any": any,
+    "first": lambda absent: absent[0],
+    "rest": lambda absent: all(absent[1:]),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """A rule book. The first docstring line of a subclass is its formula; its settings are fields.
+
+    A subclass gives `forward`, `backward` and `rop`, and either `signature` or its own `infer`.
+    Two ops of one class with equal settings are equal, which is what lets equal nodes be merged.
+    """
+
+    signature: ClassVar[str] = ""
+    #: What a picture shows inside the node; the class name where empty.
+    symbol: ClassVar[str] = ""
+    #: Which inputs, when they are absent derivatives (Zeros), make the output one: "all" (a linear op),
+    #: "any" (a multilinear one), "first" (a quotient), "rest" (a choice), "" (none). Such nodes are
+    #: never built, so rules are written as on paper and derivative graphs hold no zeros.
+    zero_if: ClassVar[str] = ""
+    #: Position of the input that a loss judges (logits, predictions); None for all other ops.
+    judged_input: ClassVar[int | None] = None
+    #: True for ops whose value is fed at every call.
+    is_input: ClassVar[bool] = False
+    #: True for the zeros that stand for an absent derivative.
+    is_zeros: ClassVar[bool] = False
+    #: True for ops that compute nothing: labels for the reader.
+    is_label: ClassVar[bool] = False
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is type(self) and vars(other) == vars(self))
+
+    def __hash__(self) -> int:
+        try:
+            return hash((type(self), *vars(self).values()))
+        except TypeError:  # a setting that cannot be hashed: equal to itself alone
+            return id(self)
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    @classmethod
+    def formula(cls) -> str:
+        """The first line of the docstring."""
+        return (cls.__doc__ or cls.__name__).strip().splitlines()[0]
+
+    # -- the three rules ---------------------------------------------------------------------
+
+    def forward(self, *arrays: Array) -> Array:
+        """The value, from the inputs' values."""
+        raise NotImplementedError(f"{self.name} has no forward rule")
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        """One cotangent for each input, from the output's cotangent `gy`."""
+        raise DifferentiationError(
+            f"{self.name} has no backward rule, so nothing behind {y.describe()} can be "
+            f"differentiated (made at {y.origin}). Give the op a `backward` method, or cut the path "
+            "with gn.stop_gradient."
+        )
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        """The output's tangent, from the inputs' tangents, the output and the inputs."""
+        y = rs_y_inputs[(len(rs_y_inputs) - 1) // 2]
+        raise DifferentiationError(
+            f"{self.name} has no R-operator rule, so no tangent passes {y.describe()} "
+            f"(made at {y.origin}). Give the op a `rop` method, or cut the path with gn.stop_gradient."
+        )
+
+    # -- shapes ------------------------------------------------------------------------------
+
+    def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
+        """The input nodes; here is the one place where casts and broadcasts are inserted."""
+        return tuple(x if isinstance(x, Node) else OPERATORS["as_node"](x) for x in inputs)
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        """Shape and dtype of the output; by default from `signature` and the first input's dtype."""
+        if not self.signature:
+            raise NotImplementedError(f"{self.name} needs a `signature` or an `infer` method")
+        return parse(self.signature).infer(self.name, inputs), inputs[0].dtype
+
+    # -- applying ----------------------------------------------------------------------------
+
+    def __call__(self, *inputs: Any, name: str | None = None) -> Node:
+        """A node that applies this op; ShapeError or DtypeError if the inputs do not fit."""
+        nodes = self.prepare(inputs)
+        shape, dtype = self.infer(*nodes)
+        if self.zero_if:
+            absent = [node.op.is_zeros for node in nodes]
+            if any(absent) and _VANISHES[self.zero_if](absent):
+                return OPERATORS["zeros"](shape, dtype)
+        return Node(self, nodes, shape, dtype, name)
+
+
+class ByIdentity(Op):
+    """An op that is equal to itself alone: two inputs of one shape are still two inputs."""
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+class Node:
+    """An immutable application of an op to input nodes.
+
+    Nodes are equal only to themselves. `serial` grows with creation, and inputs exist before the node
+    that uses them, so sorting by serial is a topological order.
+    """
+
+    __slots__ = ("__weakref__", "dtype", "inputs", "name", "op", "origin", "scope", "serial", "shape")
+
+    #: `ndarray @ node` must reach Node.__rmatmul__, and `np.tanh(node)` must be a TypeError.
+    __array_ufunc__ = None
+
+    op: Op
+    inputs: tuple[Node, ...]
+    shape: Shape
+    dtype: Dtype
+    name: str | None
+    origin: Origin
+    scope: Scope
+    serial: int
+
+    def __init__(
+        self,
+        op: Op,
+        inputs: tuple[Node, ...],
+        shape: Shape,
+        dtype: Dtype,
+        name: str | None = None,
+    ) -> None:
+        self.op = op
+        self.inputs = inputs
+        self.shape = shape
+        self.dtype = dtype
+        self.name = name
+        self.origin = here()
+        self.scope = context.scope
+        self.serial = next(_serials)
+
+    def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        """The same application of the same op to other inputs of the same shapes and dtypes."""
+        copy = Node.__new__(Node)
+        copy.op, copy.inputs, copy.shape, copy.dtype = self.op, inputs, self.shape, self.dtype
+        copy.name, copy.origin, copy.scope = self.name, self.origin, self.scope
+        copy.serial = next(_serials)
+        return copy
+
+    # -- description -------------------------------------------------------------------------
+
+    @property
+    def is_static(self) -> bool:
+        """True for leaves: data, parameters, constants."""
+        return not self.inputs
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        size = 1
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def T(self) -> Node:
+        """The node with its axes reversed."""
+        return OPERATORS["transpose"](self)
+
+    @property
+    def value(self) -> Array:
+        """The array that a Parameter, Constant or Random node holds (shared, not copied)."""
+        holds = getattr(self.op, "value", None)
+        if holds is None:
+            raise ValueAccessError(
+                f"{self.describe()} (made at {self.origin}) is symbolic and holds no value; compute it "
+                "with gn.compile([node], inputs=[...])(*arrays)."
+            )
+        return holds
+
+    @value.setter
+    def value(self, array: Any) -> None:
+        held = self.value
+        new = np.asarray(array)
+        if new.shape != held.shape:
+            raise ShapeError(
+                f"{self.describe()} (made at {self.origin}) cannot take a value of shape "
+                f"{list(new.shape)}; its shape is {list(held.shape)}."
+            )
+        held[...] = new
+
+    def describe(self) -> str:
+        """`h0[2, 3]`: the name, or the op's name, and the shape."""
+        return f"{self.name or self.op.name}{list(self.shape)}"
+
+    def __repr__(self) -> str:
+        label = f" {self.name!r}" if self.name else ""
+        return f"<{self.op.name}{label} {list(self.shape)} {self.dtype} at {self.origin}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """A picture in notebooks where `viz` is installed; text otherwise. Never raises."""
+        bundle = {"text/plain": repr(self)}
+        try:
+            import viz
+
+            bundle["image/svg+xml"] = viz.draw(self).svg
+        except Exception:  # a picture must never break the notebook that asks for a repr
+            pass
+        return bundle
+
+    # -- arithmetic --------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Node:
+        return OPERATORS["add"](self, other)
+
+    def __radd__(self, other: Any) -> Node:
+        return OPERATORS["add"](other, self)
+
+    def __sub__(self, other: Any) -> Node:
+        return OPERATORS["subtract"](self, other)
+
+    def __rsub__(self, other: Any) -> Node:
+        return OPERATORS["subtract"](other, self)
+
+    def __mul__(self, other: Any) -> Node:
+        return OPERATORS["multiply"](self, other)
+
+    def __rmul__(self, other: Any) -> Node:
+        return OPERATORS["multiply"](other, self)
+
+    def __truediv__(self, other: Any) -> Node:
+        return OPERATORS["divide"](self, other)
+
+    def __rtruediv__(self, other: Any) -> Node:
+        return OPERATORS["divide"](other, self)
+
+    def __pow__(self, other: Any) -> Node:
+        return OPERATORS["power"](self, other)
+
+    def __rpow__(self, other: Any) -> Node:
+        return OPERATORS["power"](other, self)
+
+    def __matmul__(self, other: Any) -> Node:
+        return OPERATORS["matmul"](self, other)
+
+    def __rmatmul__(self, other: Any) -> Node:
+        return OPERATORS["matmul"](other, self)
+
+    def __neg__(self) -> Node:
+        return OPERATORS["negative"](self)
+
+    def __pos__(self) -> Node:
+        return self
+
+    def __abs__(self) -> Node:
+        return OPERATORS["absolute"](self)
+
+    def __lt__(self, other: Any) -> Node:
+        return OPERATORS["less"](self, other)
+
+    def __le__(self, other: Any) -> Node:
+        return OPERATORS["less_equal"](self, other)
+
+    def __gt__(self, other: Any) -> Node:
+        return OPERATORS["greater"](self, other)
+
+    def __ge__(self, other: Any) -> Node:
+        return OPERATORS["greater_equal"](self, other)
+
+    def __getitem__(self, key: Any) -> Node:
+        return OPERATORS["getitem"](self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise ValueAccessError(
+            f"{self.describe()} cannot be changed in place: nodes are immutable. Build the new value "
+            "with gn.where, gn.concatenate or gn.stack."
+        )
+
+    def __iter__(self) -> Iterator[Node]:
+        return (self[i] for i in range(len(self)))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ValueAccessError(f"{self.describe()} is a scalar: it has no length")
+        return self.shape[0]
+
+    # -- what a symbolic node is not ---------------------------------------------------------
+
+    def _symbolic(self, wanted: str) -> NoReturn:
+        raise ValueAccessError(
+            f"{self.describe()} (made at {self.origin}) is a symbolic node, not {wanted}: its value is "
+            "known only when a compiled function runs. Use graphnet's functions (gn.tanh, gn.where, "
+            "...) on nodes, or gn.compile([node], inputs=[...])(*arrays) to compute it."
+        )
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+        self._symbolic("an array")
+
+    def __bool__(self) -> bool:
+        self._symbolic("a truth value")
+
+    def __float__(self) -> float:
+        self._symbolic("a number")
+
+    def __int__(self) -> int:
+        self._symbolic("a number")
+
+    def __index__(self) -> int:
+        self._symbolic("an index")

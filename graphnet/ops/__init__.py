@@ -1,0 +1,33 @@
+"""The ops, in families: one readable file each.
+
+leaf         data, parameters, constants, labels
+shape        reshape, transpose, slices, joins
+broadcast    BroadcastTo and Sum, each the other's transpose
+elementwise  arithmetic, functions, comparisons, choices
+linear       matrix products
+index        row lookup, its transpose, one-hot codes
+reduce       sums, maxima, the softmax family
+loss         the three losses
+random       dropout masks and noise
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphnet.node import Op
+from graphnet.ops import broadcast, elementwise, index, leaf, linear, loss, random, reduce, shape
+
+__all__ = ["FAMILIES", "all_ops"]
+
+FAMILIES = (leaf, shape, broadcast, elementwise, linear, index, reduce, loss, random)
+
+
+def all_ops() -> Iterator[type[Op]]:
+    """Every op class that graphnet exports, family by family."""
+    for family in FAMILIES:
+        for name in family.__all__:
+            member = getattr(family, name)
+            # Elementwise is the base for users' own ops, not an op.
+            if isinstance(member, type) and issubclass(member, Op) and member is not elementwise.Elementwise:
+                yield member

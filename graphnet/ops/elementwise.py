@@ -1,0 +1,778 @@
+"""Elementwise ops. Each gives one scalar expression, its NumPy meaning and its partial derivatives.
+
+`kernel` is mathematics, not code for one machine: every compiled back end is made from it. The base
+class derives `backward = gy · ∂y/∂x` and `rop = Σ rx · ∂y/∂x` from `partials`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from graphnet.dtypes import BOOL, FLOAT64, as_dtype, common_dtype, is_float
+from graphnet.errors import DtypeError, ShapeError, table_of_inputs
+from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape
+from graphnet.ops.broadcast import broadcast_to
+from graphnet.ops.leaf import as_node, fill, zeros
+
+__all__ = [
+    "Absolute", "Add", "Cast", "Cos", "Divide", "Elementwise", "Equal", "Exp", "Greater",
+    "GreaterEqual", "Less", "LessEqual", "Log", "LogicalNot", "Maximum", "Minimum", "Multiply",
+    "Negative", "Power", "PowerOf", "ReLU", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt", "Subtract",
+    "Tanh", "Where",
+    "absolute", "add", "cast", "clip", "cos", "divide", "equal", "exp", "greater", "greater_equal",
+    "less", "less_equal", "log", "logical_not", "maximum", "minimum", "multiply", "negative", "power",
+    "relu", "sigmoid", "sign", "sin", "softplus", "sqrt", "subtract", "tanh", "where",
+]  # fmt: skip
+
+
+class Elementwise(Op):
+    """y = f(x_1, ..., x_n), element by element"""
+
+    #: One scalar expression in x (one input), or x, y, z (two or three).
+    kernel: ClassVar[str] = ""
+    arity: ClassVar[int] = 1
+    #: What a dtype must be before the op: "common", "float" (integers become float64) or "any".
+    domain: ClassVar[str] = "common"
+
+    # -- given by each op --------------------------------------------------------------------
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        """∂y/∂x for each input."""
+        raise NotImplementedError
+
+    # -- derived from them -------------------------------------------------------------------
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        return [gy * partial for partial in self.partials(y, *inputs)]
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        n = (len(rs_y_inputs) - 1) // 2
+        tangents, y, inputs = rs_y_inputs[:n], rs_y_inputs[n], rs_y_inputs[n + 1 :]
+        return add(*(r * p for r, p in zip(tangents, self.partials(y, *inputs), strict=True)))
+
+    # -- one place for broadcasts and casts --------------------------------------------------
+
+    def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
+        if len(inputs) != self.arity and self.arity:
+            raise ShapeError(f"{self.name} takes {self.arity} input(s), not {len(inputs)}")
+        nodes = [x if isinstance(x, Node) or _is_number(x) else as_node(x) for x in inputs]
+        return broadcast_together(self.name, nodes, self.cast_together)
+
+    def cast_together(self, nodes: list[Node]) -> list[Node]:
+        dtype = common_dtype(self.name, nodes)
+        if self.domain == "float" and not is_float(dtype):
+            dtype = FLOAT64
+        return [node if node.dtype == dtype else cast(node, dtype) for node in nodes]
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        return inputs[0].shape, inputs[0].dtype
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (int, float, np.number, np.bool_))
+
+
+def _number_dtype(number: Any, beside: Sequence[Node]) -> Dtype:
+    """A number takes the dtype of the nodes beside it, unless they cannot hold it."""
+    known = np.result_type(*(node.dtype for node in beside))
+    if isinstance(number, (bool, np.bool_)) or is_float(known):
+        return known
+    is_whole = isinstance(number, (int, np.integer))
+    if known.kind in "iu" and is_whole:
+        return known
+    return np.dtype("int64") if is_whole else FLOAT64
+
+
+def broadcast_together(
+    op_name: str, inputs: Sequence[Any], cast_together: Any = None
+) -> tuple[Node, ...]:
+    """The inputs as nodes of one shape; numbers become Fill nodes. ShapeError if they do not fit."""
+    nodes = [x for x in inputs if isinstance(x, Node)]
+    shape = nodes[0].shape if nodes else ()
+    for node in nodes:
+        if node.shape != shape:
+            try:
+                shape = np.broadcast_shapes(*(n.shape for n in nodes))
+            except ValueError:
+                raise ShapeError(
+                    f"{op_name}: shapes {' and '.join(str(list(n.shape)) for n in nodes)} do not "
+                    "broadcast: aligned from the right, two sizes must be equal or one of them 1."
+                    + table_of_inputs(nodes)
+                ) from None
+            break
+    if len(nodes) < len(inputs):
+        whole = [
+            x
+            if isinstance(x, Node)
+            else (fill(x, shape, _number_dtype(x, nodes)) if nodes else as_node(x))
+            for x in inputs
+        ]
+    else:
+        whole = list(nodes)
+    if cast_together is not None:
+        whole = cast_together(whole)
+    return tuple([n if n.shape == shape else broadcast_to(n, shape) for n in whole])
+
+
+# -- arithmetic ------------------------------------------------------------------------------
+
+
+class Add(Elementwise):
+    """y = Σ_i x_i"""
+
+    symbol = "+"
+    kernel = "x + y"
+    arity = 0  # any number
+    zero_if = "all"
+
+    def __call__(self, *inputs: Any, name: str | None = None) -> Node:
+        if not inputs:
+            raise ShapeError("Add needs at least one input")
+        kept = [x for x in inputs if not (isinstance(x, Node) and x.op.is_zeros)]
+        if kept and len(kept) < len(inputs):
+            # An absent derivative adds nothing, unless it is what gives the sum its shape.
+            shape = np.broadcast_shapes(*(np.shape(x) if _is_number(x) else x.shape for x in inputs))
+            if len(kept) == 1 and isinstance(kept[0], Node) and kept[0].shape == shape:
+                return kept[0]
+            if any(isinstance(x, Node) and x.shape == shape for x in kept):
+                return Op.__call__(self, *kept, name=name)
+        return Op.__call__(self, *inputs, name=name)
+
+    def forward(self, *arrays: Array) -> Array:
+        if len(arrays) == 1:
+            return arrays[0]
+        y = np.asarray(arrays[0] + arrays[1])
+        for x in arrays[2:]:
+            y += x
+        return y
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        return [gy] * len(inputs)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        return add(*rs_y_inputs[: (len(rs_y_inputs) - 1) // 2])
+
+
+class Subtract(Elementwise):
+    """z = x - y"""
+
+    symbol = "−"
+    kernel = "x - y"
+    arity = 2
+    zero_if = "all"
+
+    def __call__(self, *inputs: Any, name: str | None = None) -> Node:
+        node = Op.__call__(self, *inputs, name=name)
+        a, b = node.inputs or (node, node)
+        return a if b.op.is_zeros else -b if a.op.is_zeros else node
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.subtract(*arrays)
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        return gy, -gy
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        ra, rb, *_ = rs_y_inputs
+        return ra - rb
+
+
+class Multiply(Elementwise):
+    """z = x · y"""
+
+    symbol = "×"
+    kernel = "x * y"
+    arity = 2
+    zero_if = "any"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.multiply(*arrays)
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        a, b = inputs
+        return b, a
+
+
+class Divide(Elementwise):
+    """z = x / y"""
+
+    symbol = "/"
+    kernel = "x / y"
+    arity = 2
+    zero_if = "first"
+    domain = "float"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.divide(*arrays)
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        g = gy / inputs[1]
+        return g, -(g * y)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        ra, rb, y, _, b = rs_y_inputs
+        return (ra - y * rb) / b
+
+
+class Negative(Elementwise):
+    """y = -x"""
+
+    symbol = "−"
+    kernel = "-x"
+    zero_if = "all"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.negative(arrays[0])
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (-gy,)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        return -rs_y_inputs[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Power(Elementwise):
+    """y = x ** n, n a fixed number"""
+
+    exponent: float = 2.0
+    domain: ClassVar[str] = "common"
+
+    @property
+    def symbol(self) -> str:  # type: ignore[override]
+        return f"^{self.exponent:g}"
+
+    @property
+    def kernel(self) -> str:  # type: ignore[override]
+        return f"x ** {self.exponent!r}"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.asarray(np.power(arrays[0], arrays[0].dtype.type(self.exponent)))
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        (x,) = inputs
+        n = self.exponent
+        return (2 * x if n == 2 else n * power(x, n - 1),)
+
+
+class PowerOf(Elementwise):
+    """z = x ** y, x > 0 where y varies"""
+
+    symbol = "x^y"
+    kernel = "x ** y"
+    arity = 2
+    domain = "float"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.power(*arrays)
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        base, exponent = inputs
+        return exponent * base ** (exponent - 1), y * log(base)
+
+
+# -- functions of one variable ---------------------------------------------------------------
+
+
+class Tanh(Elementwise):
+    """y = tanh(x)"""
+
+    symbol = "tanh"
+    kernel = "tanh(x)"
+    domain = "float"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.tanh(arrays[0])
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (1 - y * y,)
+
+
+class Sigmoid(Elementwise):
+    """y = 1 / (1 + exp(-x))"""
+
+    symbol = "σ"
+    kernel = "1 / (1 + exp(-x))"
+    domain = "float"
+
+    def forward(self, *arrays: Array) -> Array:
+        # exp(-|x|) cannot overflow; for x < 0, σ(x) = e/(1+e) keeps full precision near 0.
+        (x,) = arrays
+        e = np.exp(-np.abs(x))
+        return np.where(x >= 0, 1, e) / (1 + e)
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (y * (1 - y),)
+
+
+class Exp(Elementwise):
+    """y = exp(x)"""
+
+    symbol = "exp"
+    kernel = "exp(x)"
+    domain = "float"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.exp(arrays[0])
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (y,)
+
+
+class Log(Elementwise):
+    """y = log(x), in nats"""
+
+    symbol = "log"
+    kernel = "log(x)"
+    domain = "float"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.log(arrays[0])
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (1 / inputs[0],)
+
+
+class ReLU(Elementwise):
+    """y = max(x, 0); the derivative at 0 is 0"""
+
+    symbol = "relu"
+    kernel = "x if x > 0 or x != x else 0"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.maximum(arrays[0], arrays[0].dtype.type(0))
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (cast(inputs[0] > 0, y.dtype),)
+
+
+class Softplus(Elementwise):
+    """y = log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|))"""
+
+    symbol = "softplus"
+    kernel = "max(x, 0) + log1p(exp(-abs(x)))"
+    domain = "float"
+
+    def forward(self, *arrays: Array) -> Array:
+        (x,) = arrays
+        return np.maximum(x, x.dtype.type(0)) + np.log1p(np.exp(-np.abs(x)))
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (sigmoid(inputs[0]),)
+
+
+class Sqrt(Elementwise):
+    """y = √x"""
+
+    symbol = "√"
+    kernel = "sqrt(x)"
+    domain = "float"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.sqrt(arrays[0])
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (0.5 / y,)
+
+
+class Sin(Elementwise):
+    """y = sin(x)"""
+
+    symbol = "sin"
+    kernel = "sin(x)"
+    domain = "float"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.sin(arrays[0])
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (cos(inputs[0]),)
+
+
+class Cos(Elementwise):
+    """y = cos(x)"""
+
+    symbol = "cos"
+    kernel = "cos(x)"
+    domain = "float"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.cos(arrays[0])
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (-sin(inputs[0]),)
+
+
+class Absolute(Elementwise):
+    """y = |x|; the derivative at 0 is 0"""
+
+    symbol = "|x|"
+    kernel = "abs(x)"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.abs(arrays[0])
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (sign(inputs[0]),)
+
+
+class Sign(Elementwise):
+    """y = sign(x); its derivative is 0"""
+
+    symbol = "sign"
+    kernel = "(x > 0) - (x < 0) if x == x else x"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.sign(arrays[0])
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (zeros(y.shape, y.dtype),)
+
+
+# -- choices ---------------------------------------------------------------------------------
+
+
+class Maximum(Elementwise):
+    """z = max(x, y); where x = y each gets half of the derivative"""
+
+    symbol = "max"
+    kernel = "x if x >= y or x != x else y"
+    arity = 2
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.maximum(*arrays)
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        return _shares(*inputs)
+
+
+class Minimum(Elementwise):
+    """z = min(x, y); where x = y each gets half of the derivative"""
+
+    symbol = "min"
+    kernel = "x if x <= y or x != x else y"
+    arity = 2
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.minimum(*arrays)
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        b_share, a_share = _shares(*inputs)
+        return a_share, b_share
+
+
+def _shares(a: Node, b: Node) -> tuple[Node, Node]:
+    """1 where a > b, 0 where a < b, ½ where equal; and the reverse."""
+    a_share = 0.5 * (1 + sign(a - b))
+    return a_share, 1 - a_share
+
+
+class Where(Elementwise):
+    """y = x_1 where c, x_2 elsewhere"""
+
+    symbol = "where"
+    kernel = "y if x else z"
+    arity = 3
+    domain = "any"
+    zero_if = "rest"
+
+    def cast_together(self, nodes: list[Node]) -> list[Node]:
+        condition, *choices = nodes
+        if condition.dtype != BOOL:
+            raise DtypeError(
+                f"Where: the condition is {condition.dtype}, not bool. Compare first, e.g. "
+                "gn.where(x > 0, a, b)." + table_of_inputs(nodes)
+            )
+        return [condition, *Elementwise.cast_together(self, choices)]
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        return inputs[1].shape, inputs[1].dtype
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.where(*arrays)
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        condition = inputs[0]
+        return (
+            zeros(condition.shape, gy.dtype),
+            where(condition, gy, 0),
+            where(condition, 0, gy),
+        )
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        _, ra, rb, _, condition, _, _ = rs_y_inputs
+        return where(condition, ra, rb)
+
+
+# -- comparisons: no derivative passes ---------------------------------------------------------
+
+
+class Comparison(Elementwise):
+    """y = x_1 ? x_2, a boolean"""
+
+    arity = 2
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        return inputs[0].shape, BOOL
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        return [zeros(x.shape, x.dtype) for x in inputs]
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        return zeros(rs_y_inputs[0].shape, rs_y_inputs[0].dtype)
+
+
+class Less(Comparison):
+    """z = x < y"""
+
+    symbol = "<"
+    kernel = "x < y"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.less(*arrays)
+
+
+class LessEqual(Comparison):
+    """z = x ≤ y"""
+
+    symbol = "≤"
+    kernel = "x <= y"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.less_equal(*arrays)
+
+
+class Greater(Comparison):
+    """z = x > y"""
+
+    symbol = ">"
+    kernel = "x > y"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.greater(*arrays)
+
+
+class GreaterEqual(Comparison):
+    """z = x ≥ y"""
+
+    symbol = "≥"
+    kernel = "x >= y"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.greater_equal(*arrays)
+
+
+class Equal(Comparison):
+    """z = (x is equal to y)"""
+
+    symbol = "="
+    kernel = "x == y"
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.equal(*arrays)
+
+
+class LogicalNot(Comparison):
+    """y = not x"""
+
+    symbol = "¬"
+    kernel = "not x"
+    arity = 1
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.logical_not(arrays[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Cast(Elementwise):
+    """y = x, as another dtype"""
+
+    to: Dtype = FLOAT64
+    kernel: ClassVar[str] = "x"
+    domain: ClassVar[str] = "any"
+    zero_if: ClassVar[str] = "all"
+
+    @property
+    def symbol(self) -> str:  # type: ignore[override]
+        return self.to.name
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        return inputs[0].shape, self.to
+
+    def forward(self, *arrays: Array) -> Array:
+        return arrays[0].astype(self.to)
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        (x,) = inputs
+        if is_float(self.to) and is_float(x.dtype):
+            return (cast(gy, x.dtype),)
+        return (zeros(x.shape, x.dtype),)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        rx, y, x = rs_y_inputs
+        if is_float(self.to) and is_float(x.dtype):
+            return cast(rx, self.to)
+        return zeros(y.shape, y.dtype)
+
+
+# -- the functions that users call -----------------------------------------------------------
+
+
+def add(*inputs: Any) -> Node:
+    """y = Σ_i x_i, broadcast together."""
+    return Add()(*inputs)
+
+
+def subtract(x: Any, y: Any) -> Node:
+    """z = x - y, broadcast together."""
+    return Subtract()(x, y)
+
+
+def multiply(x: Any, y: Any) -> Node:
+    """z = x · y, broadcast together."""
+    return Multiply()(x, y)
+
+
+def divide(x: Any, y: Any) -> Node:
+    """z = x / y, broadcast together; integers become float64."""
+    return Divide()(x, y)
+
+
+def negative(x: Any) -> Node:
+    """y = -x."""
+    return Negative()(x)
+
+
+def power(x: Any, exponent: Any) -> Node:
+    """y = x ** n. A number n keeps x's dtype and any sign of x; a node n needs x > 0 to have gradients."""
+    if isinstance(x, Node) and _is_number(exponent) and not isinstance(exponent, bool):
+        exponent = exponent.item() if isinstance(exponent, np.generic) else exponent
+        if not is_float(x.dtype) and (isinstance(exponent, float) or exponent < 0):
+            x = cast(x, FLOAT64)
+        if exponent == 1:
+            return x
+        if exponent == 0:
+            return fill(1, x.shape, x.dtype)
+        return Power(exponent)(x)
+    return PowerOf()(x, exponent)
+
+
+def tanh(x: Any) -> Node:
+    """y = tanh(x)."""
+    return Tanh()(x)
+
+
+def sigmoid(x: Any) -> Node:
+    """y = σ(x) = 1 / (1 + exp(-x)), accurate for every x."""
+    return Sigmoid()(x)
+
+
+def exp(x: Any) -> Node:
+    """y = exp(x)."""
+    return Exp()(x)
+
+
+def log(x: Any) -> Node:
+    """y = log(x), in nats."""
+    return Log()(x)
+
+
+def relu(x: Any) -> Node:
+    """y = max(x, 0)."""
+    return ReLU()(x)
+
+
+def softplus(x: Any) -> Node:
+    """y = log(1 + exp(x)), accurate for every x."""
+    return Softplus()(x)
+
+
+def sqrt(x: Any) -> Node:
+    """y = √x."""
+    return Sqrt()(x)
+
+
+def sin(x: Any) -> Node:
+    """y = sin(x)."""
+    return Sin()(x)
+
+
+def cos(x: Any) -> Node:
+    """y = cos(x)."""
+    return Cos()(x)
+
+
+def absolute(x: Any) -> Node:
+    """y = |x|."""
+    return Absolute()(x)
+
+
+def sign(x: Any) -> Node:
+    """y = sign(x)."""
+    return Sign()(x)
+
+
+def maximum(x: Any, y: Any) -> Node:
+    """z = max(x, y), broadcast together."""
+    return Maximum()(x, y)
+
+
+def minimum(x: Any, y: Any) -> Node:
+    """z = min(x, y), broadcast together."""
+    return Minimum()(x, y)
+
+
+def clip(x: Any, low: float, high: float) -> Node:
+    """y = min(max(x, low), high)."""
+    return minimum(maximum(x, low), high)
+
+
+def where(condition: Any, x: Any, y: Any) -> Node:
+    """z = x where the boolean condition holds, y elsewhere; all three broadcast together."""
+    return Where()(condition, x, y)
+
+
+def less(x: Any, y: Any) -> Node:
+    """z = x < y, booleans."""
+    return Less()(x, y)
+
+
+def less_equal(x: Any, y: Any) -> Node:
+    """z = x ≤ y, booleans."""
+    return LessEqual()(x, y)
+
+
+def greater(x: Any, y: Any) -> Node:
+    """z = x > y, booleans."""
+    return Greater()(x, y)
+
+
+def greater_equal(x: Any, y: Any) -> Node:
+    """z = x ≥ y, booleans."""
+    return GreaterEqual()(x, y)
+
+
+def equal(x: Any, y: Any) -> Node:
+    """z = (x is equal to y), booleans. (`==` on nodes asks whether they are the same node.)"""
+    return Equal()(x, y)
+
+
+def logical_not(x: Any) -> Node:
+    """y = not x, booleans."""
+    return LogicalNot()(x)
+
+
+def cast(x: Any, dtype: Any) -> Node:
+    """y = x as another dtype; x itself if it has that dtype already."""
+    node, to = as_node(x), as_dtype(dtype)
+    return node if node.dtype == to else Cast(to)(node)
+
+
+OPERATORS.update(
+    add=add, subtract=subtract, multiply=multiply, divide=divide, power=power, negative=negative,
+    absolute=absolute, less=less, less_equal=less_equal, greater=greater, greater_equal=greater_equal,
+)  # fmt: skip

@@ -1,0 +1,170 @@
+"""Ops that read or write by index arrays: row lookup, its transpose, one-hot codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from graphnet.dtypes import FLOAT32, as_dtype
+from graphnet.errors import DtypeError, GraphnetError, ShapeError, table_of_inputs
+from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape
+from graphnet.ops.leaf import as_node, zeros
+from graphnet.ops.shape import basic_slice, normalize_axis
+
+__all__ = ["OneHot", "ScatterAdd", "Take", "getitem", "one_hot", "take"]
+
+
+def _check_index(op_name: str, index: Array, size: int) -> None:
+    if index.size and (index.min() < 0 or index.max() >= size):
+        wrong = int(index.min() if index.min() < 0 else index.max())
+        raise GraphnetError(
+            f"{op_name}: index {wrong} is out of range: it must be 0 ... {size - 1}. (Symbols that the "
+            "vocabulary does not hold, or a size that does not fit the data, are the usual causes.)"
+        )
+
+
+def _require_integers(op_name: str, index: Node, inputs: Sequence[Node]) -> None:
+    if index.dtype.kind not in "iu":
+        raise DtypeError(
+            f"{op_name}: the index is {index.dtype}; it must hold integers. Use gn.input(shape, "
+            "'int64') or gn.cast(index, 'int64')." + table_of_inputs(inputs)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Take(Op):
+    """y = x[index] along an axis: a row lookup where axis = 0"""
+
+    axis: int = 0
+    symbol: ClassVar[str] = "take"
+    zero_if: ClassVar[str] = "first"
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        x, index = inputs
+        _require_integers(self.name, index, inputs)
+        return (*x.shape[: self.axis], *index.shape, *x.shape[self.axis + 1 :]), x.dtype
+
+    def forward(self, *arrays: Array) -> Array:
+        x, index = arrays
+        _check_index(self.name, index, x.shape[self.axis])
+        return np.asarray(x.take(index, axis=self.axis))
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        x, index = inputs
+        gx = ScatterAdd(x.shape[self.axis], self.axis)(gy, index)
+        return gx, zeros(index.shape, gy.dtype)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        rx, _, _, _, index = rs_y_inputs
+        return self(rx, index)
+
+
+@dataclass(frozen=True, eq=False)
+class ScatterAdd(Op):
+    """y[j] = Σ x[i] over all i with index[i] = j, along an axis of `size`: the transpose of Take"""
+
+    size: int = 0
+    axis: int = 0
+    symbol: ClassVar[str] = "scatter"
+    zero_if: ClassVar[str] = "first"
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        x, index = inputs
+        _require_integers(self.name, index, inputs)
+        stop = self.axis + index.ndim
+        if x.shape[self.axis : stop] != index.shape:
+            raise ShapeError(
+                f"ScatterAdd: axes {self.axis} ... {stop - 1} of input 1 must be the index's shape."
+                + table_of_inputs(inputs)
+            )
+        return (*x.shape[: self.axis], self.size, *x.shape[stop:]), x.dtype
+
+    def forward(self, *arrays: Array) -> Array:
+        x, index = arrays
+        _check_index(self.name, index, self.size)
+        before, after = x.shape[: self.axis], x.shape[self.axis + index.ndim :]
+        rows = x.reshape(before + (index.size,) + after)
+        y = np.zeros((*before, self.size, *after), x.dtype)
+        if index.size:
+            # Sorting first makes one sum for each row that is hit, in a fixed order: np.add.at on
+            # two-dimensional data is an order of magnitude slower.
+            order = np.argsort(index, axis=None, kind="stable")
+            hit, starts = np.unique(index.ravel()[order], return_index=True)
+            at = (slice(None),) * self.axis
+            y[(*at, hit)] = np.add.reduceat(rows.take(order, axis=self.axis), starts, axis=self.axis)
+        return y
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        _, index = inputs
+        return Take(self.axis)(gy, index), zeros(index.shape, gy.dtype)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        rx, _, _, _, index = rs_y_inputs
+        return self(rx, index)
+
+
+@dataclass(frozen=True, eq=False)
+class OneHot(Op):
+    """y[..., k] = 1 where k = index[...], else 0"""
+
+    depth: int = 0
+    of_dtype: Dtype = FLOAT32
+    symbol: ClassVar[str] = "one-hot"
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        (index,) = inputs
+        _require_integers(self.name, index, inputs)
+        return (*index.shape, self.depth), self.of_dtype
+
+    def forward(self, *arrays: Array) -> Array:
+        (index,) = arrays
+        _check_index(self.name, index, self.depth)
+        return (index[..., None] == np.arange(self.depth)).astype(self.of_dtype)
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (zeros(inputs[0].shape, gy.dtype),)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        return zeros(rs_y_inputs[1].shape, self.of_dtype)
+
+
+# -- the functions that users call -----------------------------------------------------------
+
+
+def take(x: Any, index: Any, axis: int = 0) -> Node:
+    """y = x[index] along an axis. Indices must be in 0 ... size - 1 (checked when it runs)."""
+    node = as_node(x)
+    return Take(normalize_axis(axis, node.ndim, "Take"))(node, index)
+
+
+def one_hot(index: Any, depth: int, dtype: Any = "float32") -> Node:
+    """y[..., k] = 1 where k = index[...], else 0; indices must be in 0 ... depth - 1."""
+    return OneHot(int(depth), as_dtype(dtype))(index)
+
+
+def getitem(x: Node, key: Any) -> Node:
+    """x[key]: numbers, slices, None and `...` as in NumPy; one array or node of integers reads rows."""
+    if isinstance(key, (Node, np.ndarray, list)):
+        index = as_node(key)
+        if index.dtype.kind == "b":
+            raise DtypeError(
+                f"{x.describe()}[mask]: the result's shape would depend on the values, and shapes are "
+                "static. Use gn.where(mask, x, 0)." + table_of_inputs([x, index])
+            )
+        return take(x, index)
+    entries = key if isinstance(key, tuple) else (key,)
+    for entry in entries:
+        if isinstance(entry, bool) or not (
+            entry is None or entry is Ellipsis or isinstance(entry, (int, np.integer, slice))
+        ):
+            raise DtypeError(
+                f"{x.describe()}[...]: {entry!r:.60} of type {type(entry).__name__} cannot index a "
+                "node. Use whole numbers, slices, None, '...', or gn.take(x, index, axis) for arrays."
+            )
+    return basic_slice(x, entries)
+
+
+OPERATORS["getitem"] = getitem

@@ -1,0 +1,246 @@
+"""Static nodes: data, parameters, constants; and the label, which computes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from graphnet.dtypes import FLOAT64, as_dtype, is_float
+from graphnet.errors import DtypeError, ShapeError, ValueAccessError
+from graphnet.node import OPERATORS, Array, ByIdentity, Dtype, Node, Op, Shape
+
+__all__ = [
+    "Constant",
+    "Fill",
+    "Input",
+    "Label",
+    "Parameter",
+    "StopGradient",
+    "Zeros",
+    "as_node",
+    "as_shape",
+    "constant",
+    "fill",
+    "input",
+    "label",
+    "parameter",
+    "stop_gradient",
+    "zeros",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Static(Op):
+    """A leaf of the graph."""
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        raise NotImplementedError
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        return ()
+
+
+@dataclass(frozen=True, eq=False)
+class Input(Static, ByIdentity):
+    """x: an array that is given at every call"""
+
+    is_input: ClassVar[bool] = True
+    symbol: ClassVar[str] = "x"
+    of_shape: Shape = ()
+    of_dtype: Dtype = FLOAT64
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        return self.of_shape, self.of_dtype
+
+
+@dataclass(frozen=True, eq=False)
+class Parameter(Static, ByIdentity):
+    """θ: an array that training changes; the node shares its memory"""
+
+    symbol: ClassVar[str] = "θ"
+    value: Array = field(repr=False, default_factory=lambda: np.zeros(()))
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        return self.value.shape, self.value.dtype
+
+    def forward(self, *arrays: Array) -> Array:
+        return self.value
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Static):
+    """k: an array that never changes"""
+
+    symbol: ClassVar[str] = "k"
+    value: Array = field(repr=False, default_factory=lambda: np.zeros(()))
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        return self.value.shape, self.value.dtype
+
+    def forward(self, *arrays: Array) -> Array:
+        return self.value
+
+    # Equal contents make equal constants, so that merging finds them.
+    def _key(self) -> tuple[Any, ...]:
+        return self.value.shape, self.value.dtype.str, self.value.tobytes()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Constant) and self._key() == other._key())
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+@dataclass(frozen=True, eq=False)
+class Fill(Static):
+    """y = v everywhere"""
+
+    number: float | int | bool = 0
+    of_shape: Shape = ()
+    of_dtype: Dtype = FLOAT64
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        return self.of_shape, self.of_dtype
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.broadcast_to(np.asarray(self.number, self.of_dtype), self.of_shape)
+
+    # Python holds 1 == 1.0 == True and 0.0 == -0.0: tell them apart by their bits.
+    def _key(self) -> tuple[Any, ...]:
+        bits = np.asarray(self.number, self.of_dtype).tobytes()
+        return self.of_shape, self.of_dtype.str, bits
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._key() == other._key()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+@dataclass(frozen=True, eq=False)
+class Zeros(Fill):
+    """y = 0: a derivative that is absent; ops that it would pass through linearly are never built"""
+
+    is_zeros: ClassVar[bool] = True
+    symbol: ClassVar[str] = "0"
+
+
+@dataclass(frozen=True, eq=False)
+class Label(Op):
+    """y = x: a name for the reader (an imaginary node, Lynge 2016, 3.1.1); computes nothing"""
+
+    signature: ClassVar[str] = "... -> ..."
+    is_label: ClassVar[bool] = True
+    zero_if: ClassVar[str] = "all"
+
+    def forward(self, *arrays: Array) -> Array:
+        return arrays[0]
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (gy,)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        return rs_y_inputs[0]
+
+
+@dataclass(frozen=True, eq=False)
+class StopGradient(Op):
+    """y = x, with no derivative"""
+
+    signature: ClassVar[str] = "... -> ..."
+    symbol: ClassVar[str] = "stop"
+
+    def forward(self, *arrays: Array) -> Array:
+        return arrays[0]
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (zeros(y.shape, y.dtype),)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        rx, y, _ = rs_y_inputs
+        return zeros(y.shape, y.dtype)
+
+
+def as_shape(shape: Any, argument: str = "shape") -> Shape:
+    """A tuple of sizes; ShapeError if one is negative or not a whole number."""
+    sizes = tuple(shape) if isinstance(shape, Iterable) and not isinstance(shape, str) else (shape,)
+    for size in sizes:
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
+            raise ShapeError(f"{argument} must hold whole numbers >= 0, not {shape!r:.80}")
+    return tuple(int(size) for size in sizes)
+
+
+def input(shape: Any, dtype: Any = "float32", name: str | None = None) -> Node:
+    """A node whose array is given at every call of a compiled function."""
+    return Input(as_shape(shape), as_dtype(dtype))(name=name)
+
+
+def parameter(array: Any, name: str | None = None) -> Node:
+    """A node that holds a trainable array. It shares the array's memory: `node.value[...] = new`.
+
+    Raises DtypeError for an array that is not float32 or float64.
+    """
+    value = _as_array(array, "parameter")
+    if not is_float(value.dtype):
+        value = value.astype(FLOAT64) if not isinstance(array, np.ndarray) else value
+    if not is_float(value.dtype):
+        raise DtypeError(
+            f"a parameter holds float32 or float64, not {value.dtype}: training could not change it "
+            "smoothly. Use gn.constant for fixed integers, or array.astype('float32')."
+        )
+    return Parameter(value)(name=name)
+
+
+def constant(array: Any, name: str | None = None) -> Node:
+    """A node that holds a fixed array (copied, so that later changes to `array` do not reach it)."""
+    value = np.array(_as_array(array, "constant"))
+    value.flags.writeable = False
+    return Constant(value)(name=name)
+
+
+def fill(number: float, shape: Shape, dtype: Any) -> Node:
+    """A node that is `number` everywhere; it takes no memory."""
+    return Fill(number, shape, as_dtype(dtype))()
+
+
+def zeros(shape: Shape, dtype: Any) -> Node:
+    """The absent derivative of a node of this shape. For zeros as data, use `gn.fill(0, ...)`."""
+    return Zeros(0, shape, dtype)()
+
+
+def label(x: Any, name: str) -> Node:
+    """The same value under a name, shown in pictures as a light grey square."""
+    return Label()(x, name=name)
+
+
+def stop_gradient(x: Any) -> Node:
+    """The same value, as a constant to every derivative."""
+    return StopGradient()(x)
+
+
+def as_node(x: Any) -> Node:
+    """The node itself, or a Constant that holds the number or array."""
+    return x if isinstance(x, Node) else constant(x)
+
+
+def _as_array(array: Any, function: str) -> Array:
+    if isinstance(array, Node):
+        raise ValueAccessError(f"gn.{function} takes an array, not the node {array.describe()}")
+    try:
+        result = np.asarray(array)
+    except ValueError as error:
+        raise ShapeError(f"gn.{function}: {array!r:.60} is not an array: {error}") from None
+    if result.dtype.kind not in "fiub":
+        raise ValueAccessError(
+            f"gn.{function}: {array!r:.60} of type {type(array).__name__} is neither a node nor an "
+            "array of numbers. Build nodes with gn.input, gn.parameter, gn.constant or by calling ops."
+        )
+    as_dtype(result.dtype)
+    return result
+
+
+OPERATORS["as_node"] = as_node
+OPERATORS["zeros"] = zeros

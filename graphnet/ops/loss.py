@@ -1,0 +1,162 @@
+"""The three losses, each joined with its output nonlinearity: stable, and convex in what they judge.
+
+All are in nats (squared error: in units squared) and keep the cases apart: take `mean` or `sum` for a
+cost. `judged_input` marks the pre-output at which the Gauss-Newton matrix linearises the net.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from graphnet.dtypes import FLOAT64, common_dtype, is_float
+from graphnet.errors import DtypeError, GraphnetError, ShapeError, table_of_inputs
+from graphnet.node import Array, Dtype, Node, Op, Shape
+from graphnet.ops.broadcast import Sum
+from graphnet.ops.elementwise import Elementwise, cast, sigmoid
+from graphnet.ops.index import one_hot
+from graphnet.ops.leaf import as_node, zeros
+from graphnet.ops.reduce import log_softmax, softmax, spread
+
+__all__ = [
+    "SigmoidCrossEntropy", "SoftmaxCrossEntropy", "SquaredError", "SymbolCrossEntropy",
+    "sigmoid_cross_entropy", "softmax_cross_entropy", "squared_error",
+]  # fmt: skip
+
+
+class _CrossEntropy(Op):
+    symbol = "cross-entropy"
+    judged_input: ClassVar[int | None] = 0
+
+    def log_probabilities(self, logits: Array) -> Array:
+        x = logits - logits.max(axis=-1, keepdims=True)
+        return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+
+
+class SoftmaxCrossEntropy(_CrossEntropy):
+    """C = -Σ_k t_k log softmax(z)_k, t a distribution over the last axis"""
+
+    signature = "... k, ... k -> ..."
+
+    def forward(self, *arrays: Array) -> Array:
+        logits, targets = arrays
+        return np.asarray(-(targets * self.log_probabilities(logits)).sum(axis=-1))
+
+    def _partials(self, z: Node, t: Node) -> tuple[Node, Node]:
+        last = (z.ndim - 1,)
+        return softmax(z) * spread(Sum(last)(t), z, last) - t, -log_softmax(z)
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        z, t = inputs
+        g = spread(gy, z, (z.ndim - 1,))
+        return [g * partial for partial in self._partials(z, t)]
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        rz, rt, _, z, t = rs_y_inputs
+        by_z, by_t = self._partials(z, t)
+        return Sum((z.ndim - 1,))(rz * by_z + rt * by_t)
+
+
+class SymbolCrossEntropy(_CrossEntropy):
+    """C = -log softmax(z)_t, t the index of the right symbol"""
+
+    signature = "... k, ... -> ..."
+
+    def forward(self, *arrays: Array) -> Array:
+        logits, targets = arrays
+        if targets.size and (targets.min() < 0 or targets.max() >= logits.shape[-1]):
+            wrong = int(targets.min() if targets.min() < 0 else targets.max())
+            raise GraphnetError(
+                f"SymbolCrossEntropy: target {wrong} is out of range: it must be 0 ... "
+                f"{logits.shape[-1] - 1}."
+            )
+        log_p = self.log_probabilities(logits)
+        return np.asarray(-np.take_along_axis(log_p, targets[..., None], axis=-1)[..., 0])
+
+    def _partial(self, z: Node, t: Node) -> Node:
+        return softmax(z) - one_hot(t, z.shape[-1], z.dtype)
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        z, t = inputs
+        return spread(gy, z, (z.ndim - 1,)) * self._partial(z, t), zeros(t.shape, gy.dtype)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        rz, _, _, z, t = rs_y_inputs
+        return Sum((z.ndim - 1,))(rz * self._partial(z, t))
+
+
+class _ElementwiseLoss(Elementwise):
+    arity = 2
+    domain = "float"
+    judged_input: ClassVar[int | None] = 0
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        return inputs[0].shape, inputs[0].dtype
+
+
+class SigmoidCrossEntropy(_ElementwiseLoss):
+    """C = -t log σ(z) - (1 - t) log(1 - σ(z)) = max(z, 0) - z t + log(1 + exp(-|z|))"""
+
+    symbol = "binary cross-entropy"
+    kernel = "max(x, 0) - x * y + log1p(exp(-abs(x)))"
+
+    def forward(self, *arrays: Array) -> Array:
+        z, t = arrays
+        return np.maximum(z, z.dtype.type(0)) - z * t + np.log1p(np.exp(-np.abs(z)))
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        z, t = inputs
+        return sigmoid(z) - t, -z
+
+
+class SquaredError(_ElementwiseLoss):
+    """C = (y - t)²"""
+
+    symbol = "squared error"
+    kernel = "(x - y) ** 2"
+
+    def forward(self, *arrays: Array) -> Array:
+        difference = arrays[0] - arrays[1]
+        return difference * difference
+
+    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+        twice = 2 * (inputs[0] - inputs[1])
+        return twice, -twice
+
+
+# -- the functions that users call -----------------------------------------------------------
+
+
+def softmax_cross_entropy(logits: Any, targets: Any) -> Node:
+    """C[...] = -Σ_k t_k log softmax(z)_k, one value in nats for each case.
+
+    logits: (..., k). targets: integers (...), the right symbols; or floats (..., k), distributions.
+    """
+    z, t = as_node(logits), as_node(targets)
+    if not z.shape:
+        raise ShapeError("softmax_cross_entropy: logits need an axis of symbols." + table_of_inputs([z]))
+    if not is_float(z.dtype):
+        z = cast(z, FLOAT64)
+    if t.dtype.kind in "iu":
+        return SymbolCrossEntropy()(z, t)
+    if not is_float(t.dtype):
+        raise DtypeError(
+            "softmax_cross_entropy: targets are booleans; give integers (the right symbols) or floats "
+            "(distributions)." + table_of_inputs([z, t])
+        )
+    dtype = common_dtype("softmax_cross_entropy", [z, t])
+    return SoftmaxCrossEntropy()(cast(z, dtype), cast(t, dtype))
+
+
+def sigmoid_cross_entropy(logits: Any, targets: Any) -> Node:
+    """C = -t log σ(z) - (1 - t) log(1 - σ(z)), one value in nats for each element; t in [0, 1]."""
+    z, t = as_node(logits), as_node(targets)
+    return SigmoidCrossEntropy()(z, cast(t, z.dtype) if t.dtype.kind in "iub" else t)
+
+
+def squared_error(y: Any, targets: Any) -> Node:
+    """C = (y - t)², one value for each element."""
+    y, t = as_node(y), as_node(targets)
+    return SquaredError()(y, cast(t, y.dtype) if t.dtype.kind in "iub" else t)

@@ -1,0 +1,113 @@
+"""Random static nodes: dropout masks and noise, held fixed until they are redrawn.
+
+A line search or conjugate gradients must see one function, so running a graph never draws. All nodes of
+one RandomSource are redrawn together by `source.redraw()`; their values depend on (seed, draw, place of
+the node in its source) alone, so two numbers are the whole state and a resumed run continues bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from graphnet.dtypes import as_dtype
+from graphnet.errors import GraphnetError
+from graphnet.node import Array, ByIdentity, Dtype, Node, Shape
+from graphnet.ops.leaf import as_shape
+
+__all__ = ["Random", "RandomSource"]
+
+
+class RandomSource:
+    """A seed and a count of draws, shared by the Random nodes made from it.
+
+        source = gn.RandomSource(seed=0)
+        mask = source.bernoulli(0.8, shape=(32, 128))    # a node of ones (80 %) and zeros
+        source.redraw()                                  # new values, everywhere at once
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = int(seed)
+        self.draw = 0
+        self._nodes = 0
+
+    def redraw(self) -> None:
+        """All nodes of this source take new values."""
+        self.draw += 1
+
+    def bernoulli(self, p: float, shape: Any, dtype: Any = "float32", name: str | None = None) -> Node:
+        """y = 1 with probability p, else 0, independently."""
+        if not 0 <= p <= 1:
+            raise GraphnetError(f"bernoulli: the probability must be in [0, 1], not {p!r}")
+        return self._node("bernoulli", p, shape, dtype, name)
+
+    def normal(self, scale: float, shape: Any, dtype: Any = "float32", name: str | None = None) -> Node:
+        """y ~ N(0, scale²), independently."""
+        return self._node("normal", scale, shape, dtype, name)
+
+    def uniform(self, high: float, shape: Any, dtype: Any = "float32", name: str | None = None) -> Node:
+        """y ~ U(0, high), independently."""
+        return self._node("uniform", high, shape, dtype, name)
+
+    def _node(self, distribution: str, number: float, shape: Any, dtype: Any, name: str | None) -> Node:
+        place = self._nodes
+        self._nodes += 1
+        return Random(self, place, distribution, number, as_shape(shape), as_dtype(dtype))(name=name)
+
+    @property
+    def state(self) -> dict[str, int]:
+        """What must be kept to continue: the seed and the count of draws."""
+        return {"seed": self.seed, "draw": self.draw}
+
+    @state.setter
+    def state(self, state: dict[str, int]) -> None:
+        self.seed, self.draw = int(state["seed"]), int(state["draw"])
+
+
+@dataclass(frozen=True, eq=False)
+class Random(ByIdentity):
+    """y ~ a distribution, held until its source is redrawn"""
+
+    source: RandomSource = field(default_factory=RandomSource, repr=False)
+    place: int = 0
+    distribution: str = "bernoulli"
+    number: float = 0.5
+    of_shape: Shape = ()
+    of_dtype: Dtype = np.dtype("float32")
+    symbol: ClassVar[str] = "random"
+    _held: dict[tuple[int, int], Array] = field(default_factory=dict, repr=False)
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        return self.of_shape, self.of_dtype
+
+    @property
+    def value(self) -> Array:
+        """The values of the present draw."""
+        state = (self.source.seed, self.source.draw)
+        held = self._held.get(state)
+        if held is None:
+            held = self._sample(state)
+            held.flags.writeable = False
+            self._held.clear()
+            self._held[state] = held
+        return held
+
+    def _sample(self, state: tuple[int, int]) -> Array:
+        seed, draw = state
+        generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, draw, self.place])))
+        if self.distribution == "bernoulli":
+            return (generator.random(self.of_shape, "float32") < self.number).astype(self.of_dtype)
+        if self.distribution == "normal":
+            sample = generator.standard_normal(self.of_shape, "float64") * self.number
+        else:
+            sample = generator.random(self.of_shape, "float64") * self.number
+        return np.asarray(sample).astype(self.of_dtype)
+
+    def forward(self, *arrays: Array) -> Array:
+        return self.value
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        return ()

@@ -1,0 +1,243 @@
+"""Reductions, and the functions that normalise over an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from graphnet.dtypes import BOOL, FLOAT64, INT64, is_float
+from graphnet.errors import ShapeError, table_of_inputs
+from graphnet.node import Array, Dtype, Node, Op, Shape
+from graphnet.ops.broadcast import Sum, broadcast_to
+from graphnet.ops.elementwise import cast, equal, exp
+from graphnet.ops.leaf import as_node, zeros
+from graphnet.ops.shape import normalize_axes, normalize_axis, reshape
+
+__all__ = [
+    "ArgMax", "LogSoftmax", "LogSumExp", "Max", "Softmax",
+    "argmax", "log_softmax", "logsumexp", "max", "mean", "min", "softmax", "sum",
+]  # fmt: skip
+
+
+def spread(reduced: Node, like: Node, axes: Sequence[int]) -> Node:
+    """A reduced node spread out again over the axes that it lost."""
+    kept = [1 if i in axes else n for i, n in enumerate(like.shape)]
+    return broadcast_to(reshape(reduced, kept), like.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Max(Op):
+    """y = max x over some axes; equal maxima share the derivative equally"""
+
+    axes: tuple[int, ...] = ()
+    symbol: ClassVar[str] = "max"
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        (x,) = inputs
+        if any(x.shape[i] == 0 for i in self.axes):
+            raise ShapeError("Max: there is no maximum of nothing." + table_of_inputs(inputs))
+        return tuple(n for i, n in enumerate(x.shape) if i not in self.axes), x.dtype
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.asarray(arrays[0].max(axis=self.axes))
+
+    def shares(self, y: Node, x: Node) -> Node:
+        winners = cast(equal(x, spread(y, x, self.axes)), y.dtype)
+        return winners / spread(Sum(self.axes)(winners), x, self.axes)
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        (x,) = inputs
+        return (spread(gy, x, self.axes) * self.shares(y, x),)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        rx, y, x = rs_y_inputs
+        return Sum(self.axes)(rx * self.shares(y, x))
+
+
+@dataclass(frozen=True, eq=False)
+class ArgMax(Op):
+    """y = the first index of the largest x along an axis; no derivative passes"""
+
+    axis: int = -1
+    symbol: ClassVar[str] = "argmax"
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        (x,) = inputs
+        if x.shape[self.axis] == 0:
+            raise ShapeError("ArgMax: there is no maximum of nothing." + table_of_inputs(inputs))
+        return (*x.shape[: self.axis], *x.shape[self.axis + 1 :]), INT64
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.asarray(arrays[0].argmax(axis=self.axis))
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        (x,) = inputs
+        return (zeros(x.shape, x.dtype),)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        rx, y, _ = rs_y_inputs
+        return zeros(y.shape, rx.dtype)
+
+
+class _OverAxis(Op):
+    """What the softmax family shares: one axis, floats, and a stable shift by the maximum."""
+
+    axis: int
+
+    def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
+        (x,) = Op.prepare(self, inputs)
+        return (x if is_float(x.dtype) else cast(x, FLOAT64),)
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        (x,) = inputs
+        if x.shape[self.axis] == 0:
+            raise ShapeError(
+                f"{self.name}: axis {self.axis} is empty: nothing to normalise over."
+                + table_of_inputs(inputs)
+            )
+        return x.shape, x.dtype
+
+    def shifted(self, x: Array) -> tuple[Array, Array]:
+        """x minus its maximum, and the maximum; an all -inf row is left as it is."""
+        top = x.max(axis=self.axis, keepdims=True)
+        top = np.where(np.isfinite(top), top, 0) if x.size else top
+        return x - top, top
+
+
+@dataclass(frozen=True, eq=False)
+class Softmax(_OverAxis):
+    """y_k = exp(x_k) / Σ_j exp(x_j) along an axis"""
+
+    axis: int = -1
+    symbol: ClassVar[str] = "softmax"
+
+    def forward(self, *arrays: Array) -> Array:
+        e = np.exp(self.shifted(arrays[0])[0])
+        return e / e.sum(axis=self.axis, keepdims=True)
+
+    def jacobian_product(self, u: Node, y: Node) -> Node:
+        weighted = u * y
+        return weighted - y * spread(Sum((self.axis,))(weighted), y, (self.axis,))
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (self.jacobian_product(gy, y),)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        rx, y, _ = rs_y_inputs
+        return self.jacobian_product(rx, y)
+
+
+@dataclass(frozen=True, eq=False)
+class LogSoftmax(_OverAxis):
+    """y_k = x_k - log Σ_j exp(x_j) along an axis"""
+
+    axis: int = -1
+    symbol: ClassVar[str] = "log softmax"
+
+    def forward(self, *arrays: Array) -> Array:
+        x, _ = self.shifted(arrays[0])
+        return x - np.log(np.exp(x).sum(axis=self.axis, keepdims=True))
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (gy - exp(y) * spread(Sum((self.axis,))(gy), y, (self.axis,)),)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        rx, y, _ = rs_y_inputs
+        return rx - spread(Sum((self.axis,))(exp(y) * rx), y, (self.axis,))
+
+
+@dataclass(frozen=True, eq=False)
+class LogSumExp(_OverAxis):
+    """y = log Σ_j exp(x_j) along an axis, which disappears"""
+
+    axis: int = -1
+    symbol: ClassVar[str] = "log Σ exp"
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        shape, dtype = _OverAxis.infer(self, *inputs)
+        return (*shape[: self.axis], *shape[self.axis + 1 :]), dtype
+
+    def forward(self, *arrays: Array) -> Array:
+        x, top = self.shifted(arrays[0])
+        with np.errstate(divide="ignore"):  # log 0 = -inf is the right answer for an all -inf row
+            return np.asarray((np.log(np.exp(x).sum(axis=self.axis, keepdims=True)) + top).squeeze(self.axis))
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        (x,) = inputs
+        return (spread(gy, x, (self.axis,)) * Softmax(self.axis)(x),)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        rx, _, x = rs_y_inputs
+        return Sum((self.axis,))(rx * Softmax(self.axis)(x))
+
+
+# -- the functions that users call -----------------------------------------------------------
+
+
+def _with_dims(reduced: Node, like: Node, axes: Sequence[int], keepdims: bool) -> Node:
+    if not keepdims:
+        return reduced
+    return reshape(reduced, [1 if i in axes else n for i, n in enumerate(like.shape)])
+
+
+def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
+    """y = Σ x over one axis, several, or (None) all. Booleans are counted in int64."""
+    node = as_node(x)
+    if node.dtype == BOOL:
+        node = cast(node, INT64)
+    axes = normalize_axes(axis, node.ndim, "Sum")
+    return _with_dims(Sum(axes)(node) if axes else node, node, axes, keepdims)
+
+
+def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
+    """y = Σ x / n over one axis, several, or (None) all; ShapeError if n = 0."""
+    node = as_node(x)
+    if not is_float(node.dtype):
+        node = cast(node, FLOAT64)
+    axes = normalize_axes(axis, node.ndim, "Mean")
+    count = 1
+    for i in axes:
+        count *= node.shape[i]
+    if not count:
+        raise ShapeError("Mean: there is no mean of nothing." + table_of_inputs([node]))
+    total = Sum(axes)(node) if axes else node
+    return _with_dims(total * (1 / count), node, axes, keepdims)
+
+
+def max(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
+    """y = max x over one axis, several, or (None) all."""
+    node = as_node(x)
+    axes = normalize_axes(axis, node.ndim, "Max")
+    return _with_dims(Max(axes)(node) if axes else node, node, axes, keepdims)
+
+
+def min(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
+    """y = min x over one axis, several, or (None) all."""
+    return -max(-as_node(x), axis, keepdims)
+
+
+def argmax(x: Any, axis: int = -1) -> Node:
+    """y = the first index of the largest x along an axis."""
+    node = as_node(x)
+    return ArgMax(normalize_axis(axis, node.ndim, "ArgMax"))(node)
+
+
+def softmax(x: Any, axis: int = -1) -> Node:
+    """y_k = exp(x_k) / Σ_j exp(x_j) along an axis."""
+    node = as_node(x)
+    return Softmax(normalize_axis(axis, node.ndim, "Softmax"))(node)
+
+
+def log_softmax(x: Any, axis: int = -1) -> Node:
+    """y_k = x_k - log Σ_j exp(x_j) along an axis, accurate for every x."""
+    node = as_node(x)
+    return LogSoftmax(normalize_axis(axis, node.ndim, "LogSoftmax"))(node)
+
+
+def logsumexp(x: Any, axis: int = -1) -> Node:
+    """y = log Σ_j exp(x_j) along an axis, accurate for every x."""
+    node = as_node(x)
+    return LogSumExp(normalize_axis(axis, node.ndim, "LogSumExp"))(node)

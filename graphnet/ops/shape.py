@@ -1,0 +1,333 @@
+"""Ops that move elements and compute nothing: reshape, transpose, slices, joins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from graphnet.errors import DtypeError, ShapeError, table_of_inputs
+from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape
+from graphnet.ops.leaf import as_node, as_shape, zeros
+
+__all__ = [
+    "Concatenate", "Place", "Reshape", "Slice", "Stack", "Transpose",
+    "basic_slice", "concatenate", "normalize_axes", "normalize_axis", "reshape", "stack", "transpose",
+]  # fmt: skip
+
+#: One entry for each axis: an index, which drops the axis, or (start, stop, step), which keeps it.
+Key = tuple[int | tuple[int, int, int], ...]
+
+
+def normalize_axis(axis: Any, ndim: int, what: str) -> int:
+    """axis counted from the front; ShapeError if there is no such axis."""
+    if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)) or not -ndim <= axis < ndim:
+        raise ShapeError(f"{what}: axis {axis!r} does not exist in an array of {ndim} axes")
+    return int(axis) % ndim
+
+
+def normalize_axes(axes: Any, ndim: int, what: str) -> tuple[int, ...]:
+    """Axes counted from the front and sorted; None means all."""
+    if axes is None:
+        return tuple(range(ndim))
+    listed = axes if isinstance(axes, Sequence) else (axes,)
+    result = tuple(sorted(normalize_axis(axis, ndim, what) for axis in listed))
+    if len(set(result)) < len(result):
+        raise ShapeError(f"{what}: axes {axes!r} name an axis twice")
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class Reshape(Op):
+    """y = x, its elements in the same (row-major) order in another shape"""
+
+    to: Shape = ()
+    symbol: ClassVar[str] = "reshape"
+    zero_if: ClassVar[str] = "all"
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        (x,) = inputs
+        if math.prod(self.to) != x.size:
+            raise ShapeError(
+                f"Reshape: {x.size} elements do not fit shape {list(self.to)} "
+                f"({math.prod(self.to)} elements)." + table_of_inputs(inputs)
+            )
+        return self.to, x.dtype
+
+    def forward(self, *arrays: Array) -> Array:
+        return arrays[0].reshape(self.to)
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (reshape(gy, inputs[0].shape),)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        return reshape(rs_y_inputs[0], self.to)
+
+
+@dataclass(frozen=True, eq=False)
+class Transpose(Op):
+    """y[i_axes[0], i_axes[1], ...] = x[i_0, i_1, ...]"""
+
+    axes: tuple[int, ...] = ()
+    symbol: ClassVar[str] = "T"
+    zero_if: ClassVar[str] = "all"
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        (x,) = inputs
+        if sorted(self.axes) != list(range(x.ndim)):
+            raise ShapeError(
+                f"Transpose: axes {self.axes} do not permute the {x.ndim} axes of its input."
+                + table_of_inputs(inputs)
+            )
+        return tuple(x.shape[axis] for axis in self.axes), x.dtype
+
+    def forward(self, *arrays: Array) -> Array:
+        return arrays[0].transpose(self.axes)
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        inverse = tuple(sorted(range(len(self.axes)), key=self.axes.__getitem__))
+        return (Transpose(inverse)(gy),)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        return self(rs_y_inputs[0])
+
+
+def _numpy_key(key: Key) -> tuple[int | slice, ...]:
+    # A downward slice that reaches the front needs stop=None, since -1 would mean the last element.
+    return tuple(
+        k if isinstance(k, int) else slice(k[0], None if k[1] < 0 else k[1], k[2]) for k in key
+    )
+
+
+def _key_shape(key: Key) -> Shape:
+    return tuple(len(range(*k)) for k in key if not isinstance(k, int))
+
+
+@dataclass(frozen=True, eq=False)
+class Slice(Op):
+    """y = x[key], key a fixed index or start:stop:step for each axis"""
+
+    key: Key = ()
+    symbol: ClassVar[str] = "[ ]"
+    zero_if: ClassVar[str] = "all"
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        (x,) = inputs
+        if len(self.key) != x.ndim:
+            raise ShapeError(f"Slice: {len(self.key)} keys for {x.ndim} axes." + table_of_inputs(inputs))
+        return _key_shape(self.key), x.dtype
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.asarray(arrays[0][_numpy_key(self.key)])
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (Place(inputs[0].shape, self.key)(gy),)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        return self(rs_y_inputs[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Place(Op):
+    """y = 0 with y[key] = x: the transpose of Slice"""
+
+    to: Shape = ()
+    key: Key = ()
+    symbol: ClassVar[str] = "place"
+    zero_if: ClassVar[str] = "all"
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        (x,) = inputs
+        if _key_shape(self.key) != x.shape or len(self.key) != len(self.to):
+            raise ShapeError(
+                f"Place: an input of shape {list(_key_shape(self.key))} is needed."
+                + table_of_inputs(inputs)
+            )
+        return self.to, x.dtype
+
+    def forward(self, *arrays: Array) -> Array:
+        y = np.zeros(self.to, arrays[0].dtype)
+        y[_numpy_key(self.key)] = arrays[0]
+        return y
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        return (Slice(self.key)(gy),)
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        return self(rs_y_inputs[0])
+
+
+class Join(Op):
+    """What Concatenate and Stack share: any number of inputs of one dtype."""
+
+    zero_if: ClassVar[str] = "all"
+
+    def check_dtypes(self, inputs: Sequence[Node]) -> Dtype:
+        if not inputs:
+            raise ShapeError(f"{self.name}: nothing to join; give at least one node")
+        dtype = inputs[0].dtype
+        if any(node.dtype != dtype for node in inputs):
+            raise DtypeError(
+                f"{self.name}: inputs of {sorted({str(n.dtype) for n in inputs})} are joined; cast "
+                "them to one dtype with gn.cast." + table_of_inputs(inputs)
+            )
+        return dtype
+
+    def rop(self, *rs_y_inputs: Node) -> Node:
+        return self(*rs_y_inputs[: (len(rs_y_inputs) - 1) // 2])
+
+
+@dataclass(frozen=True, eq=False)
+class Concatenate(Join):
+    """y = the inputs one after another along an axis"""
+
+    axis: int = 0
+    symbol: ClassVar[str] = "concat"
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        dtype = self.check_dtypes(inputs)
+        shape = inputs[0].shape
+        for position, node in enumerate(inputs, start=1):
+            if not _equal_but(node.shape, shape, self.axis):
+                raise ShapeError(
+                    f"Concatenate: input {position} is {list(node.shape)}, but apart from axis "
+                    f"{self.axis} it must be like input 1, {list(shape)}." + table_of_inputs(inputs)
+                )
+        total = sum(node.shape[self.axis] for node in inputs)
+        return (*shape[: self.axis], total, *shape[self.axis + 1 :]), dtype
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.concatenate(arrays, axis=self.axis)
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        parts, start = [], 0
+        for x in inputs:
+            stop = start + x.shape[self.axis]
+            parts.append(part(gy, self.axis, (start, stop, 1)))
+            start = stop
+        return parts
+
+
+def _equal_but(a: Shape, b: Shape, axis: int) -> bool:
+    return len(a) == len(b) and a[:axis] == b[:axis] and a[axis + 1 :] == b[axis + 1 :]
+
+
+@dataclass(frozen=True, eq=False)
+class Stack(Join):
+    """y = the inputs side by side along a new axis"""
+
+    axis: int = 0
+    symbol: ClassVar[str] = "stack"
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        dtype = self.check_dtypes(inputs)
+        shape = inputs[0].shape
+        for position, node in enumerate(inputs, start=1):
+            if node.shape != shape:
+                raise ShapeError(
+                    f"Stack: input {position} is {list(node.shape)}, but input 1 is {list(shape)}."
+                    + table_of_inputs(inputs)
+                )
+        return (*shape[: self.axis], len(inputs), *shape[self.axis :]), dtype
+
+    def forward(self, *arrays: Array) -> Array:
+        return np.stack(arrays, axis=self.axis)
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        return [part(gy, self.axis, i) for i in range(len(inputs))]
+
+
+# -- the functions that users call -----------------------------------------------------------
+
+
+def part(x: Node, axis: int, key: int | tuple[int, int, int]) -> Node:
+    """x with one axis indexed or sliced, the others whole."""
+    whole: list[int | tuple[int, int, int]] = [(0, size, 1) for size in x.shape]
+    whole[axis] = key
+    return Slice(tuple(whole))(x)
+
+
+def reshape(x: Any, shape: Any) -> Node:
+    """y = x in another shape; one size may be -1, which means "what is left"."""
+    node = as_node(x)
+    wanted = list(shape) if isinstance(shape, Sequence) else [shape]
+    if wanted.count(-1) == 1:
+        rest = math.prod(size for size in wanted if size != -1)
+        if not rest or node.size % rest:
+            raise ShapeError(
+                f"Reshape: {node.size} elements do not divide into shape {wanted}."
+                + table_of_inputs([node])
+            )
+        wanted[wanted.index(-1)] = node.size // rest
+    to = as_shape(wanted)
+    return node if to == node.shape else Reshape(to)(node)
+
+
+def transpose(x: Any, axes: Sequence[int] | None = None) -> Node:
+    """y = x with its axes permuted; reversed where `axes` is None."""
+    node = as_node(x)
+    order = (
+        tuple(range(node.ndim))[::-1]
+        if axes is None
+        else tuple(normalize_axis(axis, node.ndim, "Transpose") for axis in axes)
+    )
+    return node if order == tuple(range(node.ndim)) else Transpose(order)(node)
+
+
+def concatenate(nodes: Sequence[Any], axis: int = 0) -> Node:
+    """y = the nodes one after another along an existing axis."""
+    listed = [as_node(node) for node in nodes]
+    if not listed:
+        raise ShapeError("Concatenate: nothing to join; give at least one node")
+    return Concatenate(normalize_axis(axis, listed[0].ndim, "Concatenate"))(*listed)
+
+
+def stack(nodes: Sequence[Any], axis: int = 0) -> Node:
+    """y = the nodes side by side along a new axis."""
+    listed = [as_node(node) for node in nodes]
+    if not listed:
+        raise ShapeError("Stack: nothing to join; give at least one node")
+    return Stack(normalize_axis(axis, listed[0].ndim + 1, "Stack"))(*listed)
+
+
+def basic_slice(x: Node, key: tuple[Any, ...]) -> Node:
+    """x[key] for whole numbers, slices, None and `...`, as in NumPy; ShapeError if out of range."""
+    if sum(k is Ellipsis for k in key) > 1:
+        raise ShapeError(f"{x.describe()}[...]: only one '...' can stand in an index")
+    used = sum(k is not None and k is not Ellipsis for k in key)
+    if used > x.ndim:
+        raise ShapeError(
+            f"{x.describe()} has {x.ndim} axes, but its index has {used}." + table_of_inputs([x])
+        )
+    missing = [slice(None)] * (x.ndim - used)
+    at = key.index(Ellipsis) if Ellipsis in key else len(key)
+    full = [*key[:at], *missing, *key[at + 1 :]]
+    entries: list[int | tuple[int, int, int]] = []
+    shape: list[int] = []  # with the new axes
+    axis = 0
+    for k in full:
+        if k is None:
+            shape.append(1)
+            continue
+        size = x.shape[axis]
+        if isinstance(k, slice):
+            if k.step == 0:
+                raise ShapeError(f"{x.describe()}: a slice's step cannot be 0")
+            start, stop, step = k.indices(size)
+            entries.append((start, stop, step))
+            shape.append(len(range(start, stop, step)))
+        else:
+            if not -size <= k < size:
+                raise ShapeError(
+                    f"index {k} is out of range for axis {axis} of size {size}." + table_of_inputs([x])
+                )
+            entries.append(int(k) % size)
+        axis += 1
+    whole = all(e == (0, size, 1) for e, size in zip(entries, x.shape, strict=True))
+    return reshape(x if whole else Slice(tuple(entries))(x), shape)
+
+
+OPERATORS["transpose"] = transpose

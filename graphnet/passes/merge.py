@@ -1,0 +1,23 @@
+"""Merge: the same op on the same inputs is one node."""
+
+from __future__ import annotations
+
+from graphnet.graph import Graph
+from graphnet.node import Node
+
+__all__ = ["merge"]
+
+
+def merge(graph: Graph) -> Graph:
+    """Nodes with equal ops and the same inputs become one (the first); inputs first, so in one sweep.
+
+    Inputs, parameters and random nodes are equal to themselves alone. Labels keep their own names.
+    """
+    first: dict[tuple[object, ...], Node] = {}
+
+    def replace(node: Node) -> Node:
+        if node.op.is_label:
+            return node
+        return first.setdefault((type(node.op), node.op, node.dtype, *map(id, node.inputs)), node)
+
+    return graph.rewrite(replace)

@@ -1,0 +1,60 @@
+"""Prune: nothing is computed that no output needs."""
+
+from __future__ import annotations
+
+from graphnet.graph import Graph
+from graphnet.node import Node
+from graphnet.ops.leaf import StopGradient
+from graphnet.ops.shape import Concatenate, Slice, Stack
+
+__all__ = ["prune"]
+
+
+def prune(graph: Graph) -> Graph:
+    """Labels and stop-gradients vanish (no derivative is taken any more), and a slice of a joined array
+    reads the joined piece itself, so that pieces which nobody reads are not computed.
+
+    Nodes that no output depends on are in no Graph to begin with.
+    """
+    return graph.rewrite(_replace)
+
+
+def _replace(node: Node) -> Node:
+    op = node.op
+    if op.is_label or isinstance(op, StopGradient):
+        return node.inputs[0]
+    if isinstance(op, Slice):
+        joined = node.inputs[0]
+        if isinstance(joined.op, Stack):
+            return _slice_of_stack(node, joined, op, joined.op)
+        if isinstance(joined.op, Concatenate):
+            return _slice_of_concatenation(node, joined, op, joined.op)
+    return node
+
+
+def _slice_of_stack(node: Node, joined: Node, op: Slice, stack: Stack) -> Node:
+    chosen = op.key[stack.axis]
+    if not isinstance(chosen, int):
+        return node
+    rest = (*op.key[: stack.axis], *op.key[stack.axis + 1 :])
+    return _slice_or_whole(joined.inputs[chosen], rest)
+
+
+def _slice_of_concatenation(node: Node, joined: Node, op: Slice, join: Concatenate) -> Node:
+    wanted = op.key[join.axis]
+    first, last = (wanted, wanted) if isinstance(wanted, int) else (wanted[0], wanted[1] - 1)
+    if not isinstance(wanted, int) and (wanted[2] != 1 or last < first):
+        return node
+    start = 0
+    for piece in joined.inputs:
+        stop = start + piece.shape[join.axis]
+        if start <= first and last < stop:
+            inside = wanted - start if isinstance(wanted, int) else (first - start, last + 1 - start, 1)
+            return _slice_or_whole(piece, (*op.key[: join.axis], inside, *op.key[join.axis + 1 :]))
+        start = stop
+    return node
+
+
+def _slice_or_whole(x: Node, key: tuple[int | tuple[int, int, int], ...]) -> Node:
+    whole = all(k == (0, size, 1) for k, size in zip(key, x.shape, strict=True))
+    return x if whole else Slice(key)(x)

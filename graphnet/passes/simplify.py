@@ -1,0 +1,244 @@
+"""Simplify: algebra that holds for all values, including NaN, infinities and signed zeros.
+
+`x · 0` is therefore left alone (it is NaN for an infinite x), and so is `x + 0` (it makes +0 of -0)
+unless the zero is -0. Absent derivatives never become nodes at all (see `Op.zero_if`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from graphnet.graph import Graph
+from graphnet.node import Node
+from graphnet.ops.broadcast import BroadcastTo, Sum
+from graphnet.ops.elementwise import Add, Cast, Divide, Log, Multiply, Negative, Subtract, add
+from graphnet.ops.index import OneHot, ScatterAdd, Take, one_hot
+from graphnet.ops.leaf import Fill
+from graphnet.ops.linear import MatMul
+from graphnet.ops.reduce import Softmax, log_softmax
+from graphnet.ops.shape import Concatenate, Place, Reshape, Slice, Transpose, concatenate, part, reshape, stack
+
+__all__ = ["simplify"]
+
+
+def simplify(graph: Graph) -> Graph:
+    """Applies the rules below to each node, inputs first, until none fires there."""
+    # A product with a join is split only where a part is one-hot; a node with several readers is not
+    # swallowed by a rule that would compute it twice.
+    return graph.rewrite(_simplest)
+
+
+def _simplest(node: Node) -> Node:
+    while True:
+        rule = RULES.get(type(node.op))
+        simpler = rule(node) if rule is not None else None
+        if simpler is None:
+            return node
+        node = simpler
+
+
+# -- each rule gives a simpler node, or None ------------------------------------------------------
+
+
+def _is_fill(node: Node, number: float) -> bool:
+    return isinstance(node.op, Fill) and node.op.number == number
+
+
+def _minus_zero(node: Node) -> bool:
+    return _is_fill(node, 0) and bool(np.signbit(node.op.number))  # type: ignore[attr-defined]
+
+
+def _add(node: Node) -> Node | None:
+    terms = node.inputs
+    if len(terms) == 1:
+        return terms[0]
+    kept = tuple(t for t in terms if not (_minus_zero(t) or (_is_fill(t, 0) and t.dtype.kind in "iu")))
+    if len(kept) < len(terms):
+        return add(*kept) if kept else terms[0]
+    return _sum_of_places(terms) or _sum_of_scatters(terms)
+
+
+def _sum_of_places(terms: tuple[Node, ...]) -> Node | None:
+    """Pieces placed side by side into zeros are a join: the cotangent of an array that was sliced."""
+    if not all(isinstance(t.op, Place) for t in terms):
+        return None
+    places = [t.op for t in terms]
+    first = places[0]
+    assert isinstance(first, Place)
+    differing = {
+        axis
+        for place in places
+        for axis, k in enumerate(place.key)  # type: ignore[attr-defined]
+        if k != (0, first.to[axis], 1)
+    }
+    if len(differing) != 1:
+        return None
+    (axis,) = differing
+    at = [place.key[axis] for place in places]  # type: ignore[attr-defined]
+    if all(isinstance(k, int) for k in at):
+        if sorted(at) != list(range(first.to[axis])):
+            return None
+        pieces = sorted(zip(at, range(len(terms)), strict=True))
+        return stack([terms[i].inputs[0] for _, i in pieces], axis)
+    if any(isinstance(k, int) or k[2] != 1 for k in at):
+        return None
+    pieces = sorted(zip(at, range(len(terms)), strict=True))
+    edges = [0, *(k[1] for k, _ in pieces)]
+    if edges[:-1] != [k[0] for k, _ in pieces] or edges[-1] != first.to[axis]:
+        return None
+    return concatenate([terms[i].inputs[0] for _, i in pieces], axis)
+
+
+def _sum_of_scatters(terms: tuple[Node, ...]) -> Node | None:
+    """Σ_t scatter(x_t, i_t) = scatter(all x, all i): one pass over the rows instead of one for each t."""
+    scatters = [t for t in terms if isinstance(t.op, ScatterAdd) and t.op.axis == 0]
+    if len(scatters) < 2 or any(t.op != scatters[0].op for t in scatters):
+        return None
+    if len({t.inputs[1].dtype for t in scatters}) > 1:
+        return None
+    rest = [t for t in terms if t not in scatters]
+    tail = scatters[0].shape[1:]
+    rows = concatenate([reshape(t.inputs[0], (-1, *tail) if t.inputs[1].size else (0, *tail)) for t in scatters])
+    index = concatenate([reshape(t.inputs[1], (t.inputs[1].size,)) for t in scatters])
+    return add(scatters[0].op(rows, index), *rest)
+
+
+def _subtract(node: Node) -> Node | None:
+    a, b = node.inputs
+    if _is_fill(b, 0) and not _minus_zero(b):
+        return a
+    if isinstance(b.op, Negative):
+        return a + b.inputs[0]
+    return None
+
+
+def _multiply(node: Node) -> Node | None:
+    a, b = node.inputs
+    if _is_fill(b, 1):
+        return a
+    if _is_fill(a, 1):
+        return b
+    if _is_fill(a, -1):
+        return -b
+    if _is_fill(b, -1):
+        return -a
+    return None
+
+
+def _divide(node: Node) -> Node | None:
+    a, b = node.inputs
+    return a if _is_fill(b, 1) else None
+
+
+def _negative(node: Node) -> Node | None:
+    (x,) = node.inputs
+    if isinstance(x.op, Negative):
+        return x.inputs[0]
+    # -(a - b) = b - a but for the sign of a zero, which IEEE subtraction gives as +0 either way.
+    return None
+
+
+def _transpose(node: Node) -> Node | None:
+    (x,) = node.inputs
+    outer = node.op.axes  # type: ignore[attr-defined]
+    if outer == tuple(range(len(outer))):
+        return x
+    if isinstance(x.op, Transpose):
+        return Transpose(tuple(x.op.axes[axis] for axis in outer))(x.inputs[0])
+    return None
+
+
+def _reshape(node: Node) -> Node | None:
+    (x,) = node.inputs
+    if x.shape == node.shape:
+        return x
+    if isinstance(x.op, Reshape):
+        return reshape(x.inputs[0], node.shape)
+    return None
+
+
+def _broadcast(node: Node) -> Node | None:
+    (x,) = node.inputs
+    if x.shape == node.shape:
+        return x
+    if isinstance(x.op, Fill) and not x.op.is_zeros:
+        return Fill(x.op.number, node.shape, node.dtype)()
+    if isinstance(x.op, BroadcastTo):
+        return BroadcastTo(node.shape)(x.inputs[0])
+    return None
+
+
+def _sum(node: Node) -> Node | None:
+    (x,) = node.inputs
+    axes = node.op.axes  # type: ignore[attr-defined]
+    if all(x.shape[axis] == 1 for axis in axes):
+        return reshape(x, node.shape)
+    return None
+
+
+def _cast(node: Node) -> Node | None:
+    (x,) = node.inputs
+    return x if x.dtype == node.dtype else None
+
+
+def _log(node: Node) -> Node | None:
+    """log softmax(x), which underflows to log 0, is x - log Σ exp(x), which does not."""
+    (x,) = node.inputs
+    return log_softmax(x.inputs[0], x.op.axis) if isinstance(x.op, Softmax) else None
+
+
+def _slice(node: Node) -> Node | None:
+    (x,) = node.inputs
+    key = node.op.key  # type: ignore[attr-defined]
+    if all(k == (0, size, 1) for k, size in zip(key, x.shape, strict=True)):
+        return x
+    if isinstance(x.op, OneHot) and key[-1] == (0, x.op.depth, 1):
+        return one_hot(Slice(key[:-1])(x.inputs[0]), x.op.depth, x.op.of_dtype)
+    return None
+
+
+def _matmul(node: Node) -> Node | None:
+    """one_hot(i) @ W reads rows of W; one_hot(i)ᵀ @ G adds rows of G up by symbol.
+
+    0 · inf is NaN, so a product with an infinite weight differs; a lookup is what is meant.
+    """
+    a, b = node.inputs
+    if isinstance(a.op, OneHot) and a.dtype == b.dtype:
+        return Take(0)(b, a.inputs[0])
+    if isinstance(a.op, Transpose):
+        (codes,) = a.inputs
+        if isinstance(codes.op, OneHot) and codes.dtype == b.dtype:
+            return ScatterAdd(codes.op.depth, 0)(b, codes.inputs[0])
+        if isinstance(codes.op, Concatenate) and codes.op.axis == 1 and _has_one_hot(codes):
+            return concatenate([_simplest(piece.T @ b) for piece in codes.inputs], 0)
+    if isinstance(a.op, Concatenate) and a.op.axis == 1 and _has_one_hot(a):
+        products, start = [], 0
+        for piece in a.inputs:
+            stop = start + piece.shape[1]
+            products.append(_simplest(piece @ part(b, 0, (start, stop, 1))))
+            start = stop
+        return add(*products)
+    return None
+
+
+def _has_one_hot(join: Node) -> bool:
+    return any(isinstance(piece.op, OneHot) for piece in join.inputs)
+
+
+RULES: dict[type, Callable[[Node], Node | None]] = {
+    Add: _add,
+    BroadcastTo: _broadcast,
+    Cast: _cast,
+    Divide: _divide,
+    Log: _log,
+    MatMul: _matmul,
+    Multiply: _multiply,
+    Negative: _negative,
+    Reshape: _reshape,
+    Slice: _slice,
+    Subtract: _subtract,
+    Sum: _sum,
+    Transpose: _transpose,
+}

@@ -1,0 +1,96 @@
+"""The plan of a run: in which order nodes run, when each value is last read, how much memory lives at once.
+
+No back end is in it. Ops that only look at their input's memory (reshape, transpose, slice, broadcast)
+keep that input alive and take no memory of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphnet.graph import Graph
+from graphnet.node import Node
+from graphnet.ops.broadcast import BroadcastTo
+from graphnet.ops.leaf import Fill, Label, StopGradient
+from graphnet.ops.shape import Reshape, Slice, Transpose
+
+__all__ = ["Memory", "Plan", "make_plan"]
+
+VIEWS = (BroadcastTo, Label, Reshape, Slice, StopGradient, Transpose)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of a run: what the leaves hold, and the most that intermediate values take at one time."""
+
+    leaves: int
+    peak: int
+
+    @property
+    def total(self) -> int:
+        return self.leaves + self.peak
+
+    def __str__(self) -> str:
+        return f"{readable_bytes(self.leaves)} of leaves + {readable_bytes(self.peak)} at the peak of a run"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`order`: the nodes as they run. `freed[i]`: positions of values that nothing reads after step i."""
+
+    order: tuple[Node, ...]
+    position: dict[Node, int]
+    freed: tuple[tuple[int, ...], ...]
+    memory: Memory
+
+
+def make_plan(graph: Graph) -> Plan:
+    """Order, lifetimes and memory; linear in the number of nodes."""
+    order = graph.order
+    position = {node: i for i, node in enumerate(order)}
+    last_read = list(range(len(order)))
+    for i, node in enumerate(order):
+        for source in node.inputs:
+            last_read[position[source]] = i
+    for node in graph.outputs:
+        last_read[position[node]] = len(order)
+    freed: list[list[int]] = [[] for _ in order]
+    for i, last in enumerate(last_read):
+        if last < len(order) and order[i].inputs:
+            freed[last].append(i)
+    return Plan(order, position, tuple(map(tuple, freed)), _memory(graph, position))
+
+
+def _memory(graph: Graph, position: dict[Node, int]) -> Memory:
+    owner: dict[Node, Node] = {}
+    last_use: dict[Node, int] = {}
+    end = len(graph.order)
+    for i, node in enumerate(graph.order):
+        owner[node] = owner[node.inputs[0]] if isinstance(node.op, VIEWS) else node
+        last_use[owner[node]] = i
+        for source in node.inputs:
+            last_use[owner[source]] = i
+    for node in graph.outputs:
+        last_use[owner[node]] = end
+    change = [0] * (end + 2)
+    leaves = 0
+    for node, last in last_use.items():
+        if node.inputs:
+            change[position[node]] += node.nbytes
+            change[last + 1] -= node.nbytes
+        elif not isinstance(node.op, Fill):
+            leaves += node.nbytes
+    live = peak = 0
+    for delta in change:
+        live += delta
+        peak = max(peak, live)
+    return Memory(leaves, peak)
+
+
+def readable_bytes(count: float) -> str:
+    """1536 -> '1.5 KiB'."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"

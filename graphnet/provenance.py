@@ -1,0 +1,88 @@
+"""Where a node comes from: the user's line that made it, and the scope it was made in.
+
+A derivative node belongs to the line and the scope of the node that it is the derivative of, and a
+node made by a pass to those of the node that it replaces; `attributed_to` says so. This keeps the
+user's line in every error and profile, however far the graph has been transformed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+__all__ = ["Origin", "Scope", "attributed_to", "here", "hide_module", "scope"]
+
+Scope = Mapping[str, Any]
+NO_SCOPE: Scope = MappingProxyType({})
+
+
+class Origin(NamedTuple):
+    """File and line of the user's code that made a node."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        name = os.path.relpath(self.file) if os.path.isabs(self.file) else self.file
+        return f"{self.file if name.startswith('..') else name}:{self.line}"
+
+
+class _Context(threading.local):
+    scope: Scope = NO_SCOPE
+    origin: Origin | None = None
+
+
+context = _Context()
+
+_HIDDEN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_hidden_files: dict[str, bool] = {}
+
+
+def hide_module(file: str) -> None:
+    """Never name lines of this file as an origin: it is machinery, not the user's equations."""
+    _hidden_files[file] = True
+
+
+def here() -> Origin:
+    """The innermost line on the call stack that is not machinery."""
+    if context.origin is not None:
+        return context.origin
+    frame = sys._getframe(1)
+    while True:
+        file = frame.f_code.co_filename
+        hidden = _hidden_files.get(file)
+        if hidden is None:
+            hidden = _hidden_files[file] = file.startswith(_HIDDEN_FOLDER)
+        if not hidden or frame.f_back is None:
+            return Origin(file, frame.f_lineno)
+        frame = frame.f_back
+
+
+@contextmanager
+def scope(**labels: Any) -> Iterator[None]:
+    """Nodes made inside carry these labels, e.g. `scope(layer="layer0", cell="LSTM", time=3)`.
+
+    Labels add to those of the enclosing scopes. `Function.profile` sums time by them, `check=True`
+    names them, and pictures group by them.
+    """
+    before = context.scope
+    context.scope = MappingProxyType({**before, **labels})
+    try:
+        yield
+    finally:
+        context.scope = before
+
+
+@contextmanager
+def attributed_to(nothing: None = None) -> Iterator[_Context]:
+    """Lets a transformation set `context.origin` and `context.scope` node by node, then restores."""
+    before = context.origin, context.scope
+    try:
+        yield context
+    finally:
+        context.origin, context.scope = before
