@@ -82,7 +82,7 @@ class Op:
     # -- the three rules ---------------------------------------------------------------------
 
     def forward(self, *arrays: Array) -> Array:
-        """The value, from the inputs' values."""
+        """The value, from the inputs' values; a NumPy scalar will do for an array without axes."""
         raise NotImplementedError(f"{self.name} has no forward rule")
 
     def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:

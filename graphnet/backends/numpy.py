@@ -73,7 +73,8 @@ class NumpyProgram(Program):
         """A result that belongs to the caller: not a view, an input, a parameter or a constant."""
         assert value is not None
         leaf = not self.plan.order[position].inputs
-        return np.array(value) if leaf or value.base is not None or not value.flags.writeable else value
+        shared = leaf or not isinstance(value, np.ndarray) or value.base is not None
+        return np.array(value) if shared or not value.flags.writeable else value
 
 
 def _place(node: Node) -> str:

@@ -63,7 +63,7 @@ class Sum(Op):
 
     def forward(self, *arrays: Array) -> Array:
         (x,) = arrays
-        return np.asarray(x.sum(axis=self.axes, dtype=x.dtype))
+        return x.sum(axis=self.axes, dtype=x.dtype)
 
     def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
         shape = inputs[0].shape

@@ -145,7 +145,7 @@ class Add(Elementwise):
     def forward(self, *arrays: Array) -> Array:
         if len(arrays) == 1:
             return arrays[0]
-        y = np.asarray(arrays[0] + arrays[1])
+        y = arrays[0] + arrays[1]
         for x in arrays[2:]:
             y += x
         return y
@@ -251,7 +251,7 @@ class Power(Elementwise):
         return f"x ** {self.exponent!r}"
 
     def forward(self, *arrays: Array) -> Array:
-        return np.asarray(np.power(arrays[0], arrays[0].dtype.type(self.exponent)))
+        return np.power(arrays[0], arrays[0].dtype.type(self.exponent))
 
     def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
         (x,) = inputs

@@ -50,7 +50,7 @@ class Take(Op):
     def forward(self, *arrays: Array) -> Array:
         x, index = arrays
         _check_index(self.name, index, x.shape[self.axis])
-        return np.asarray(x.take(index, axis=self.axis))
+        return x.take(index, axis=self.axis)
 
     def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
         x, index = inputs

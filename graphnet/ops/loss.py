@@ -42,7 +42,7 @@ class SoftmaxCrossEntropy(_CrossEntropy):
 
     def forward(self, *arrays: Array) -> Array:
         logits, targets = arrays
-        return np.asarray(-(targets * self.log_probabilities(logits)).sum(axis=-1))
+        return -(targets * self.log_probabilities(logits)).sum(axis=-1)
 
     def _partials(self, z: Node, t: Node) -> tuple[Node, Node]:
         last = (z.ndim - 1,)
@@ -73,7 +73,7 @@ class SymbolCrossEntropy(_CrossEntropy):
                 f"{logits.shape[-1] - 1}."
             )
         log_p = self.log_probabilities(logits)
-        return np.asarray(-np.take_along_axis(log_p, targets[..., None], axis=-1)[..., 0])
+        return -np.take_along_axis(log_p, targets[..., None], axis=-1)[..., 0]
 
     def _partial(self, z: Node, t: Node) -> Node:
         return softmax(z) - one_hot(t, z.shape[-1], z.dtype)

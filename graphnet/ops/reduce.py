@@ -42,7 +42,7 @@ class Max(Op):
         return tuple(n for i, n in enumerate(x.shape) if i not in self.axes), x.dtype
 
     def forward(self, *arrays: Array) -> Array:
-        return np.asarray(arrays[0].max(axis=self.axes))
+        return arrays[0].max(axis=self.axes)
 
     def shares(self, y: Node, x: Node) -> Node:
         winners = cast(equal(x, spread(y, x, self.axes)), y.dtype)
@@ -71,7 +71,7 @@ class ArgMax(Op):
         return (*x.shape[: self.axis], *x.shape[self.axis + 1 :]), INT64
 
     def forward(self, *arrays: Array) -> Array:
-        return np.asarray(arrays[0].argmax(axis=self.axis))
+        return arrays[0].argmax(axis=self.axis)
 
     def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
         (x,) = inputs

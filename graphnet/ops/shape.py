@@ -121,7 +121,7 @@ class Slice(Op):
         return _key_shape(self.key), x.dtype
 
     def forward(self, *arrays: Array) -> Array:
-        return np.asarray(arrays[0][_numpy_key(self.key)])
+        return arrays[0][_numpy_key(self.key)]
 
     def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
         return (Place(inputs[0].shape, self.key)(gy),)

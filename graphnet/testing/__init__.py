@@ -1,0 +1,16 @@
+"""The testing kit: hold your own op or graph to the laws in one line.
+
+    gn.testing.check_op(MyOp(), array, array)
+    gn.testing.check_graph([cost], inputs=[x, W])
+
+laws     what must be true of every op, graph, pass and back end, each as one function
+shrink   the smallest input that still breaks a law
+check    the two functions above
+"""
+
+from __future__ import annotations
+
+from graphnet.testing.check import check_graph, check_op
+from graphnet.testing.laws import TOLERANCES, LawError
+
+__all__ = ["TOLERANCES", "LawError", "check_graph", "check_op"]

@@ -1,0 +1,166 @@
+"""check_op and check_graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphnet.dtypes import FLOAT32, is_float
+from graphnet.errors import DtypeError, GraphnetError, ShapeError
+from graphnet.function import compile
+from graphnet.graph import Graph
+from graphnet.node import Array, Node, Op
+from graphnet.ops.elementwise import Elementwise
+from graphnet.ops.leaf import input
+from graphnet.signature import parse
+from graphnet.testing.laws import LAWS, TOLERANCES, LawError, make_problem
+from graphnet.testing.shrink import shrink
+
+__all__ = ["check_graph", "check_op"]
+
+
+def check_op(
+    op: Op | Callable[..., Node], *example_inputs: Any, laws: Iterable[int] = tuple(LAWS)
+) -> None:
+    """Holds an op to laws 1-7, at the example and at smaller shapes; LawError where one does not hold.
+
+    op: an Op, or any function from nodes to a node. example_inputs: arrays; float ones are differentiated
+    (keep them away from kinks, where no derivative exists), integers and booleans are data. Sizes 1 and 0
+    are tried for every axis of the op's signature, and, for elementwise ops, broadcasting.
+    """
+    arrays = [np.asarray(a) for a in example_inputs]
+    name = op.name if isinstance(op, Op) else getattr(op, "__name__", repr(op))
+    chosen = tuple(laws)
+    for variant in [arrays, *_smaller(op, arrays)]:
+        _check(op, name, variant, chosen)
+    if any(a.dtype.kind == "f" for a in arrays):
+        _check_float32(op, name, arrays)
+
+
+def _check(op: Callable[..., Node], name: str, arrays: Sequence[Array], laws: Sequence[int]) -> None:
+    for number in laws:
+        law, needs_derivatives = LAWS[number]
+
+        def broken(values: Sequence[Array], law: Any = law, needs: bool = needs_derivatives) -> str | None:
+            leaves = [input(a.shape, a.dtype, name=f"input{i}") for i, a in enumerate(values, start=1)]
+            problem = make_problem([op(*leaves)], leaves, values)
+            if needs and not (problem.wrt and problem.smooth_outputs):
+                return None
+            try:
+                law(problem)
+            except LawError as error:
+                return str(error)
+            except (GraphnetError, ValueError, IndexError, TypeError, ArithmeticError) as error:
+                return f"law {number}: {type(error).__name__}: {error}"
+            return None
+
+        if broken(arrays) is not None:
+            smallest = shrink(arrays, lambda values: _still(broken, values))
+            raise LawError(f"{name}: {broken(smallest)}" + _listed(smallest))
+
+
+def _still(broken: Callable[[Sequence[Array]], str | None], values: Sequence[Array]) -> bool:
+    try:
+        return broken(values) is not None
+    except (GraphnetError, ValueError):  # shapes that the op does not take are no smaller failure
+        return False
+
+
+def _listed(arrays: Sequence[Array]) -> str:
+    rows = "".join(
+        f"\n      input {i}   {np.array2string(a, threshold=20, separator=', ')}   {a.dtype}{list(a.shape)}"
+        for i, a in enumerate(arrays, start=1)
+    )
+    return f"\n    smallest failing input{rows}"
+
+
+def _smaller(op: Any, arrays: Sequence[Array]) -> Iterator[list[Array]]:
+    """The example with each axis of the signature cut to size 1 and to size 0, and broadcast pairs."""
+    if isinstance(op, Elementwise):
+        for size in (1, 0):
+            yield [a[tuple(slice(0, size) for _ in a.shape)] for a in arrays]
+        yield [a.reshape(-1)[:1].reshape(()) for a in arrays]
+        if len(arrays) > 1 and all(a.ndim for a in arrays):
+            for i in range(len(arrays)):
+                yield [a[..., :1] if j == i else a for j, a in enumerate(arrays)]
+                yield [a[(0,) * a.ndim] if j == i else a for j, a in enumerate(arrays)]
+    elif isinstance(op, Op) and op.signature:
+        axes = parse(op.signature).inputs
+        for letter in sorted({axis for inputs in axes for axis in inputs if axis != "..."}):
+            for size in (1, 0):
+                variant = [
+                    a[tuple(slice(0, size) if x == letter else slice(None) for x in _spelled(inputs, a))]
+                    for inputs, a in zip(axes, arrays, strict=True)
+                ]
+                try:
+                    op(*(input(a.shape, a.dtype) for a in variant))
+                except (ShapeError, DtypeError):
+                    continue  # the op says itself that it does not take this size
+                # Indices of a cut axis would point outside of it.
+                if not any(a.dtype.kind in "iu" and a.size and letter == "k" for a in variant):
+                    yield variant
+
+
+def _spelled(axes: Sequence[str], array: Array) -> list[str]:
+    named = [axis for axis in axes if axis != "..."]
+    return ["..."] * (array.ndim - len(named)) + named
+
+
+def _check_float32(op: Callable[..., Node], name: str, arrays: Sequence[Array]) -> None:
+    """In float32 the op gives float32, the same numbers as in float64 to rounding, and derivatives too."""
+    single = [a.astype(FLOAT32) if a.dtype.kind == "f" else a for a in arrays]
+    double = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in single]
+    results = []
+    for values in (single, double):
+        leaves = [input(a.shape, a.dtype) for a in values]
+        y = op(*leaves)
+        (result,) = compile([y], leaves, backend="numpy", passes=())(*values)
+        if result.dtype != y.dtype:
+            raise LawError(f"{name}: law 1: forward gave {result.dtype}, but {y.dtype} was inferred")
+        results.append(result)
+    found, expected = results
+    if found.dtype.kind != "f":
+        return
+    scale = np.abs(expected).max(initial=1.0)
+    worst = float(np.abs(found - expected).max(initial=0)) / scale
+    if worst > TOLERANCES["float32"]["exact"]:
+        raise LawError(f"{name}: law 1: float32 differs from float64 by {worst:.2g} (relative)" + _listed(single))
+
+
+def check_graph(
+    outputs: Node | Iterable[Node],
+    inputs: Iterable[Node],
+    values: Sequence[Any] | None = None,
+    laws: Iterable[int] = tuple(LAWS),
+) -> None:
+    """Holds a graph, as a function of `inputs`, to laws 1-7; LawError where one does not hold.
+
+    inputs: Input or Parameter nodes; the float ones are differentiated. values: one array for each, by
+    default standard normal numbers for float inputs, each parameter's own value, and zeros for integers.
+    """
+    listed = [outputs] if isinstance(outputs, Node) else list(outputs)
+    leaves = list(inputs)
+    for leaf in leaves:
+        if leaf.inputs:
+            raise GraphnetError(
+                f"check_graph: {leaf.describe()} (made at {leaf.origin}) is not a leaf; list Input and "
+                "Parameter nodes."
+            )
+    Graph(listed, [node for node in leaves if node.op.is_input])  # words the error if one is missing
+    generator = np.random.default_rng(0)
+    arrays = [np.asarray(v) for v in values] if values is not None else [_typical(n, generator) for n in leaves]
+    problem = make_problem(listed, leaves, arrays)
+    for number in laws:
+        law, needs_derivatives = LAWS[number]
+        if not needs_derivatives or (problem.wrt and problem.smooth_outputs):
+            law(make_problem(listed, leaves, arrays))
+
+
+def _typical(leaf: Node, generator: np.random.Generator) -> Array:
+    if not leaf.op.is_input:
+        return leaf.value
+    if is_float(leaf.dtype):
+        return generator.standard_normal(leaf.shape)
+    return np.zeros(leaf.shape, leaf.dtype)

@@ -1,0 +1,308 @@
+"""The laws, each a function that raises LawError where it does not hold.
+
+1  forward gives the shape and dtype that were inferred; float32 agrees with float64.
+2  rop = central finite difference of forward.
+3  <u, J v> = <Jᵀ u, v>.
+4  rop = double backward (R{y} = d/du <v, Jᵀu>, since Jᵀu is linear in u).
+5  Hv is symmetric and = finite difference of the gradient; Gv = the dense Jᵀ H_L J v, symmetric.
+6  Every pass keeps every output and every derivative.
+7  Every back end agrees with NumPy.
+
+All derivatives are checked in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from graphnet import passes
+from graphnet.backends import AVAILABLE
+from graphnet.curvature import gauss_newton_product, hessian_product
+from graphnet.diff import backward, gradient, rop
+from graphnet.dtypes import FLOAT32, FLOAT64, is_float
+from graphnet.function import compile
+from graphnet.graph import Graph, ancestors, rewrite
+from graphnet.node import Array, Node
+from graphnet.ops.elementwise import add
+from graphnet.ops.leaf import Constant, constant, input
+from graphnet.ops.random import Random
+from graphnet.ops.reduce import sum as sum_of
+
+__all__ = ["LAWS", "TOLERANCES", "LawError", "Problem", "make_problem"]
+
+#: Relative to the size of what is compared: "exact" for two ways to the same number, "difference" for
+#: finite differences.
+TOLERANCES: dict[str, dict[str, float]] = {
+    "float32": {"exact": 2e-5, "difference": 1e-2},
+    "float64": {"exact": 1e-10, "difference": 1e-6},
+}
+
+STEP = 1e-5
+
+
+class LawError(AssertionError):
+    """A law does not hold; the message says which, where, both values and the smallest failing input."""
+
+
+class Problem:
+    """Outputs as a function of leaves, in float64, at one point."""
+
+    def __init__(self, outputs: Sequence[Node], leaves: Sequence[Node], values: Sequence[Array]) -> None:
+        self.outputs, self.leaves, self.values = list(outputs), list(leaves), list(values)
+        self.floats = [i for i, leaf in enumerate(leaves) if is_float(leaf.dtype)]
+        self.smooth_outputs = [node for node in outputs if is_float(node.dtype)]
+        self.generator = np.random.default_rng(0)
+
+    @property
+    def wrt(self) -> list[Node]:
+        return [self.leaves[i] for i in self.floats]
+
+    def run(
+        self,
+        nodes: Sequence[Node],
+        extra: Sequence[tuple[Node, Array]] = (),
+        values: Sequence[Array] | None = None,
+        **how: Any,
+    ) -> list[Array]:
+        """The nodes' values at the problem's point, or at other values of the leaves."""
+        how.setdefault("passes", ())
+        how.setdefault("backend", "numpy")
+        function = compile(nodes, [*self.leaves, *(node for node, _ in extra)], **how)
+        return list(function(*(values or self.values), *(array for _, array in extra)))
+
+    def direction(self) -> list[Array]:
+        """A random direction, one array for each float leaf."""
+        return [self.generator.standard_normal(leaf.shape) for leaf in self.wrt]
+
+    def moved(self, direction: Sequence[Array], step: float) -> list[Array]:
+        values = list(self.values)
+        for i, d in zip(self.floats, direction, strict=True):
+            values[i] = values[i] + step * d
+        return values
+
+    def slope(self, nodes: Sequence[Node], direction: Sequence[Array]) -> list[Array]:
+        """Central finite difference of the nodes along a direction."""
+        plus = self.run(nodes, values=self.moved(direction, STEP))
+        minus = self.run(nodes, values=self.moved(direction, -STEP))
+        return [(p - m) / (2 * STEP) for p, m in zip(plus, minus, strict=True)]
+
+    def scalar(self) -> Node:
+        """A cost with curvature of its own: Σ u·y + ½ Σ y² over the float outputs, u fixed at random."""
+        parts = []
+        for node in self.smooth_outputs:
+            u = constant(self.generator.standard_normal(node.shape))
+            parts.append(sum_of(node * u) + 0.5 * sum_of(node * node))
+        return add(*parts)
+
+
+def make_problem(outputs: Sequence[Node], leaves: Sequence[Node], values: Sequence[Array]) -> Problem:
+    """The same graph in float64, with every leaf (also parameters) fed as an input."""
+    fed: dict[Node, Node] = {
+        leaf: input(leaf.shape, _double(leaf.dtype), name=leaf.name) for leaf in leaves
+    }
+
+    def in_float64(node: Node) -> Node:
+        if node in fed:
+            return fed[node]
+        op = node.op
+        if isinstance(op, (Constant, Random)):
+            return constant(op.value.astype(_double(op.value.dtype)))
+        changes = {
+            f.name: FLOAT64 for f in fields(op) if f.init and getattr(op, f.name) == FLOAT32  # fmt: skip
+        } if not node.op.is_input else {}  # fmt: skip
+        if not changes and not node.inputs:
+            return node
+        return (replace(op, **changes) if changes else op)(*node.inputs, name=node.name)
+
+    done = rewrite(ancestors(outputs), in_float64)
+    doubled = [done[node] for node in outputs]
+    return Problem(doubled, [fed[leaf] for leaf in leaves], [_as_double(v) for v in values])
+
+
+def _double(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return FLOAT64 if is_float(dtype) else dtype
+
+
+def _as_double(array: Array) -> Array:
+    return array.astype(_double(array.dtype))
+
+
+# -- comparing -------------------------------------------------------------------------------
+
+
+def require_close(law: str, what: str, node: Node, found: Array, expected: Array, kind: str) -> None:
+    """LawError unless the arrays agree, relative to the largest finite value in either."""
+    tolerance = TOLERANCES["float64"][kind]
+    found, expected = np.asarray(found), np.asarray(expected)
+    if found.shape != expected.shape:
+        raise LawError(
+            f"{law}: {what} has shape {list(found.shape)}, but {list(expected.shape)} is right"
+            + _where(node)
+        )
+    finite = np.isfinite(found) & np.isfinite(expected)
+    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    scale = max(1.0, float(np.abs(np.where(finite, expected, 0)).max(initial=0)))
+    wrong = np.where(finite, np.abs(np.where(finite, found - expected, 0)) > tolerance * scale, ~same)
+    if wrong.any():
+        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise LawError(
+            f"{law}: {what} is wrong in {int(wrong.sum())} of {wrong.size} places, first at {list(at)}"
+            f"\n    found     {found[at]!r}\n    expected  {expected[at]!r}" + _where(node)
+        )
+
+
+def _where(node: Node) -> str:
+    return f"\n    node      {node.describe()}, {node.op.formula()}\n    made at   {node.origin}"
+
+
+# -- the laws --------------------------------------------------------------------------------
+
+
+def law_1_forward(problem: Problem) -> None:
+    """forward gives the inferred shape and dtype, at every node."""
+    function = compile(problem.outputs, problem.leaves, backend="numpy", passes=())
+    order = function.graph.order
+
+    def observe(i: int, value: Array, seconds: float) -> None:
+        node = order[i]
+        if not isinstance(value, (np.ndarray, np.generic)):
+            raise LawError(f"law 1: forward gave a {type(value).__name__}, not an array" + _where(node))
+        if value.shape != node.shape or value.dtype != node.dtype:
+            raise LawError(
+                f"law 1: forward gave {value.dtype}{list(value.shape)}, but {node.dtype}"
+                f"{list(node.shape)} was inferred" + _where(node)
+            )
+
+    function._program.run(problem.values, observe)
+
+
+def law_2_rop_is_slope(problem: Problem) -> None:
+    """rop = finite difference of forward."""
+    direction = problem.direction()
+    tangents = problem.run(rop(problem.smooth_outputs, dict(zip(problem.wrt, direction, strict=True))))
+    slopes = problem.slope(problem.smooth_outputs, direction)
+    for node, r, d in zip(problem.smooth_outputs, tangents, slopes, strict=True):
+        require_close("law 2 (rop = finite difference)", "rop", node, r, d, "difference")
+
+
+def law_3_transpose(problem: Problem) -> None:
+    """<u, J v> = <Jᵀ u, v>."""
+    direction = problem.direction()
+    us = [problem.generator.standard_normal(node.shape) for node in problem.smooth_outputs]
+    jv = problem.run(rop(problem.smooth_outputs, dict(zip(problem.wrt, direction, strict=True))))
+    jtu = problem.run(backward(dict(zip(problem.smooth_outputs, us, strict=True)), problem.wrt))
+    left = sum(float((u * r).sum()) for u, r in zip(us, jv, strict=True))
+    right = sum(float((g * v).sum()) for g, v in zip(jtu, direction, strict=True))
+    require_close(
+        "law 3 (<u, Jv> = <Jᵀu, v>)", "<Jᵀu, v>", problem.smooth_outputs[-1],
+        np.asarray(right), np.asarray(left), "exact",
+    )  # fmt: skip
+
+
+def law_4_double_backward(problem: Problem) -> None:
+    """rop = double backward."""
+    direction = problem.direction()
+    tangents = rop(problem.smooth_outputs, dict(zip(problem.wrt, direction, strict=True)))
+    us = [input(node.shape, FLOAT64) for node in problem.smooth_outputs]
+    jtu = backward(dict(zip(problem.smooth_outputs, us, strict=True)), problem.wrt)
+    inner = add(*(sum_of(g * constant(v)) for g, v in zip(jtu, direction, strict=True)))
+    extra = [(u, problem.generator.standard_normal(u.shape)) for u in us]
+    found = problem.run(tangents)
+    derived = problem.run(gradient(inner, us), extra)
+    for node, r, d in zip(problem.smooth_outputs, found, derived, strict=True):
+        require_close("law 4 (rop = double backward)", "rop", node, r, d, "exact")
+
+
+def law_5_curvature(problem: Problem) -> None:
+    """Hv is symmetric and = finite difference of the gradient; Gv = dense Jᵀ H_L J v."""
+    cost, v, w = problem.scalar(), problem.direction(), problem.direction()
+    product = hessian_product(cost, dict(zip(problem.wrt, v, strict=True)))
+    hv = problem.run(product)
+    hw = problem.run(hessian_product(cost, dict(zip(problem.wrt, w, strict=True))))
+    left = sum(float((a * b).sum()) for a, b in zip(w, hv, strict=True))
+    right = sum(float((a * b).sum()) for a, b in zip(v, hw, strict=True))
+    require_close(
+        "law 5 (<w, Hv> = <v, Hw>)", "<v, Hw>", problem.outputs[-1], np.asarray(right), np.asarray(left), "exact"
+    )
+    slopes = problem.slope(gradient(cost, problem.wrt), v)
+    for leaf, h, d in zip(problem.wrt, hv, slopes, strict=True):
+        require_close("law 5 (Hv = finite difference of the gradient)", "Hv", leaf, h, d, "difference")
+    # The cost is quadratic in the outputs with Hessian I, so G = JᵀJ when linearised at them.
+    tangents = dict(zip(problem.wrt, v, strict=True))
+    if not any(leaf in problem.outputs for leaf in problem.wrt):
+        gv = problem.run(gauss_newton_product(cost, tangents, at=problem.smooth_outputs))
+        expected = dense_gauss_newton(problem, v)
+        for leaf, g, e in zip(problem.wrt, gv, expected, strict=True):
+            require_close("law 5 (Gv = dense JᵀHJv)", "Gv", leaf, g, e, "difference")
+
+
+def dense_gauss_newton(problem: Problem, v: Sequence[Array]) -> list[Array]:
+    """JᵀJv with J from finite differences, column by column where small, else along v only."""
+    jv = problem.slope(problem.smooth_outputs, v)
+    size = sum(leaf.size for leaf in problem.wrt)
+    if size > 64:
+        return problem.run(
+            backward(dict(zip(problem.smooth_outputs, map(constant, jv), strict=True)), problem.wrt)
+        )
+    result = []
+    for position, leaf in enumerate(problem.wrt):
+        product = np.zeros(leaf.shape)
+        for index in np.ndindex(leaf.shape):
+            unit = [np.zeros(other.shape) for other in problem.wrt]
+            unit[position][index] = 1.0
+            column = problem.slope(problem.smooth_outputs, unit)
+            product[index] = sum(float((c * r).sum()) for c, r in zip(column, jv, strict=True))
+        result.append(product)
+    return result
+
+
+def _everything(problem: Problem) -> list[Node]:
+    """The outputs and, where they have any, their derivatives."""
+    nodes = list(problem.outputs)
+    if problem.smooth_outputs and problem.wrt:
+        cost = problem.scalar()
+        direction = dict(zip(problem.wrt, problem.direction(), strict=True))
+        nodes += gradient(cost, problem.wrt)
+        nodes += rop(problem.smooth_outputs, direction)
+        nodes += hessian_product(cost, direction)
+    return nodes
+
+
+def law_6_passes(problem: Problem) -> None:
+    """Every pass, alone and all together, keeps every output and every derivative."""
+    nodes = _everything(problem)
+    plain = problem.run(nodes)
+    choices: list[tuple[str, Sequence[Callable[[Graph], Graph]]]] = [
+        (f"pass {step.name}", (step,)) for step in passes.DEFAULT
+    ]
+    for name, chosen in [*choices, ("all passes", passes.DEFAULT)]:
+        for node, a, b in zip(nodes, problem.run(nodes, passes=chosen), plain, strict=True):
+            if a.dtype != b.dtype:
+                raise LawError(f"law 6: {name} changed {b.dtype} to {a.dtype}" + _where(node))
+            require_close(f"law 6 ({name} keeps every value)", "the value", node, a, b, "exact")
+
+
+def law_7_backends(problem: Problem) -> None:
+    """Every back end agrees with NumPy."""
+    nodes = _everything(problem)
+    plain = problem.run(nodes)
+    for backend in AVAILABLE:
+        found = problem.run(nodes, backend=backend, passes=passes.DEFAULT)
+        for node, a, b in zip(nodes, found, plain, strict=True):
+            require_close(f"law 7 (back end {backend} = numpy)", "the value", node, a, b, "exact")
+
+
+#: Law number -> (function, whether it needs derivatives).
+LAWS: dict[int, tuple[Callable[[Problem], None], bool]] = {
+    1: (law_1_forward, False),
+    2: (law_2_rop_is_slope, True),
+    3: (law_3_transpose, True),
+    4: (law_4_double_backward, True),
+    5: (law_5_curvature, True),
+    6: (law_6_passes, False),
+    7: (law_7_backends, False),
+}
