@@ -10,6 +10,7 @@ import numpy as np
 
 from graphnet import passes as passes_module
 from graphnet.backends import load_backend
+from graphnet.display import ShowsItself
 from graphnet.errors import BackendError, DtypeError, NonFiniteError, ShapeError, table_of_inputs
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
@@ -38,7 +39,7 @@ def compile(
     return Function(source, backend, passes, check, threads)
 
 
-class Function:
+class Function(ShowsItself):
     """A compiled graph: call it with one array for each input; it returns a tuple of arrays."""
 
     def __init__(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 
+from graphnet.display import ShowsItself
 from graphnet.errors import GraphnetError, ValueAccessError
 from graphnet.node import Node
 from graphnet.provenance import attributed_to
@@ -41,7 +42,7 @@ def dependents(order: Sequence[Node], sources: Iterable[Node]) -> set[Node]:
     return found
 
 
-class Graph:
+class Graph(ShowsItself):
     """Inputs, outputs, and the nodes between them in topological order. Immutable.
 
     `inputs=None` takes all Input nodes that the outputs depend on, in the order of their creation.

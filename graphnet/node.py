@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
+from graphnet.display import ShowsItself
 from graphnet.errors import DifferentiationError, ShapeError, ValueAccessError
 from graphnet.provenance import Origin, Scope, context, here
 from graphnet.signature import parse
@@ -133,7 +134,7 @@ class ByIdentity(Op):
     __hash__ = object.__hash__
 
 
-class Node:
+class Node(ShowsItself):
     """An immutable application of an op to input nodes.
 
     Nodes are equal only to themselves. `serial` grows with creation, and inputs exist before the node
@@ -235,17 +236,6 @@ class Node:
     def __repr__(self) -> str:
         label = f" {self.name!r}" if self.name else ""
         return f"<{self.op.name}{label} {list(self.shape)} {self.dtype} at {self.origin}>"
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """A picture in notebooks where `viz` is installed; text otherwise. Never raises."""
-        bundle = {"text/plain": repr(self)}
-        try:
-            import viz
-
-            bundle["image/svg+xml"] = viz.draw(self).svg
-        except Exception:  # a picture must never break the notebook that asks for a repr
-            pass
-        return bundle
 
     # -- arithmetic --------------------------------------------------------------------------
 

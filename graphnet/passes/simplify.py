@@ -57,7 +57,22 @@ def _add(node: Node) -> Node | None:
     kept = tuple(t for t in terms if not (_minus_zero(t) or (_is_fill(t, 0) and t.dtype.kind in "iu")))
     if len(kept) < len(terms):
         return add(*kept) if kept else terms[0]
-    return _sum_of_places(terms) or _sum_of_scatters(terms)
+    for rule in (_sum_of_places, _sum_of_scatters, _sum_of_joins):
+        shorter = rule(terms)
+        if shorter is not None:
+            return shorter
+    return None
+
+
+def _sum_of_joins(terms: tuple[Node, ...]) -> Node | None:
+    """Σ_t [a_t; b_t] = [Σ_t a_t; Σ_t b_t], which other rules then make shorter."""
+    first = terms[0]
+    if not isinstance(first.op, Concatenate):
+        return None
+    cuts = [piece.shape for piece in first.inputs]
+    if any(t.op != first.op or [piece.shape for piece in t.inputs] != cuts for t in terms):
+        return None
+    return concatenate([_simplest(add(*pieces)) for pieces in zip(*(t.inputs for t in terms), strict=True)], first.op.axis)
 
 
 def _sum_of_places(terms: tuple[Node, ...]) -> Node | None:

@@ -1,0 +1,24 @@
+"""Notebooks show a picture of whatever can be drawn, where `viz` is installed, and text elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["ShowsItself"]
+
+
+class ShowsItself:
+    """Gives an object that `viz.draw` understands its picture in notebooks; never raises."""
+
+    __slots__ = ()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        bundle = {"text/plain": repr(self)}
+        try:
+            # The one upward import: pictures are optional, so it is made late and may fail.
+            import viz
+
+            bundle["image/svg+xml"] = viz.draw(self).svg
+        except Exception:  # a picture must never break the notebook that asks for a repr
+            pass
+        return bundle

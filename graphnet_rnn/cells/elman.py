@@ -1,0 +1,21 @@
+"""The vanilla recurrent net."""
+
+from __future__ import annotations
+
+from graphnet import tanh
+from graphnet.node import Node
+from graphnet_rnn.cell import Cell, State
+
+__all__ = ["Elman"]
+
+
+class Elman(Cell):
+    """h' = tanh(x W_xh + h W_hh + b_h)
+
+    Source: Elman 1990; Lynge 2016, eq. 3.32.
+    """
+
+    states = (State("h"),)
+
+    def step(self, x: Node, h: Node) -> Node:  # type: ignore[override]
+        return tanh(self.affine("h", x=x, h=h))

@@ -1,0 +1,77 @@
+"""Initial weights. Each initializer is a function (generator, shape) -> float64 array.
+
+A shape is (in, out), as in `x @ W`; a vector has one axis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from graphnet.node import Array
+
+__all__ = ["Initializer", "constant", "glorot", "normal", "orthogonal", "sparse", "uniform", "zeros"]
+
+Initializer = Callable[[np.random.Generator, tuple[int, ...]], Array]
+
+
+def zeros() -> Initializer:
+    """w = 0"""
+    return constant(0.0)
+
+
+def constant(value: float) -> Initializer:
+    """w = value"""
+    return lambda generator, shape: np.full(shape, value)
+
+
+def normal(scale: float) -> Initializer:
+    """w ~ N(0, scale²)"""
+    return lambda generator, shape: scale * generator.standard_normal(shape)
+
+
+def uniform(limit: float) -> Initializer:
+    """w ~ U(-limit, limit)"""
+    return lambda generator, shape: generator.uniform(-limit, limit, shape)
+
+
+def glorot() -> Initializer:
+    """w ~ U(-a, a), a = √(6 / (in + out)). Source: Glorot & Bengio 2010, eq. 16."""
+
+    def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        fan_in, fan_out = shape[0], shape[-1]
+        limit = math.sqrt(6 / max(1, fan_in + fan_out))
+        return generator.uniform(-limit, limit, shape)
+
+    return initial
+
+
+def orthogonal(gain: float = 1.0) -> Initializer:
+    """W with WᵀW = gain² I (or WWᵀ where it is wide). Source: Saxe, McClelland & Ganguli 2014."""
+
+    def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        rows, columns = shape
+        q, r = np.linalg.qr(generator.standard_normal((max(rows, columns), min(rows, columns))))
+        q = q * np.sign(np.diag(r))  # makes the distribution uniform over orthogonal matrices
+        return gain * (q if rows >= columns else q.T)
+
+    return initial
+
+
+def sparse(connections: int = 15, scale: float = 1.0) -> Initializer:
+    """Each unit gets `connections` incoming weights ~ N(0, scale²), the others 0.
+
+    Source: Martens 2010, 5; Sutskever 2013, 7.3.
+    """
+
+    def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        rows, columns = shape
+        w = np.zeros(shape)
+        for unit in range(columns):
+            chosen = generator.permutation(rows)[:connections]
+            w[chosen, unit] = scale * generator.standard_normal(len(chosen))
+        return w
+
+    return initial

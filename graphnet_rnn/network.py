@@ -1,0 +1,211 @@
+"""Network: stacked cells, an output projection and a loss; its parameters are one flat vector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.dtypes import as_dtype, is_float
+from graphnet.display import ShowsItself
+from graphnet.node import Array, Node
+from graphnet.provenance import hide_module
+from graphnet_rnn.cell import Cell, Weights
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.initializers import Initializer
+from graphnet_rnn.losses import LOSSES
+from graphnet_rnn.unroll import Unrolled
+
+__all__ = ["Network"]
+
+hide_module(__file__)
+
+
+class Network(ShowsItself):
+    """h^l_t = cell_l(h^{l-1}_t, h^l_{t-1});  o_t = h^L_t W_ho + b_o
+
+    layers: cells, first to last (each use in the list gets weights of its own).
+    inputs: how many symbols (reads="symbols"), or the width of the input vectors (reads="vectors").
+    outputs: width of o. loss: "softmax" (targets: symbols), "sigmoid" or "squared" (targets: vectors).
+    skip: every layer also reads x_t, and the output sums a projection of every layer (Lynge 2016, 3.4.2).
+    dropout: share of values zeroed between layers while training (not into the first, nor out of the last).
+    initial_state: "zero", or "learned" (one parameter for each state).
+    reads: by default "symbols" with the softmax loss, else "vectors".
+    Raises UsageError for settings that cannot be meant, CellError for an unsound cell.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Cell],
+        inputs: int,
+        outputs: int,
+        loss: str = "softmax",
+        skip: bool = False,
+        dropout: float = 0.0,
+        initial_state: str = "zero",
+        seed: int = 0,
+        dtype: Any = "float32",
+        reads: str | None = None,
+        initial: Mapping[str, Initializer] | None = None,
+    ) -> None:
+        self.inputs, self.outputs = _size("inputs", inputs), _size("outputs", outputs)
+        self.loss = _one_of("loss", loss, tuple(LOSSES))
+        self.skip, self.seed, self.dtype = bool(skip), int(seed), as_dtype(dtype)
+        self.reads = _one_of(
+            "reads", reads or ("symbols" if loss == "softmax" else "vectors"), ("symbols", "vectors")
+        )
+        self.initial_state = _one_of("initial_state", initial_state, ("zero", "learned"))
+        if not is_float(self.dtype):
+            raise UsageError(f"dtype must be float32 or float64, not {self.dtype}")
+        if isinstance(dropout, bool) or not 0 <= dropout < 1:
+            raise UsageError(f"dropout must be in [0, 1), not {dropout!r}: it is the share that is zeroed")
+        self.dropout = float(dropout)
+        if isinstance(layers, Cell):
+            layers = [layers]
+        for cell in layers:
+            if not isinstance(cell, Cell):
+                hint = f"{cell.__name__}(128)" if isinstance(cell, type) else "rnn.LSTM(128)"
+                raise UsageError(f"layers must hold cells, e.g. {hint}, not {cell!r:.60}")
+        if not layers:
+            raise UsageError("layers is empty: give at least one cell, e.g. [rnn.LSTM(128)]")
+        self.layers = self._bind(layers)
+        self._own = Weights("output", self.seed, self.dtype, dict(initial or {}))
+        self._declare_projection()
+        self._learned = Weights("initial", self.seed, self.dtype, dict(initial or {}))
+        if self.initial_state == "learned":
+            for l, cell in enumerate(self.layers):
+                for state, width in zip(cell.states, cell.widths, strict=True):
+                    self._learned.get(f"{state.name}{l}", (width,), None)
+        self._share_memory()
+
+    # -- declaring ---------------------------------------------------------------------------
+
+    def _bind(self, layers: Sequence[Cell]) -> list[Cell]:
+        bound: list[Cell] = []
+        for l, cell in enumerate(layers):
+            below = self.inputs if l == 0 else bound[-1].widths[0] + (self.inputs if self.skip else 0)
+            bound.append(cell.bind(below, f"layer{l}", self.seed, self.dtype))
+        return bound
+
+    def _declare_projection(self) -> None:
+        readers = self.layers if self.skip else self.layers[-1:]
+        self._projections = [f"W_h{l}o" for l in range(len(readers))] if self.skip else ["W_ho"]
+        for name, cell in zip(self._projections, readers, strict=True):
+            self._own.get(name, (cell.widths[0], self.outputs), None)
+        self._own.get("b_o", (self.outputs,), None)
+
+    def _share_memory(self) -> None:
+        """Moves all parameters into one flat vector, of which each is a view."""
+        groups = [(cell._weights, cell) for cell in self.layers] + [(self._own, None), (self._learned, None)]
+        total = sum(node.size for weights, _ in groups if weights for node in weights.nodes.values())
+        self._theta = np.zeros(total, self.dtype)
+        self.parameters: dict[str, Node] = {}
+        start = 0
+        for weights, _ in groups:
+            assert weights is not None
+            for name, node in list(weights.nodes.items()):
+                view = self._theta[start : start + node.size].reshape(node.shape)
+                view[...] = node.value
+                start += node.size
+                weights.nodes[name] = gn.parameter(view, name=node.name)
+                self.parameters[f"{weights.owner}.{name}"] = weights.nodes[name]
+            weights.complete = True
+
+    # -- parameters --------------------------------------------------------------------------
+
+    @property
+    def theta(self) -> Array:
+        """All parameters as one flat vector; it shares memory with `parameters[...].value`."""
+        return self._theta
+
+    @theta.setter
+    def theta(self, vector: Any) -> None:
+        new = np.asarray(vector)
+        if new.shape != self._theta.shape:
+            raise UsageError(f"theta has {self._theta.size} numbers; an array of shape {list(new.shape)} was given")
+        self._theta[...] = new
+
+    # -- equations ---------------------------------------------------------------------------
+
+    def project(self, hidden: Sequence[Node]) -> Node:
+        """o_t from the outputs of all layers at one time step."""
+        readers = hidden if self.skip else hidden[-1:]
+        weights = self._own.nodes
+        products = [h @ weights[name] for h, name in zip(readers, self._projections, strict=True)]
+        return gn.add(*products, weights["b_o"])
+
+    def learned_states(self, batch: int) -> list[Node]:
+        """The learned initial states, one row for each case."""
+        return [
+            gn.broadcast_to(node, (batch, node.shape[0])) for node in self._learned.nodes.values()
+        ]
+
+    def state_names(self) -> list[tuple[str, int]]:
+        """Name and width of every state, layer by layer."""
+        return [
+            (f"{state.name}_0^{l}" if len(self.layers) > 1 else f"{state.name}_0", width)
+            for l, cell in enumerate(self.layers)
+            for state, width in zip(cell.states, cell.widths, strict=True)
+        ]
+
+    def zero_states(self, batch: int) -> list[Array]:
+        """Zero arrays for `u.initial`."""
+        return [np.zeros((batch, width), self.dtype) for _, width in self.state_names()]
+
+    def first_states(self, batch: int) -> list[Array]:
+        """What `u.initial` holds where a sequence starts: zeros, or the learned states."""
+        if self.initial_state == "zero":
+            return self.zero_states(batch)
+        return [np.tile(node.value, (batch, 1)) for node in self._learned.nodes.values()]
+
+    def unroll(
+        self, time: int, batch: int, training: bool = True, initial: str = "given", unscored: int = 0
+    ) -> Unrolled:
+        """The network over `time` steps of `batch` sequences, as a graph. See Unrolled.
+
+        training: apply dropout. initial: "given" (u.initial are Inputs, to carry states from one piece of
+        text to the next), "zero", or "learned". unscored: steps at the start that the cost leaves out.
+        """
+        return Unrolled(self, time, batch, training, initial, unscored)
+
+    # -- description -------------------------------------------------------------------------
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that makes this architecture again, as JSON would hold it."""
+        return {
+            "layers": [{"cell": type(c).__name__, **c.settings()} for c in self.layers],
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "loss": self.loss,
+            "skip": self.skip,
+            "dropout": self.dropout,
+            "initial_state": self.initial_state,
+            "seed": self.seed,
+            "dtype": self.dtype.name,
+            "reads": self.reads,
+        }
+
+    def __graph__(self) -> gn.Graph:
+        """Three time steps, for pictures."""
+        return self.unroll(time=3, batch=1, training=False).__graph__()
+
+    def __repr__(self) -> str:
+        listed = ", ".join(map(repr, self.layers))
+        return (
+            f"Network([{listed}], inputs={self.inputs}, outputs={self.outputs}, loss={self.loss!r}): "
+            f"{self.theta.size:,} parameters"
+        )
+
+
+def _size(argument: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise UsageError(f"{argument} must be a whole number >= 1, not {value!r}")
+    return int(value)
+
+
+def _one_of(argument: str, value: Any, choices: Sequence[str]) -> str:
+    if value not in choices:
+        raise UsageError(f"{argument} must be {' or '.join(map(repr, choices))}, not {value!r}")
+    return str(value)

@@ -1,0 +1,116 @@
+"""Unrolled: a network over a stretch of time, as one graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import graphnet as gn
+from graphnet.display import ShowsItself
+from graphnet.node import Node
+from graphnet.provenance import hide_module
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.losses import LOSSES
+
+if TYPE_CHECKING:
+    from graphnet_rnn.network import Network
+
+__all__ = ["Unrolled"]
+
+hide_module(__file__)
+
+
+class Unrolled(ShowsItself):
+    """The nodes of a network over `time` steps of `batch` sequences.
+
+    inputs    int64 (time, batch) if the network reads symbols, else floats (time, batch, inputs)
+    targets   int64 (time, batch) with the softmax loss, else floats (time, batch, outputs)
+    initial   one node (batch, width) for each state of each layer, layer by layer; Inputs if "given"
+    final     the same states after the last step
+    logits    o_t for all steps, (time, batch, outputs)
+    hidden    for each layer, its outputs h_t, (time, batch, units)
+    losses    the loss of each step and case, (time, batch); nats for softmax and sigmoid
+    cost      the mean of the losses over all cases and scored steps
+    random    the source of the dropout masks; `random.redraw()` draws new ones
+    """
+
+    def __init__(
+        self, network: Network, time: int, batch: int, training: bool, initial: str, unscored: int
+    ) -> None:
+        for argument, value in (("time", time), ("batch", batch)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise UsageError(f"unroll: {argument} must be a whole number >= 1, not {value!r}")
+        if not 0 <= unscored < time:
+            raise UsageError(f"unroll: unscored must be in 0 ... {time - 1}, not {unscored!r}")
+        self.network, self.time, self.batch = network, time, batch
+        self.random = gn.RandomSource(network.seed)
+        self._keep = 1 - network.dropout if training else 1.0
+        self.inputs = _sequence_input("x", time, batch, network.inputs, network.reads == "symbols", network)
+        self.targets = _sequence_input("t", time, batch, network.outputs, network.loss == "softmax", network)
+        self.initial = self._initial_states(initial)
+        outputs = self._run()
+        with gn.scope(layer="cost"):
+            self.logits = gn.stack(outputs)
+            self.losses = LOSSES[network.loss](self.logits, self.targets)
+            self.cost = gn.mean(self.losses[unscored:] if unscored else self.losses)
+
+    def _initial_states(self, kind: str) -> list[Node]:
+        names = self.network.state_names()
+        if kind == "given":
+            return [gn.input((self.batch, width), self.network.dtype, name=name) for name, width in names]
+        if kind == "zero":
+            return [gn.fill(0, (self.batch, width), self.network.dtype) for _, width in names]
+        if kind == "learned" and self.network.initial_state == "learned":
+            return self.network.learned_states(self.batch)
+        raise UsageError(
+            f"unroll: initial must be 'given', 'zero', or 'learned' (for a network made with "
+            f"initial_state='learned'), not {kind!r}"
+        )
+
+    def _run(self) -> list[Node]:
+        """Steps all layers through time; returns o_t for each step."""
+        layers = self.network.layers
+        counts = [len(cell.states) for cell in layers]
+        starts = [sum(counts[:l]) for l in range(len(layers))]
+        states = [tuple(self.initial[s : s + n]) for s, n in zip(starts, counts, strict=True)]
+        hidden: list[list[Node]] = [[] for _ in layers]
+        outputs = []
+        for t in range(self.time):
+            with gn.scope(layer="input", time=t + 1):
+                x = self._input_at(t)
+            below = x
+            for l, cell in enumerate(layers):
+                with gn.scope(layer=f"layer{l}", cell=type(cell).__name__, time=t + 1):
+                    if l:
+                        below = self._dropped(below)
+                        below = gn.concatenate([below, x], axis=1) if self.network.skip else below
+                    states[l] = cell.next_states(below, states[l])
+                    below = states[l][0]
+                hidden[l].append(below)
+            with gn.scope(layer="output", time=t + 1):
+                outputs.append(self.network.project([h[-1] for h in hidden]))
+        self.hidden = [gn.stack(steps) for steps in hidden]
+        self.final = [node for layer in states for node in layer]
+        return outputs
+
+    def _input_at(self, t: int) -> Node:
+        x = self.inputs[t]
+        return gn.one_hot(x, self.network.inputs, self.network.dtype) if self.network.reads == "symbols" else x
+
+    def _dropped(self, h: Node) -> Node:
+        """Inverted dropout: a mask of zeros, and 1 / keep where it keeps."""
+        if self._keep == 1:
+            return h
+        return h * (self.random.bernoulli(self._keep, h.shape, h.dtype) * (1 / self._keep))
+
+    def __graph__(self) -> gn.Graph:
+        """The cost as a graph, for pictures."""
+        return gn.Graph([self.cost])
+
+    def __repr__(self) -> str:
+        return f"<{self.network!r} over {self.time} steps of {self.batch} sequences>"
+
+
+def _sequence_input(name: str, time: int, batch: int, width: int, symbols: bool, network: Network) -> Node:
+    if symbols:
+        return gn.input((time, batch), "int64", name=name)
+    return gn.input((time, batch, width), network.dtype, name=name)
