@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from graphnet_rnn import cells, initializers
+from graphnet_rnn import cells, data, initializers, optimizers
 from graphnet_rnn.cell import Cell, State
 from graphnet_rnn.cells import GRU, LSTM, Elman, LSTMKrause, LSTMPeephole
 from graphnet_rnn.network import Network

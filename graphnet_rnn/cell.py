@@ -26,7 +26,7 @@ import graphnet as gn
 from graphnet.dtypes import as_dtype
 from graphnet.display import ShowsItself
 from graphnet.node import Array, Dtype, Node
-from graphnet.provenance import hide_module, here
+from graphnet.provenance import attributed_to, hide_module, here
 from graphnet_rnn import initializers
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.initializers import Initializer
@@ -88,6 +88,14 @@ class Weights:
             )
         return gn.parameter(value.astype(self.dtype), name=f"{self.owner}.{name}")
 
+    def move(self, name: str, array: Array) -> None:
+        """Lets a parameter live in `array` (a view of a network's flat vector); it keeps its origin."""
+        node = self.nodes[name]
+        array[...] = node.value
+        with attributed_to() as made:
+            made.origin, made.scope = node.origin, node.scope
+            self.nodes[name] = gn.parameter(array, name=node.name)
+
 
 class Cell(ShowsItself):
     """The equations of one time step: `step(x, *states) -> new states`; the first state is the output.
@@ -137,12 +145,7 @@ class Cell(ShowsItself):
 
     def weight(self, name: str, shape: Sequence[int], initializer: Initializer | None = None) -> Node:
         """The parameter of this name, for equations that `affine` does not cover."""
-        if self._weights is None:
-            raise CellError(
-                f"{type(self).__name__} is used outside of a network, so it has no weights (at {here()}). "
-                "Put it into rnn.Network([...]), or call cell.bind(inputs=...) and step that."
-            )
-        return self._weights.get(name, tuple(shape), initializer)
+        return self.bound_weights.get(name, tuple(shape), initializer)
 
     def _require_node(self, what: str, source: Any) -> None:
         if not isinstance(source, Node):
@@ -161,7 +164,7 @@ class Cell(ShowsItself):
             x = gn.input((1, inputs), dtype, name="x")
             before = [gn.input((1, n), dtype, name=s.name) for s, n in zip(self.states, self.widths, strict=True)]
             bound.next_states(x, before)
-        bound._weights.complete = True
+        bound.bound_weights.complete = True
         return bound
 
     def next_states(self, x: Node, states: Sequence[Node]) -> tuple[Node, ...]:
@@ -193,17 +196,19 @@ class Cell(ShowsItself):
         return names[0] if len(names) == 1 else ", ".join(names)
 
     @property
+    def bound_weights(self) -> Weights:
+        """The weights of a bound cell; CellError if it is not bound."""
+        if self._weights is None:
+            raise CellError(
+                f"{type(self).__name__} is used outside of a network, so it has no weights (at {here()}). "
+                "Put it into rnn.Network([...]), or call cell.bind(inputs=...) and step that."
+            )
+        return self._weights
+
+    @property
     def weights(self) -> Mapping[str, Node]:
         """The parameters of a bound cell, by name, in the order in which the equations use them."""
         return {} if self._weights is None else self._weights.nodes
-
-    def adopt(self, arrays: Mapping[str, Array]) -> None:
-        """Lets a bound cell's parameters live in these arrays (views of a network's flat vector)."""
-        assert self._weights is not None
-        for name, array in arrays.items():
-            node = self._weights.nodes[name]
-            array[...] = node.value
-            self._weights.nodes[name] = gn.parameter(array, name=node.name)
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -218,7 +223,7 @@ class Cell(ShowsItself):
         """One step as a graph, for pictures: x_t and the states before and after it."""
         bound = self if self._weights is not None else self.bind(inputs=self.units)
         width = next((n.shape[0] for k, n in bound.weights.items() if k.startswith("W_x")), self.units)
-        dtype = bound._weights.dtype if bound._weights is not None else "float32"
+        dtype = bound.bound_weights.dtype
         x = gn.input((1, width), dtype, name="x_t")
         before = [
             gn.input((1, n), dtype, name=f"{s.name}_t−1") for s, n in zip(self.states, self.widths, strict=True)

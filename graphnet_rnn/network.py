@@ -13,6 +13,7 @@ from graphnet.display import ShowsItself
 from graphnet.node import Array, Node
 from graphnet.provenance import hide_module
 from graphnet_rnn.cell import Cell, Weights
+from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.initializers import Initializer
 from graphnet_rnn.losses import LOSSES
@@ -79,6 +80,8 @@ class Network(ShowsItself):
                 for state, width in zip(cell.states, cell.widths, strict=True):
                     self._learned.get(f"{state.name}{l}", (width,), None)
         self._share_memory()
+        #: The characters behind the symbols, for a network that reads text; kept in its file.
+        self.vocabulary: Vocabulary | None = None
 
     # -- declaring ---------------------------------------------------------------------------
 
@@ -98,19 +101,17 @@ class Network(ShowsItself):
 
     def _share_memory(self) -> None:
         """Moves all parameters into one flat vector, of which each is a view."""
-        groups = [(cell._weights, cell) for cell in self.layers] + [(self._own, None), (self._learned, None)]
-        total = sum(node.size for weights, _ in groups if weights for node in weights.nodes.values())
+        groups = [cell.bound_weights for cell in self.layers] + [self._own, self._learned]
+        total = sum(node.size for weights in groups for node in weights.nodes.values())
         self._theta = np.zeros(total, self.dtype)
         self.parameters: dict[str, Node] = {}
         start = 0
-        for weights, _ in groups:
-            assert weights is not None
-            for name, node in list(weights.nodes.items()):
+        for weights in groups:
+            for name, node in weights.nodes.items():
                 view = self._theta[start : start + node.size].reshape(node.shape)
-                view[...] = node.value
-                start += node.size
-                weights.nodes[name] = gn.parameter(view, name=node.name)
+                weights.move(name, view)
                 self.parameters[f"{weights.owner}.{name}"] = weights.nodes[name]
+                start += node.size
             weights.complete = True
 
     # -- parameters --------------------------------------------------------------------------

@@ -32,32 +32,27 @@ class NumpyProgram(Program):
             for i, node in enumerate(plan.order)
             if i not in fed
         ]
+        self.leaves = [i for i, node in enumerate(plan.order) if not node.inputs]
 
     def run(self, arrays: Sequence[Array], observer: Observer | None = None) -> list[Array]:
         values: list[Array | None] = [None] * len(self.plan.order)
         for position, array in zip(self.inputs, arrays, strict=True):
             if position >= 0:
                 values[position] = array
-        i = -1
-        try:
-            # NaN and infinities flow as in NumPy, silently; check=True is how to find them.
-            with np.errstate(all="ignore"):
-                if observer is None:
+        # NaN and infinities flow as in NumPy, silently; check=True is how to find them.
+        with np.errstate(all="ignore"):
+            if observer is None:
+                i = 0
+                try:
                     for i, forward, sources, freed in self.steps:
                         values[i] = forward(*[values[s] for s in sources])
                         for s in freed:
                             values[s] = None
-                else:
-                    self._run_observed(values, observer)
-        except GraphnetError as error:
-            raise type(error)(f"{error}" + _place(self.plan.order[i])) from None
-        except (ArithmeticError, IndexError, TypeError, ValueError) as error:
-            node = self.plan.order[i]
-            raise BackendError(
-                f"{node.op.name}.forward failed at {node.describe()}: {type(error).__name__}: {error}"
-                + _place(node)
-            ) from error
-        return [self._owned(values[position], position) for position in self.outputs]
+                except Exception as error:
+                    raise _failure(self.plan.order[i], error) from error
+            else:
+                self._run_observed(values, observer)
+        return self._owned(values)
 
     def _run_observed(self, values: list[Array | None], observer: Observer) -> None:
         for position in self.inputs:
@@ -66,15 +61,33 @@ class NumpyProgram(Program):
         for i, forward, sources, _ in self.steps:
             arrays = [values[s] for s in sources]
             start = time.perf_counter()
-            value = values[i] = forward(*arrays)
+            try:
+                value = values[i] = forward(*arrays)
+            except Exception as error:
+                raise _failure(self.plan.order[i], error) from error
             observer(i, value, time.perf_counter() - start)
 
-    def _owned(self, value: Array | None, position: int) -> Array:
-        """A result that belongs to the caller: not a view, an input, a parameter or a constant."""
-        assert value is not None
-        leaf = not self.plan.order[position].inputs
-        shared = leaf or not isinstance(value, np.ndarray) or value.base is not None
-        return np.array(value) if shared or not value.flags.writeable else value
+    def _owned(self, values: list[Array | None]) -> list[Array]:
+        """Results that belong to the caller: no views, no leaves' arrays, no array twice."""
+        taken = {id(values[position]) for position in self.leaves}
+        results = []
+        for position in self.outputs:
+            value = values[position]
+            assert value is not None
+            shared = not isinstance(value, np.ndarray) or value.base is not None or id(value) in taken
+            result = np.array(value) if shared or not value.flags.writeable else value
+            taken.add(id(result))
+            results.append(result)
+        return results
+
+
+def _failure(node: Node, error: Exception) -> Exception:
+    """The error, worded with the node at which it happened."""
+    if isinstance(error, GraphnetError):
+        return type(error)(f"{error}" + _place(node))
+    return BackendError(
+        f"{node.op.name}.forward failed at {node.describe()}: {type(error).__name__}: {error}" + _place(node)
+    )
 
 
 def _place(node: Node) -> str:

@@ -82,7 +82,7 @@ def _number_dtype(number: Any, beside: Sequence[Node]) -> Dtype:
     if isinstance(number, (bool, np.bool_)) or is_float(known):
         return known
     is_whole = isinstance(number, (int, np.integer))
-    if known.kind in "iu" and is_whole:
+    if known.kind in "iu" and is_whole and np.iinfo(known).min <= number <= np.iinfo(known).max:
         return known
     return np.dtype("int64") if is_whole else FLOAT64
 
@@ -132,15 +132,12 @@ class Add(Elementwise):
     def __call__(self, *inputs: Any, name: str | None = None) -> Node:
         if not inputs:
             raise ShapeError("Add needs at least one input")
-        kept = [x for x in inputs if not (isinstance(x, Node) and x.op.is_zeros)]
-        if kept and len(kept) < len(inputs):
-            # An absent derivative adds nothing, unless it is what gives the sum its shape.
-            shape = np.broadcast_shapes(*(np.shape(x) if _is_number(x) else x.shape for x in inputs))
-            if len(kept) == 1 and isinstance(kept[0], Node) and kept[0].shape == shape:
-                return kept[0]
-            if any(isinstance(x, Node) and x.shape == shape for x in kept):
-                return Op.__call__(self, *kept, name=name)
-        return Op.__call__(self, *inputs, name=name)
+        node = Op.__call__(self, *inputs, name=name)
+        # An absent derivative adds nothing; it only had its say in the shape and the dtype.
+        kept = [x for x in node.inputs if not x.op.is_zeros]
+        if len(kept) == len(node.inputs):
+            return node
+        return kept[0] if len(kept) == 1 else Op.__call__(self, *kept, name=name)
 
     def forward(self, *arrays: Array) -> Array:
         if len(arrays) == 1:

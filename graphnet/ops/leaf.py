@@ -201,9 +201,9 @@ def constant(array: Any, name: str | None = None) -> Node:
     return Constant(value)(name=name)
 
 
-def fill(number: float, shape: Shape, dtype: Any) -> Node:
+def fill(number: float, shape: Any, dtype: Any) -> Node:
     """A node that is `number` everywhere; it takes no memory."""
-    return Fill(number, shape, as_dtype(dtype))()
+    return Fill(number, as_shape(shape), as_dtype(dtype))()
 
 
 def zeros(shape: Shape, dtype: Any) -> Node:

@@ -30,6 +30,12 @@ class _CrossEntropy(Op):
     symbol = "cross-entropy"
     judged_input: ClassVar[int | None] = 0
 
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        result = Op.infer(self, *inputs)
+        if inputs[0].shape[-1] == 0:
+            raise ShapeError(f"{self.name}: there are no symbols to choose from." + table_of_inputs(inputs))
+        return result
+
     def log_probabilities(self, logits: Array) -> Array:
         x = logits - logits.max(axis=-1, keepdims=True)
         return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))

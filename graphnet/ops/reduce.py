@@ -17,7 +17,7 @@ from graphnet.ops.leaf import as_node, zeros
 from graphnet.ops.shape import normalize_axes, normalize_axis, reshape
 
 __all__ = [
-    "ArgMax", "LogSoftmax", "LogSumExp", "Max", "Softmax",
+    "ArgMax", "LogSoftmax", "LogSumExp", "Max", "Min", "Softmax",
     "argmax", "log_softmax", "logsumexp", "max", "mean", "min", "softmax", "sum",
 ]  # fmt: skip
 
@@ -38,7 +38,9 @@ class Max(Op):
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         (x,) = inputs
         if any(x.shape[i] == 0 for i in self.axes):
-            raise ShapeError("Max: there is no maximum of nothing." + table_of_inputs(inputs))
+            raise ShapeError(
+                f"{self.name}: there is no {self.symbol}imum of nothing." + table_of_inputs(inputs)
+            )
         return tuple(n for i, n in enumerate(x.shape) if i not in self.axes), x.dtype
 
     def forward(self, *arrays: Array) -> Array:
@@ -55,6 +57,16 @@ class Max(Op):
     def rop(self, *rs_y_inputs: Node) -> Node:
         rx, y, x = rs_y_inputs
         return Sum(self.axes)(rx * self.shares(y, x))
+
+
+@dataclass(frozen=True, eq=False)
+class Min(Max):
+    """y = min x over some axes; equal minima share the derivative equally"""
+
+    symbol: ClassVar[str] = "min"
+
+    def forward(self, *arrays: Array) -> Array:
+        return arrays[0].min(axis=self.axes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +228,9 @@ def max(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
 
 def min(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     """y = min x over one axis, several, or (None) all."""
-    return -max(-as_node(x), axis, keepdims)
+    node = as_node(x)
+    axes = normalize_axes(axis, node.ndim, "Min")
+    return _with_dims(Min(axes)(node) if axes else node, node, axes, keepdims)
 
 
 def argmax(x: Any, axis: int = -1) -> Node:

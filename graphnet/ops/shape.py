@@ -317,8 +317,9 @@ def basic_slice(x: Node, key: tuple[Any, ...]) -> Node:
             if k.step == 0:
                 raise ShapeError(f"{x.describe()}: a slice's step cannot be 0")
             start, stop, step = k.indices(size)
-            entries.append((start, stop, step))
-            shape.append(len(range(start, stop, step)))
+            length = len(range(start, stop, step))
+            entries.append((start, stop, step) if length else (0, 0, 1))
+            shape.append(length)
         else:
             if not -size <= k < size:
                 raise ShapeError(

@@ -113,7 +113,7 @@ def _sum_of_scatters(terms: tuple[Node, ...]) -> Node | None:
         return None
     if len({t.inputs[1].dtype for t in scatters}) > 1:
         return None
-    rest = [t for t in terms if t not in scatters]
+    rest = [t for t in terms if not (isinstance(t.op, ScatterAdd) and t.op.axis == 0)]
     tail = scatters[0].shape[1:]
     rows = concatenate([reshape(t.inputs[0], (-1, *tail) if t.inputs[1].size else (0, *tail)) for t in scatters])
     index = concatenate([reshape(t.inputs[1], (t.inputs[1].size,)) for t in scatters])

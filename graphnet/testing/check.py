@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from graphnet.diff import backward, rop
 from graphnet.dtypes import FLOAT32, is_float
 from graphnet.errors import DtypeError, GraphnetError, ShapeError
 from graphnet.function import compile
@@ -119,6 +120,7 @@ def _check_float32(op: Callable[..., Node], name: str, arrays: Sequence[Array]) 
         (result,) = compile([y], leaves, backend="numpy", passes=())(*values)
         if result.dtype != y.dtype:
             raise LawError(f"{name}: law 1: forward gave {result.dtype}, but {y.dtype} was inferred")
+        _check_derivative_dtypes(name, y, [leaf for leaf in leaves if is_float(leaf.dtype)])
         results.append(result)
     found, expected = results
     if found.dtype.kind != "f":
@@ -127,6 +129,22 @@ def _check_float32(op: Callable[..., Node], name: str, arrays: Sequence[Array]) 
     worst = float(np.abs(found - expected).max(initial=0)) / scale
     if worst > TOLERANCES["float32"]["exact"]:
         raise LawError(f"{name}: law 1: float32 differs from float64 by {worst:.2g} (relative)" + _listed(single))
+
+
+def _check_derivative_dtypes(name: str, y: Node, leaves: Sequence[Node]) -> None:
+    """A cotangent has its input's dtype and a tangent its output's: float32 work stays float32."""
+    if not is_float(y.dtype):
+        return
+    cotangents = backward({y: np.ones(y.shape)}, leaves)
+    tangents = rop([y], {leaf: np.ones(leaf.shape) for leaf in leaves})
+    for rule, node, derivative in [
+        *(("backward", leaf, g) for leaf, g in zip(leaves, cotangents, strict=True)),
+        ("rop", y, tangents[0]),
+    ]:
+        if derivative.dtype != node.dtype:
+            raise LawError(
+                f"{name}: law 1: {rule} gave {derivative.dtype} for {node.describe()}, which is {node.dtype}"
+            )
 
 
 def check_graph(

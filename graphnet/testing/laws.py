@@ -28,7 +28,7 @@ from graphnet.function import compile
 from graphnet.graph import Graph, ancestors, rewrite
 from graphnet.node import Array, Node
 from graphnet.ops.elementwise import add
-from graphnet.ops.leaf import Constant, constant, input
+from graphnet.ops.leaf import Constant, Parameter, constant, input
 from graphnet.ops.random import Random
 from graphnet.ops.reduce import sum as sum_of
 
@@ -109,11 +109,12 @@ def make_problem(outputs: Sequence[Node], leaves: Sequence[Node], values: Sequen
         if node in fed:
             return fed[node]
         op = node.op
-        if isinstance(op, (Constant, Random)):
+        if isinstance(op, (Constant, Parameter, Random)):
             return constant(op.value.astype(_double(op.value.dtype)))
-        changes = {
-            f.name: FLOAT64 for f in fields(op) if f.init and getattr(op, f.name) == FLOAT32  # fmt: skip
-        } if not node.op.is_input else {}  # fmt: skip
+        if op.is_input:
+            return node
+        settings = {f.name: getattr(op, f.name) for f in fields(op) if f.init}
+        changes = {name: FLOAT64 for name, s in settings.items() if isinstance(s, np.dtype) and s == FLOAT32}
         if not changes and not node.inputs:
             return node
         return (replace(op, **changes) if changes else op)(*node.inputs, name=node.name)
@@ -135,7 +136,7 @@ def _as_double(array: Array) -> Array:
 
 
 def require_close(law: str, what: str, node: Node, found: Array, expected: Array, kind: str) -> None:
-    """LawError unless the arrays agree, relative to the largest finite value in either."""
+    """LawError unless floats agree, relative to the largest finite value expected, and others are equal."""
     tolerance = TOLERANCES["float64"][kind]
     found, expected = np.asarray(found), np.asarray(expected)
     if found.shape != expected.shape:
@@ -143,10 +144,14 @@ def require_close(law: str, what: str, node: Node, found: Array, expected: Array
             f"{law}: {what} has shape {list(found.shape)}, but {list(expected.shape)} is right"
             + _where(node)
         )
-    finite = np.isfinite(found) & np.isfinite(expected)
-    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    same = found == expected
+    if not is_float(expected.dtype):
+        finite = np.zeros(same.shape, bool)
+    else:
+        finite = np.isfinite(found) & np.isfinite(expected)
+        same |= np.isnan(found) & np.isnan(expected)
     scale = max(1.0, float(np.abs(np.where(finite, expected, 0)).max(initial=0)))
-    wrong = np.where(finite, np.abs(np.where(finite, found - expected, 0)) > tolerance * scale, ~same)
+    wrong = np.where(finite, np.abs(np.where(finite, found, 0) - np.where(finite, expected, 0)) > tolerance * scale, ~same)
     if wrong.any():
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise LawError(

@@ -1,0 +1,41 @@
+"""Files that are either wholly written or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from graphnet_rnn.errors import SaveError
+
+__all__ = ["write_atomically"]
+
+
+def write_atomically(path: str | Path, content: bytes) -> None:
+    """Writes beside the file, syncs to disk, then renames over it; SaveError leaves the old file as it was."""
+    target = Path(path)
+    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open(beside, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise SaveError(
+            f"{target} could not be written: {error.strerror or error}. What was saved before is untouched."
+        ) from None
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the rename itself durable, where the system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

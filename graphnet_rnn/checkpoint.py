@@ -1,0 +1,102 @@
+"""The folder of a run: its last two checkpoints, its best model, its history."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from graphnet.node import Array
+from graphnet_rnn.atomic import write_atomically
+from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
+from graphnet_rnn.model_file import ModelFile, describe_network, network_tensors, read_model_file
+from graphnet_rnn.network import Network
+
+__all__ = ["RunFolder"]
+
+PREFIX = "state."
+KEPT = 2
+
+
+class RunFolder:
+    """model.safetensors (the best so far), checkpoint-*.safetensors, history.jsonl, timing.jsonl.
+
+    A checkpoint is a model file that also holds the training state. The history holds nothing that differs
+    between a run and the same run interrupted and resumed; times are in timing.jsonl.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.model = self.path / "model.safetensors"
+        self.history = self.path / "history.jsonl"
+        self.timing = self.path / "timing.jsonl"
+
+    def checkpoints(self) -> list[Path]:
+        """Oldest first."""
+        return sorted(self.path.glob("checkpoint-*.safetensors"))
+
+    def start(self) -> None:
+        """Makes the folder; UsageError if it holds a run already, SaveError if it cannot be made."""
+        if self.checkpoints() or self.history.exists() or self.model.exists():
+            raise UsageError(
+                f"{self.path} holds a run already; continue it with --resume {self.path}, or name another "
+                "folder with --out."
+            )
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SaveError(f"the folder {self.path} cannot be made: {error.strerror}.") from None
+
+    def write_checkpoint(
+        self, network: Network, step: int, arrays: Mapping[str, Array], training: Mapping[str, Any]
+    ) -> Path:
+        """Writes a checkpoint and removes all but the last two."""
+        tensors = {**network_tensors(network), **{PREFIX + name: a for name, a in arrays.items()}}
+        file = self.path / f"checkpoint-{step:09d}.safetensors"
+        description = {**describe_network(network), "training": dict(training)}
+        write_atomically(file, ModelFile(tensors, description).to_bytes())
+        for old in self.checkpoints()[:-KEPT]:
+            old.unlink(missing_ok=True)
+        return file
+
+    def read_checkpoint(self) -> tuple[ModelFile, dict[str, Array], dict[str, Any], Path]:
+        """The newest checkpoint that is whole: file, arrays of the state, training description, path.
+
+        Falls back to the one before if the newest is damaged; ModelFileError if there is none.
+        """
+        problems = []
+        for path in reversed(self.checkpoints()):
+            try:
+                file = read_model_file(path)
+            except ModelFileError as error:
+                problems.append(str(error))
+                continue
+            arrays = {k[len(PREFIX) :]: v for k, v in file.tensors.items() if k.startswith(PREFIX)}
+            return file, arrays, dict(file.description["training"]), path
+        reason = " ".join(problems) or "There is no checkpoint in it."
+        raise ModelFileError(f"{self.path} cannot be resumed. {reason}")
+
+    # -- the history ----------------------------------------------------------------------------
+
+    def append(self, file: Path, row: Mapping[str, Any]) -> None:
+        """One more line of JSON; SaveError if the disk is full."""
+        try:
+            with open(file, "ab") as stream:
+                stream.write(json.dumps(row).encode() + b"\n")
+        except OSError as error:
+            raise SaveError(f"{file} could not be written: {error.strerror}.") from None
+
+    def history_size(self) -> int:
+        return self.history.stat().st_size if self.history.exists() else 0
+
+    def cut_history(self, size: int) -> None:
+        """Forgets what was written after a checkpoint: the resumed run writes it again."""
+        if self.history_size() < size:
+            raise ModelFileError(
+                f"{self.history} is shorter than when the checkpoint was written; it was changed or lost, so "
+                "the run cannot be resumed exactly. Start anew from model.safetensors."
+            )
+        if self.history.exists():
+            os.truncate(self.history, size)

@@ -1,0 +1,33 @@
+"""When to stop training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from graphnet_rnn.errors import UsageError
+
+__all__ = ["EarlyStopping"]
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """Go on while C_t ≤ C_{t-N} (1 - τ)^N, C_t the validation cost after epoch t. Source: Lynge 2016, 4.2.1.
+
+    memory: N epochs. tolerance: τ, the mean decrease that each of them must have brought.
+    """
+
+    memory: int = 10
+    tolerance: float = 5e-5
+
+    def __post_init__(self) -> None:
+        if self.memory < 1 or not 0 <= self.tolerance < 1:
+            raise UsageError(
+                f"EarlyStopping needs memory >= 1 and tolerance in [0, 1), not {self.memory}, {self.tolerance}"
+            )
+
+    def should_stop(self, costs: Sequence[float]) -> bool:
+        """costs: the validation cost after each epoch so far."""
+        if len(costs) <= self.memory:
+            return False
+        return not costs[-1] <= costs[-1 - self.memory] * (1 - self.tolerance) ** self.memory

@@ -1,0 +1,87 @@
+"""How well a network predicts a text: bits per character and accuracy, with context that is not scored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.node import Array
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.network import Network
+
+__all__ = ["Evaluation", "Evaluator"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Sums over the scored characters."""
+
+    nats: float
+    correct: int
+    scored: int
+
+    @property
+    def bits(self) -> float:
+        """Mean bits per character: -log₂ p(next character)."""
+        return self.nats / self.scored / math.log(2)
+
+    @property
+    def accuracy(self) -> float:
+        """The share of characters that got the highest probability."""
+        return self.correct / self.scored
+
+
+class Evaluator:
+    """Reads a text in `lanes` side by side, `time` steps at once, without dropout.
+
+    Every character but the first `context` is scored exactly once, after at least `context` characters of
+    the text: each lane first reads the end of the one before it. (Without that a lane would start cold.)
+    """
+
+    def __init__(self, network: Network, lanes: int = 32, time: int = 50) -> None:
+        if network.loss != "softmax" or network.reads != "symbols":
+            raise UsageError("Evaluator: only a network that reads symbols and predicts them can be evaluated on text")
+        self.network, self.lanes, self.time = network, lanes, time
+        u = network.unroll(time, lanes, training=False)
+        self._function = gn.compile(
+            [u.losses, gn.argmax(u.logits), *u.final], [u.inputs, u.targets, *u.initial]
+        )
+
+    def __call__(
+        self, symbols: Array, context: int = 0, progress: Callable[[int, int], None] | None = None
+    ) -> Evaluation:
+        """Raises DataError if nothing is left to score. progress(characters read, of how many)."""
+        if context < 0:
+            raise UsageError(f"context must be >= 0, not {context}")
+        lead = max(1, context)
+        scored = len(symbols) - lead
+        if scored < 1:
+            raise DataError(
+                f"the text has {len(symbols)} characters; with {context} of context there is nothing to score."
+            )
+        block = math.ceil(scored / self.lanes)
+        steps = lead + block - 1
+        padded_steps = math.ceil(steps / self.time) * self.time
+        position = np.arange(padded_steps)[:, None] + block * np.arange(self.lanes)[None, :]
+        counts = (
+            (np.arange(padded_steps)[:, None] >= lead - 1)
+            & (np.arange(padded_steps)[:, None] < steps)
+            & (position + 1 < len(symbols))
+        )
+        last = len(symbols) - 1
+        inputs, targets = symbols[np.minimum(position, last)], symbols[np.minimum(position + 1, last)]
+        states = self.network.first_states(self.lanes)
+        nats, correct = 0.0, 0
+        for start in range(0, padded_steps, self.time):
+            rows = slice(start, start + self.time)
+            losses, guesses, *states = self._function(inputs[rows], targets[rows], *states)
+            here = counts[rows]
+            nats += float(losses[here].sum(dtype=np.float64))
+            correct += int((guesses == targets[rows])[here].sum())
+            if progress is not None:
+                progress(min(start + self.time, steps) * self.lanes, steps * self.lanes)
+        return Evaluation(nats, correct, scored)

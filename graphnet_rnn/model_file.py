@@ -1,0 +1,162 @@
+"""One file for a model: safetensors with a JSON description, and a checksum over both. No pickle.
+
+Other tools read the weights by their names ("layer0.W_xi"); graphnet reads the architecture, the vocabulary
+and, in a checkpoint, the training state as well. Equal models make equal bytes: no time, no path is stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphnet.node import Array
+from graphnet_rnn.atomic import write_atomically
+from graphnet_rnn.cell import Cell
+from graphnet_rnn.cells import ALL
+from graphnet_rnn.data.text import Vocabulary
+from graphnet_rnn.errors import ModelFileError
+from graphnet_rnn.network import Network
+
+__all__ = ["FORMAT", "ModelFile", "load", "read_model_file", "save"]
+
+#: Raised whenever an older reader would misread a file.
+FORMAT = 1
+KEY = "graphnet"
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """What a file holds: tensors by name, and the description."""
+
+    tensors: Mapping[str, Array]
+    description: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        from safetensors.numpy import save as safetensors_bytes
+
+        # safetensors writes the memory of a strided array as it lies, which scrambles it.
+        tensors = {name: np.ascontiguousarray(array) for name, array in self.tensors.items()}
+        text = json.dumps({**self.description, "sha256": self.digest()}, sort_keys=True)
+        return bytes(safetensors_bytes(tensors, {KEY: text}))
+
+    def digest(self) -> str:
+        """SHA-256 over the description and every tensor's name, dtype, shape and content."""
+        digest = hashlib.sha256(json.dumps(dict(self.description), sort_keys=True).encode())
+        for name in sorted(self.tensors):
+            array = self.tensors[name]
+            digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+            digest.update(array.tobytes())
+        return digest.hexdigest()
+
+
+def read_model_file(path: str | Path) -> ModelFile:
+    """Reads and verifies a file; ModelFileError says in one sentence what is wrong with it."""
+    file = Path(path)
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        raise ModelFileError(f"there is no file {file}.") from None
+    except OSError as error:
+        raise ModelFileError(f"{file} cannot be read: {error.strerror}.") from None
+    description = _description(file, content)
+    version = description.get("format")
+    if not isinstance(version, int) or version > FORMAT:
+        raise ModelFileError(
+            f"{file} is of format {version}, newer than this program reads ({FORMAT}); update graphnet."
+        )
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as safetensors_load
+
+    try:
+        tensors = safetensors_load(content)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise ModelFileError(f"{file} is damaged or cut short ({error}).") from None
+    result = ModelFile(tensors, {key: value for key, value in description.items() if key != "sha256"})
+    if result.digest() != description.get("sha256"):
+        raise ModelFileError(f"{file} is damaged: its content does not fit its checksum.")
+    return result
+
+
+def _description(file: Path, content: bytes) -> dict[str, Any]:
+    """The JSON description from the header of a safetensors file."""
+    length = int.from_bytes(content[:8], "little")
+    header = content[8 : 8 + length]
+    if len(content) < 8 or not header.startswith(b"{"):
+        raise ModelFileError(f"{file} is not a graphnet model.")
+    if len(header) < length:
+        raise ModelFileError(f"{file} is damaged or cut short.")
+    try:
+        metadata = json.loads(header).get("__metadata__", {})
+        description = json.loads(metadata[KEY]) if KEY in metadata else None
+    except (ValueError, AttributeError, TypeError):
+        raise ModelFileError(f"{file} is damaged: its header cannot be read.") from None
+    if not isinstance(description, dict):
+        raise ModelFileError(f"{file} is not a graphnet model.")
+    return description
+
+
+# -- networks ------------------------------------------------------------------------------------
+
+
+def describe_network(network: Network) -> dict[str, Any]:
+    """The description of a network's file."""
+    vocabulary = network.vocabulary.characters if network.vocabulary else None
+    return {"format": FORMAT, "network": network.settings(), "vocabulary": vocabulary}
+
+
+def network_tensors(network: Network) -> dict[str, Array]:
+    """The weights by name."""
+    return {name: node.value for name, node in network.parameters.items()}
+
+
+def save(network: Network, path: str | Path, notes: Mapping[str, Any] | None = None) -> None:
+    """One file with architecture, weights and vocabulary; notes: more JSON to keep with them.
+
+    Raises SaveError if it cannot be written; a file that was there is then untouched.
+    """
+    description = {**describe_network(network), **({"notes": dict(notes)} if notes else {})}
+    write_atomically(path, ModelFile(network_tensors(network), description).to_bytes())
+
+
+def load(path: str | Path, cells: Iterable[type[Cell]] = ()) -> Network:
+    """The network of a file that `save` or training wrote. cells: classes of your own that it uses.
+
+    Raises ModelFileError for a file that is no model, damaged, newer, or of unknown cells.
+    """
+    return network_of(read_model_file(path), str(path), cells)
+
+
+def network_of(file: ModelFile, path: str, cells: Iterable[type[Cell]] = ()) -> Network:
+    """The network that a verified file describes."""
+    known = {**ALL, **{cell.__name__: cell for cell in cells}}
+    settings = dict(file.description.get("network") or {})
+    if not settings:
+        raise ModelFileError(f"{path} holds no network.")
+    layers = []
+    for entry in settings.pop("layers"):
+        arguments = dict(entry)
+        name = arguments.pop("cell")
+        if name not in known:
+            raise ModelFileError(
+                f"{path} uses the cell {name}, which graphnet does not have; give its class: "
+                f"rnn.load(path, cells=[{name}])."
+            )
+        layers.append(known[name](**arguments))
+    network = Network(layers, **settings)
+    characters = file.description.get("vocabulary")
+    network.vocabulary = Vocabulary(characters) if characters else None
+    for name, node in network.parameters.items():
+        if name not in file.tensors or file.tensors[name].shape != node.shape:
+            raise ModelFileError(
+                f"{path}: the weight {name} is missing or of another shape than {list(node.shape)}; the cell "
+                "may have changed since the file was written."
+            )
+        node.value[...] = file.tensors[name]
+    return network

@@ -1,0 +1,131 @@
+"""Objective: a cost as a function of one flat vector, which is all that an optimiser sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.node import Array, Node
+from graphnet_rnn.errors import UsageError
+
+__all__ = ["Objective"]
+
+
+class Objective:
+    """C(w), its gradient and its Gauss-Newton products, w the parameters laid end to end.
+
+    cost: a scalar node. parameters: Parameter nodes. inputs: Input nodes, given values by `feed`.
+    also: nodes to compute along with the gradient (the carried states of a network, for instance); their
+    values are in `also_values` afterwards. clip_values: see gn.gradient.
+    Functions are compiled when they are first used.
+    """
+
+    def __init__(
+        self,
+        cost: Node,
+        parameters: Sequence[Node],
+        inputs: Sequence[Node] = (),
+        also: Sequence[Node] = (),
+        clip_values: float | None = None,
+        backend: str = "numpy",
+        random: gn.RandomSource | None = None,
+    ) -> None:
+        self.cost, self.parameters, self.inputs, self.also = cost, list(parameters), list(inputs), list(also)
+        if not self.parameters:
+            raise UsageError("Objective: `parameters` is empty: there is nothing to change")
+        self.clip_values, self.backend, self.random = clip_values, backend, random
+        self.fed: tuple[Any, ...] = ()
+        self.also_values: tuple[Array, ...] = ()
+        self._functions: dict[str, gn.Function] = {}
+
+    # -- the vector --------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        return sum(node.size for node in self.parameters)
+
+    def start(self) -> Array:
+        """The present parameters as a new flat vector."""
+        return np.concatenate([node.value.ravel() for node in self.parameters])
+
+    def _set(self, w: Array) -> None:
+        at = 0
+        for node in self.parameters:
+            node.value[...] = w[at : at + node.size].reshape(node.shape)
+            at += node.size
+
+    # -- the batch ---------------------------------------------------------------------------
+
+    def feed(self, *arrays: Any) -> None:
+        """Sets the arrays for `inputs`: loss, gradient and curvature see these until the next feed."""
+        if len(arrays) != len(self.inputs):
+            raise UsageError(f"Objective.feed: {len(self.inputs)} arrays are needed, {len(arrays)} were given")
+        self.fed = arrays
+
+    def redraw(self) -> None:
+        """New dropout masks and noise; until then all calls see one function."""
+        if self.random is not None:
+            self.random.redraw()
+
+    # -- what optimisers call ----------------------------------------------------------------
+
+    def loss(self, w: Array) -> float:
+        """C(w)"""
+        self._set(w)
+        (value,) = self._function("loss", lambda: [self.cost])(*self.fed)
+        return float(value)
+
+    def gradient(self, w: Array) -> tuple[float, Array]:
+        """C(w) and ∇C(w)"""
+        self._set(w)
+        function = self._function(
+            "gradient",
+            lambda: [self.cost, *gn.gradient(self.cost, self.parameters, self.clip_values), *self.also],
+        )
+        value, *arrays = function(*self.fed)
+        count = len(self.parameters)
+        self.also_values = tuple(arrays[count:])
+        return float(value), np.concatenate([g.ravel() for g in arrays[:count]])
+
+    def curvature(self, w: Array) -> Callable[[Array], Array]:
+        """v ↦ G(w) v, G the Gauss-Newton matrix of the cost"""
+        at = np.array(w)
+
+        def product(v: Array) -> Array:
+            self._set(at)
+            arrays = self._function("curvature", self._curvature_nodes, self._directions)(*self.fed, *self._split(v))
+            return np.concatenate([a.ravel() for a in arrays])
+
+        return product
+
+    @property
+    def _directions(self) -> list[Node]:
+        if not hasattr(self, "_direction_nodes"):
+            self._direction_nodes = [gn.input(n.shape, n.dtype, name=f"v_{n.name}") for n in self.parameters]
+        return self._direction_nodes
+
+    def _curvature_nodes(self) -> list[Node]:
+        return gn.gauss_newton_product(self.cost, dict(zip(self.parameters, self._directions, strict=True)))
+
+    def _split(self, v: Array) -> list[Array]:
+        ends = np.cumsum([node.size for node in self.parameters])[:-1]
+        pieces = np.split(np.asarray(v), ends)
+        return [p.reshape(n.shape).astype(n.dtype) for p, n in zip(pieces, self.parameters, strict=True)]
+
+    def _function(
+        self, name: str, outputs: Callable[[], list[Node]], more_inputs: Sequence[Node] = ()
+    ) -> gn.Function:
+        if name not in self._functions:
+            self._functions[name] = gn.compile(outputs(), [*self.inputs, *more_inputs], backend=self.backend)
+        return self._functions[name]
+
+    def explain_non_finite(self) -> str:
+        """The first node that makes a NaN or an infinity on the present batch, in words; empty if none."""
+        try:
+            gn.compile([self.cost], self.inputs, backend=self.backend, check=True)(*self.fed)
+        except gn.NonFiniteError as error:
+            return str(error)
+        return ""

@@ -1,0 +1,28 @@
+"""Optimisers: they see an objective over a flat vector, and know nothing of networks.
+
+first_order  SGD, momentum, Nesterov, RMSprop, Adam
+clipping     limits on the gradient
+schedules    how the learning rate changes from epoch to epoch
+minimize     an optimiser applied to any objective
+"""
+
+from __future__ import annotations
+
+from graphnet_rnn.optimizers.base import Optimizer, Report
+from graphnet_rnn.optimizers.first_order import SGD, Adam, Momentum, Nesterov, RMSprop
+from graphnet_rnn.optimizers.minimize import Result, minimize
+from graphnet_rnn.optimizers.schedules import ConstantRate, DelayedDecay, Schedule
+
+__all__ = [
+    "ALL", "SGD", "Adam", "ConstantRate", "DelayedDecay", "Momentum", "Nesterov", "Optimizer", "RMSprop",
+    "Report", "Result", "Schedule", "minimize",
+]  # fmt: skip
+
+#: Every optimiser by the name that the command line uses.
+ALL: dict[str, type[Optimizer]] = {
+    "sgd": SGD,
+    "momentum": Momentum,
+    "nesterov": Nesterov,
+    "rmsprop": RMSprop,
+    "adam": Adam,
+}

@@ -1,0 +1,60 @@
+"""minimize: an optimiser applied to any objective, without data sets or epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphnet.node import Array
+from graphnet_rnn.errors import TrainingError, UsageError
+from graphnet_rnn.objective import Objective
+from graphnet_rnn.optimizers.base import Optimizer, Report
+from graphnet_rnn.optimizers.first_order import Adam
+
+__all__ = ["Result", "minimize"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The last point, its loss, and what each step reported."""
+
+    theta: Array
+    loss: float
+    reports: list[Report]
+
+
+def minimize(
+    objective: Objective,
+    optimizer: Optimizer | None = None,
+    steps: int = 1000,
+    start: Array | None = None,
+    tolerance: float = 0.0,
+    callback: Callable[[int, Report], object] | None = None,
+) -> Result:
+    """Steps until the gradient's norm is at most `tolerance`, at most `steps` times.
+
+    start: the first point (the parameters' present values). callback(step, report) may return True to
+    stop. The objective's parameters hold the last point afterwards.
+    Raises TrainingError when the loss is no longer finite, naming the first node that broke.
+    """
+    if steps < 1:
+        raise UsageError(f"minimize: steps must be at least 1, not {steps}")
+    chosen = Adam() if optimizer is None else optimizer
+    theta = objective.start() if start is None else np.array(start)
+    if theta.shape != (objective.size,):
+        raise UsageError(f"minimize: start has shape {list(theta.shape)}, but there are {objective.size} parameters")
+    state = chosen.init(theta)
+    reports: list[Report] = []
+    for step in range(steps):
+        report = chosen.step(objective, theta, state)
+        reports.append(report)
+        if not np.isfinite(report.loss):
+            raise TrainingError(
+                f"the loss is {report.loss} at step {step}; try a smaller rate or clipping. "
+                f"{objective.explain_non_finite()}"
+            )
+        if (callback is not None and callback(step, report) is True) or report.gradient_norm <= tolerance:
+            break
+    return Result(theta, objective.loss(theta), reports)

@@ -1,0 +1,68 @@
+"""Text from a network: one character at a time, each fed back as the next input (Lynge 2016, 3.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.node import Array
+from graphnet_rnn.data.text import Vocabulary
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.network import Network
+
+__all__ = ["Sampler", "choose"]
+
+
+def choose(logits: Array, temperature: float, generator: np.random.Generator) -> int:
+    """A symbol drawn with p_k ∝ exp(o_k / τ); the likeliest where τ = 0. Source: Lynge 2016, eqs 3.46-3.49."""
+    if not temperature >= 0:
+        raise UsageError(f"temperature must be >= 0 (0: always the likeliest), not {temperature}")
+    if temperature == 0:
+        return int(np.argmax(logits))
+    scaled = np.asarray(logits, np.float64) / temperature
+    p = np.exp(scaled - scaled.max())
+    cumulative = np.cumsum(p / p.sum())
+    return int(min(np.searchsorted(cumulative, generator.random(), side="right"), len(p) - 1))
+
+
+class Sampler:
+    """Steps a network character by character; its state stays between calls.
+
+    Raises UsageError for a network without a vocabulary.
+    """
+
+    def __init__(self, network: Network) -> None:
+        if network.vocabulary is None or network.reads != "symbols":
+            raise UsageError("Sampler: this network has no vocabulary: it was not trained on text")
+        self.network = network
+        self.vocabulary: Vocabulary = network.vocabulary
+        u = network.unroll(time=1, batch=1, training=False)
+        self._function = gn.compile([u.logits, *u.final], [u.inputs, *u.initial])
+        self.reset()
+
+    def reset(self) -> None:
+        """A cold start: forgets all that was read."""
+        self.states = self.network.first_states(1)
+        self.logits: Array | None = None
+
+    def read(self, text: str) -> None:
+        """Warms up on a text. DataError for characters that the model has not seen in training."""
+        for symbol in self.vocabulary.encode(text):
+            self._step(int(symbol))
+
+    def _step(self, symbol: int) -> None:
+        logits, *self.states = self._function(np.full((1, 1), symbol, np.int64), *self.states)
+        self.logits = logits[0, 0]
+
+    def sample(self, length: int, temperature: float = 1.0, seed: int = 0) -> Iterator[str]:
+        """`length` characters, one by one. From a cold start it first reads a newline (or its first symbol)."""
+        generator = np.random.default_rng(seed)
+        if self.logits is None:
+            self.read("\n" if "\n" in self.vocabulary.characters else self.vocabulary.characters[0])
+        for _ in range(length):
+            assert self.logits is not None
+            symbol = choose(self.logits, temperature, generator)
+            yield self.vocabulary.characters[symbol]
+            self._step(symbol)

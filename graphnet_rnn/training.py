@@ -1,0 +1,345 @@
+"""Trainer: epochs of truncated backpropagation through time over a text, resumable bit for bit."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import signal
+import threading
+import time as clock
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from graphnet.node import Array
+from graphnet_rnn.checkpoint import RunFolder
+from graphnet_rnn.data.batches import Batches
+from graphnet_rnn.data.text import Corpus
+from graphnet_rnn.early_stopping import EarlyStopping
+from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
+from graphnet_rnn.evaluation import Evaluator
+from graphnet_rnn.model_file import save
+from graphnet_rnn.network import Network
+from graphnet_rnn.objective import Objective
+from graphnet_rnn.optimizers import Adam, DelayedDecay, Optimizer, Schedule
+from graphnet_rnn.optimizers.base import State
+from graphnet_rnn.sampling import Sampler
+
+__all__ = ["Listener", "Outcome", "Trainer"]
+
+LN2 = math.log(2)
+
+
+class Listener:
+    """Is told what happens; the base class keeps silent."""
+
+    def started(self, trainer: Trainer) -> None:
+        """Before the first step of this run, or of its continuation."""
+
+    def stepped(self, trainer: Trainer, loss: float) -> None:
+        """After each step; loss in nats per character."""
+
+    def epoch_ended(self, trainer: Trainer, row: Mapping[str, Any]) -> None:
+        """After validation; row is what the history got."""
+
+    def ended(self, trainer: Trainer, outcome: Outcome) -> None:
+        """At the very end."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: "epochs", "early stopping" or "interrupted", and its best epoch."""
+
+    reason: str
+    best_bits: float
+    best_epoch: int
+    epochs: int
+    steps: int
+
+
+@dataclass
+class Progress:
+    """Where a run stands: all numbers that a checkpoint keeps besides arrays."""
+
+    epoch: int = 0
+    piece: int = 0
+    step: int = 0
+    epoch_nats: float = 0.0
+    best_bits: float = math.inf
+    best_epoch: int = 0
+    costs: list[float] = field(default_factory=list)
+    finished: str = ""
+
+
+class Trainer:
+    """Trains a network that predicts the next symbol.
+
+    network: reads and predicts symbols. data: a Corpus. optimizer: any of rnn.optimizers.
+    folder: where files go. time, batch: the pieces; states are carried from each to the next and reset at the
+    start of an epoch. schedule: a factor on the rate for each epoch. stopping: None for none.
+    clip_values: truncates every cotangent at every node (see gn.gradient). sample_length: characters of a
+    sample after each epoch. checkpoint_seconds: at most so long between checkpoints.
+    notes: kept in every checkpoint (the command line keeps its arguments there).
+    Raises UsageError, DataError; TrainingError when the loss is not finite; SaveError when the disk is full.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        data: Corpus,
+        optimizer: Optimizer | None = None,
+        *,
+        folder: str | Path,
+        time: int = 50,
+        batch: int = 32,
+        epochs: int = 50,
+        schedule: Schedule | None = None,
+        stopping: EarlyStopping | None = EarlyStopping(),  # noqa: B008 (frozen)
+        clip_values: float | None = None,
+        sample_length: int = 200,
+        checkpoint_seconds: float = 20.0,
+        log_every: int = 10,
+        notes: Mapping[str, Any] | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        if epochs < 1:
+            raise UsageError(f"epochs must be at least 1, not {epochs}")
+        if len(data.vocabulary) != network.inputs or len(data.vocabulary) != network.outputs:
+            raise UsageError(
+                f"the text has {len(data.vocabulary)} different characters, but the network has {network.inputs} "
+                f"inputs and {network.outputs} outputs; make both {len(data.vocabulary)}."
+            )
+        network.vocabulary = data.vocabulary
+        self.network, self.data = network, data
+        self.optimizer = optimizer or Adam(clip_norm=5.0)
+        self.folder = RunFolder(folder)
+        self.time, self.batch, self.epochs = time, batch, epochs
+        self.schedule = schedule or DelayedDecay()
+        self.stopping, self.sample_length = stopping, sample_length
+        self.checkpoint_seconds, self.log_every = checkpoint_seconds, log_every
+        self.notes, self.listener = dict(notes or {}), listener or Listener()
+        self.pieces = Batches(data.train, time, batch)
+        self._build(clip_values)
+        # The optimiser works on a vector of its own: looking ahead (Nesterov) changes the parameters.
+        self.theta = network.theta.copy()
+        self.state: State = self.optimizer.init(self.theta)
+        self.carried: list[Array] = network.first_states(batch)
+        self.progress = Progress()
+        self._interrupted = False
+
+    def _build(self, clip_values: float | None) -> None:
+        network = self.network
+        parameters = list(network.parameters.values())
+        u = network.unroll(self.time, self.batch)
+        self._objective = Objective(
+            u.cost, parameters, [u.inputs, u.targets, *u.initial], u.final, clip_values, random=u.random
+        )
+        self._first = self._objective
+        if network.initial_state == "learned":
+            # Only the first piece of an epoch starts from the learned states, so only it trains them.
+            first = network.unroll(self.time, self.batch, initial="learned")
+            first.random.state = u.random.state
+            self._first = Objective(
+                first.cost, parameters, [first.inputs, first.targets], first.final, clip_values, random=u.random
+            )
+            self._first_random = first.random
+        self._random = u.random
+        self._sampler = Sampler(network) if self.sample_length else None
+        # Each lane reads as much context as the net sees in training before it is scored.
+        enough = len(self.data.valid) > self.time + 1
+        self._evaluator = Evaluator(network, min(self.batch, 32), self.time) if enough else None
+
+    # -- running -------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Trains from where it stands to the end; Ctrl-C ends it after the step in hand, with a checkpoint."""
+        progress = self.progress
+        if not progress.step:
+            self.folder.start()
+            self.folder.append(self.folder.history, self._description())
+            self._checkpoint()
+        self.listener.started(self)
+        self._last_checkpoint = clock.monotonic()
+        with self._interruptible():
+            while not progress.finished and not self._interrupted:
+                self._run_epoch()
+        outcome = Outcome(
+            progress.finished or "interrupted", progress.best_bits, progress.best_epoch, progress.epoch, progress.step
+        )
+        self.listener.ended(self, outcome)
+        return outcome
+
+    def _run_epoch(self) -> None:
+        progress = self.progress
+        rate = self.optimizer.rate * self.schedule.factor(progress.epoch)
+        started, first_piece = clock.monotonic(), progress.piece
+        while progress.piece < len(self.pieces):
+            self._run_piece(rate)
+            if self._interrupted:
+                self._checkpoint()
+                return
+            if clock.monotonic() - self._last_checkpoint > self.checkpoint_seconds:
+                self._checkpoint()
+        seconds = clock.monotonic() - started
+        self._end_epoch(rate)
+        characters = (len(self.pieces) - first_piece) * self.time * self.batch
+        self.folder.append(
+            self.folder.timing,
+            {"epoch": progress.epoch, "seconds": seconds, "characters_per_second": characters / max(seconds, 1e-9)},
+        )
+
+    def _run_piece(self, rate: float) -> None:
+        progress = self.progress
+        inputs, targets = self.pieces[progress.piece]
+        objective = self._objective
+        if progress.piece == 0:
+            self.carried = self.network.first_states(self.batch)
+            objective = self._first
+        self._random.redraw()
+        if objective is self._objective:
+            objective.feed(inputs, targets, *self.carried)
+        else:
+            self._first_random.state = self._random.state
+            objective.feed(inputs, targets)
+        report = self.optimizer.step(objective, self.theta, self.state, rate)
+        if not math.isfinite(report.loss) or not math.isfinite(report.gradient_norm):
+            raise TrainingError(
+                f"the loss is {report.loss} and the gradient's norm {report.gradient_norm} at step {progress.step} "
+                f"(epoch {progress.epoch + 1}), so training cannot go on; try a smaller --rate or --clip-norm. "
+                f"The checkpoints in {self.folder.path} are untouched. {objective.explain_non_finite()}".rstrip()
+            )
+        self.carried = list(objective.also_values)
+        self.network.theta = self.theta
+        progress.epoch_nats += report.loss
+        progress.piece += 1
+        progress.step += 1
+        if progress.step % self.log_every == 0:
+            self.folder.append(
+                self.folder.history,
+                {
+                    "event": "step",
+                    "step": progress.step,
+                    "epoch": progress.epoch + progress.piece / len(self.pieces),
+                    "train_bits": report.loss / LN2,
+                    "gradient_norm": report.gradient_norm,
+                    "learning_rate": rate,
+                },
+            )
+        self.listener.stepped(self, report.loss)
+
+    def _end_epoch(self, rate: float) -> None:
+        progress = self.progress
+        train_bits = progress.epoch_nats / len(self.pieces) / LN2
+        valid_bits = None
+        if self._evaluator is not None:
+            valid_bits = self._evaluator(self.data.valid, context=self.time).bits
+        criterion = train_bits if valid_bits is None else valid_bits
+        progress.epoch += 1
+        progress.piece, progress.epoch_nats = 0, 0.0
+        progress.costs.append(criterion)
+        row: dict[str, Any] = {
+            "event": "epoch",
+            "epoch": progress.epoch,
+            "train_bits": train_bits,
+            "valid_bits": valid_bits,
+            "learning_rate": rate,
+            "best": criterion < progress.best_bits,
+        }
+        if self._sampler is not None:
+            self._sampler.reset()
+            row["sample"] = "".join(self._sampler.sample(self.sample_length, seed=progress.epoch))
+        self.folder.append(self.folder.history, row)
+        if criterion < progress.best_bits:
+            progress.best_bits, progress.best_epoch = criterion, progress.epoch
+            save(self.network, self.folder.model, {"epoch": progress.epoch, "bits": criterion, **self.notes})
+        if self.stopping is not None and self.stopping.should_stop(progress.costs):
+            progress.finished = "early stopping"
+        elif progress.epoch >= self.epochs:
+            progress.finished = "epochs"
+        self._checkpoint()
+        self.listener.epoch_ended(self, row)
+
+    @contextlib.contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM let the step in hand finish; a second Ctrl-C ends at once."""
+        self._interrupted = False
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            if self._interrupted:
+                raise KeyboardInterrupt
+            self._interrupted = True
+
+        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    # -- resuming ------------------------------------------------------------------------------
+
+    def _description(self) -> dict[str, Any]:
+        """What must be the same for a run to be continued."""
+        digest = hashlib.sha256()
+        for part in (self.data.train, self.data.valid, self.data.test):
+            digest.update(part.tobytes())
+        return {
+            "event": "start",
+            "network": self.network.settings(),
+            "optimizer": {"name": type(self.optimizer).__name__, **self.optimizer.settings()},
+            "time": self.time,
+            "batch": self.batch,
+            "text": digest.hexdigest(),
+        }
+
+    def _checkpoint(self) -> None:
+        arrays = {f"optimizer.{name}": a for name, a in self.state.items()}
+        arrays |= {f"carried.{i:03d}": a for i, a in enumerate(self.carried)}
+        training = {
+            "run": self._description(),
+            "notes": self.notes,
+            "progress": {**vars(self.progress), "best_bits": _json_number(self.progress.best_bits)},
+            "random": self._random.state,
+            "history_size": self.folder.history_size(),
+        }
+        self.folder.write_checkpoint(self.network, self.progress.step, arrays, training)
+        self._last_checkpoint = clock.monotonic()
+
+    def resume(self) -> None:
+        """Takes up the run in the folder where its last checkpoint left it.
+
+        Raises ModelFileError if there is none, UsageError if its settings or its text are others.
+        """
+        file, arrays, training, path = self.folder.read_checkpoint()
+        described = self._description()
+        for key, value in training["run"].items():
+            if described.get(key) != value:
+                what = "the text is another one" if key == "text" else f"{key} was {value}, now it is {described.get(key)}"
+                raise UsageError(f"{path} cannot be continued: {what}.")
+        for name, node in self.network.parameters.items():
+            node.value[...] = file.tensors[name]
+        self.theta = self.network.theta.copy()
+        try:
+            self.state = {name: arrays[f"optimizer.{name}"].copy() for name in self.state}
+            self.carried = [arrays[f"carried.{i:03d}"] for i in range(len(self.carried))]
+        except KeyError as error:
+            raise ModelFileError(f"{path} lacks {error}.") from None
+        stored = dict(training["progress"])
+        stored["best_bits"] = math.inf if stored["best_bits"] is None else stored["best_bits"]
+        self.progress = Progress(**stored)
+        self._random.state = training["random"]
+        self.folder.cut_history(training["history_size"])
+        if self.progress.finished == "epochs" and self.progress.epoch < self.epochs:
+            self.progress.finished = ""  # more epochs were asked for
+
+
+def _json_number(value: float) -> float | None:
+    return value if np.isfinite(value) else None

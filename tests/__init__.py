@@ -1,0 +1,1 @@
+"""The tests, in the tree of the source."""

@@ -1,0 +1,1 @@
+"""Tests of the engine: laws over tables, wording of errors, and facts about single parts."""

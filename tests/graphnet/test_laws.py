@@ -1,0 +1,196 @@
+"""Every op holds every law, and no op is left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+from graphnet.node import Array, Op
+from graphnet.ops import all_ops
+from graphnet.ops.elementwise import Elementwise
+from graphnet.testing import LawError, check_op
+from graphnet.testing.laws import LAWS
+
+from .op_cases import CASES, LEAVES, Case, covered_ops, ops_with_inputs
+
+by_id = pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+by_op = pytest.mark.parametrize("op", list(all_ops()), ids=lambda op: op.__name__)
+
+#: What a kernel string may use: mathematics on numbers.
+MATHEMATICS: dict[str, Callable[..., Any]] = {
+    "abs": abs, "cos": math.cos, "exp": math.exp, "log": math.log, "log1p": math.log1p, "max": max,
+    "min": min, "sin": math.sin, "sqrt": math.sqrt, "tanh": math.tanh,
+}  # fmt: skip
+
+
+def run(op: Callable[..., gn.Node], arrays: tuple[Array, ...]) -> Array:
+    """The op's value at the arrays, through nodes and the defining back end, with no pass."""
+    leaves = [gn.input(a.shape, a.dtype) for a in arrays]
+    return gn.compile([op(*leaves)], leaves, backend="numpy", passes=())(*arrays)[0]
+
+
+# -- the table ----------------------------------------------------------------------------------
+
+
+def test_every_op_has_a_case() -> None:
+    missing = [op.__name__ for op in ops_with_inputs() if op not in covered_ops()]
+    assert not missing, f"add a line to op_cases.CASES for {missing}"
+
+
+def test_leaves_are_leaves_with_a_reason() -> None:
+    """An op that takes inputs cannot hide among the leaves, and the list names no op that is gone."""
+    classes = {op.__name__: op for op in all_ops()}
+    assert set(LEAVES) <= set(classes)
+    for name, reason in LEAVES.items():
+        assert classes[name]().infer()[0] == (), name
+        assert reason
+
+
+def test_ids_are_unique() -> None:
+    assert len({case.id for case in CASES}) == len(CASES)
+
+
+def test_only_stop_gradient_is_spared_a_law() -> None:
+    assert [case.id for case in CASES if set(case.laws) != set(LAWS)] == ["stop_gradient"]
+
+
+# -- the laws -----------------------------------------------------------------------------------
+
+
+@by_id
+def test_op_holds_the_laws(case: Case) -> None:
+    check_op(case.op, *case.arrays, laws=case.laws)
+
+
+@by_id
+def test_float32_stays_float32(case: Case) -> None:
+    """Also the derivatives, and the derivatives of the derivatives: nothing widens to float64."""
+    settings = getattr(case.op, "to", None) or getattr(case.op, "of_dtype", None)
+    if settings == np.dtype("float64") or "float64" in case.id or case.id == "one_hot-product":
+        pytest.skip("asks for float64")
+    arrays = [a.astype("float32") if a.dtype.kind == "f" else a for a in case.arrays]
+    leaves = [gn.input(a.shape, a.dtype) for a in arrays]
+    y = case.op(*leaves)
+    floats = [leaf for leaf in leaves if leaf.dtype.kind == "f"]
+    assert y.dtype.kind != "f" or y.dtype == np.float32
+    if y.dtype.kind != "f" or not floats:
+        return
+    tangents = {leaf: np.ones(leaf.shape) for leaf in floats}
+    nodes = [y, *gn.hessian_product(gn.sum(y * y), tangents), *gn.rop([y], tangents)]
+    values = gn.compile(nodes, leaves, backend="numpy")(*arrays)
+    assert {v.dtype for v in values} == {np.dtype("float32")}
+
+
+# -- kernels: the one scalar expression of which compiled back ends are made -------------------------
+
+ELEMENTWISE = [case for case in CASES if isinstance(case.op, Elementwise) and not case.id.startswith("cast")]
+
+
+@pytest.mark.parametrize("case", ELEMENTWISE, ids=[case.id for case in ELEMENTWISE])
+def test_kernel_is_forward(case: Case) -> None:
+    """The kernel as a Python expression on numbers = forward, element by element."""
+    if case.id in ("add-1", "add-3", "add-broadcast"):
+        pytest.skip("the kernel of a sum is for two terms")
+    code = compile(case.op.kernel, case.id, "eval")
+    assert set(code.co_names) <= {*"xyz", *MATHEMATICS}
+    y = run(case.op, case.arrays)
+    found = np.empty(y.shape, y.dtype)
+    for index in np.ndindex(y.shape):
+        numbers = {name: a[index].item() for name, a in zip("xyz", case.arrays, strict=False)}
+        found[index] = eval(code, {"__builtins__": {}, **MATHEMATICS}, numbers)
+    np.testing.assert_allclose(found, y, rtol=1e-14, atol=1e-15)
+
+
+def test_every_elementwise_op_has_a_tested_kernel() -> None:
+    classes = {op for op in all_ops() if issubclass(op, Elementwise)}
+    tested = {type(case.op) for case in ELEMENTWISE}
+    assert {op.__name__ for op in classes - tested} == {"Cast"}  # its kernel is x, converted by the output
+
+
+@pytest.mark.parametrize("name", ["x", "y", "z"])
+@pytest.mark.parametrize("case", ELEMENTWISE, ids=[case.id for case in ELEMENTWISE])
+def test_kernel_reads_each_input(case: Case, name: str) -> None:
+    """x for one input; x, y for two; x, y, z for three: no other names."""
+    names = set(compile(case.op.kernel, case.id, "eval").co_names)
+    arity = case.op.arity or 2
+    assert (name in names) == ("xyz".index(name) < arity)
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf, 0.0])
+@pytest.mark.parametrize("name", ["relu", "sign", "absolute", "tanh", "softplus"])
+def test_kernel_and_forward_agree_on_special_numbers(name: str, special: float) -> None:
+    op = next(case.op for case in CASES if case.id == name)
+    expected = run(op, (np.array([special]),))[0]
+    found = eval(op.kernel, {"__builtins__": {}, **MATHEMATICS}, {"x": special})
+    np.testing.assert_equal(float(found), expected)
+
+
+# -- what a reader sees ---------------------------------------------------------------------------
+
+
+@by_op
+def test_op_has_a_formula_and_a_symbol(op: type[Op]) -> None:
+    assert "=" in op.formula() or ":" in op.formula() or "~" in op.formula(), op.formula()
+    assert op.__doc__ is not op.__mro__[1].__doc__, "the docstring is inherited, not its own"
+    if op.__name__ != "Label":  # drawn as its name
+        symbol = op().symbol
+        assert isinstance(symbol, str)
+        assert symbol or op.__name__ == "Fill"  # drawn as its number
+
+
+@by_op
+def test_equal_settings_make_equal_ops(op: type[Op]) -> None:
+    """But for the three that are equal to themselves alone."""
+    by_identity = op.__name__ in ("Input", "Parameter", "Random")
+    assert (op() == op()) is not by_identity
+    assert by_identity or hash(op()) == hash(op())
+
+
+# -- the testing kit itself -------------------------------------------------------------------------
+
+
+class Cube(Elementwise):
+    """y = x³, with a partial that is wrong"""
+
+    kernel = "x * x * x"
+
+    def forward(self, *arrays: Array) -> Array:
+        return arrays[0] ** 3
+
+    def partials(self, y: gn.Node, *inputs: gn.Node) -> list[gn.Node]:
+        return [2 * inputs[0] ** 2]
+
+
+def test_a_failure_names_law_op_place_and_smallest_input() -> None:
+    with pytest.raises(LawError) as caught:
+        check_op(Cube(), np.array([[1.5, 2.5], [-0.5, 3.5]]))
+    message = str(caught.value)
+    for part in ("Cube: law 2", "finite difference", "found", "expected", "y = x³", "test_laws.py:"):
+        assert part in message
+    assert "[[1.]]   float64[1, 1]" in message  # shrunk from 2 x 2 and rounded
+
+
+def test_a_user_op_is_checked_in_one_line() -> None:
+    class RightCube(Cube):
+        """y = x³"""
+
+        def partials(self, y: gn.Node, *inputs: gn.Node) -> list[gn.Node]:
+            return [3 * inputs[0] ** 2]
+
+    check_op(RightCube(), np.array([[1.5, 2.5], [-0.5, 3.5]]))
+
+
+def test_a_derivative_that_widens_is_caught() -> None:
+    class Widening(Cube):
+        """y = x³"""
+
+        def partials(self, y: gn.Node, *inputs: gn.Node) -> list[gn.Node]:
+            return [gn.constant(np.array(3.0)) * inputs[0] ** 2]
+
+    with pytest.raises(LawError, match="backward gave float64 for .* which is float32"):
+        check_op(Widening(), np.array([1.5, 2.5]))

@@ -1,0 +1,112 @@
+"""viz: pictures of graphs, training curves and coloured text.
+
+    import viz
+
+    viz.draw(cost)                                       # shows itself in a notebook
+    viz.draw(cost, style="compact").save("cost.svg")     # .svg .png .pdf .dot .html
+    viz.training_curve("run/history.jsonl").savefig("curve.png")
+    print(viz.coloured(text, probabilities, guesses))
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphnet.function import Function
+from graphnet.graph import Graph
+from graphnet.node import Node
+from viz.dot import to_dot
+from viz.errors import DrawingError
+from viz.picture import picture_of
+from viz.render import Drawing
+from viz.style import LIGHT, Style
+from viz.text import coloured, coloured_html
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping
+
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "LIGHT",
+    "Drawing",
+    "DrawingError",
+    "Style",
+    "coloured",
+    "coloured_html",
+    "draw",
+    "to_dot",
+    "training_curve",
+]
+
+
+def draw(
+    thing: Any,
+    style: str = "full",
+    *,
+    rankdir: str | None = None,
+    limit: int | None = 3000,
+    theme: Style = LIGHT,
+) -> Drawing:
+    """A picture of a node's history, several nodes', a Graph, or a Function (its optimised graph).
+
+    Also of whatever has a method `__graph__()` that returns a `graphnet.Graph`: cells, networks. On a
+    class it must be a classmethod.
+
+    style: "full" draws every node; "compact" folds weights into edges and biases into operators.
+    rankdir: "LR", "BT" (bottom to top), or None: "BT" for graphs unrolled in time, "LR" for others.
+    limit: the most nodes that are laid out; None for no limit. `.dot` has none.
+    Raises DrawingError, which names what can be drawn.
+    """
+    return Drawing(picture_of(_graph_of(thing), style, theme), style, rankdir, limit, theme)
+
+
+def training_curve(history: Iterable[Mapping[str, Any]] | str | os.PathLike[str]) -> Figure:
+    """Training and validation bits per character against epoch; see `viz.curves`."""
+    from viz import curves  # matplotlib is slow to import
+
+    return curves.training_curve(history)
+
+
+def _graph_of(thing: Any) -> Graph:
+    if isinstance(thing, Graph):
+        return thing
+    if isinstance(thing, Function):
+        return thing.graph
+    if isinstance(thing, Node):
+        return Graph(thing)
+    if callable(getattr(thing, "__graph__", None)):
+        return _asked(thing)
+    if isinstance(thing, Sequence) and thing and all(isinstance(x, Node) for x in thing):
+        return Graph(thing)
+    raise DrawingError(
+        f"thing: cannot draw {_described(thing)}. Give a Node, a sequence of Nodes, a Graph, a Function, a "
+        "cell, a network or an unrolled network (anything with a method __graph__ that returns a Graph)."
+    )
+
+
+def _asked(thing: Any) -> Graph:
+    """The graph that an object gives of itself."""
+    if isinstance(thing, type) and inspect.isfunction(thing.__dict__.get("__graph__")):
+        raise DrawingError(
+            f"thing: {_described(thing)} needs an instance to be drawn: make one, or make its __graph__ a "
+            "classmethod."
+        )
+    graph = thing.__graph__()
+    if not isinstance(graph, Graph):
+        raise DrawingError(
+            f"thing: __graph__ of {_described(thing)} returned {_described(graph)}; it must return a "
+            "graphnet.Graph."
+        )
+    return graph
+
+
+def _described(thing: Any) -> str:
+    if isinstance(thing, type):
+        return f"the class {thing.__name__}"
+    if isinstance(thing, Sequence) and not isinstance(thing, (str, bytes)):
+        return "an empty sequence" if not thing else "a sequence that holds something other than Nodes"
+    return f"a {type(thing).__name__}"

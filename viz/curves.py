@@ -1,0 +1,135 @@
+"""Training curves, from the rows that a training run leaves behind."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from viz.errors import DrawingError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["read_history", "training_curve"]
+
+# Okabe and Ito's blue and vermilion: told apart by every kind of colour vision.
+_TRAINING = "#0072B2"
+_VALIDATION = "#D55E00"
+
+
+def training_curve(history: Iterable[Mapping[str, Any]] | str | os.PathLike[str]) -> Figure:
+    """Bits per character against epoch: training (lightly smoothed), validation, and its best.
+
+    history: rows, or the path of a JSON-lines file of rows: `{"event": "step", "epoch": 0.1, "train_bits":
+    4.2, ...}` and `{"event": "epoch", "epoch": 1, "train_bits": 3.1, "valid_bits": 3.2}`. Others are skipped.
+    Raises DrawingError if the file cannot be read or nothing in it can be drawn.
+    """
+    from matplotlib.figure import Figure
+
+    rows = read_history(history) if isinstance(history, (str, os.PathLike)) else list(history)
+    training = _points(rows, "step", "train_bits") or _points(rows, "epoch", "train_bits")
+    validation = _points(rows, "epoch", "valid_bits")
+    if not training and not validation:
+        raise DrawingError(
+            "history holds nothing to draw: it needs rows with event 'step' or 'epoch', an 'epoch', and "
+            "'train_bits' or 'valid_bits'."
+        )
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    _draw_training(axes, training)
+    _draw_validation(axes, validation)
+    _finish(axes)
+    return figure
+
+
+def read_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The rows of a JSON-lines file; a last line that is still being written is left out."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines(keepends=True)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DrawingError(f"history {str(path)!r} cannot be read: {error}") from None
+    rows = []
+    for count, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            if count == len(lines) and not line.endswith("\n"):
+                break
+            raise DrawingError(f"history {str(path)!r}, line {count}, is not JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise DrawingError(f"history {str(path)!r}, line {count}, must be an object, not {line.strip():.40}")
+        rows.append(row)
+    return rows
+
+
+def _points(rows: Sequence[Mapping[str, Any]], event: str, key: str) -> list[tuple[float, float]]:
+    return [
+        (float(row["epoch"]), float(row[key]))
+        for row in rows
+        if row.get("event") == event and _is_number(row.get("epoch")) and _is_number(row.get(key))
+    ]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _draw_training(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
+    if not points:
+        return
+    epochs, bits = np.array(points).T
+    if len(points) < 20:
+        axes.plot(epochs, bits, color=_TRAINING, linewidth=1.8, marker=".", label="training")
+        return
+    axes.plot(epochs, bits, color=_TRAINING, linewidth=0.6, alpha=0.25)
+    axes.plot(epochs, _smoothed(bits), color=_TRAINING, linewidth=1.8, label="training (smoothed)")
+
+
+def _smoothed(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A centred running mean over about 2 % of the steps, over fewer near the ends."""
+    half = max(1, len(values) // 100)
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    index = np.arange(len(values))
+    reach = np.minimum(half, np.minimum(index, index[::-1]))
+    return np.asarray((sums[index + reach + 1] - sums[index - reach]) / (2 * reach + 1))
+
+
+def _draw_validation(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
+    if not points:
+        return
+    epochs, bits = np.array(points).T
+    axes.plot(epochs, bits, color=_VALIDATION, linewidth=1.2, marker="o", markersize=5, label="validation")
+    best = int(bits.argmin())
+    axes.plot(
+        epochs[best], bits[best], "o", markersize=13, color=_VALIDATION, fillstyle="none", markeredgewidth=1.8
+    )
+    # Away from the nearer edge, so that the words stay inside the axes.
+    late = epochs[best] > (epochs[0] + epochs[-1]) / 2
+    axes.annotate(
+        f"best {bits[best]:.3f}, epoch {epochs[best]:g}",
+        (epochs[best], bits[best]),
+        xytext=(-6 if late else 6, 16),
+        textcoords="offset points",
+        horizontalalignment="right" if late else "left",
+        color=_VALIDATION,
+        fontsize=11,
+    )
+
+
+def _finish(axes: Axes) -> None:
+    axes.set_xlabel("epoch", fontsize=12)
+    axes.set_ylabel("bits per character", fontsize=12)
+    axes.tick_params(labelsize=11)
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=11, loc="upper right")

@@ -1,0 +1,177 @@
+"""DOT: a graph as text in Graphviz's language. A pure function: the same graph gives the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from html import escape
+from typing import Any
+
+from graphnet.graph import Graph
+from graphnet.node import Node
+from viz.errors import DrawingError
+from viz.names import printable
+from viz.picture import Cluster, Edge, Picture, Shape, picture_of
+from viz.style import LIGHT, Role, Style
+
+__all__ = ["dot_of", "to_dot"]
+
+DIRECTIONS = ("LR", "BT")
+
+
+def to_dot(
+    nodes_or_graph: Node | Iterable[Node] | Graph,
+    style: str = "full",
+    rankdir: str | None = None,
+    theme: Style = LIGHT,
+) -> str:
+    """DOT text of a graph, or of all that some nodes are computed from.
+
+    style: "full" draws every node; "compact" folds weights into edges and biases into operators.
+    rankdir: "LR" (left to right) or "BT" (bottom to top); None takes "BT" for a graph unrolled in time,
+    whose time steps then stand side by side, and "LR" for all others.
+    """
+    return dot_of(picture_of(nodes_or_graph, style, theme), rankdir, theme)
+
+
+def dot_of(picture: Picture, rankdir: str | None = None, theme: Style = LIGHT) -> str:
+    """DOT text of a picture."""
+    if rankdir is not None and rankdir not in DIRECTIONS:
+        raise DrawingError(f"rankdir must be {' or '.join(map(repr, DIRECTIONS))}, not {rankdir!r}.")
+    unrolled = len(picture.times) > 1
+    direction = rankdir or ("BT" if unrolled else "LR")
+    lines = ["digraph graphnet {", *_defaults(direction, theme), *_shapes(picture, theme, direction)]
+    side_by_side = unrolled and direction == "BT"
+    lines += _edges(picture, theme, side_by_side)
+    if side_by_side:
+        lines += _time_from_left_to_right(picture)
+    return "\n".join([*lines, "}", ""])
+
+
+def _defaults(direction: str, theme: Style) -> list[str]:
+    text = f'fontname="{theme.font}"'
+    return [
+        f'  graph [rankdir={direction}, bgcolor="{theme.background}", {text}, pad=0.15,'
+        " nodesep=0.28, ranksep=0.42]",
+        f'  node [{text}, fontsize={theme.font_size}, style=filled, penwidth=1.2, margin="0.07,0.04"]',
+        f'  edge [{text}, fontsize={theme.edge_size}, fontcolor="{theme.text}", arrowsize=0.65, penwidth=1.2]',
+    ]
+
+
+# -- shapes ----------------------------------------------------------------------------------
+
+
+def _shapes(picture: Picture, theme: Style, direction: str) -> Iterator[str]:
+    """All shapes, those of a cluster together, clusters in order of appearance."""
+    # From bottom to top, Graphviz turns the picture over, and the places of titles with it.
+    location = "b" if direction == "BT" else "t"
+    members: dict[Cluster | None, list[Shape]] = {None: []}
+    for shape in picture.shapes:
+        members.setdefault(shape.cluster, []).append(shape)
+    yield from (f"  {_shape(shape, theme)}" for shape in members.pop(None))
+    for index, (cluster, shapes) in enumerate(members.items()):
+        assert cluster is not None
+        yield f"  subgraph cluster_{index} {{"
+        yield (
+            f'    graph [label=<{_title(cluster)}>, style="filled,rounded", fillcolor="{theme.cluster}",'
+            f' color="{theme.cluster_line}", fontcolor="{theme.muted}", fontsize=11, margin=10,'
+            f" labeljust=l, labelloc={location}]"
+        )
+        yield from (f"    {_shape(shape, theme)}" for shape in shapes)
+        yield "  }"
+
+
+def _title(cluster: Cluster) -> str:
+    """A title with as much room again beside it, since edges enter and leave around the middle."""
+    lines = [printable(line, 40) for line in cluster.lines]
+    room = 6 * max(map(len, lines))
+    rows = "".join(f'<tr><td align="left">{escape(line)}</td><td width="{room}"></td></tr>' for line in lines)
+    return f'<table border="0" cellborder="0" cellspacing="0" cellpadding="0">{rows}</table>'
+
+
+def _shape(shape: Shape, theme: Style) -> str:
+    ink = theme.ink(shape.role, shape.is_cost)
+    attributes = [
+        f"label=<{_text(shape, theme)}>",
+        _outline(shape),
+        f'fillcolor="{theme.fill(shape.role, shape.is_cost)}"',
+        f'color="{theme.rim(shape.role, shape.is_cost)}"',
+        f'fontcolor="{ink}"',
+        f"tooltip={_quoted(shape.tooltip)}",
+    ]
+    if shape.role is Role.INPUT:
+        attributes.append("penwidth=2.6")
+    return f"{shape.key} [{', '.join(attributes)}]"
+
+
+def _text(shape: Shape, theme: Style) -> str:
+    """The lines of a shape, those of a square as rows: a subscript would reach into the next line."""
+    first, *rest = shape.lines
+    if not rest and (not shape.role.is_square or "<i>" not in first):
+        return first
+    small = "".join(f'<tr><td><font point-size="{theme.small_size}">{line}</font></td></tr>' for line in rest)
+    # Fonts for mathematics keep more room below a line than above it: the empty row makes up for that.
+    return (
+        '<table border="0" cellborder="0" cellspacing="0" cellpadding="0">'
+        f'<tr><td height="4"></td></tr><tr><td>{first}</td></tr>{small}</table>'
+    )
+
+
+def _outline(shape: Shape) -> str:
+    if shape.role.is_square:
+        return 'shape=box, width=0.4, height=0.4, margin="0.07,0.02"'
+    (first, *rest) = shape.lines
+    if not rest and len(first) <= 2:
+        return "shape=circle, fixedsize=true, width=0.42"
+    return 'shape=ellipse, width=0.42, height=0.42, margin="0.01,0.01"'
+
+
+# -- edges -----------------------------------------------------------------------------------
+
+
+def _edges(picture: Picture, theme: Style, side_by_side: bool) -> Iterator[str]:
+    clusters = {shape.key: shape.cluster for shape in picture.shapes}
+    for edge in picture.edges:
+        attributes = [f'color="{theme.edge(edge.role)}"']
+        if edge.label:
+            attributes.append(f"label=< {edge.label} >")
+        if side_by_side and _passes_time(edge, clusters):
+            attributes.append("constraint=false")
+        yield f"  {edge.tail} -> {edge.head} [{', '.join(attributes)}]"
+
+
+def _passes_time(edge: Edge, clusters: dict[str, Cluster | None]) -> bool:
+    tail, head = clusters[edge.tail], clusters[edge.head]
+    return tail is not None and head is not None and tail.time != head.time
+
+
+def _time_from_left_to_right(picture: Picture) -> Iterator[str]:
+    """Invisible nodes, in order, below and above the time steps, tied to them.
+
+    Graphviz cannot be told the order of clusters; it puts them where their edges cross least. That no edge
+    of this scaffold has to cross another is what makes time run from left to right.
+    """
+    rows: dict[tuple[object, object], dict[object, str]] = {}
+    for shape in picture.shapes:
+        cluster = shape.cluster
+        if cluster is not None and cluster.time is not None and shape.role is Role.OPERATOR:
+            # The last operator of a cell is its output: the same one at every step.
+            rows.setdefault((cluster.layer, cluster.cell), {})[cluster.time] = shape.key
+    place = {time: i for i, time in enumerate(_in_order(picture.times))}
+    yield '  node [style=invis, label="", shape=box, fixedsize=true, width=0.1, height=0.1]'
+    yield "  edge [style=invis]"
+    for side in ("below", "above"):
+        yield f"  {{ rank=same; {' -> '.join(f'{side}_{i}' for i in range(len(place)))} }}"
+    for row in rows.values():
+        for time, key in row.items():
+            yield f"  below_{place[time]} -> {key} -> above_{place[time]} [weight=0]"
+
+
+def _in_order(times: list[Any]) -> list[Any]:
+    """Time steps in order: by number, or, where they are no numbers, as they appeared."""
+    return sorted(times) if all(isinstance(time, (int, float)) for time in times) else times
+
+
+def _quoted(text: str) -> str:
+    """Text as a quoted DOT string: no quote, backslash or entity in it means anything."""
+    escaped = text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -1,0 +1,227 @@
+"""What is drawn, and what is folded into it: the whole graph, or the graph as a paper draws it.
+
+In a compact picture a product with a weight is an edge labelled with that weight (Lynge 2016, fig. 3.5),
+a bias or a number stands inside its operator, and casts, reshapes and broadcasts disappear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from html import escape
+
+from graphnet.graph import Graph
+from graphnet.node import Node
+from graphnet.ops.broadcast import BroadcastTo, Sum
+from graphnet.ops.elementwise import Add, Cast, Elementwise, Multiply
+from graphnet.ops.index import Take
+from graphnet.ops.leaf import Constant, Fill, Parameter
+from graphnet.ops.linear import Product
+from graphnet.ops.shape import Reshape, Slice, Transpose
+from viz.names import markup, number
+from viz.style import Style
+
+__all__ = ["Drawn", "Operand", "fold", "symbol_of", "unfolded"]
+
+#: Longer chains of products or sums are drawn node by node: nobody reads longer labels, and copying
+#: ever longer ones would take quadratic time.
+_MOST_LABELS = 2
+_MOST_TERMS = 12
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An edge into a drawn node: where it comes from, and what happens on the way."""
+
+    source: Node
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A node of the picture: a node of the graph, its symbol in markup, and the edges into it."""
+
+    node: Node
+    symbol: str
+    operands: tuple[Operand, ...]
+
+
+def unfolded(graph: Graph, theme: Style) -> list[Drawn]:
+    """Every node of the graph as it is."""
+    return [Drawn(node, symbol_of(node), tuple(map(Operand, node.inputs))) for node in graph.order]
+
+
+def fold(graph: Graph, theme: Style) -> list[Drawn]:
+    """The nodes that remain when weights, biases, numbers and changes of layout are folded away."""
+    folding = _Folding(graph, theme)
+    for node in graph.order:
+        folding.visit(node)
+    return folding.needed()
+
+
+def symbol_of(node: Node) -> str:
+    """The op's symbol in the HTML-like markup of Graphviz."""
+    if isinstance(node.op, Slice):
+        return escape(_key_text(node.op, node.inputs[0].shape))
+    text = node.op.symbol or node.op.name
+    base, hat, exponent = text.partition("^")
+    if hat and exponent:
+        return f"<i>{escape(base) or 'x'}</i><sup>{escape(exponent.replace('-', '−'))}</sup>"
+    words = escape(text).split()
+    # Long words one below the other keep an operator round.
+    return "<br/>".join(words) if len(text) > 9 else " ".join(words)
+
+
+def _key_text(op: Slice, shape: tuple[int, ...]) -> str:
+    """`[3, :, 0:5]`, without the whole axes at the end."""
+    parts = []
+    for key, size in zip(op.key, shape, strict=True):
+        if isinstance(key, int):
+            parts.append(str(key))
+        elif key == (0, size, 1):
+            parts.append(":")
+        else:
+            start, stop, step = key
+            parts.append(f"{start}:{stop if stop >= 0 else ''}" + (f":{step}" if step != 1 else ""))
+    while parts and parts[-1] == ":":
+        parts.pop()
+    return f"[{', '.join(parts)}]"
+
+
+class _Folding:
+    """The state of `fold`: how each node is drawn, how consumers see it, and how it reads as text."""
+
+    def __init__(self, graph: Graph, theme: Style) -> None:
+        self.graph = graph
+        self.theme = theme
+        self.outputs = set(graph.outputs)
+        self.drawn: dict[Node, Drawn] = {}
+        #: The operands that stand for a node in its consumers: itself, or what it was folded into.
+        self.seen_as: dict[Node, tuple[Operand, ...]] = {}
+        #: The text that can stand for a node: the name of a weight, a number.
+        self.text: dict[Node, str] = {}
+
+    def visit(self, node: Node) -> None:
+        """Decides how one node, whose inputs have been visited, is drawn and seen."""
+        drawn = Drawn(node, symbol_of(node), self.operands(node.inputs))
+        seen_as: tuple[Operand, ...] = ()
+        if node.is_static:
+            self.name_static(node)
+        elif self.is_layout(node):
+            seen_as = self.seen_as[node.inputs[0]]
+            self.keep_text(node, "")
+        elif isinstance(node.op, Transpose) and node not in self.outputs:
+            self.keep_text(node, "<sup>T</sup>")
+        else:
+            rule = self.rule_for(node)
+            if rule is not None:
+                drawn, seen_as = rule(node, drawn)
+        self.drawn[node] = drawn
+        self.seen_as[node] = seen_as or (Operand(node),)
+
+    def needed(self) -> list[Drawn]:
+        """What the outputs reach, inputs first."""
+        reached: set[Node] = set()
+        pending = list(self.graph.outputs)
+        while pending:
+            node = pending.pop()
+            if node not in reached:
+                reached.add(node)
+                pending.extend(operand.source for operand in self.drawn[node].operands)
+        return [self.drawn[node] for node in self.graph.order if node in reached]
+
+    # -- what can be folded ------------------------------------------------------------------
+
+    def operands(self, inputs: tuple[Node, ...]) -> tuple[Operand, ...]:
+        return tuple(operand for x in inputs for operand in self.seen_as[x])
+
+    def is_layout(self, node: Node) -> bool:
+        """True for nodes that only change how an array is laid out."""
+        moves = isinstance(node.op, (BroadcastTo, Cast, Reshape))
+        return moves and node.name is None and node not in self.outputs
+
+    def is_free(self, node: Node) -> bool:
+        """True for nodes that nothing but one consumer would miss."""
+        return node.name is None and node not in self.outputs and len(self.graph.consumers[node]) == 1
+
+    def name_static(self, node: Node) -> None:
+        op = node.op
+        is_scalar = isinstance(op, Constant) and node.size == 1
+        if node in self.outputs or not (is_scalar or isinstance(op, (Parameter, Fill))):
+            return
+        if node.name:
+            self.text[node] = markup(node.name, self.theme.math_font, self.theme.small_size)
+        elif isinstance(op, Fill):
+            self.text[node] = escape(number(op.number))
+        elif isinstance(op, Constant):
+            self.text[node] = escape(number(op.value.item()))
+        else:
+            self.text[node] = f"<i>{escape(op.symbol)}</i>"
+
+    def keep_text(self, node: Node, suffix: str) -> None:
+        text = self.text.get(node.inputs[0])
+        if text is not None:
+            self.text[node] = text + suffix
+
+    # -- how: each rule gives how a node is drawn, and how it is seen if it is not ---------------
+
+    def rule_for(self, node: Node) -> Callable[[Node, Drawn], tuple[Drawn, tuple[Operand, ...]]] | None:
+        texts = sum(x in self.text for x in node.inputs)
+        if isinstance(node.op, Add):
+            return self.fold_sum if texts < len(node.inputs) else None
+        if texts != 1 or len(node.inputs) != 2:
+            return None
+        if isinstance(node.op, (Product, Take)):
+            return self.fold_product if node.inputs[1] not in self.text or isinstance(node.op, Product) else None
+        return self.fold_number if isinstance(node.op, Elementwise) else None
+
+    def fold_product(self, node: Node, drawn: Drawn) -> tuple[Drawn, tuple[Operand, ...]]:
+        """x @ W: an edge labelled W."""
+        left, right = node.inputs
+        weight, x = (right, left) if right in self.text else (left, right)
+        operands = self.operands((x,))
+        (operand,) = operands
+        label = self.text[weight]
+        if self.is_free(node) and len(operand.labels) < _MOST_LABELS and not _has_bias(operand):
+            return drawn, (replace(operand, labels=(*operand.labels, label)),)
+        symbol = f"{drawn.symbol} {label}" if weight is right else f"{label} {drawn.symbol}"
+        return replace(drawn, symbol=symbol, operands=operands), ()
+
+    def fold_sum(self, node: Node, drawn: Drawn) -> tuple[Drawn, tuple[Operand, ...]]:
+        """x + y + b: one sum of all its terms, with the bias inside; x + b: an edge labelled + b."""
+        operands = self.operands(tuple(x for x in node.inputs if x not in self.text))
+        biases = "".join(f" + {self.text[x]}" for x in node.inputs if x in self.text).strip()
+        drawn = replace(drawn, symbol=biases or drawn.symbol, operands=operands)
+        if not self.is_free(node):
+            return drawn, ()
+        if len(operands) == 1 and not _has_bias(operands[0]):
+            return drawn, (replace(operands[0], labels=(*operands[0].labels, biases)),)
+        (consumer,) = self.graph.consumers[node]
+        if not biases and isinstance(consumer.op, Add) and len(operands) <= _MOST_TERMS:
+            return drawn, operands
+        return drawn, ()
+
+    def fold_number(self, node: Node, drawn: Drawn) -> tuple[Drawn, tuple[Operand, ...]]:
+        """1 - x, x * w: the number or weight stands inside the operator; Σ x / n is a mean."""
+        left, right = node.inputs
+        total, factor = (left, right) if right in self.text else (right, left)
+        terms = self.terms_of_mean(node, total, factor)
+        if terms is not None:
+            return replace(drawn, symbol="mean", operands=self.operands((terms,))), ()
+        text = self.text[factor]
+        symbol = f"{drawn.symbol} {text}" if factor is right else f"{text} {drawn.symbol}"
+        return replace(drawn, symbol=symbol, operands=self.operands((total,))), ()
+
+    def terms_of_mean(self, node: Node, total: Node, factor: Node) -> Node | None:
+        """The x of Σ x · (1/n), or None if the node is something else."""
+        if not (isinstance(node.op, Multiply) and isinstance(total.op, Sum) and self.is_free(total)):
+            return None
+        (x,) = total.inputs
+        if not isinstance(factor.op, Fill) or not total.size:
+            return None
+        count = x.size / total.size
+        return x if abs(factor.op.number * count - 1) < 1e-6 else None
+
+
+def _has_bias(operand: Operand) -> bool:
+    return any(label.startswith("+") for label in operand.labels)

@@ -1,0 +1,183 @@
+"""Picture: what is drawn and what it says, before any drawing program's language."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from graphnet.graph import Graph
+from graphnet.node import Node
+from graphnet.ops.leaf import Fill, Parameter
+from viz.errors import DrawingError
+from viz.fold import Drawn, Operand, fold, unfolded
+from viz.names import markup, number, printable, shape_text
+from viz.style import EdgeRole, Role, Style
+
+__all__ = ["STYLES", "Cluster", "Edge", "Picture", "Shape", "picture_of"]
+
+STYLES = {"full": unfolded, "compact": fold}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The nodes of one cell of one layer at one time step."""
+
+    time: Any = None
+    layer: Any = None
+    cell: Any = None
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The title in up to two lines: `LSTM layer0` and `t=1`, from those labels that there are."""
+        layer = f"layer {self.layer}" if isinstance(self.layer, int) else self.layer
+        place = " ".join(str(part) for part in (self.cell, layer) if part is not None)
+        time = f"t={self.time}" if self.time is not None else ""
+        return tuple(line for line in (place, time) if line)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A square or circle: its lines are markup, the first in full size."""
+
+    key: str
+    role: Role
+    lines: tuple[str, ...]
+    tooltip: str
+    cluster: Cluster | None
+    is_cost: bool = False
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An arrow between two shapes; its label is markup."""
+
+    tail: str
+    head: str
+    role: EdgeRole
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Shapes and edges in topological order."""
+
+    shapes: tuple[Shape, ...]
+    edges: tuple[Edge, ...]
+
+    @property
+    def times(self) -> list[Any]:
+        """The time steps, in order of appearance."""
+        return list(dict.fromkeys(s.cluster.time for s in self.shapes if s.cluster and s.cluster.time is not None))
+
+
+def picture_of(nodes_or_graph: Node | Iterable[Node] | Graph, style: str, theme: Style) -> Picture:
+    """The picture of a graph, or of all that some nodes are computed from.
+
+    style: "full" draws every node; "compact" folds weights into edges and biases into operators.
+    """
+    if style not in STYLES:
+        raise DrawingError(f"style must be {' or '.join(map(repr, STYLES))}, not {style!r}.")
+    graph = nodes_or_graph if isinstance(nodes_or_graph, Graph) else Graph(nodes_or_graph)
+    return _Painter(graph, theme).paint(STYLES[style](graph, theme))
+
+
+class _Painter:
+    """Turns what is to be drawn into shapes and edges."""
+
+    def __init__(self, graph: Graph, theme: Style) -> None:
+        self.graph = graph
+        self.theme = theme
+        self.outputs = set(graph.outputs)
+        # Positions, unlike identities or serials, are the same in every run.
+        self.keys = {node: f"n{i}" for i, node in enumerate(graph.order)}
+
+    def paint(self, drawn: Iterable[Drawn]) -> Picture:
+        shapes: list[Shape] = []
+        edges: list[Edge] = []
+        for item in drawn:
+            if self.is_copied(item.node):
+                continue
+            shapes.append(self.shape(item))
+            for slot, operand in enumerate(item.operands):
+                tail = self.keys[operand.source]
+                if self.is_copied(operand.source):
+                    tail = f"{self.keys[item.node]}_{slot}"
+                    shapes.append(self.number(tail, operand.source, item.node))
+                edges.append(self.edge(tail, operand, item.node))
+        return Picture(tuple(shapes), tuple(edges))
+
+    def is_copied(self, node: Node) -> bool:
+        """True for numbers: one beside each use reads better than one with edges to all uses."""
+        return isinstance(node.op, Fill) and node.name is None and node not in self.outputs
+
+    def shape(self, item: Drawn) -> Shape:
+        node = item.node
+        role = _role(node)
+        is_cost = node in self.outputs and not node.shape and not node.is_static
+        return Shape(
+            self.keys[node], role, self.lines(item, role), _tooltip(node), self.cluster(node), is_cost
+        )
+
+    def number(self, key: str, fill: Node, consumer: Node) -> Shape:
+        return Shape(key, Role.CONSTANT, (self.value(fill),), _tooltip(fill), self.cluster(consumer))
+
+    def value(self, fill: Node) -> str:
+        return escape(number(getattr(fill.op, "number", 0)))
+
+    def lines(self, item: Drawn, role: Role) -> tuple[str, ...]:
+        """What stands inside: the name and the shape of a square, the symbol and any name of a circle."""
+        node = item.node
+        name = markup(node.name, self.theme.math_font, self.theme.small_size) if node.name else ""
+        if not role.is_square:
+            return (item.symbol, name) if name else (item.symbol,)
+        if isinstance(node.op, Fill):
+            return (name, self.value(node)) if name else (self.value(node),)
+        title = name or (f"<i>{item.symbol}</i>" if len(item.symbol) == 1 else item.symbol)
+        return (title,) if role is Role.LABEL or not node.shape else (title, shape_text(node.shape))
+
+    def cluster(self, node: Node) -> Cluster | None:
+        if not node.is_static:
+            return _cluster(node)
+        if not isinstance(node.op, Parameter):
+            return None
+        # A weight that one cell at one time step uses belongs inside; one that several share does not.
+        places = {_cluster(consumer) for consumer in self.graph.consumers[node]}
+        return places.pop() if len(places) == 1 else None
+
+    def edge(self, tail: str, operand: Operand, head: Node) -> Edge:
+        role = EdgeRole.INNER
+        if operand.source.op.is_input:
+            role = EdgeRole.FROM_INPUT
+        elif head in self.outputs:
+            role = EdgeRole.TO_OUTPUT
+        return Edge(tail, self.keys[head], role, " ".join(operand.labels))
+
+
+def _role(node: Node) -> Role:
+    if node.op.is_input:
+        return Role.INPUT
+    if isinstance(node.op, Parameter):
+        return Role.PARAMETER
+    if node.is_static:
+        return Role.CONSTANT
+    return Role.LABEL if node.op.is_label else Role.OPERATOR
+
+
+def _cluster(node: Node) -> Cluster | None:
+    found = Cluster(*(_hashable(node.scope.get(label)) for label in ("time", "layer", "cell")))
+    return found if found.lines else None
+
+
+def _hashable(label: Any) -> Any:
+    return label if isinstance(label, (int, float, str, type(None))) else str(label)
+
+
+def _tooltip(node: Node) -> str:
+    """The name, shape and dtype, the formula, and the line that made the node."""
+    name = printable(node.name or node.op.name, 200)
+    # The file's name without its folder: one graph gives the same text wherever it is drawn.
+    place = f"{os.path.basename(node.origin.file)}:{node.origin.line}"
+    return f"{name}{list(node.shape)} {node.dtype}\n{printable(node.op.formula(), 200)}\nmade at {place}"

@@ -1,0 +1,264 @@
+"""Drawing: a picture as SVG, PNG, PDF, DOT or HTML, by whatever Graphviz there is.
+
+The chain: the `dot` program on PATH; then the Graphviz that pygraphviz (2.0 or later) brings along; then
+DOT text and a page that shows it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from viz.dot import dot_of
+from viz.errors import DrawingError
+from viz.picture import Picture
+from viz.style import LIGHT, Style
+
+__all__ = ["RENDERERS", "Drawing", "Renderer"]
+
+FORMATS = ("svg", "png", "pdf", "dot", "html")
+_SECONDS = 300
+_REMEDY = "Install it with `pip install 'pygraphviz>=2.0'`, or save as .dot or .html, which need none."
+
+
+class Drawing:
+    """A picture that shows itself in notebooks; `.svg` and `.dot` are text, `.save(path)` writes a file."""
+
+    def __init__(
+        self,
+        picture: Picture,
+        style: str = "full",
+        rankdir: str | None = None,
+        limit: int | None = 3000,
+        theme: Style = LIGHT,
+    ) -> None:
+        self.picture = picture
+        self.style = style
+        self.limit = limit
+        self._rankdir = rankdir
+        self._theme = theme
+
+    @cached_property
+    def dot(self) -> str:
+        """The picture in Graphviz's language; there is no limit on its size."""
+        return dot_of(self.picture, self._rankdir, self._theme)
+
+    @cached_property
+    def svg(self) -> str:
+        """The picture as an `<svg>` element; DrawingError if it is too large or there is no Graphviz."""
+        text = self._rendered("svg").decode()
+        return text[text.index("<svg") :]
+
+    @property
+    def html(self) -> str:
+        """One page that needs nothing else: the picture, or its DOT text where there is no Graphviz."""
+        if _renderer() is None:
+            return _page(f"<p>{escape(_no_renderer())}</p>\n<pre>{escape(self.dot)}</pre>")
+        return _page(self.svg)
+
+    @property
+    def renderer(self) -> str:
+        """One line: which Graphviz draws this."""
+        found = _renderer()
+        return found.describe() if found else _no_renderer()
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the picture; the suffix .svg, .png, .pdf, .dot or .html says how.
+
+        An existing file is replaced only when the new one is complete. Raises DrawingError.
+        """
+        target = Path(path)
+        suffix = target.suffix.lower().removeprefix(".")
+        if suffix not in FORMATS:
+            listed = ", ".join(f".{known}" for known in FORMATS)
+            raise DrawingError(f"path {str(path)!r}: the suffix must be one of {listed}.")
+        _write_whole(target, self._contents(suffix))
+        return target
+
+    def _contents(self, suffix: str) -> bytes:
+        if suffix in ("svg", "dot", "html"):
+            return str(getattr(self, suffix)).encode()
+        return self._rendered(suffix)
+
+    def _rendered(self, form: str) -> bytes:
+        count = len(self.picture.shapes)
+        if self.limit is not None and count > self.limit:
+            raise DrawingError(
+                f"the graph has {count} nodes to draw, more than limit={self.limit}: laying it out would "
+                "take minutes and nobody could read it. Draw fewer time steps, draw in compact style, save "
+                "it as .dot, or pass limit=None."
+            )
+        return render(self.dot, form)
+
+    def __repr__(self) -> str:
+        return f"<Drawing of {len(self.picture.shapes)} nodes, {self.style} style>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """The picture in notebooks; a line that says why not, where it cannot be drawn. Never raises."""
+        try:
+            return {"text/plain": repr(self), "image/svg+xml": self.svg}
+        except Exception as error:  # a picture must never break the notebook that shows it
+            return {"text/plain": f"{self!r}: {error}"}
+
+
+# -- renderers -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Renderer:
+    """A way to run Graphviz: is it there, which command, what to call it."""
+
+    name: str
+    is_there: Callable[[], bool]
+    command: Callable[[str], Sequence[str]]
+
+    def describe(self) -> str:
+        return f"drawn by {self.name}"
+
+
+# pygraphviz lays out inside the process that imports it. A process of its own can be given fonts and a
+# time limit, and whatever a layout does wrong stays there.
+_WITH_PYGRAPHVIZ = """
+import sys, pygraphviz
+graph = pygraphviz.AGraph(string=sys.stdin.buffer.read().decode())
+if sys.argv[1] == "png":
+    graph.graph_attr["dpi"] = "144"
+sys.stdout.buffer.write(graph.draw(format=sys.argv[1], prog="dot"))
+"""
+
+
+def _dot_command(form: str) -> list[str]:
+    return [shutil.which("dot") or "dot", f"-T{form}", *(["-Gdpi=144"] if form == "png" else [])]
+
+
+def _has_pygraphviz() -> bool:
+    return importlib.util.find_spec("pygraphviz") is not None
+
+
+RENDERERS: tuple[Renderer, ...] = (
+    Renderer("the `dot` program on PATH", lambda: shutil.which("dot") is not None, _dot_command),
+    Renderer(
+        "the Graphviz inside pygraphviz",
+        _has_pygraphviz,
+        lambda form: [sys.executable, "-P", "-c", _WITH_PYGRAPHVIZ, form],
+    ),
+)
+
+
+def _renderer() -> Renderer | None:
+    """The first renderer of the chain that is there."""
+    return next((renderer for renderer in RENDERERS if renderer.is_there()), None)
+
+
+def _no_renderer() -> str:
+    return f"not drawn: there is no Graphviz. {_REMEDY}"
+
+
+def render(dot: str, form: str) -> bytes:
+    """DOT text laid out as svg, png or pdf, by the first renderer that manages it."""
+    failures = []
+    for renderer in RENDERERS:
+        if renderer.is_there():
+            try:
+                return _run(renderer.command(form), dot)
+            except DrawingError as error:
+                failures.append(f"{renderer.name}: {error}")
+    if failures:
+        raise DrawingError(f"Graphviz failed to make a .{form} ({'; '.join(failures)}). Save as .dot instead.")
+    raise DrawingError(f"a .{form} needs Graphviz, and there is none. {_REMEDY}")
+
+
+def _run(command: Sequence[str], dot: str) -> bytes:
+    try:
+        done = subprocess.run(
+            command, input=dot.encode(), capture_output=True, timeout=_SECONDS, env=_environment(), check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise DrawingError(f"no layout within {_SECONDS} s") from None
+    except OSError as error:
+        raise DrawingError(str(error)) from None
+    if done.returncode or not done.stdout:
+        raise DrawingError(_complaint(done))
+    return done.stdout
+
+
+def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
+    """The last line that Graphviz wrote about what went wrong."""
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    # An older fontconfig than the system's warns about settings that it does not know.
+    lines = [line for line in lines if not line.startswith("Fontconfig")]
+    return lines[-1] if lines else f"it stopped with exit status {done.returncode}"
+
+
+# -- fonts -----------------------------------------------------------------------------------
+
+
+def _environment() -> dict[str, str]:
+    """The environment of a layout: with fonts, also on a machine that has none."""
+    environment = dict(os.environ)
+    folder = _matplotlib_fonts()
+    if folder is not None and "FONTCONFIG_FILE" not in environment:
+        environment["FONTCONFIG_FILE"] = str(_fonts_conf(folder))
+    return environment
+
+
+def _matplotlib_fonts() -> Path | None:
+    """The folder of DejaVu and STIX, found without importing matplotlib."""
+    spec = importlib.util.find_spec("matplotlib")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(spec.submodule_search_locations[0]) / "mpl-data" / "fonts" / "ttf"
+    return folder if folder.is_dir() else None
+
+
+@functools.cache
+def _fonts_conf(fonts: Path) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="graphnet-viz-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / "fonts.conf"
+    path.write_text(
+        '<?xml version="1.0"?>\n<!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">\n<fontconfig>\n'
+        '  <include ignore_missing="yes">/etc/fonts/fonts.conf</include>\n'
+        f"  <dir>{escape(str(fonts))}</dir>\n  <cachedir>{escape(str(folder))}</cachedir>\n</fontconfig>\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+# -- files -----------------------------------------------------------------------------------
+
+
+def _page(body: str) -> str:
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>graphnet</title>\n'
+        "<style>body { margin: 1rem; font-family: sans-serif; } svg { max-width: 100%; height: auto; }"
+        f"</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def _write_whole(target: Path, contents: bytes) -> None:
+    """Writes beside the target, then renames: a reader never sees half a file."""
+    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        try:
+            beside.write_bytes(contents)
+            os.replace(beside, target)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DrawingError(
+            f"path {str(target)!r} cannot be written ({reason}); give a file in an existing, writable folder."
+        ) from None
