@@ -8,8 +8,15 @@
 
 from __future__ import annotations
 
-from graphnet_rnn import cells, data, initializers, optimizers
+from graphnet_rnn import cells, data, initializers, optimizers, testing
 from graphnet_rnn.cell import Cell, State
 from graphnet_rnn.cells import GRU, LSTM, Elman, LSTMKrause, LSTMPeephole
+from graphnet_rnn.early_stopping import EarlyStopping
+from graphnet_rnn.evaluation import Evaluator
+from graphnet_rnn.model_file import load, save
 from graphnet_rnn.network import Network
+from graphnet_rnn.objective import Objective
+from graphnet_rnn.optimizers import SGD, Adam, Momentum, Nesterov, RMSprop, minimize
+from graphnet_rnn.sampling import Sampler
+from graphnet_rnn.training import Trainer
 from graphnet_rnn.unroll import Unrolled

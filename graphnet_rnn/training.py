@@ -131,6 +131,7 @@ class Trainer:
         self.carried: list[Array] = network.first_states(batch)
         self.progress = Progress()
         self._interrupted = False
+        self._stop_reason = ""
 
     def _build(self, clip_values: float | None) -> None:
         network = self.network
@@ -166,13 +167,17 @@ class Trainer:
         self.listener.started(self)
         self._last_checkpoint = clock.monotonic()
         with self._interruptible():
-            while not progress.finished and not self._interrupted:
+            while not (progress.finished or self._interrupted or self._stop_reason):
                 self._run_epoch()
         outcome = Outcome(
-            progress.finished or "interrupted", progress.best_bits, progress.best_epoch, progress.epoch, progress.step
+            progress.finished or self._stop_reason or "interrupted", progress.best_bits, progress.best_epoch, progress.epoch, progress.step
         )
         self.listener.ended(self, outcome)
         return outcome
+
+    def stop(self, reason: str) -> None:
+        """For listeners: ends the run after the epoch in hand."""
+        self._stop_reason = reason
 
     def _run_epoch(self) -> None:
         progress = self.progress
@@ -256,7 +261,7 @@ class Trainer:
         self.folder.append(self.folder.history, row)
         if criterion < progress.best_bits:
             progress.best_bits, progress.best_epoch = criterion, progress.epoch
-            save(self.network, self.folder.model, {"epoch": progress.epoch, "bits": criterion, **self.notes})
+            save(self.network, self.folder.model, {"epoch": progress.epoch, "bits": criterion})
         if self.stopping is not None and self.stopping.should_stop(progress.costs):
             progress.finished = "early stopping"
         elif progress.epoch >= self.epochs:

@@ -1,11 +1,11 @@
 """viz: pictures of graphs, training curves and coloured text.
 
-    import viz
+import viz
 
-    viz.draw(cost)                                       # shows itself in a notebook
-    viz.draw(cost, style="compact").save("cost.svg")     # .svg .png .pdf .dot .html
-    viz.training_curve("run/history.jsonl").savefig("curve.png")
-    print(viz.coloured(text, probabilities, guesses))
+viz.draw(cost)                                       # shows itself in a notebook
+viz.draw(cost, style="compact").save("cost.svg")     # .svg .png .pdf .dot .html
+viz.training_curve("run/history.jsonl").savefig("curve.png")
+print(viz.coloured(text, probabilities, guesses))
 """
 
 from __future__ import annotations

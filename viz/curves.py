@@ -66,7 +66,9 @@ def read_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
                 break
             raise DrawingError(f"history {str(path)!r}, line {count}, is not JSON: {error}") from None
         if not isinstance(row, dict):
-            raise DrawingError(f"history {str(path)!r}, line {count}, must be an object, not {line.strip():.40}")
+            raise DrawingError(
+                f"history {str(path)!r}, line {count}, must be an object, not {line.strip():.40}"
+            )
         rows.append(row)
     return rows
 

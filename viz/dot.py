@@ -53,7 +53,8 @@ def _defaults(direction: str, theme: Style) -> list[str]:
         f'  graph [rankdir={direction}, bgcolor="{theme.background}", {text}, pad=0.15,'
         " nodesep=0.28, ranksep=0.42]",
         f'  node [{text}, fontsize={theme.font_size}, style=filled, penwidth=1.2, margin="0.07,0.04"]',
-        f'  edge [{text}, fontsize={theme.edge_size}, fontcolor="{theme.text}", arrowsize=0.65, penwidth=1.2]',
+        f'  edge [{text}, fontsize={theme.edge_size}, fontcolor="{theme.text}", penwidth=1.2,'
+        " arrowsize=0.65]",
     ]
 
 
@@ -72,7 +73,7 @@ def _shapes(picture: Picture, theme: Style, direction: str) -> Iterator[str]:
         assert cluster is not None
         yield f"  subgraph cluster_{index} {{"
         yield (
-            f'    graph [label=<{_title(cluster)}>, style="filled,rounded", fillcolor="{theme.cluster}",'
+            f'    graph [label={_html(_title(cluster))}, style="filled,rounded", fillcolor="{theme.cluster}",'
             f' color="{theme.cluster_line}", fontcolor="{theme.muted}", fontsize=11, margin=10,'
             f" labeljust=l, labelloc={location}]"
         )
@@ -83,7 +84,7 @@ def _shapes(picture: Picture, theme: Style, direction: str) -> Iterator[str]:
 def _title(cluster: Cluster) -> str:
     """A title with as much room again beside it, since edges enter and leave around the middle."""
     lines = [printable(line, 40) for line in cluster.lines]
-    room = 6 * max(map(len, lines))
+    room = 8 * max(map(len, lines))
     rows = "".join(f'<tr><td align="left">{escape(line)}</td><td width="{room}"></td></tr>' for line in lines)
     return f'<table border="0" cellborder="0" cellspacing="0" cellpadding="0">{rows}</table>'
 
@@ -91,7 +92,7 @@ def _title(cluster: Cluster) -> str:
 def _shape(shape: Shape, theme: Style) -> str:
     ink = theme.ink(shape.role, shape.is_cost)
     attributes = [
-        f"label=<{_text(shape, theme)}>",
+        f"label={_html(_text(shape, theme))}",
         _outline(shape),
         f'fillcolor="{theme.fill(shape.role, shape.is_cost)}"',
         f'color="{theme.rim(shape.role, shape.is_cost)}"',
@@ -133,7 +134,7 @@ def _edges(picture: Picture, theme: Style, side_by_side: bool) -> Iterator[str]:
     for edge in picture.edges:
         attributes = [f'color="{theme.edge(edge.role)}"']
         if edge.label:
-            attributes.append(f"label=< {edge.label} >")
+            attributes.append(f"label={_html(f' {edge.label} ')}")
         if side_by_side and _passes_time(edge, clusters):
             attributes.append("constraint=false")
         yield f"  {edge.tail} -> {edge.head} [{', '.join(attributes)}]"
@@ -169,6 +170,11 @@ def _time_from_left_to_right(picture: Picture) -> Iterator[str]:
 def _in_order(times: list[Any]) -> list[Any]:
     """Time steps in order: by number, or, where they are no numbers, as they appeared."""
     return sorted(times) if all(isinstance(time, (int, float)) for time in times) else times
+
+
+def _html(markup: str) -> str:
+    """Markup as a label: a backslash in it must not start one of Graphviz's sequences, such as \\N."""
+    return "<" + markup.replace("\\", "\\\\") + ">"
 
 
 def _quoted(text: str) -> str:

@@ -172,7 +172,9 @@ class _Folding:
         if texts != 1 or len(node.inputs) != 2:
             return None
         if isinstance(node.op, (Product, Take)):
-            return self.fold_product if node.inputs[1] not in self.text or isinstance(node.op, Product) else None
+            return (
+                self.fold_product if node.inputs[1] not in self.text or isinstance(node.op, Product) else None
+            )
         return self.fold_number if isinstance(node.op, Elementwise) else None
 
     def fold_product(self, node: Node, drawn: Drawn) -> tuple[Drawn, tuple[Operand, ...]]:

@@ -9,13 +9,11 @@ from html import escape
 
 __all__ = ["markup", "number", "printable", "shape_text"]
 
-GREEK = dict(
-    alpha="α", beta="β", gamma="γ", delta="δ", epsilon="ε", zeta="ζ", eta="η", theta="θ", iota="ι",
-    kappa="κ", lambda_="λ", mu="μ", nu="ν", xi="ξ", pi="π", rho="ρ", sigma="σ", tau="τ", upsilon="υ",
-    phi="φ", chi="χ", psi="ψ", omega="ω", Gamma="Γ", Delta="Δ", Theta="Θ", Lambda="Λ", Xi="Ξ", Pi="Π",
-    Sigma="Σ", Phi="Φ", Psi="Ψ", Omega="Ω",
-)  # fmt: skip
-GREEK["lambda"] = GREEK.pop("lambda_")
+_GREEK_NAMES = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi "
+    "chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"
+)
+GREEK = dict(zip(_GREEK_NAMES.split(), "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ", strict=True))
 
 _LONGEST = 32
 _LAYER = re.compile(r"layer_?(\d+)", re.IGNORECASE)
@@ -25,7 +23,9 @@ _QUANTITY = re.compile(r"(?P<base>[^\W\d_]{1,2}|" + "|".join(GREEK) + r")(?P<dig
 def printable(text: str, longest: int = _LONGEST) -> str:
     """One line without control characters, cut to a length."""
     # Line breaks inside a name would break the layout, and control characters are not XML at all.
-    clean = "".join("�" if _is_unprintable(c) else c for c in " ".join(text.split()))
+    clean = " ".join(text.split())
+    if not clean.isprintable():
+        clean = "".join("�" if _is_unprintable(c) else c for c in clean)
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 
 

@@ -70,7 +70,9 @@ class Picture:
     @property
     def times(self) -> list[Any]:
         """The time steps, in order of appearance."""
-        return list(dict.fromkeys(s.cluster.time for s in self.shapes if s.cluster and s.cluster.time is not None))
+        return list(
+            dict.fromkeys(s.cluster.time for s in self.shapes if s.cluster and s.cluster.time is not None)
+        )
 
 
 def picture_of(nodes_or_graph: Node | Iterable[Node] | Graph, style: str, theme: Style) -> Picture:

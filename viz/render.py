@@ -176,14 +176,21 @@ def render(dot: str, form: str) -> bytes:
             except DrawingError as error:
                 failures.append(f"{renderer.name}: {error}")
     if failures:
-        raise DrawingError(f"Graphviz failed to make a .{form} ({'; '.join(failures)}). Save as .dot instead.")
+        raise DrawingError(
+            f"Graphviz failed to make a .{form} ({'; '.join(failures)}). Save as .dot instead."
+        )
     raise DrawingError(f"a .{form} needs Graphviz, and there is none. {_REMEDY}")
 
 
 def _run(command: Sequence[str], dot: str) -> bytes:
     try:
         done = subprocess.run(
-            command, input=dot.encode(), capture_output=True, timeout=_SECONDS, env=_environment(), check=False
+            command,
+            input=dot.encode(),
+            capture_output=True,
+            timeout=_SECONDS,
+            env=_environment(),
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise DrawingError(f"no layout within {_SECONDS} s") from None

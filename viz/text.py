@@ -54,8 +54,7 @@ def coloured_html(
         lines += [f'<span style="color:#777777">{escape(line)}</span>' for line in _beneath(row)]
     body = "\n".join(lines)
     return (
-        '<pre style="font-family:monospace;line-height:1.35;color:#111111;background:#ffffff">'
-        f"{body}</pre>"
+        f'<pre style="font-family:monospace;line-height:1.35;color:#111111;background:#ffffff">{body}</pre>'
     )
 
 
@@ -74,7 +73,9 @@ def _rows(
     used = 0
     for i, character in enumerate(text):
         wrong = guesses is not None and guesses[i] != character
-        cell = _Cell(_visible(character), float(probabilities[i]), _visible(guesses[i]) if guesses and wrong else " ")
+        cell = _Cell(
+            _visible(character), float(probabilities[i]), _visible(guesses[i]) if guesses and wrong else " "
+        )
         cells = _cells(cell.character)
         if row and used + cells > width:
             yield row
@@ -88,9 +89,7 @@ def _rows(
         yield row
 
 
-def _check(
-    text: str, probabilities: Sequence[float], guesses: Sequence[str] | None, width: int
-) -> None:
+def _check(text: str, probabilities: Sequence[float], guesses: Sequence[str] | None, width: int) -> None:
     for name, values in (("probabilities", probabilities), ("guesses", guesses)):
         if values is not None and len(values) != len(text):
             raise DrawingError(

@@ -25,10 +25,10 @@ from graphnet.curvature import gauss_newton_product, hessian_product
 from graphnet.diff import backward, gradient, rop
 from graphnet.dtypes import FLOAT32, FLOAT64, is_float
 from graphnet.function import compile
-from graphnet.graph import Graph, ancestors, rewrite
+from graphnet.graph import Graph, ancestors, rewrite, substitute
 from graphnet.node import Array, Node
 from graphnet.ops.elementwise import add
-from graphnet.ops.leaf import Constant, Parameter, constant, input
+from graphnet.ops.leaf import Constant, Parameter, constant, input, parameter
 from graphnet.ops.random import Random
 from graphnet.ops.reduce import sum as sum_of
 
@@ -56,6 +56,8 @@ class Problem:
         self.floats = [i for i, leaf in enumerate(leaves) if is_float(leaf.dtype)]
         self.smooth_outputs = [node for node in outputs if is_float(node.dtype)]
         self.generator = np.random.default_rng(0)
+        #: The second derivatives of `scalar` at the outputs.
+        self.weights = [self.generator.uniform(0.5, 1.5, node.shape) for node in self.smooth_outputs]
 
     @property
     def wrt(self) -> list[Node]:
@@ -91,12 +93,21 @@ class Problem:
         return [(p - m) / (2 * STEP) for p, m in zip(plus, minus, strict=True)]
 
     def scalar(self) -> Node:
-        """A cost with curvature of its own: Σ u·y + ½ Σ y² over the float outputs, u fixed at random."""
+        """A cost with curvature of its own: Σ u·y + ½ Σ w·y² over the float outputs, u and w random, w > 0."""
         parts = []
-        for node in self.smooth_outputs:
+        for node, weights in zip(self.smooth_outputs, self.weights, strict=True):
             u = constant(self.generator.standard_normal(node.shape))
-            parts.append(sum_of(node * u) + 0.5 * sum_of(node * node))
+            parts.append(sum_of(node * u) + 0.5 * sum_of(constant(weights) * node * node))
         return add(*parts)
+
+    def run_with_parameters(self, nodes: Sequence[Node], **how: Any) -> list[Array]:
+        """As `run`, but float leaves are parameters, which take their values after compiling."""
+        held = {self.leaves[i]: parameter(self.values[i] + 1.0) for i in self.floats}
+        fed = [i for i in range(len(self.leaves)) if i not in self.floats]
+        function = compile(substitute(nodes, held), [self.leaves[i] for i in fed], **how)
+        for i in self.floats:
+            held[self.leaves[i]].value = self.values[i]
+        return list(function(*(self.values[i] for i in fed)))
 
 
 def make_problem(outputs: Sequence[Node], leaves: Sequence[Node], values: Sequence[Array]) -> Problem:
@@ -236,7 +247,7 @@ def law_5_curvature(problem: Problem) -> None:
     slopes = problem.slope(gradient(cost, problem.wrt), v)
     for leaf, h, d in zip(problem.wrt, hv, slopes, strict=True):
         require_close("law 5 (Hv = finite difference of the gradient)", "Hv", leaf, h, d, "difference")
-    # The cost is quadratic in the outputs with Hessian I, so G = JᵀJ when linearised at them.
+    # The cost is quadratic in the outputs with Hessian diag(w), so G = Jᵀ diag(w) J when linearised at them.
     tangents = dict(zip(problem.wrt, v, strict=True))
     if not any(leaf in problem.outputs for leaf in problem.wrt):
         gv = problem.run(gauss_newton_product(cost, tangents, at=problem.smooth_outputs))
@@ -246,8 +257,9 @@ def law_5_curvature(problem: Problem) -> None:
 
 
 def dense_gauss_newton(problem: Problem, v: Sequence[Array]) -> list[Array]:
-    """JᵀJv with J from finite differences, column by column where small, else along v only."""
-    jv = problem.slope(problem.smooth_outputs, v)
+    """Jᵀ diag(w) J v with J from finite differences, column by column where small, else along v only."""
+    slopes = problem.slope(problem.smooth_outputs, v)
+    jv = [weights * slope for weights, slope in zip(problem.weights, slopes, strict=True)]
     size = sum(leaf.size for leaf in problem.wrt)
     if size > 64:
         return problem.run(
@@ -278,7 +290,10 @@ def _everything(problem: Problem) -> list[Node]:
 
 
 def law_6_passes(problem: Problem) -> None:
-    """Every pass, alone and all together, keeps every output and every derivative."""
+    """Every pass, alone and all together, keeps every output and every derivative.
+
+    Also for parameters that change after compiling: no pass may freeze what training changes.
+    """
     nodes = _everything(problem)
     plain = problem.run(nodes)
     choices: list[tuple[str, Sequence[Callable[[Graph], Graph]]]] = [
@@ -289,16 +304,22 @@ def law_6_passes(problem: Problem) -> None:
             if a.dtype != b.dtype:
                 raise LawError(f"law 6: {name} changed {b.dtype} to {a.dtype}" + _where(node))
             require_close(f"law 6 ({name} keeps every value)", "the value", node, a, b, "exact")
+    found = problem.run_with_parameters(nodes, backend="numpy")
+    for node, a, b in zip(nodes, found, plain, strict=True):
+        require_close("law 6 (passes see parameters change)", "the value", node, a, b, "exact")
 
 
 def law_7_backends(problem: Problem) -> None:
-    """Every back end agrees with NumPy."""
+    """Every back end agrees with NumPy, also after parameters change."""
     nodes = _everything(problem)
     plain = problem.run(nodes)
     for backend in AVAILABLE:
         found = problem.run(nodes, backend=backend, passes=passes.DEFAULT)
         for node, a, b in zip(nodes, found, plain, strict=True):
             require_close(f"law 7 (back end {backend} = numpy)", "the value", node, a, b, "exact")
+        changed = problem.run_with_parameters(nodes, backend=backend)
+        for node, a, b in zip(nodes, changed, plain, strict=True):
+            require_close(f"law 7 (back end {backend} sees parameters)", "the value", node, a, b, "exact")
 
 
 #: Law number -> (function, whether it needs derivatives).

@@ -103,7 +103,7 @@ CASES: tuple[Case, ...] = (
     Case(Label(), (normal(2, 3),), "label"),
     # It hides a slope that is there: not laws 2 and 5, which compare with finite differences.
     Case(StopGradient(), (normal(2, 3),), "stop_gradient", laws=(1, 3, 4, 6, 7)),
-    Case(lambda x: x * gn.stop_gradient(gn.stop_gradient(2.0)), (normal(3),), "stop_gradient-constant"),
+    Case(lambda x: x * gn.stop_gradient(gn.fill(2, (), x.dtype)), (normal(3),), "stop_gradient-constant"),
     # shape
     Case(s.Reshape((6,)), (normal(2, 3),), "reshape-flat"),
     Case(s.Reshape((3, 1, 2)), (normal(2, 3),), "reshape-3d"),

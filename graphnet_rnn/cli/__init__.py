@@ -1,0 +1,78 @@
+"""The command line: graphnet-rnn demo | train | sample | evaluate | draw | check.
+
+One file for each command: it adds its arguments to a parser, and runs. Exit codes: 0 well, 1 a failure, 2 a
+usage error, 130 interrupted. A failure is one clear sentence; --debug shows the traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from graphnet.errors import GraphnetError
+from graphnet.version import __version__
+from graphnet_rnn.cli import check, demo, draw, evaluate, sample, train
+from graphnet_rnn.errors import UsageError
+
+__all__ = ["main"]
+
+COMMANDS = {
+    "demo": demo,
+    "train": train,
+    "sample": sample,
+    "evaluate": evaluate,
+    "draw": draw,
+    "check": check,
+}
+
+
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows defaults, and keeps the line breaks of examples."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        # "(default: None)" tells a reader nothing.
+        return action.help if action.default in (None, False) else super()._get_help_string(action)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="graphnet-rnn",
+        description="Recurrent networks declared by equations: train, sample, evaluate, draw and check them.",
+        epilog="example:\n  graphnet-rnn train book.txt --units 256 --out runs/book\n"
+        "each command has its own --help",
+        formatter_class=HelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"graphnet-rnn {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
+    for name, module in COMMANDS.items():
+        first_line = (module.__doc__ or "").strip().splitlines()[0]
+        sub = commands.add_parser(
+            name, help=first_line, description=first_line, epilog=module.EXAMPLE, formatter_class=HelpFormatter
+        )
+        module.add_arguments(sub)
+        sub.add_argument("--debug", action="store_true", help="show the traceback of a failure")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit code."""
+    options = make_parser().parse_args(arguments)
+    try:
+        return int(COMMANDS[options.command].run(options) or 0)
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone, as with `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (GraphnetError, OSError, MemoryError) as error:
+        if options.debug:
+            raise
+        text = str(error) or type(error).__name__
+        if isinstance(error, MemoryError):
+            text = f"not enough memory; use a smaller --batch, --time or --units. ({text})"
+        print(f"graphnet-rnn {options.command}: {text}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1

@@ -1,0 +1,37 @@
+"""Write text with a trained model."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.model_file import load
+from graphnet_rnn.sampling import Sampler
+
+EXAMPLE = """example:
+  graphnet-rnn sample runs/book/model.safetensors --warm-up "Once upon a time" --temperature 0.7"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", help="a file that training wrote")
+    add("--length", type=int, default=500, help="characters")
+    add("--temperature", type=float, default=1.0, help="below 1 more likely characters, above 1 more surprising ones")
+    add("--argmax", action="store_true", help="always the likeliest character (temperature 0)")
+    add("--warm-up", default="", metavar="TEXT", help="text that the model reads first; it is printed too")
+    add("--seed", type=int, default=0, help="another seed, another text")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.length < 1:
+        raise UsageError(f"--length must be at least 1, not {options.length}")
+    sampler = Sampler(load(options.model))
+    sampler.read(options.warm_up)
+    sys.stdout.write(options.warm_up)
+    temperature = 0.0 if options.argmax else options.temperature
+    for character in sampler.sample(options.length, temperature, options.seed):
+        sys.stdout.write(character)
+        sys.stdout.flush()
+    sys.stdout.write("\n")
+    return 0

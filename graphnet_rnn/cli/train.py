@@ -1,0 +1,163 @@
+"""Train a network on a text (by default on the source code of Python's own library).
+
+Writes model.safetensors (the best epoch), checkpoints, history.jsonl and curve.png into the run's folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import Any
+
+from graphnet_rnn import optimizers
+from graphnet_rnn.checkpoint import RunFolder
+from graphnet_rnn.cli.console import Console
+from graphnet_rnn.cli.user_cells import find_cell
+from graphnet_rnn.data import Corpus, read_text, standard_library_text
+from graphnet_rnn.early_stopping import EarlyStopping
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.network import Network
+from graphnet_rnn.optimizers import DelayedDecay
+from graphnet_rnn.training import Trainer
+
+EXAMPLE = """example:
+  graphnet-rnn train book.txt --cell GRU --units 256 --layers 2 --dropout 0.2 --out runs/book
+  graphnet-rnn train --resume runs/book"""
+
+#: What a resumed run may be given anew; all else is as it was.
+FREE_ON_RESUME = ("epochs", "quiet", "debug", "resume", "command")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("text", nargs="?", help="a text file; without one, Python's own library sources (1 MB)")
+    add("--valid", metavar="FILE", help="validation text (else the 10 %% after the first 80 %% of TEXT)")
+    add("--test", metavar="FILE", help="test text, kept apart (else the last 10 %% of TEXT)")
+    add("--encoding", default="utf-8", help="of the text files")
+    add("--cell", default="LSTM", help="a cell of graphnet, or your own: my_cells.py:MyCell")
+    add("--units", type=int, default=128, help="units in each layer")
+    add("--layers", type=int, default=1, help="how many layers")
+    add("--skip", action="store_true", help="every layer reads the input and is read by the output")
+    add("--dropout", type=float, default=0.0, help="share zeroed between layers")
+    add("--initial-state", choices=("zero", "learned"), default="zero", help="states before the first character")
+    add("--optimizer", choices=sorted(optimizers.ALL), default="adam", help="how weights change")
+    add("--rate", type=float, help="learning rate (default: adam 0.005, rmsprop 0.002, others 0.1)")
+    add("--rate-after", type=int, default=10, help="epochs before the rate starts to fall")
+    add("--rate-decay", type=float, default=0.95, help="factor on the rate at each epoch after that")
+    add("--clip-norm", type=float, default=5.0, help="longest gradient; 0 for no limit")
+    add("--clip-value", type=float, default=0.0, help="limit on each derivative at every node; 0 for none")
+    add("--time", type=int, default=50, help="time steps in a piece")
+    add("--batch", type=int, default=32, help="lanes read side by side")
+    add("--epochs", type=int, default=50, help="at most so many")
+    add("--no-early-stopping", action="store_true", help="do not stop when validation no longer improves")
+    add("--seed", type=int, default=0, help="of weights, dropout and samples")
+    add("--sample", type=int, default=200, metavar="LENGTH", help="characters of a sample after each epoch")
+    add("--out", metavar="FOLDER", help="the run's folder (default: a new one in runs/)")
+    add("--resume", metavar="FOLDER", help="continue a run exactly where its last checkpoint left it")
+    add("--quiet", action="store_true", help="no progress, no samples")
+
+
+def run(options: argparse.Namespace) -> int:
+    folder = options.resume or options.out or str(_new_folder(options))
+    settings = _resumed_settings(options) if options.resume else options
+    trainer = make_trainer(settings, folder, Console(quiet=options.quiet))
+    if options.resume:
+        trainer.resume()
+    outcome = trainer.run()
+    if options.quiet:
+        return 0
+    for line in _draw_curve(trainer.folder):
+        print(line)
+    if outcome.reason == "interrupted":
+        print(f"continue with: graphnet-rnn train --resume {shlex.quote(folder)}")
+        return 130
+    print(f"try: graphnet-rnn sample {shlex.quote(str(trainer.folder.model))} --length 500")
+    return 0
+
+
+def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
+    _, _, training, path = RunFolder(options.resume).read_checkpoint()
+    stored: dict[str, Any] = training["notes"].get("arguments", {})
+    if not stored:
+        raise UsageError(f"{path} was not written by this command; resume it with rnn.Trainer in Python.")
+    kept = {**vars(options), **{k: v for k, v in stored.items() if k not in FREE_ON_RESUME}}
+    if options.text:  # the text may have moved; that it is the same text is checked
+        kept["text"] = options.text
+    kept["epochs"] = max(options.epochs, stored["epochs"])
+    return argparse.Namespace(**kept)
+
+
+def make_trainer(options: argparse.Namespace, folder: str | Path, console: Console) -> Trainer:
+    """The trainer that the arguments describe."""
+    cell = find_cell(options.cell)
+    if options.layers < 1:
+        raise UsageError(f"--layers must be at least 1, not {options.layers}")
+    data = load_corpus(options)
+    network = Network(
+        [cell(options.units) for _ in range(options.layers)],
+        inputs=len(data.vocabulary),
+        outputs=len(data.vocabulary),
+        skip=options.skip,
+        dropout=options.dropout,
+        initial_state=options.initial_state,
+        seed=options.seed,
+    )
+    notes = {k: v for k, v in vars(options).items() if k not in ("quiet", "debug", "resume", "command", "out")}
+    return Trainer(
+        network,
+        data,
+        _optimizer(options),
+        folder=folder,
+        time=options.time,
+        batch=options.batch,
+        epochs=options.epochs,
+        schedule=DelayedDecay(options.rate_after, options.rate_decay),
+        stopping=None if options.no_early_stopping else EarlyStopping(),
+        clip_values=options.clip_value or None,
+        sample_length=options.sample,
+        notes={"arguments": notes},
+        listener=console,
+    )
+
+
+def load_corpus(options: argparse.Namespace) -> Corpus:
+    """The texts that the arguments name."""
+    if options.text is None:
+        if options.valid or options.test:
+            raise UsageError("--valid and --test go with a training TEXT")
+        return Corpus.split(standard_library_text())
+    text = read_text(options.text, options.encoding)
+    if options.valid is None:
+        if options.test is not None:
+            raise UsageError("--test FILE needs --valid FILE as well")
+        return Corpus.split(text)
+    test = read_text(options.test, options.encoding) if options.test else ""
+    return Corpus.given(text, read_text(options.valid, options.encoding), test)
+
+
+def _optimizer(options: argparse.Namespace) -> optimizers.Optimizer:
+    kind = optimizers.ALL[options.optimizer]
+    rate = options.rate if options.rate is not None else {"adam": 5e-3, "rmsprop": 2e-3}.get(options.optimizer, 0.1)
+    return kind(rate=rate, clip_norm=options.clip_norm or None)
+
+
+def _new_folder(options: argparse.Namespace) -> Path:
+    """runs/book-LSTM-128, or the first of -2, -3, ... that is not taken."""
+    text = Path(options.text).stem if options.text else "python"
+    cell = options.cell.rpartition(":")[2]
+    base = Path("runs") / f"{text}-{cell}-{options.units}"
+    number, folder = 1, base
+    while folder.exists():
+        number += 1
+        folder = base.with_name(f"{base.name}-{number}")
+    return folder
+
+
+def _draw_curve(folder: RunFolder) -> list[str]:
+    """Saves the training curve; says so in words."""
+    from viz.curves import training_curve
+
+    path = folder.path / "curve.png"
+    training_curve(folder.history).savefig(path, dpi=150)
+    return [f"wrote {folder.model}, {folder.history} and {path}"]

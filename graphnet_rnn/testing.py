@@ -1,0 +1,252 @@
+"""The testing kit for cells: all laws in one line.
+
+    rnn.testing.check_cell(MyCell)
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.node import Array
+from graphnet.testing import TOLERANCES, LawError, check_graph
+from graphnet_rnn.cell import Cell
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.network import Network
+from graphnet_rnn.unroll import Unrolled
+
+__all__ = ["CHECKS", "check_cell"]
+
+SYMBOLS = 4
+
+
+@dataclass
+class Subject:
+    """The cell in a small float64 network, with random weights, inputs and states."""
+
+    name: str
+    cell: Cell
+    network: Network
+    generator: np.random.Generator
+
+    def unroll(self, time: int = 3, batch: int = 2, network: Network | None = None) -> tuple[Unrolled, list[Array]]:
+        """An unrolled network and arrays for its inputs, targets and initial states."""
+        net = network or self.network
+        u = net.unroll(time, batch, training=False)
+        symbols = self.generator.integers(0, SYMBOLS, (2, time, batch))
+        states = [0.5 * self.generator.standard_normal(node.shape) for node in u.initial]
+        return u, [symbols[0], symbols[1], *states]
+
+
+def check_cell(cell: Cell | type[Cell], report: Callable[[str, str], None] | None = None) -> None:
+    """Holds a cell to all laws; LawError or CellError where one does not hold.
+
+    cell: a class, or an instance whose settings matter (it is rebuilt with few units, to be quick).
+    report(name of the check, what was found) is called after each check that passed.
+    """
+    small = _small(cell)
+    network = Network([small], inputs=SYMBOLS, outputs=SYMBOLS, dtype="float64")
+    generator = np.random.default_rng(0)
+    network.theta = 0.5 * generator.standard_normal(network.theta.shape)
+    subject = Subject(type(small).__name__, small, network, generator)
+    for name, check in CHECKS.items():
+        found = check(subject)
+        if report is not None:
+            report(name, found)
+
+
+def _small(cell: Cell | type[Cell]) -> Cell:
+    if isinstance(cell, type) and issubclass(cell, Cell):
+        arguments = {"units": 3} if "units" in inspect.signature(cell).parameters else {}
+        return cell(**arguments)
+    if isinstance(cell, Cell):
+        settings = cell.settings()
+        return type(cell)(**{**settings, **({"units": 3} if "units" in settings else {})})
+    raise UsageError(f"check_cell takes a cell class or a cell, not {cell!r:.60}")
+
+
+# -- the checks: each raises LawError, or returns what it found in a few words ---------------------
+
+
+def step_obeys_the_laws(subject: Subject) -> str:
+    """One step, as a function of x, the states and every weight, obeys laws 1-7."""
+    graph = subject.network.layers[0].__graph__()
+    leaves = [*graph.inputs, *subject.network.layers[0].weights.values()]
+    values = [0.5 * subject.generator.standard_normal(leaf.shape) for leaf in leaves]
+    check_graph(graph.outputs, leaves, values)
+    return f"{len(graph)} nodes, {len(leaves)} leaves: laws 1-7 hold"
+
+
+def unrolled_is_a_loop(subject: Subject) -> str:
+    """An unrolled network = its step in a plain loop (law 8): stacked, skipping, batch 1, one time step."""
+    cases = 0
+    for layers in (1, 2):
+        for skip in (False, True):
+            network = Network(
+                [subject.cell] * layers, SYMBOLS, SYMBOLS, skip=skip, dtype="float64", seed=layers
+            )
+            for time, batch in ((1, 1), (1, 2), (4, 1), (4, 3)):
+                u, arrays = subject.unroll(time, batch, network)
+                (found,) = gn.compile([u.cost], [u.inputs, u.targets, *u.initial])(*arrays)
+                _require(subject, "unrolled cost = plain loop", found, _loop_cost(network, arrays), "exact")
+                cases += 1
+    return f"{cases} shapes agree with a plain loop"
+
+
+def _loop_cost(network: Network, arrays: list[Array]) -> float:
+    inputs, targets, *initial = arrays
+    time, batch = inputs.shape
+    weights = {name: node.value for name, node in network.parameters.items()}
+    steps = [_compiled_step(cell, batch, width) for cell, width in zip(network.layers, _widths(network), strict=True)]
+    states, at = [], 0
+    for cell in network.layers:
+        states.append(list(initial[at : at + len(cell.states)]))
+        at += len(cell.states)
+    total = 0.0
+    for t in range(time):
+        x = np.eye(network.inputs)[inputs[t]]
+        below, outputs = x, []
+        for l, step in enumerate(steps):
+            read = np.concatenate([below, x], axis=1) if network.skip and l else below
+            states[l] = list(step(read, *states[l]))
+            below = states[l][0]
+            outputs.append(below)
+        if network.skip:
+            o = sum(h @ weights[f"output.W_h{l}o"] for l, h in enumerate(outputs)) + weights["output.b_o"]
+        else:
+            o = outputs[-1] @ weights["output.W_ho"] + weights["output.b_o"]
+        o = np.asarray(o) - np.max(o, axis=1, keepdims=True)
+        log_p = o - np.log(np.exp(o).sum(axis=1, keepdims=True))
+        total -= float(log_p[np.arange(batch), targets[t]].sum())
+    return total / (time * batch)
+
+
+def _widths(network: Network) -> list[int]:
+    extra = network.inputs if network.skip else 0
+    return [network.inputs] + [cell.widths[0] + extra for cell in network.layers[:-1]]
+
+
+def _compiled_step(cell: Cell, batch: int, width: int) -> gn.Function:
+    x = gn.input((batch, width), "float64")
+    states = [gn.input((batch, n), "float64") for n in cell.widths]
+    return gn.compile(cell.next_states(x, states), [x, *states], passes=())
+
+
+def gradient_is_slope(subject: Subject) -> str:
+    """Backpropagation through time = finite difference of the cost, in every parameter."""
+    u, arrays = subject.unroll()
+    parameters = list(subject.network.parameters.values())
+    inputs = [u.inputs, u.targets, *u.initial]
+    pieces = gn.compile(gn.gradient(u.cost, parameters), inputs)(*arrays)
+    found = np.concatenate([p.ravel() for p in pieces])
+    cost = gn.compile([u.cost], inputs)
+    expected = _slopes(subject, lambda: np.atleast_1d(cost(*arrays)[0]))[:, 0]
+    worst = _require(subject, "gradient = finite difference", found, expected, "difference")
+    return f"{found.size} derivatives, largest difference {worst:.1e}"
+
+
+def rop_is_slope(subject: Subject) -> str:
+    """The R-operator of the pre-outputs = their finite difference along a random direction."""
+    u, arrays = subject.unroll()
+    parameters = list(subject.network.parameters.values())
+    inputs = [u.inputs, u.targets, *u.initial]
+    v = [subject.generator.standard_normal(node.shape) for node in parameters]
+    (found,) = gn.compile(gn.rop([u.logits], dict(zip(parameters, v, strict=True))), inputs)(*arrays)
+    logits = gn.compile([u.logits], inputs)
+    flat = np.concatenate([piece.ravel() for piece in v])
+    expected = _slope(subject, lambda: logits(*arrays)[0], flat)
+    worst = _require(subject, "R{o} = finite difference", found, expected, "difference")
+    return f"{found.size} derivatives, largest difference {worst:.1e}"
+
+
+def gauss_newton_is_dense(subject: Subject) -> str:
+    """Gv = Jᵀ H_L J v with J from finite differences and H_L = (diag p - ppᵀ) / cases; symmetric, PSD."""
+    u, arrays = subject.unroll()
+    parameters = list(subject.network.parameters.values())
+    inputs = [u.inputs, u.targets, *u.initial]
+    directions = [gn.input(node.shape, node.dtype) for node in parameters]
+    product = gn.compile(
+        gn.gauss_newton_product(u.cost, dict(zip(parameters, directions, strict=True))), [*inputs, *directions]
+    )
+    size = subject.network.theta.size
+    ends = np.cumsum([node.size for node in parameters])[:-1]
+    found = np.empty((size, size))
+    for i, unit in enumerate(np.eye(size)):
+        vs = [p.reshape(node.shape) for p, node in zip(np.split(unit, ends), parameters, strict=True)]
+        found[i] = np.concatenate([g.ravel() for g in product(*arrays, *vs)])
+    logits = gn.compile([u.logits], inputs)
+    o = logits(*arrays)[0].reshape(-1, SYMBOLS)
+    p = np.exp(o - o.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    jacobian = _slopes(subject, lambda: logits(*arrays)[0].ravel()).reshape(size, len(o), SYMBOLS)
+    weighted = (p * jacobian - p * (p * jacobian).sum(axis=2, keepdims=True)) / len(o)
+    expected = np.einsum("ack,bck->ab", jacobian, weighted)
+    worst = _require(subject, "Gv = dense JᵀHJ", found, expected, "difference")
+    _require(subject, "G symmetric", found, found.T, "exact")
+    smallest = float(np.linalg.eigvalsh((found + found.T) / 2)[0])
+    if smallest < -TOLERANCES["float64"]["exact"]:
+        raise LawError(f"{subject.name}: G has the eigenvalue {smallest:.3g}; it must be positive semi-definite")
+    return f"{size} × {size} matrix, largest difference {worst:.1e}, symmetric, PSD"
+
+
+CHECKS: dict[str, Callable[[Subject], str]] = {
+    "one step": step_obeys_the_laws,
+    "unrolling": unrolled_is_a_loop,
+    "gradient": gradient_is_slope,
+    "R-operator": rop_is_slope,
+    "Gauss-Newton": gauss_newton_is_dense,
+}
+
+
+# -- finite differences over the flat vector -------------------------------------------------------
+
+STEP = 1e-5
+
+
+def _slope(subject: Subject, function: Callable[[], Array], direction: Array) -> Array:
+    theta = subject.network.theta
+    before = theta.copy()
+    try:
+        theta[...] = before + STEP * direction
+        plus = function()
+        theta[...] = before - STEP * direction
+        return np.asarray((plus - function()) / (2 * STEP))
+    finally:
+        theta[...] = before
+
+
+def _slopes(subject: Subject, function: Callable[[], Array]) -> Array:
+    """One row of derivatives for each parameter."""
+    return np.stack([_slope(subject, function, unit) for unit in np.eye(subject.network.theta.size)])
+
+
+def _require(subject: Subject, what: str, found: Any, expected: Any, kind: str) -> float:
+    found, expected = np.asarray(found), np.asarray(expected)
+    scale = max(1.0, float(np.abs(expected).max(initial=0)))
+    worst = float(np.abs(found - expected).max(initial=0)) / scale
+    if not worst <= TOLERANCES["float64"][kind]:
+        place = _place(subject, found, expected)
+        raise LawError(f"{subject.name}: {what} fails: largest difference {worst:.3g}{place}")
+    return worst
+
+
+def _place(subject: Subject, found: Array, expected: Array) -> str:
+    """Names the weight where the largest difference lies, where the arrays run over the parameters."""
+    if found.shape[:1] != subject.network.theta.shape:
+        return f"\n    found     {found.ravel()[:4]}\n    expected  {expected.ravel()[:4]}"
+    worst = int(np.abs(found - expected).reshape(len(found), -1).max(axis=1).argmax())
+    at = 0
+    for name, node in subject.network.parameters.items():
+        if worst < at + node.size:
+            index = [int(i) for i in np.unravel_index(worst - at, node.shape)]
+            return (
+                f" in {name}{index}\n    found     {np.atleast_1d(found[worst])[:4]}"
+                f"\n    expected  {np.atleast_1d(expected[worst])[:4]}\n    made at   {node.origin}"
+            )
+        at += node.size
+    return ""

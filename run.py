@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Sets graphnet up in .venv beside this file, then runs it. Needs nothing but Python 3.11 or newer.
+
+    python3 run.py demo              draw, train and check a small network (about three minutes)
+    python3 run.py test [ARGS]       all tests (ARGS go to pytest)
+    python3 run.py lint              lint and types
+    python3 run.py train TEXT ...    any graphnet-rnn command: train, sample, evaluate, draw, check
+    python3 run.py python ARGS       the environment's own Python
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+VENV = HERE / ".venv"
+PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+STAMP = VENV / "graphnet-installed"
+OLDEST = (3, 11)
+
+
+def stop(sentence: str) -> None:
+    sys.exit(f"run.py: {sentence}")
+
+
+def make_environment(extra: str) -> None:
+    """Creates .venv and installs the package with an extra, unless that has been done for these requirements."""
+    wanted = hashlib.sha256((HERE / "pyproject.toml").read_bytes() + sys.version.encode()).hexdigest()
+    done = STAMP.read_text().split() if STAMP.exists() else []
+    if PYTHON.exists() and done[:1] == [wanted] and (not extra or extra in done[1:]):
+        return
+    if done[:1] != [wanted]:
+        done = []
+        create()
+    extras = sorted({*done[1:], *([extra] if extra else [])})
+    target = f"{HERE}[{','.join(extras)}]" if extras else str(HERE)
+    print(f"run.py: installing graphnet{' with ' + ', '.join(extras) if extras else ''} into {VENV} ...", flush=True)
+    install = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", target]
+    if subprocess.run(install).returncode:
+        stop(
+            "the packages could not be installed; pip says why above. Most often there is no network, or a proxy is "
+            "needed (set HTTPS_PROXY, or PIP_INDEX_URL for a mirror of your own). Then run the same command again."
+        )
+    STAMP.write_text("\n".join([wanted, *extras]))
+
+
+def create() -> None:
+    """A fresh .venv; says plainly what this Python lacks."""
+    try:
+        import ensurepip  # noqa: F401
+        import venv
+    except ImportError:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        stop(
+            f"this Python ({sys.executable}) comes without venv/ensurepip. On Debian or Ubuntu: "
+            f"apt install python{version}-venv; elsewhere install Python from python.org, or use uv: uv run graphnet-rnn demo."
+        )
+    shutil.rmtree(VENV, ignore_errors=True)
+    try:
+        venv.create(VENV, with_pip=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        shutil.rmtree(VENV, ignore_errors=True)
+        stop(f"the environment {VENV} could not be made: {error}. Is the disk full, or the folder read-only?")
+
+
+def main() -> int:
+    if sys.version_info < OLDEST:
+        found = ".".join(map(str, sys.version_info[:3]))
+        stop(f"Python {found} is too old; graphnet needs {OLDEST[0]}.{OLDEST[1]} or newer, e.g. python3.12 run.py demo.")
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
+        print(__doc__)
+        return 0 if len(sys.argv) > 1 else 2
+    command, *arguments = sys.argv[1:]
+    make_environment("test" if command in ("test", "lint") else "")
+    if command == "test":
+        return subprocess.run([str(PYTHON), "-m", "pytest", "-n", "auto", *arguments], cwd=HERE).returncode
+    if command == "lint":
+        steps = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
+        return max(subprocess.run([str(PYTHON), "-m", *step], cwd=HERE).returncode for step in steps)
+    if command == "python":
+        return subprocess.run([str(PYTHON), *arguments]).returncode
+    return subprocess.run([str(PYTHON), "-m", "graphnet_rnn", command, *arguments]).returncode
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,99 @@
+"""Training curves: what is drawn from which rows, and what is said of rows that cannot be drawn."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import viz
+from viz.curves import read_history
+
+pytest.importorskip("matplotlib")
+
+
+def rows(epochs: int = 4, steps: int = 50) -> list[dict]:
+    result: list[dict] = []
+    for step in range(epochs * steps):
+        epoch = step / steps
+        bits = 1.5 + 3 * math.exp(-epoch)
+        result.append(
+            {"event": "step", "step": step, "epoch": epoch, "train_bits": bits, "learning_rate": 0.1}
+        )
+    for epoch in range(1, epochs + 1):
+        result.append(
+            {"event": "epoch", "epoch": epoch, "train_bits": 1.6, "valid_bits": 2 + abs(epoch - 3) / 10}
+        )
+    return result
+
+
+def lines_of(figure) -> dict:
+    return {line.get_label(): line for line in figure.axes[0].get_lines()}
+
+
+def test_training_is_smoothed_and_the_best_epoch_marked(tmp_path):
+    figure = viz.training_curve(rows())
+    lines = lines_of(figure)
+    assert len(lines["training (smoothed)"].get_xdata()) == 200
+    np.testing.assert_array_equal(lines["validation"].get_xdata(), [1, 2, 3, 4])
+    assert "best 2.000, epoch 3" in [text.get_text() for text in figure.axes[0].texts]
+    assert figure.axes[0].get_xlabel() == "epoch"
+    assert figure.axes[0].get_ylabel() == "bits per character"
+    figure.savefig(tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").stat().st_size > 5000
+
+
+def test_smoothing_keeps_a_straight_line():
+    history = [{"event": "step", "epoch": i / 500, "train_bits": i} for i in range(1000)]
+    line = lines_of(viz.training_curve(history))["training (smoothed)"]
+    np.testing.assert_allclose(line.get_ydata(), np.arange(1000), atol=1e-6)
+
+
+def test_files_and_rows_give_the_same_and_a_torn_last_line_is_left_out(tmp_path):
+    path = tmp_path / "history.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows())) + '\n\n{"event": "st')
+    assert read_history(path) == rows()
+    assert lines_of(viz.training_curve(str(path))).keys() == lines_of(viz.training_curve(rows())).keys()
+
+
+def test_a_broken_line_is_named(tmp_path):
+    path = tmp_path / "history.jsonl"
+    path.write_text('{"event": "step"}\nnonsense\n{"event": "step"}\n')
+    with pytest.raises(viz.DrawingError, match=r"history\.jsonl', line 2, is not JSON"):
+        viz.training_curve(path)
+    path.write_text("[1]\n")
+    with pytest.raises(viz.DrawingError, match="line 1, must be an object"):
+        viz.training_curve(path)
+
+
+@pytest.mark.parametrize(
+    "history", [[], [{"event": "note"}], [{"event": "step", "epoch": 1, "train_bits": math.nan}]]
+)
+def test_nothing_to_draw_is_an_error(history):
+    with pytest.raises(viz.DrawingError, match="nothing to draw"):
+        viz.training_curve(history)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(viz.DrawingError, match=r"none\.jsonl.*cannot be read"):
+        viz.training_curve(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize("keep", ["step", "epoch"])
+def test_one_kind_of_row_is_enough_and_values_that_are_no_numbers_are_skipped(keep):
+    history = [row for row in rows() if row["event"] == keep]
+    history.append({"event": keep, "epoch": 9, "train_bits": None, "valid_bits": math.inf})
+    assert viz.training_curve(iter(history)).axes[0].get_lines()
+
+
+def test_one_point_is_enough():
+    viz.training_curve([{"event": "epoch", "epoch": 1, "train_bits": 2.0, "valid_bits": 2.1}])
+
+
+def test_no_global_state_is_touched():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    before = plt.get_fignums()
+    viz.training_curve(rows())
+    assert plt.get_fignums() == before

@@ -1,0 +1,283 @@
+"""Laws of DOT text: deterministic, accepted by Graphviz, true to the legend, safe for any name."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import viz
+from viz.dot import to_dot
+from viz.style import LIGHT
+
+from .conftest import make_regression, make_unrolled
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def statements(dot: str, part: str) -> list[str]:
+    return [line.strip() for line in dot.splitlines() if part in line]
+
+
+def texts(svg: str) -> list[str]:
+    return ["".join(element.itertext()) for element in ET.fromstring(svg).iter(f"{SVG}text")]
+
+
+# -- determinism -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("style", ["full", "compact"])
+@pytest.mark.parametrize("make", [make_regression, make_unrolled])
+def test_same_graph_gives_the_same_bytes(make, style):
+    graph = gn.Graph(make())
+    assert to_dot(graph, style) == to_dot(graph, style) == to_dot(make(), style)
+
+
+def test_same_graph_gives_the_same_bytes_in_another_process_and_folder(tmp_path):
+    program = (
+        "import graphnet as gn, viz; x = gn.input((2,), name='x');print(viz.to_dot([gn.tanh(x) * x, x + 1]))"
+    )
+    root = os.path.dirname(os.path.dirname(os.path.abspath(viz.__file__)))
+    made = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=folder, env={**os.environ, "PYTHONPATH": root, "PYTHONHASHSEED": seed},
+            capture_output=True, check=True,
+        ).stdout
+        for folder, seed in ((tmp_path, "1"), (root, "2"))
+    ]  # fmt: skip
+    assert made[0] == made[1]
+    assert b"digraph" in made[0]
+
+
+# -- the legend ------------------------------------------------------------------------------
+
+
+def test_legend(regression):
+    dot = to_dot(regression)
+    (x,) = statements(dot, ">x</i>")
+    (w,) = statements(dot, ">W</i>")
+    (y,) = statements(dot, ">y</i>")
+    (product,) = statements(dot, "label=<@>")
+    assert "shape=box" in x
+    assert f'fillcolor="{LIGHT.static}"' in x
+    assert f'fontcolor="{LIGHT.static_text}"' in x
+    assert f'color="{LIGHT.input_edge}"' in x
+    assert "shape=box" in w
+    assert f'fillcolor="{LIGHT.static}"' in w
+    assert "shape=box" in y
+    assert f'fillcolor="{LIGHT.label}"' in y
+    assert "shape=circle" in product
+    assert f'fillcolor="{LIGHT.operator}"' in product
+
+
+def test_cost_is_red_and_round_and_so_are_the_edges_into_it(regression):
+    dot = to_dot(regression)
+    (cost,) = [line for line in statements(dot, f'fillcolor="{LIGHT.cost}"') if "[label" in line]
+    key = cost.split()[0]
+    assert "shape=circle" in cost
+    into = statements(dot, f"-> {key} ")
+    assert into
+    assert all(f'color="{LIGHT.output_edge}"' in line for line in into)
+
+
+@pytest.mark.parametrize("style", ["full", "compact"])
+def test_edges_from_input_are_blue_and_no_others(regression, style):
+    dot = to_dot(regression, style)
+    inputs = {line.split()[0] for line in statements(dot, "penwidth=2.6")}
+    assert len(inputs) == 2
+    for line in statements(dot, " -> "):
+        assert (line.split()[0] in inputs) == (f'color="{LIGHT.input_edge}"' in line)
+
+
+def test_only_scalars_at_the_root_are_costs():
+    x = gn.input((3,), name="x")
+    assert LIGHT.cost not in to_dot(gn.tanh(x))
+    inner = gn.sum(x)
+    assert to_dot([gn.tanh(inner)]).count(f'fillcolor="{LIGHT.cost}"') == 1
+
+
+def test_numbers_are_printed_beside_each_use():
+    x = gn.input((3,), name="x")
+    dot = to_dot([(1 - x) * 0.5, x + 1])
+    assert len(statements(dot, "label=<1>")) == 2
+    assert len(statements(dot, "label=<0.5>")) == 1
+
+
+# -- compact style ---------------------------------------------------------------------------
+
+
+def test_compact_style_folds_weights_into_edges_and_biases_into_operators():
+    x, h = gn.input((4, 3), name="x"), gn.input((4, 5), name="h")
+    w, u, b = (
+        gn.parameter(np.ones((3, 5)), "W"),
+        gn.parameter(np.ones((5, 5)), "U"),
+        gn.parameter(np.ones(5), "b"),
+    )
+    picture = viz.draw(gn.tanh(gn.cast(x, "float64") @ w + gn.cast(h, "float64") @ u + b), "compact").picture
+    assert len(picture.shapes) == 4  # x, h, + b, tanh
+    labels = {re.sub("<.*?>", "", edge.label) for edge in picture.edges}
+    assert labels == {"W", "U", ""}
+    assert any(re.sub("<.*?>", "", shape.lines[0]) == "+ b" for shape in picture.shapes)
+
+
+def test_compact_style_writes_an_affine_map_on_one_edge(regression):
+    picture = viz.draw(regression, "compact").picture
+    assert [re.sub("<.*?>", "", e.label) for e in picture.edges if e.label] == ["W + b"]
+    assert "mean" in [shape.lines[0] for shape in picture.shapes]
+
+
+def test_compact_style_draws_what_more_than_one_node_reads():
+    x = gn.input((4, 3), name="x")
+    product = x @ gn.parameter(np.ones((3, 3), "float32"), "W")
+    picture = viz.draw([gn.tanh(product), gn.exp(product)], "compact").picture
+    assert len(picture.shapes) == 4
+
+
+def test_compact_style_marks_a_transposed_weight():
+    x = gn.input((4, 3), name="x")
+    w = gn.parameter(np.ones((5, 3), "float32"), "W")
+    picture = viz.draw(gn.tanh(x @ w.T), "compact").picture
+    assert [re.sub("<.*?>", "", e.label) for e in picture.edges] == ["WT"]
+
+
+@pytest.mark.parametrize("style", ["full", "compact"])
+def test_outputs_are_always_drawn(style):
+    x = gn.input((4, 3), name="x")
+    w = gn.parameter(np.ones((3, 3), "float32"), "W")
+    product = x @ w
+    outputs = [w, product, product + 1, gn.broadcast_to(product, (2, 4, 3)), w.T, x]
+    keys = {shape.key for shape in viz.draw(outputs, style).picture.shapes}
+    order = gn.Graph(outputs).order
+    assert {f"n{order.index(node)}" for node in outputs} <= keys
+
+
+@pytest.mark.parametrize("style", ["full", "compact"])
+def test_derivative_graphs_are_accepted(unrolled, style):
+    parameters = [n for n in gn.Graph(unrolled).order if n.name and "W" in n.name]
+    svg = viz.draw(gn.gradient(unrolled, parameters), style).svg
+    assert svg.startswith("<svg")
+
+
+# -- names -----------------------------------------------------------------------------------
+
+NASTY = [
+    'quote " and \' here', "a <b> & c &lt; &amp;", "back\\slash \\N \\", "line\nbreak", "tab\t\r",
+    "nul\0esc\x1b", "ünïcødé 漢字 🙂 א", "<!-- x -->", "]]>", "", " ", ".", "a.", ".b", "layer0.", "W_", "_x",
+    "}; digraph {", "lone \ud800 surrogate", "x" * 500, "--", "\u202ertl", "<table>", "#", "//", "/* */",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NASTY)
+@pytest.mark.parametrize("style", ["full", "compact"])
+def test_any_name_is_safe(name, style):
+    with gn.scope(layer=name, cell=name, time=0):
+        x = gn.input((2, 2), name=name)
+        y = gn.label(gn.tanh(x @ gn.parameter(np.ones((2, 2), "float32"), name)), name)
+    drawing = viz.draw(y, style)
+    drawing.dot.encode()
+    ET.fromstring(drawing.svg)  # well formed
+
+
+def test_names_are_shown_literally():
+    name = 'a <b> & "c" \\N'
+    assert name in texts(viz.draw(gn.tanh(gn.input((2,), name=name))).svg)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("W_xh", ["W", "xh"]), ("b_h", ["b", "h"]), ("h0", ["h", "0"]), ("theta", ["θ"]),
+        ("sigma_0", ["σ", "0"]), ("W_xi", ["W", "xi"]), ("x_theta", ["x", "θ"]),
+        ("layer12.W_xi", ["W", "xi", "(12)"]), ("encoder.W_x", ["encoder.", "W", "x"]),
+        ("hidden_state", ["hidden_state"]), ("h'", ["h'"]),
+    ],
+)  # fmt: skip
+def test_names_are_printed_as_papers_print_them(name, shown):
+    svg = viz.draw(gn.input((), name=name)).svg
+    assert texts(svg) == shown
+
+
+# -- unrolled nets ---------------------------------------------------------------------------
+
+
+def places(svg: str) -> dict[tuple[str, ...], tuple[float, float]]:
+    """The title of each cluster, and the middle of its box."""
+    result = {}
+    for group in ET.fromstring(svg).iter(f"{SVG}g"):
+        if group.get("class") == "cluster":
+            title = tuple(text.text or "" for text in group.iter(f"{SVG}text"))
+            path = group.find(f".//{SVG}path")
+            assert path is not None
+            points = np.array(
+                [p.split(",") for p in re.findall(r"[-\d.]+,[-\d.]+", path.get("d", ""))], float
+            )
+            x, y = points.mean(axis=0)
+            result[title] = (float(x), float(y))
+    return result
+
+
+@pytest.mark.parametrize("style", ["full", "compact"])
+@pytest.mark.parametrize("steps", [2, 3, 10])
+def test_time_runs_left_to_right_and_layers_bottom_to_top(steps, style):
+    found = places(viz.draw(make_unrolled(steps), style).svg)
+    for layer in ("Elman layer0", "Elman layer1"):
+        across = [found[layer, f"t={t}"][0] for t in range(1, steps + 1)]
+        assert across == sorted(across)
+    for t in range(1, steps + 1):
+        assert found["Elman layer0", f"t={t}"][1] > found["Elman layer1", f"t={t}"][1]  # SVG's y points down
+
+
+@pytest.mark.parametrize("rankdir", ["LR", "BT"])
+def test_both_directions_are_accepted(unrolled, rankdir):
+    drawing = viz.draw(unrolled, rankdir=rankdir)
+    assert f"rankdir={rankdir}" in drawing.dot
+    assert drawing.svg.startswith("<svg")
+
+
+# -- size and arguments ----------------------------------------------------------------------
+
+
+def test_deep_graphs_give_the_clear_error_fast():
+    node = gn.input((2,), name="x")
+    w = gn.parameter(np.ones(2, "float32"), "w")
+    for _ in range(50_000):
+        node = gn.tanh(node + w)
+    for style in ("full", "compact"):
+        start = time.perf_counter()
+        drawing = viz.draw(node, style)
+        with pytest.raises(viz.DrawingError, match=r"fewer time steps.*\.dot.*limit=None"):
+            _ = drawing.svg
+        assert drawing.dot.count(" -> ") >= 50_000
+        assert time.perf_counter() - start < 20
+
+
+def test_chains_of_sums_and_products_are_folded_in_linear_time():
+    x = total = h = gn.input((2, 2), name="x")
+    w = gn.parameter(np.ones((2, 2), "float32"), "W")
+    for _ in range(20_000):
+        total = x + total
+        h = h @ w
+    start = time.perf_counter()
+    viz.to_dot([total, h], "compact")
+    assert time.perf_counter() - start < 20
+
+
+def test_limit_can_be_changed(regression):
+    with pytest.raises(viz.DrawingError, match="12 nodes"):
+        _ = viz.draw(regression, limit=5).svg
+    assert viz.draw(regression, limit=None).svg
+
+
+@pytest.mark.parametrize("options", [{"style": "fancy"}, {"rankdir": "UP"}])
+def test_unknown_options_are_named_with_the_choices(regression, options):
+    (name,) = options
+    with pytest.raises(viz.DrawingError, match=f"{name} must be '.*' or '.*', not"):
+        to_dot(regression, **options)

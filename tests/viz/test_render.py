@@ -1,0 +1,207 @@
+"""Laws of drawings: every format is valid, the chain of renderers falls back, nothing is half-written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import viz
+from viz import render
+
+MAGIC = {
+    "svg": b"<svg",
+    "png": b"\x89PNG\r\n\x1a\n",
+    "pdf": b"%PDF",
+    "dot": b"digraph",
+    "html": b"<!DOCTYPE html>",
+}
+
+
+@pytest.mark.parametrize("suffix", MAGIC)
+def test_every_format_is_valid(regression, tmp_path, suffix):
+    path = viz.draw(regression).save(tmp_path / f"picture.{suffix}")
+    contents = path.read_bytes()
+    assert contents.startswith(MAGIC[suffix])
+    assert len(contents) > 1000
+    assert os.listdir(tmp_path) == [f"picture.{suffix}"]
+
+
+def test_suffix_may_be_upper_case_and_path_a_string(regression, tmp_path):
+    assert viz.draw(regression).save(str(tmp_path / "a.SVG")).read_bytes().startswith(b"<svg")
+
+
+def test_html_holds_the_picture_and_needs_nothing_else(regression):
+    page = viz.draw(regression).html
+    assert "<svg" in page
+    assert "<script" not in page
+    assert 'src="' not in page
+
+
+def test_svg_is_well_formed_and_one_line_tells_the_renderer(regression):
+    drawing = viz.draw(regression)
+    ET.fromstring(drawing.svg)
+    assert drawing.renderer.startswith("drawn by")
+    assert "\n" not in drawing.renderer
+
+
+def test_png_has_letters_without_any_system_font(regression, tmp_path, monkeypatch):
+    """Pictures of other symbols differ: empty boxes for all letters would be equal."""
+    matplotlib_image = pytest.importorskip("matplotlib.image")
+    monkeypatch.delenv("FONTCONFIG_FILE", raising=False)
+    pixels = []
+    for name in ("A", "B"):
+        viz.draw(gn.input((), name=name)).save(tmp_path / "a.png")
+        pixels.append(matplotlib_image.imread(tmp_path / "a.png"))
+    assert pixels[0].shape != pixels[1].shape or not np.array_equal(*pixels)
+
+
+# -- the chain -------------------------------------------------------------------------------
+
+
+def without_renderers(monkeypatch):
+    monkeypatch.setattr(render, "RENDERERS", ())
+
+
+def test_without_graphviz_there_is_dot_and_a_page_with_a_note(regression, tmp_path, monkeypatch):
+    without_renderers(monkeypatch)
+    drawing = viz.draw(regression)
+    assert "no Graphviz" in drawing.renderer
+    assert drawing.save(tmp_path / "a.dot").read_text().startswith("digraph")
+    page = drawing.save(tmp_path / "a.html").read_text()
+    assert "digraph" in page
+    assert "pip install" in page
+    for suffix in ("svg", "png", "pdf"):
+        with pytest.raises(viz.DrawingError, match=r"pip install 'pygraphviz>=2\.0'"):
+            drawing.save(tmp_path / f"a.{suffix}")
+
+
+def test_notebooks_get_text_where_there_is_no_picture(regression, monkeypatch):
+    assert "image/svg+xml" in viz.draw(regression)._repr_mimebundle_()
+    without_renderers(monkeypatch)
+    bundle = viz.draw(regression)._repr_mimebundle_()
+    assert list(bundle) == ["text/plain"]
+    assert "Graphviz" in bundle["text/plain"]
+    assert list(regression._repr_mimebundle_()) == ["text/plain"]
+
+
+def test_a_renderer_that_fails_hands_over_to_the_next(regression, monkeypatch):
+    broken = render.Renderer(
+        "broken", lambda: True, lambda form: [sys.executable, "-c", "raise SystemExit('no')"]
+    )
+    missing = render.Renderer("missing", lambda: True, lambda form: ["/nonexistent/dot"])
+    monkeypatch.setattr(render, "RENDERERS", (broken, missing, *render.RENDERERS))
+    assert viz.draw(regression).svg.startswith("<svg")
+    monkeypatch.setattr(render, "RENDERERS", (broken,))
+    with pytest.raises(viz.DrawingError, match="broken: no"):
+        _ = viz.draw(regression).svg
+
+
+def test_a_program_named_dot_on_path_comes_first(regression, tmp_path, monkeypatch):
+    program = tmp_path / "dot"
+    program.write_text("#!/bin/sh\ncat > /dev/null\necho '<svg>mine</svg>'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    drawing = viz.draw(regression)
+    assert drawing.svg.strip() == "<svg>mine</svg>"
+    assert "PATH" in drawing.renderer
+
+
+# -- failing saves ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a", "a.jpeg", "a.svg.bak", ".svg"])
+def test_unknown_suffixes_are_refused_with_the_known_ones(regression, tmp_path, name):
+    with pytest.raises(viz.DrawingError, match=r"\.svg, \.png, \.pdf, \.dot, \.html"):
+        viz.draw(regression).save(tmp_path / name)
+
+
+def test_a_missing_folder_is_named(regression, tmp_path):
+    with pytest.raises(viz.DrawingError, match=r"nowhere.*existing, writable folder"):
+        viz.draw(regression).save(tmp_path / "nowhere" / "a.svg")
+
+
+def test_a_folder_in_the_way_is_an_error_and_leaves_nothing_behind(regression, tmp_path):
+    (tmp_path / "a.dot").mkdir()
+    with pytest.raises(viz.DrawingError, match="cannot be written"):
+        viz.draw(regression).save(tmp_path / "a.dot")
+    assert os.listdir(tmp_path) == ["a.dot"]
+
+
+@pytest.mark.parametrize("failure", ["write", "replace", "render"])
+def test_a_failing_save_leaves_the_old_file(regression, tmp_path, monkeypatch, failure):
+    path = tmp_path / "a.svg"
+    path.write_text("old")
+
+    def fail(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    if failure == "write":
+        monkeypatch.setattr(render.Path, "write_bytes", fail)
+    elif failure == "replace":
+        monkeypatch.setattr(render.os, "replace", fail)
+    else:
+        without_renderers(monkeypatch)
+    with pytest.raises(viz.DrawingError):
+        viz.draw(regression).save(path)
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.svg"]
+
+
+# -- what can be drawn -----------------------------------------------------------------------
+
+
+class HasGraph:
+    def __graph__(self):
+        return gn.Graph(gn.tanh(gn.input((2,), name="x")))
+
+
+class ClassHasGraph:
+    @classmethod
+    def __graph__(cls):
+        return HasGraph().__graph__()
+
+
+class WrongGraph:
+    def __graph__(self):
+        return 3
+
+
+def test_everything_with_a_graph_is_drawn(regression):
+    function = gn.compile([regression], backend="numpy")
+    assert viz.draw(function).dot == viz.draw(function.graph).dot
+    assert viz.draw(regression).dot == viz.draw([regression]).dot == viz.draw(gn.Graph(regression)).dot
+    expected = viz.draw(HasGraph()).dot
+    assert "tanh" in expected
+    assert viz.draw(ClassHasGraph).dot == viz.draw(ClassHasGraph()).dot == expected
+
+
+@pytest.mark.parametrize("thing", [3, "cost", None, [], [1], np.ones(3), int, object(), {}])
+def test_anything_else_is_refused_with_what_can_be_drawn(thing):
+    with pytest.raises(viz.DrawingError, match="Node, a sequence of Nodes, a Graph, a Function, a cell"):
+        viz.draw(thing)
+
+
+def test_wrong_graph_methods_are_explained():
+    with pytest.raises(
+        viz.DrawingError, match=r"__graph__ of a WrongGraph returned a int; .* graphnet\.Graph"
+    ):
+        viz.draw(WrongGraph())
+    with pytest.raises(viz.DrawingError, match="needs an instance"):
+        viz.draw(HasGraph)
+
+
+def test_import_is_light():
+    program = (
+        "import sys, viz; print([m for m in ('matplotlib', 'pygraphviz', 'graphviz') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(os.path.abspath(viz.__file__)))},
+    )  # fmt: skip
+    assert done.stdout.strip() == "[]"

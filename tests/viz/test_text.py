@@ -1,0 +1,71 @@
+"""Coloured text: the colours, the guesses beneath, and characters that could harm."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from viz import DrawingError, coloured, coloured_html
+
+COLOUR = re.compile(r"\x1b\[30;48;2;(\d+);(\d+);(\d+)m")
+
+
+def plain(text: str) -> list[str]:
+    return re.sub(r"\x1b\[[\d;]*m", "", text).split("\n")
+
+
+def test_low_is_red_and_high_is_green():
+    (red, green) = ([int(v) for v in match] for match in COLOUR.findall(coloured("ab", [0.0, 1.0])))
+    assert red[0] > red[1] + 50
+    assert green[1] > green[0] + 50
+
+
+def test_wrong_guesses_are_printed_beneath():
+    assert plain(coloured("hello", [0.5] * 5, "hullo")) == ["hello", " u"]
+    assert plain(coloured("hello", [0.5] * 5, list("hello"))) == ["hello"]
+    assert plain(coloured("hello", [0.5] * 5)) == ["hello"]
+
+
+def test_lines_break_where_the_text_does_and_where_they_are_full():
+    assert plain(coloured("ab\ncd", [1.0] * 5, "xb\ncd")) == ["ab⏎", "x", "cd"]
+    assert plain(coloured("abcdef", [1.0] * 6, width=4)) == ["abcd", "ef"]
+
+
+def test_wide_characters_keep_guesses_in_their_columns():
+    assert plain(coloured("漢ab", [1.0] * 3, "xab")) == ["漢ab", "x"]
+    assert plain(coloured("漢ab", [1.0] * 3, "漢xb")) == ["漢ab", "  x"]
+    assert plain(coloured("a漢", [1.0] * 2, "漢x")) == ["a漢", "…x"]
+
+
+def test_control_characters_never_reach_the_terminal():
+    shown = "".join(plain(coloured("a\x1b[2Jb\r\x00\u202e\x7f", [1.0] * 10, "\x1b" * 10)))
+    assert not re.search(r"[\x00-\x1f\x7f\u202e]", shown)
+
+
+def test_numpy_probabilities_and_empty_text_are_fine():
+    numpy = pytest.importorskip("numpy")
+    assert plain(coloured("ab", numpy.array([0.1, 0.9], "float32"))) == ["ab"]
+    assert coloured("", []) == ""
+
+
+@pytest.mark.parametrize("function", [coloured, coloured_html])
+def test_wrong_arguments_are_named(function):
+    with pytest.raises(DrawingError, match="probabilities holds 1 values for 2 characters"):
+        function("ab", [0.5])
+    with pytest.raises(DrawingError, match="guesses holds 3 values for 2 characters"):
+        function("ab", [0.5, 0.5], "abc")
+    for wrong in (1.5, -0.1, float("nan")):
+        with pytest.raises(DrawingError, match=r"probabilities\[1\] is"):
+            function("ab", [0.5, wrong])
+    with pytest.raises(DrawingError, match="width"):
+        function("ab", [0.5, 0.5], width=0)
+
+
+def test_html_is_escaped_and_tells_probabilities():
+    page = coloured_html("<&a", [0.0, 0.25, 1.0], "<>a")
+    assert "&lt;</span>" in page
+    assert "&amp;</span>" in page
+    assert " &gt;</span>" in page
+    assert 'title="p = 0.25"' in page
+    assert page.startswith("<pre")
