@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Sets graphnet up in .venv beside this file, then runs it. Needs nothing but Python 3.11 or newer.
 
-    python3 run.py demo              draw, train and check a small network (about three minutes)
-    python3 run.py test [ARGS]       all tests (ARGS go to pytest)
-    python3 run.py lint              lint and types
-    python3 run.py train TEXT ...    any graphnet-rnn command: train, sample, evaluate, draw, check
-    python3 run.py python ARGS       the environment's own Python
+python3 run.py demo              draw, train and check a small network (about three minutes)
+python3 run.py test [ARGS]       all tests (ARGS go to pytest)
+python3 run.py lint              lint and types
+python3 run.py train TEXT ...    any graphnet-rnn command: train, sample, evaluate, draw, check
+python3 run.py python ARGS       the environment's own Python
 """
 
 import hashlib
@@ -37,9 +37,21 @@ def make_environment(extra: str) -> None:
         create()
     extras = sorted({*done[1:], *([extra] if extra else [])})
     target = f"{HERE}[{','.join(extras)}]" if extras else str(HERE)
-    print(f"run.py: installing graphnet{' with ' + ', '.join(extras) if extras else ''} into {VENV} ...", flush=True)
-    install = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", target]
-    if subprocess.run(install).returncode:
+    print(
+        f"run.py: installing graphnet{' with ' + ', '.join(extras) if extras else ''} into {VENV} ...",
+        flush=True,
+    )
+    install = [
+        str(PYTHON),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--editable",
+        target,
+    ]
+    if subprocess.run(install, check=False).returncode:
         stop(
             "the packages could not be installed; pip says why above. Most often there is no network, or a proxy is "
             "needed (set HTTPS_PROXY, or PIP_INDEX_URL for a mirror of your own). Then run the same command again."
@@ -56,7 +68,7 @@ def create() -> None:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         stop(
             f"this Python ({sys.executable}) comes without venv/ensurepip. On Debian or Ubuntu: "
-            f"apt install python{version}-venv; elsewhere install Python from python.org, or use uv: uv run graphnet-rnn demo."
+            f"apt install python{version}-venv; elsewhere install Python from python.org."
         )
     shutil.rmtree(VENV, ignore_errors=True)
     try:
@@ -69,20 +81,26 @@ def create() -> None:
 def main() -> int:
     if sys.version_info < OLDEST:
         found = ".".join(map(str, sys.version_info[:3]))
-        stop(f"Python {found} is too old; graphnet needs {OLDEST[0]}.{OLDEST[1]} or newer, e.g. python3.12 run.py demo.")
+        stop(
+            f"Python {found} is too old; graphnet needs {OLDEST[0]}.{OLDEST[1]} or newer, e.g. python3.12 run.py demo."
+        )
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         print(__doc__)
         return 0 if len(sys.argv) > 1 else 2
     command, *arguments = sys.argv[1:]
     make_environment("test" if command in ("test", "lint") else "")
     if command == "test":
-        return subprocess.run([str(PYTHON), "-m", "pytest", "-n", "auto", *arguments], cwd=HERE).returncode
+        return subprocess.run(
+            [str(PYTHON), "-m", "pytest", "-n", "auto", *arguments], cwd=HERE, check=False
+        ).returncode
     if command == "lint":
         steps = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
-        return max(subprocess.run([str(PYTHON), "-m", *step], cwd=HERE).returncode for step in steps)
+        return max(
+            subprocess.run([str(PYTHON), "-m", *step], cwd=HERE, check=False).returncode for step in steps
+        )
     if command == "python":
-        return subprocess.run([str(PYTHON), *arguments]).returncode
-    return subprocess.run([str(PYTHON), "-m", "graphnet_rnn", command, *arguments]).returncode
+        return subprocess.run([str(PYTHON), *arguments], check=False).returncode
+    return subprocess.run([str(PYTHON), "-m", "graphnet_rnn", command, *arguments], check=False).returncode
 
 
 if __name__ == "__main__":

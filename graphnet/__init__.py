@@ -1,11 +1,11 @@
 """graphnet: automatic differentiation on a graph of nodes.
 
-    import graphnet as gn
+import graphnet as gn
 
-    x = gn.input((32, 10), name="x")
-    W = gn.parameter(weights, name="W")
-    cost = gn.mean(gn.squared_error(gn.tanh(x @ W), targets))
-    function = gn.compile([cost, *gn.gradient(cost, [W])], inputs=[x])
+x = gn.input((32, 10), name="x")
+W = gn.parameter(weights, name="W")
+cost = gn.mean(gn.squared_error(gn.tanh(x @ W), targets))
+function = gn.compile([cost, *gn.gradient(cost, [W])], inputs=[x])
 """
 
 from __future__ import annotations
@@ -42,3 +42,16 @@ from graphnet.function import Function, compile  # isort: skip
 from graphnet import testing  # isort: skip
 
 from graphnet.version import __version__  # isort: skip
+
+__all__ = [
+    "BackendError", "DifferentiationError", "DtypeError", "Elementwise", "Function", "Graph",
+    "GraphnetError", "Node", "NonFiniteError", "Op", "RandomSource", "ShapeError", "ValueAccessError",
+    "__version__", "absolute", "add", "argmax", "backward", "broadcast_to", "cast", "clip", "compile",
+    "concatenate", "constant", "cos", "divide", "equal", "exp", "fill", "gauss_newton_product",
+    "gradient", "greater", "greater_equal", "hessian_product", "input", "label", "less", "less_equal",
+    "log", "log_softmax", "logical_not", "logsumexp", "matmul", "max", "maximum", "mean", "min",
+    "minimum", "multiply", "negative", "one_hot", "parameter", "passes", "power", "relu", "reshape",
+    "rop", "scope", "sigmoid", "sigmoid_cross_entropy", "sign", "sin", "softmax", "softmax_cross_entropy",
+    "softplus", "sqrt", "squared_error", "stack", "stop_gradient", "subtract", "sum", "take", "tanh",
+    "testing", "transpose", "where",
+]  # fmt: skip

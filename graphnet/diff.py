@@ -107,9 +107,7 @@ def rop(outputs: Node | Sequence[Node], tangents: Mapping[Node, Any]) -> list[No
     return push_forward(order, listed, seeds)
 
 
-def push_forward(
-    order: Sequence[Node], outputs: Sequence[Node], seeds: Mapping[Node, Node]
-) -> list[Node]:
+def push_forward(order: Sequence[Node], outputs: Sequence[Node], seeds: Mapping[Node, Node]) -> list[Node]:
     """Walks `order` from its start; visits only what depends on a seed."""
     reached = dependents(order, seeds)
     tangent: dict[Node, Node] = dict(seeds)

@@ -50,7 +50,6 @@ def common_dtype(op_name: str, nodes: Sequence[Node]) -> np.dtype[Any]:
     if FLOAT32 in dtypes and FLOAT64 not in dtypes and any(d.kind in "iu" for d in dtypes):
         raise DtypeError(
             f"{op_name}: NumPy would promote float32 with {next(d for d in dtypes if d.kind in 'iu')} "
-            f"to float64; say what you want with gn.cast(node, 'float32')."
-            + table_of_inputs(nodes)
+            f"to float64; say what you want with gn.cast(node, 'float32')." + table_of_inputs(nodes)
         )
     return np.result_type(*dtypes)

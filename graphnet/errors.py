@@ -58,6 +58,4 @@ def table_of_inputs(inputs: Sequence[Node], signature: str | None = None) -> str
     for position, node in enumerate(inputs, start=1):
         rows.append((f"input {position}", node.describe(), f"made at {node.origin}"))
     width = max((len(text or "") for _, text, _ in rows), default=0)
-    return "".join(
-        f"\n    {label:<10} {text:<{width}}   {place}".rstrip() for label, text, place in rows
-    )
+    return "".join(f"\n    {label:<10} {text:<{width}}   {place}".rstrip() for label, text, place in rows)

@@ -49,15 +49,11 @@ class Graph(ShowsItself):
     Raises GraphnetError if the outputs depend on an Input that is not listed.
     """
 
-    def __init__(
-        self, outputs: Node | Iterable[Node], inputs: Iterable[Node] | None = None
-    ) -> None:
+    def __init__(self, outputs: Node | Iterable[Node], inputs: Iterable[Node] | None = None) -> None:
         self.outputs: tuple[Node, ...] = _as_nodes(outputs, "outputs")
         self.order: tuple[Node, ...] = tuple(ancestors(self.outputs))
         used = [node for node in self.order if node.op.is_input]
-        self.inputs: tuple[Node, ...] = (
-            tuple(used) if inputs is None else _as_nodes(inputs, "inputs")
-        )
+        self.inputs: tuple[Node, ...] = tuple(used) if inputs is None else _as_nodes(inputs, "inputs")
         self._check_inputs(used)
 
     def _check_inputs(self, used: Sequence[Node]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 from graphnet.errors import ShapeError, table_of_inputs
@@ -59,9 +59,7 @@ class Signature:
             else:
                 named = axes
                 if len(shape) != len(named):
-                    self._fail(
-                        op_name, nodes, f"input {position} has {len(shape)} axes, not {len(named)}"
-                    )
+                    self._fail(op_name, nodes, f"input {position} has {len(shape)} axes, not {len(named)}")
             for axis, size in zip(named, shape, strict=True):
                 known = sizes.setdefault(axis, size)
                 first_seen.setdefault(axis, position)
@@ -69,8 +67,7 @@ class Signature:
                     self._fail(
                         op_name,
                         nodes,
-                        f"axis {axis} is {known} in input {first_seen[axis]} "
-                        f"but {size} in input {position}",
+                        f"axis {axis} is {known} in input {first_seen[axis]} but {size} in input {position}",
                     )
         if self.output and self.output[0] == "...":
             return (leading or ()) + tuple(sizes[axis] for axis in self.output[1:])
@@ -80,7 +77,7 @@ class Signature:
         raise ShapeError(f"{op_name}: {problem}." + table_of_inputs(nodes, self.text))
 
 
-@lru_cache(maxsize=None)
+@cache
 def parse(text: str) -> Signature:
     """Reads `"n k, k m -> n m"`; ValueError if it is not a signature."""
     left, arrow, right = text.partition("->")

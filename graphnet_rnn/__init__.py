@@ -1,9 +1,9 @@
 """graphnet_rnn: recurrent networks declared by equations on nodes, and their training.
 
-    import graphnet_rnn as rnn
+import graphnet_rnn as rnn
 
-    net = rnn.Network([rnn.LSTM(128)], inputs=65, outputs=65)
-    u = net.unroll(time=50, batch=32)
+net = rnn.Network([rnn.LSTM(128)], inputs=65, outputs=65)
+u = net.unroll(time=50, batch=32)
 """
 
 from __future__ import annotations
@@ -20,3 +20,33 @@ from graphnet_rnn.optimizers import SGD, Adam, Momentum, Nesterov, RMSprop, mini
 from graphnet_rnn.sampling import Sampler
 from graphnet_rnn.training import Trainer
 from graphnet_rnn.unroll import Unrolled
+
+__all__ = [
+    "GRU",
+    "LSTM",
+    "SGD",
+    "Adam",
+    "Cell",
+    "EarlyStopping",
+    "Elman",
+    "Evaluator",
+    "LSTMKrause",
+    "LSTMPeephole",
+    "Momentum",
+    "Nesterov",
+    "Network",
+    "Objective",
+    "RMSprop",
+    "Sampler",
+    "State",
+    "Trainer",
+    "Unrolled",
+    "cells",
+    "data",
+    "initializers",
+    "load",
+    "minimize",
+    "optimizers",
+    "save",
+    "testing",
+]  # fmt: skip

@@ -23,10 +23,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 import graphnet as gn
-from graphnet.dtypes import as_dtype
 from graphnet.display import ShowsItself
+from graphnet.dtypes import as_dtype
 from graphnet.node import Array, Dtype, Node
-from graphnet.provenance import attributed_to, hide_module, here
+from graphnet.provenance import attributed_to, here, hide_module
 from graphnet_rnn import initializers
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.initializers import Initializer
@@ -117,7 +117,8 @@ class Cell(ShowsItself):
 
     def step(self, x: Node, *states: Node) -> Node | tuple[Node, ...]:
         """The new states from the input x (batch, inputs) and the old states (batch, units)."""
-        raise NotImplementedError(f"{type(self).__name__} needs a `step(self, x, {', '.join(s.name for s in self.states)})` method")  # fmt: skip
+        arguments = ", ".join(("self", "x", *(s.name for s in self.states)))
+        raise NotImplementedError(f"{type(self).__name__} needs a method `step({arguments})`")
 
     def affine(self, to: str, *, bias: float | None = 0.0, units: int | None = None, **sources: Node) -> Node:
         """Σ_s s @ W_s·to + b_to over the named sources: affine("i", x=x, h=h) = x W_xi + h W_hi + b_i.
@@ -126,7 +127,9 @@ class Cell(ShowsItself):
         """
         width = self.units if units is None else units
         if not sources:
-            raise CellError(f"affine({to!r}) at {here()} has no sources; name them, e.g. affine({to!r}, x=x, h=h)")
+            raise CellError(
+                f"affine({to!r}) at {here()} has no sources; name them, e.g. affine({to!r}, x=x, h=h)"
+            )
         terms: list[Node] = []
         for name, source in sources.items():
             self._require_node(f"affine({to!r}, {name}=...)", source)
@@ -140,7 +143,9 @@ class Cell(ShowsItself):
         terms = []
         for name, source in sources.items():
             self._require_node(f"diagonal({to!r}, {name}=...)", source)
-            terms.append(source * self.weight(f"w_{name}{to}", (source.shape[-1],), initializers.uniform(0.1)))
+            terms.append(
+                source * self.weight(f"w_{name}{to}", (source.shape[-1],), initializers.uniform(0.1))
+            )
         return gn.add(*terms)
 
     def weight(self, name: str, shape: Sequence[int], initializer: Initializer | None = None) -> Node:
@@ -162,7 +167,9 @@ class Cell(ShowsItself):
         bound._weights = Weights(name, seed, as_dtype(dtype), self.initial)
         with gn.scope(layer=name, cell=type(self).__name__):
             x = gn.input((1, inputs), dtype, name="x")
-            before = [gn.input((1, n), dtype, name=s.name) for s, n in zip(self.states, self.widths, strict=True)]
+            before = [
+                gn.input((1, n), dtype, name=s.name) for s, n in zip(self.states, self.widths, strict=True)
+            ]
             bound.next_states(x, before)
         bound.bound_weights.complete = True
         return bound
@@ -175,7 +182,9 @@ class Cell(ShowsItself):
         result = self.step(x, *states)
         listed = (result,) if isinstance(result, Node) else result
         if not isinstance(listed, (tuple, list)):
-            raise CellError(f"{owner}.step returned {type(listed).__name__} where nodes are needed: return {self._wanted()}.")
+            raise CellError(
+                f"{owner}.step returned {type(listed).__name__} where nodes are needed: return {self._wanted()}."
+            )
         if len(listed) != len(self.states):
             raise CellError(
                 f"{owner}.step returned {len(listed)} value(s), but the cell declares {len(self.states)} "
@@ -183,7 +192,9 @@ class Cell(ShowsItself):
             )
         for state, old, new in zip(self.states, states, listed, strict=True):
             if not isinstance(new, Node):
-                raise CellError(f"{owner}.step returned a {type(new).__name__} for the state {state.name}, not a node.")
+                raise CellError(
+                    f"{owner}.step returned a {type(new).__name__} for the state {state.name}, not a node."
+                )
             if new.shape != old.shape or new.dtype != old.dtype:
                 raise CellError(
                     f"{owner}.step returned {new.dtype}{list(new.shape)} for the state {state.name}, which is "
@@ -226,7 +237,8 @@ class Cell(ShowsItself):
         dtype = bound.bound_weights.dtype
         x = gn.input((1, width), dtype, name="x_t")
         before = [
-            gn.input((1, n), dtype, name=f"{s.name}_t−1") for s, n in zip(self.states, self.widths, strict=True)
+            gn.input((1, n), dtype, name=f"{s.name}_t−1")
+            for s, n in zip(self.states, self.widths, strict=True)
         ]
         after = bound.next_states(x, before)
         labels = [gn.label(node, f"{s.name}_t") for s, node in zip(self.states, after, strict=True)]

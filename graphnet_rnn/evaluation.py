@@ -44,7 +44,9 @@ class Evaluator:
 
     def __init__(self, network: Network, lanes: int = 32, time: int = 50) -> None:
         if network.loss != "softmax" or network.reads != "symbols":
-            raise UsageError("Evaluator: only a network that reads symbols and predicts them can be evaluated on text")
+            raise UsageError(
+                "Evaluator: only a network that reads symbols and predicts them can be evaluated on text"
+            )
         self.network, self.lanes, self.time = network, lanes, time
         u = network.unroll(time, lanes, training=False)
         self._function = gn.compile(

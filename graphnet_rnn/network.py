@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
-from graphnet.dtypes import as_dtype, is_float
 from graphnet.display import ShowsItself
+from graphnet.dtypes import as_dtype, is_float
 from graphnet.node import Array, Node
 from graphnet.provenance import hide_module
 from graphnet_rnn.cell import Cell, Weights
@@ -125,7 +125,9 @@ class Network(ShowsItself):
     def theta(self, vector: Any) -> None:
         new = np.asarray(vector)
         if new.shape != self._theta.shape:
-            raise UsageError(f"theta has {self._theta.size} numbers; an array of shape {list(new.shape)} was given")
+            raise UsageError(
+                f"theta has {self._theta.size} numbers; an array of shape {list(new.shape)} was given"
+            )
         self._theta[...] = new
 
     # -- equations ---------------------------------------------------------------------------
@@ -139,9 +141,7 @@ class Network(ShowsItself):
 
     def learned_states(self, batch: int) -> list[Node]:
         """The learned initial states, one row for each case."""
-        return [
-            gn.broadcast_to(node, (batch, node.shape[0])) for node in self._learned.nodes.values()
-        ]
+        return [gn.broadcast_to(node, (batch, node.shape[0])) for node in self._learned.nodes.values()]
 
     def state_names(self) -> list[tuple[str, int]]:
         """Name and width of every state, layer by layer."""

@@ -62,7 +62,9 @@ class Objective:
     def feed(self, *arrays: Any) -> None:
         """Sets the arrays for `inputs`: loss, gradient and curvature see these until the next feed."""
         if len(arrays) != len(self.inputs):
-            raise UsageError(f"Objective.feed: {len(self.inputs)} arrays are needed, {len(arrays)} were given")
+            raise UsageError(
+                f"Objective.feed: {len(self.inputs)} arrays are needed, {len(arrays)} were given"
+            )
         self.fed = arrays
 
     def redraw(self) -> None:
@@ -96,7 +98,9 @@ class Objective:
 
         def product(v: Array) -> Array:
             self._set(at)
-            arrays = self._function("curvature", self._curvature_nodes, self._directions)(*self.fed, *self._split(v))
+            arrays = self._function("curvature", self._curvature_nodes, self._directions)(
+                *self.fed, *self._split(v)
+            )
             return np.concatenate([a.ravel() for a in arrays])
 
         return product

@@ -24,7 +24,8 @@ def choose(logits: Array, temperature: float, generator: np.random.Generator) ->
     scaled = np.asarray(logits, np.float64) / temperature
     p = np.exp(scaled - scaled.max())
     cumulative = np.cumsum(p / p.sum())
-    return int(min(np.searchsorted(cumulative, generator.random(), side="right"), len(p) - 1))
+    drawn = int(np.searchsorted(cumulative, generator.random(), side="right"))
+    return min(drawn, len(p) - 1)  # rounding may leave the last cumulative value below 1
 
 
 class Sampler:

@@ -1,6 +1,6 @@
 """The testing kit for cells: all laws in one line.
 
-    rnn.testing.check_cell(MyCell)
+rnn.testing.check_cell(MyCell)
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Subject:
     network: Network
     generator: np.random.Generator
 
-    def unroll(self, time: int = 3, batch: int = 2, network: Network | None = None) -> tuple[Unrolled, list[Array]]:
+    def unroll(
+        self, time: int = 3, batch: int = 2, network: Network | None = None
+    ) -> tuple[Unrolled, list[Array]]:
         """An unrolled network and arrays for its inputs, targets and initial states."""
         net = network or self.network
         u = net.unroll(time, batch, training=False)
@@ -62,8 +64,7 @@ def check_cell(cell: Cell | type[Cell], report: Callable[[str, str], None] | Non
 
 def _small(cell: Cell | type[Cell]) -> Cell:
     if isinstance(cell, type) and issubclass(cell, Cell):
-        arguments = {"units": 3} if "units" in inspect.signature(cell).parameters else {}
-        return cell(**arguments)
+        return cell(3) if "units" in inspect.signature(cell).parameters else cell()
     if isinstance(cell, Cell):
         settings = cell.settings()
         return type(cell)(**{**settings, **({"units": 3} if "units" in settings else {})})
@@ -102,7 +103,10 @@ def _loop_cost(network: Network, arrays: list[Array]) -> float:
     inputs, targets, *initial = arrays
     time, batch = inputs.shape
     weights = {name: node.value for name, node in network.parameters.items()}
-    steps = [_compiled_step(cell, batch, width) for cell, width in zip(network.layers, _widths(network), strict=True)]
+    steps = [
+        _compiled_step(cell, batch, width)
+        for cell, width in zip(network.layers, _widths(network), strict=True)
+    ]
     states, at = [], 0
     for cell in network.layers:
         states.append(list(initial[at : at + len(cell.states)]))
@@ -171,7 +175,8 @@ def gauss_newton_is_dense(subject: Subject) -> str:
     inputs = [u.inputs, u.targets, *u.initial]
     directions = [gn.input(node.shape, node.dtype) for node in parameters]
     product = gn.compile(
-        gn.gauss_newton_product(u.cost, dict(zip(parameters, directions, strict=True))), [*inputs, *directions]
+        gn.gauss_newton_product(u.cost, dict(zip(parameters, directions, strict=True))),
+        [*inputs, *directions],
     )
     size = subject.network.theta.size
     ends = np.cumsum([node.size for node in parameters])[:-1]
@@ -183,14 +188,16 @@ def gauss_newton_is_dense(subject: Subject) -> str:
     o = logits(*arrays)[0].reshape(-1, SYMBOLS)
     p = np.exp(o - o.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
-    jacobian = _slopes(subject, lambda: logits(*arrays)[0].ravel()).reshape(size, len(o), SYMBOLS)
+    jacobian = _slopes(subject, lambda: np.ravel(logits(*arrays)[0])).reshape(size, len(o), SYMBOLS)
     weighted = (p * jacobian - p * (p * jacobian).sum(axis=2, keepdims=True)) / len(o)
     expected = np.einsum("ack,bck->ab", jacobian, weighted)
     worst = _require(subject, "Gv = dense JᵀHJ", found, expected, "difference")
     _require(subject, "G symmetric", found, found.T, "exact")
     smallest = float(np.linalg.eigvalsh((found + found.T) / 2)[0])
     if smallest < -TOLERANCES["float64"]["exact"]:
-        raise LawError(f"{subject.name}: G has the eigenvalue {smallest:.3g}; it must be positive semi-definite")
+        raise LawError(
+            f"{subject.name}: G has the eigenvalue {smallest:.3g}; it must be positive semi-definite"
+        )
     return f"{size} × {size} matrix, largest difference {worst:.1e}, symmetric, PSD"
 
 

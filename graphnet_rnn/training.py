@@ -146,7 +146,12 @@ class Trainer:
             first = network.unroll(self.time, self.batch, initial="learned")
             first.random.state = u.random.state
             self._first = Objective(
-                first.cost, parameters, [first.inputs, first.targets], first.final, clip_values, random=u.random
+                first.cost,
+                parameters,
+                [first.inputs, first.targets],
+                first.final,
+                clip_values,
+                random=u.random,
             )
             self._first_random = first.random
         self._random = u.random
@@ -170,7 +175,11 @@ class Trainer:
             while not (progress.finished or self._interrupted or self._stop_reason):
                 self._run_epoch()
         outcome = Outcome(
-            progress.finished or self._stop_reason or "interrupted", progress.best_bits, progress.best_epoch, progress.epoch, progress.step
+            progress.finished or self._stop_reason or "interrupted",
+            progress.best_bits,
+            progress.best_epoch,
+            progress.epoch,
+            progress.step,
         )
         self.listener.ended(self, outcome)
         return outcome
@@ -195,7 +204,11 @@ class Trainer:
         characters = (len(self.pieces) - first_piece) * self.time * self.batch
         self.folder.append(
             self.folder.timing,
-            {"epoch": progress.epoch, "seconds": seconds, "characters_per_second": characters / max(seconds, 1e-9)},
+            {
+                "epoch": progress.epoch,
+                "seconds": seconds,
+                "characters_per_second": characters / max(seconds, 1e-9),
+            },
         )
 
     def _run_piece(self, rate: float) -> None:
@@ -327,7 +340,11 @@ class Trainer:
         described = self._description()
         for key, value in training["run"].items():
             if described.get(key) != value:
-                what = "the text is another one" if key == "text" else f"{key} was {value}, now it is {described.get(key)}"
+                what = (
+                    "the text is another one"
+                    if key == "text"
+                    else f"{key} was {value}, now it is {described.get(key)}"
+                )
                 raise UsageError(f"{path} cannot be continued: {what}.")
         for name, node in self.network.parameters.items():
             node.value[...] = file.tensors[name]

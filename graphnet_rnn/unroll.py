@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import graphnet as gn
 from graphnet.display import ShowsItself
@@ -94,7 +94,9 @@ class Unrolled(ShowsItself):
 
     def _input_at(self, t: int) -> Node:
         x = self.inputs[t]
-        return gn.one_hot(x, self.network.inputs, self.network.dtype) if self.network.reads == "symbols" else x
+        return (
+            gn.one_hot(x, self.network.inputs, self.network.dtype) if self.network.reads == "symbols" else x
+        )
 
     def _dropped(self, h: Node) -> Node:
         """Inverted dropout: a mask of zeros, and 1 / keep where it keeps."""

@@ -63,30 +63,34 @@ def _defaults(direction: str, theme: Style) -> list[str]:
 
 def _shapes(picture: Picture, theme: Style, direction: str) -> Iterator[str]:
     """All shapes, those of a cluster together, clusters in order of appearance."""
-    # From bottom to top, Graphviz turns the picture over, and the places of titles with it.
-    location = "b" if direction == "BT" else "t"
     members: dict[Cluster | None, list[Shape]] = {None: []}
     for shape in picture.shapes:
         members.setdefault(shape.cluster, []).append(shape)
     yield from (f"  {_shape(shape, theme)}" for shape in members.pop(None))
     for index, (cluster, shapes) in enumerate(members.items()):
         assert cluster is not None
+        last = next((shape for shape in reversed(shapes) if shape.role is Role.OPERATOR), shapes[-1])
+        title = _title(index, cluster, last, theme, direction)
         yield f"  subgraph cluster_{index} {{"
         yield (
-            f'    graph [label={_html(_title(cluster))}, style="filled,rounded", fillcolor="{theme.cluster}",'
-            f' color="{theme.cluster_line}", fontcolor="{theme.muted}", fontsize=11, margin=10,'
-            f" labeljust=l, labelloc={location}]"
+            f'    graph [style="filled,rounded", fillcolor="{theme.cluster}", color="{theme.cluster_line}",'
+            " margin=10]"
         )
+        yield from (f"    {line}" for line in title)
         yield from (f"    {_shape(shape, theme)}" for shape in shapes)
         yield "  }"
 
 
-def _title(cluster: Cluster) -> str:
-    """A title with as much room again beside it, since edges enter and leave around the middle."""
-    lines = [printable(line, 40) for line in cluster.lines]
-    room = 8 * max(map(len, lines))
-    rows = "".join(f'<tr><td align="left">{escape(line)}</td><td width="{room}"></td></tr>' for line in lines)
-    return f'<table border="0" cellborder="0" cellspacing="0" cellpadding="0">{rows}</table>'
+def _title(index: int, cluster: Cluster, last: Shape, theme: Style, direction: str) -> Iterator[str]:
+    """The title of a cluster: above it, or, where edges leave at the top, a node that they keep clear of."""
+    lines = [escape(printable(line, 40)) for line in cluster.lines]
+    label = _html("".join(f'{line}<br align="left"/>' for line in lines))
+    text = f'fontcolor="{theme.muted}", fontsize={theme.title_size}'
+    if direction == "LR":
+        yield f"graph [label={label}, {text}, labeljust=l]"
+        return
+    yield f"title_{index} [label={label}, {text}, shape=plaintext, style=solid, margin=0]"
+    yield f"{{ rank=same; title_{index} -> {last.key} [style=invis] }}"
 
 
 def _shape(shape: Shape, theme: Style) -> str:

@@ -171,10 +171,10 @@ class _Folding:
             return self.fold_sum if texts < len(node.inputs) else None
         if texts != 1 or len(node.inputs) != 2:
             return None
-        if isinstance(node.op, (Product, Take)):
-            return (
-                self.fold_product if node.inputs[1] not in self.text or isinstance(node.op, Product) else None
-            )
+        # A row lookup in a weight is a product with it; a fixed lookup in a moving array is not.
+        is_lookup = isinstance(node.op, Take) and node.inputs[0] in self.text
+        if isinstance(node.op, Product) or is_lookup:
+            return self.fold_product
         return self.fold_number if isinstance(node.op, Elementwise) else None
 
     def fold_product(self, node: Node, drawn: Drawn) -> tuple[Drawn, tuple[Operand, ...]]:

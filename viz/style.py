@@ -65,6 +65,7 @@ class Style:
     font_size: int = 14
     small_size: int = 9
     edge_size: int = 13
+    title_size: int = 11
 
     def fill(self, role: Role, is_cost: bool = False) -> str:
         """The colour inside a node."""

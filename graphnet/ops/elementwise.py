@@ -87,9 +87,7 @@ def _number_dtype(number: Any, beside: Sequence[Node]) -> Dtype:
     return np.dtype("int64") if is_whole else FLOAT64
 
 
-def broadcast_together(
-    op_name: str, inputs: Sequence[Any], cast_together: Any = None
-) -> tuple[Node, ...]:
+def broadcast_together(op_name: str, inputs: Sequence[Any], cast_together: Any = None) -> tuple[Node, ...]:
     """The inputs as nodes of one shape; numbers become Fill nodes. ShapeError if they do not fit."""
     nodes = [x for x in inputs if isinstance(x, Node)]
     shape = nodes[0].shape if nodes else ()
@@ -106,9 +104,7 @@ def broadcast_together(
             break
     if len(nodes) < len(inputs):
         whole = [
-            x
-            if isinstance(x, Node)
-            else (fill(x, shape, _number_dtype(x, nodes)) if nodes else as_node(x))
+            x if isinstance(x, Node) else (fill(x, shape, _number_dtype(x, nodes)) if nodes else as_node(x))
             for x in inputs
         ]
     else:

@@ -86,14 +86,14 @@ class ScatterAdd(Op):
         x, index = arrays
         _check_index(self.name, index, self.size)
         before, after = x.shape[: self.axis], x.shape[self.axis + index.ndim :]
-        rows = x.reshape(before + (index.size,) + after)
+        rows = x.reshape((*before, index.size, *after))
         y = np.zeros((*before, self.size, *after), x.dtype)
         if index.size:
             # Sorting first makes one sum for each row that is hit, in a fixed order: np.add.at on
             # two-dimensional data is an order of magnitude slower.
             order = np.argsort(index, axis=None, kind="stable")
             hit, starts = np.unique(index.ravel()[order], return_index=True)
-            at = (slice(None),) * self.axis
+            at: tuple[Any, ...] = (slice(None),) * self.axis
             y[(*at, hit)] = np.add.reduceat(rows.take(order, axis=self.axis), starts, axis=self.axis)
         return y
 

@@ -114,7 +114,7 @@ class Fill(Static):
         return self.of_shape, self.of_dtype.str, bits
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._key() == other._key()  # type: ignore[attr-defined]
+        return type(other) is type(self) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())
@@ -160,7 +160,7 @@ class StopGradient(Op):
         return (zeros(y.shape, y.dtype),)
 
     def rop(self, *rs_y_inputs: Node) -> Node:
-        rx, y, _ = rs_y_inputs
+        _, y, _ = rs_y_inputs
         return zeros(y.shape, y.dtype)
 
 

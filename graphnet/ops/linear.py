@@ -86,9 +86,7 @@ def matmul(a: Any, b: Any) -> Node:
         try:
             leading = np.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
         except ValueError:
-            raise ShapeError(
-                "MatMul: the leading axes do not broadcast." + table_of_inputs([a, b])
-            ) from None
+            raise ShapeError("MatMul: the leading axes do not broadcast." + table_of_inputs([a, b])) from None
         count = math.prod(leading)
         product = BatchMatMul()(
             reshape(broadcast_to(rows, (*leading, *rows.shape[-2:])), (count, n, inner[0])),

@@ -24,9 +24,9 @@ __all__ = ["Random", "RandomSource"]
 class RandomSource:
     """A seed and a count of draws, shared by the Random nodes made from it.
 
-        source = gn.RandomSource(seed=0)
-        mask = source.bernoulli(0.8, shape=(32, 128))    # a node of ones (80 %) and zeros
-        source.redraw()                                  # new values, everywhere at once
+    source = gn.RandomSource(seed=0)
+    mask = source.bernoulli(0.8, shape=(32, 128))    # a node of ones (80 %) and zeros
+    source.redraw()                                  # new values, everywhere at once
     """
 
     def __init__(self, seed: int = 0) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphnet.errors import DtypeError, ShapeError, table_of_inputs
 from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape
-from graphnet.ops.leaf import as_node, as_shape, zeros
+from graphnet.ops.leaf import as_node, as_shape
 
 __all__ = [
     "Concatenate", "Place", "Reshape", "Slice", "Stack", "Transpose",
@@ -97,9 +97,7 @@ class Transpose(Op):
 
 def _numpy_key(key: Key) -> tuple[int | slice, ...]:
     # A downward slice that reaches the front needs stop=None, since -1 would mean the last element.
-    return tuple(
-        k if isinstance(k, int) else slice(k[0], None if k[1] < 0 else k[1], k[2]) for k in key
-    )
+    return tuple(k if isinstance(k, int) else slice(k[0], None if k[1] < 0 else k[1], k[2]) for k in key)
 
 
 def _key_shape(key: Key) -> Shape:
@@ -143,8 +141,7 @@ class Place(Op):
         (x,) = inputs
         if _key_shape(self.key) != x.shape or len(self.key) != len(self.to):
             raise ShapeError(
-                f"Place: an input of shape {list(_key_shape(self.key))} is needed."
-                + table_of_inputs(inputs)
+                f"Place: an input of shape {list(_key_shape(self.key))} is needed." + table_of_inputs(inputs)
             )
         return self.to, x.dtype
 
@@ -258,8 +255,7 @@ def reshape(x: Any, shape: Any) -> Node:
         rest = math.prod(size for size in wanted if size != -1)
         if not rest or node.size % rest:
             raise ShapeError(
-                f"Reshape: {node.size} elements do not divide into shape {wanted}."
-                + table_of_inputs([node])
+                f"Reshape: {node.size} elements do not divide into shape {wanted}." + table_of_inputs([node])
             )
         wanted[wanted.index(-1)] = node.size // rest
     to = as_shape(wanted)

@@ -72,6 +72,6 @@ def optimize(
     for step in passes:
         before, start = len(graph), time.perf_counter()
         graph = step(graph)
-        name = getattr(step, "name", None) or getattr(step, "__name__", "pass")
+        name = step.name if isinstance(step, Pass) else getattr(step, "__name__", "pass")
         reports.append(PassReport(name, before, len(graph), time.perf_counter() - start))
     return graph, reports

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.node import Array, Node
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.leaf import Constant, Fill, constant, fill
 
@@ -27,9 +27,9 @@ def fold(graph: Graph) -> Graph:
 def _replace(node: Node) -> Node:
     if not node.inputs or not all(isinstance(x.op, (Constant, Fill)) for x in node.inputs):
         return node
-    all_fills = all(isinstance(x.op, Fill) for x in node.inputs)
-    if isinstance(node.op, Elementwise) and all_fills:
-        number = _evaluate(node, [np.asarray(x.op.number, x.dtype) for x in node.inputs])  # type: ignore[attr-defined]
+    numbers = [np.asarray(x.op.number, x.dtype) for x in node.inputs if isinstance(x.op, Fill)]
+    if isinstance(node.op, Elementwise) and len(numbers) == len(node.inputs):
+        number = _evaluate(node, numbers)
         return node if number is None else fill(number.item(), node.shape, node.dtype)
     limit = max(LARGEST, *(0 if isinstance(x.op, Fill) else x.nbytes for x in node.inputs))
     if node.nbytes > limit:
@@ -38,7 +38,7 @@ def _replace(node: Node) -> Node:
     return node if value is None else constant(value)
 
 
-def _evaluate(node: Node, arrays: list[np.ndarray]) -> np.ndarray | None:  # type: ignore[type-arg]
+def _evaluate(node: Node, arrays: list[Array]) -> Array | None:
     try:
         with np.errstate(all="ignore"):
             value = np.asarray(node.op.forward(*arrays))

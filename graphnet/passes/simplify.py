@@ -18,7 +18,17 @@ from graphnet.ops.index import OneHot, ScatterAdd, Take, one_hot
 from graphnet.ops.leaf import Fill
 from graphnet.ops.linear import MatMul
 from graphnet.ops.reduce import Softmax, log_softmax
-from graphnet.ops.shape import Concatenate, Place, Reshape, Slice, Transpose, concatenate, part, reshape, stack
+from graphnet.ops.shape import (
+    Concatenate,
+    Place,
+    Reshape,
+    Slice,
+    Transpose,
+    concatenate,
+    part,
+    reshape,
+    stack,
+)
 
 __all__ = ["simplify"]
 
@@ -72,7 +82,9 @@ def _sum_of_joins(terms: tuple[Node, ...]) -> Node | None:
     cuts = [piece.shape for piece in first.inputs]
     if any(t.op != first.op or [piece.shape for piece in t.inputs] != cuts for t in terms):
         return None
-    return concatenate([_simplest(add(*pieces)) for pieces in zip(*(t.inputs for t in terms), strict=True)], first.op.axis)
+    return concatenate(
+        [_simplest(add(*pieces)) for pieces in zip(*(t.inputs for t in terms), strict=True)], first.op.axis
+    )
 
 
 def _sum_of_places(terms: tuple[Node, ...]) -> Node | None:
@@ -115,7 +127,9 @@ def _sum_of_scatters(terms: tuple[Node, ...]) -> Node | None:
         return None
     rest = [t for t in terms if not (isinstance(t.op, ScatterAdd) and t.op.axis == 0)]
     tail = scatters[0].shape[1:]
-    rows = concatenate([reshape(t.inputs[0], (-1, *tail) if t.inputs[1].size else (0, *tail)) for t in scatters])
+    rows = concatenate(
+        [reshape(t.inputs[0], (-1, *tail) if t.inputs[1].size else (0, *tail)) for t in scatters]
+    )
     index = concatenate([reshape(t.inputs[1], (t.inputs[1].size,)) for t in scatters])
     return add(scatters[0].op(rows, index), *rest)
 

@@ -22,9 +22,7 @@ from graphnet.testing.shrink import shrink
 __all__ = ["check_graph", "check_op"]
 
 
-def check_op(
-    op: Op | Callable[..., Node], *example_inputs: Any, laws: Iterable[int] = tuple(LAWS)
-) -> None:
+def check_op(op: Op | Callable[..., Node], *example_inputs: Any, laws: Iterable[int] = tuple(LAWS)) -> None:
     """Holds an op to laws 1-7, at the example and at smaller shapes; LawError where one does not hold.
 
     op: an Op, or any function from nodes to a node. example_inputs: arrays; float ones are differentiated
@@ -44,7 +42,9 @@ def _check(op: Callable[..., Node], name: str, arrays: Sequence[Array], laws: Se
     for number in laws:
         law, needs_derivatives = LAWS[number]
 
-        def broken(values: Sequence[Array], law: Any = law, needs: bool = needs_derivatives) -> str | None:
+        def broken(
+            values: Sequence[Array], law: Any = law, needs: bool = needs_derivatives, number: int = number
+        ) -> str | None:
             leaves = [input(a.shape, a.dtype, name=f"input{i}") for i, a in enumerate(values, start=1)]
             problem = make_problem([op(*leaves)], leaves, values)
             if needs and not (problem.wrt and problem.smooth_outputs):
@@ -128,7 +128,9 @@ def _check_float32(op: Callable[..., Node], name: str, arrays: Sequence[Array]) 
     scale = np.abs(expected).max(initial=1.0)
     worst = float(np.abs(found - expected).max(initial=0)) / scale
     if worst > TOLERANCES["float32"]["exact"]:
-        raise LawError(f"{name}: law 1: float32 differs from float64 by {worst:.2g} (relative)" + _listed(single))
+        raise LawError(
+            f"{name}: law 1: float32 differs from float64 by {worst:.2g} (relative)" + _listed(single)
+        )
 
 
 def _check_derivative_dtypes(name: str, y: Node, leaves: Sequence[Node]) -> None:
@@ -168,7 +170,9 @@ def check_graph(
             )
     Graph(listed, [node for node in leaves if node.op.is_input])  # words the error if one is missing
     generator = np.random.default_rng(0)
-    arrays = [np.asarray(v) for v in values] if values is not None else [_typical(n, generator) for n in leaves]
+    arrays = (
+        [np.asarray(v) for v in values] if values is not None else [_typical(n, generator) for n in leaves]
+    )
     problem = make_problem(listed, leaves, arrays)
     for number in laws:
         law, needs_derivatives = LAWS[number]

@@ -54,7 +54,7 @@ class Problem:
     def __init__(self, outputs: Sequence[Node], leaves: Sequence[Node], values: Sequence[Array]) -> None:
         self.outputs, self.leaves, self.values = list(outputs), list(leaves), list(values)
         self.floats = [i for i, leaf in enumerate(leaves) if is_float(leaf.dtype)]
-        self.smooth_outputs = [node for node in outputs if is_float(node.dtype)]
+        self.smooth_outputs = [node for node in dict.fromkeys(outputs) if is_float(node.dtype)]  # each once
         self.generator = np.random.default_rng(0)
         #: The second derivatives of `scalar` at the outputs.
         self.weights = [self.generator.uniform(0.5, 1.5, node.shape) for node in self.smooth_outputs]
@@ -112,9 +112,7 @@ class Problem:
 
 def make_problem(outputs: Sequence[Node], leaves: Sequence[Node], values: Sequence[Array]) -> Problem:
     """The same graph in float64, with every leaf (also parameters) fed as an input."""
-    fed: dict[Node, Node] = {
-        leaf: input(leaf.shape, _double(leaf.dtype), name=leaf.name) for leaf in leaves
-    }
+    fed: dict[Node, Node] = {leaf: input(leaf.shape, _double(leaf.dtype), name=leaf.name) for leaf in leaves}
 
     def in_float64(node: Node) -> Node:
         if node in fed:
@@ -152,8 +150,7 @@ def require_close(law: str, what: str, node: Node, found: Array, expected: Array
     found, expected = np.asarray(found), np.asarray(expected)
     if found.shape != expected.shape:
         raise LawError(
-            f"{law}: {what} has shape {list(found.shape)}, but {list(expected.shape)} is right"
-            + _where(node)
+            f"{law}: {what} has shape {list(found.shape)}, but {list(expected.shape)} is right" + _where(node)
         )
     same = found == expected
     if not is_float(expected.dtype):
@@ -162,7 +159,9 @@ def require_close(law: str, what: str, node: Node, found: Array, expected: Array
         finite = np.isfinite(found) & np.isfinite(expected)
         same |= np.isnan(found) & np.isnan(expected)
     scale = max(1.0, float(np.abs(np.where(finite, expected, 0)).max(initial=0)))
-    wrong = np.where(finite, np.abs(np.where(finite, found, 0) - np.where(finite, expected, 0)) > tolerance * scale, ~same)
+    wrong = np.where(
+        finite, np.abs(np.where(finite, found, 0) - np.where(finite, expected, 0)) > tolerance * scale, ~same
+    )
     if wrong.any():
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise LawError(
@@ -242,7 +241,12 @@ def law_5_curvature(problem: Problem) -> None:
     left = sum(float((a * b).sum()) for a, b in zip(w, hv, strict=True))
     right = sum(float((a * b).sum()) for a, b in zip(v, hw, strict=True))
     require_close(
-        "law 5 (<w, Hv> = <v, Hw>)", "<v, Hw>", problem.outputs[-1], np.asarray(right), np.asarray(left), "exact"
+        "law 5 (<w, Hv> = <v, Hw>)",
+        "<v, Hw>",
+        problem.outputs[-1],
+        np.asarray(right),
+        np.asarray(left),
+        "exact",
     )
     slopes = problem.slope(gradient(cost, problem.wrt), v)
     for leaf, h, d in zip(problem.wrt, hv, slopes, strict=True):

@@ -14,6 +14,4 @@ from graphnet_rnn.cells.lstm import LSTM, LSTMKrause, LSTMPeephole
 
 __all__ = ["ALL", "GRU", "LSTM", "Elman", "LSTMKrause", "LSTMPeephole"]
 
-ALL: dict[str, type[Cell]] = {
-    cell.__name__: cell for cell in (Elman, LSTM, LSTMPeephole, LSTMKrause, GRU)
-}
+ALL: dict[str, type[Cell]] = {cell.__name__: cell for cell in (Elman, LSTM, LSTMPeephole, LSTMKrause, GRU)}

@@ -50,7 +50,11 @@ def make_parser() -> argparse.ArgumentParser:
     for name, module in COMMANDS.items():
         first_line = (module.__doc__ or "").strip().splitlines()[0]
         sub = commands.add_parser(
-            name, help=first_line, description=first_line, epilog=module.EXAMPLE, formatter_class=HelpFormatter
+            name,
+            help=first_line,
+            description=first_line,
+            epilog=module.EXAMPLE,
+            formatter_class=HelpFormatter,
         )
         module.add_arguments(sub)
         sub.add_argument("--debug", action="store_true", help="show the traceback of a failure")

@@ -79,6 +79,8 @@ class Console(Listener):
         if self.quiet:
             return
         if outcome.best_epoch:
-            print(f"ended ({outcome.reason}): best {outcome.best_bits:.3f} bits/char after epoch {outcome.best_epoch}")
+            print(
+                f"ended ({outcome.reason}): best {outcome.best_bits:.3f} bits/char after epoch {outcome.best_epoch}"
+            )
         else:
             print(f"ended ({outcome.reason}) after {outcome.steps} steps")

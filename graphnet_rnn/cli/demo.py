@@ -30,7 +30,9 @@ MARKER = "made-by-graphnet-rnn-demo"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", default="demo", metavar="FOLDER", help="where the files go; made anew each time")
+    parser.add_argument(
+        "--out", default="demo", metavar="FOLDER", help="where the files go; made anew each time"
+    )
     parser.add_argument("--seconds", type=float, default=140.0, help="for training")
 
 

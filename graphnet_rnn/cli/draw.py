@@ -18,7 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("what", help="a cell (LSTM, my_cells.py:MyCell) or a model file")
     add("--out", default="graph.svg", metavar="FILE", help="ends in .svg, .png, .pdf, .dot or .html")
-    add("--style", choices=("full", "compact"), default="full", help="weights as nodes, or as labels on edges")
+    add(
+        "--style", choices=("full", "compact"), default="full", help="weights as nodes, or as labels on edges"
+    )
     add("--time", type=int, default=3, help="time steps, for a model")
 
 

@@ -17,7 +17,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", help="a file that training wrote")
     add("--length", type=int, default=500, help="characters")
-    add("--temperature", type=float, default=1.0, help="below 1 more likely characters, above 1 more surprising ones")
+    add(
+        "--temperature",
+        type=float,
+        default=1.0,
+        help="below 1 more likely characters, above 1 more surprising ones",
+    )
     add("--argmax", action="store_true", help="always the likeliest character (temperature 0)")
     add("--warm-up", default="", metavar="TEXT", help="text that the model reads first; it is printed too")
     add("--seed", type=int, default=0, help="another seed, another text")

@@ -40,7 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--layers", type=int, default=1, help="how many layers")
     add("--skip", action="store_true", help="every layer reads the input and is read by the output")
     add("--dropout", type=float, default=0.0, help="share zeroed between layers")
-    add("--initial-state", choices=("zero", "learned"), default="zero", help="states before the first character")
+    add(
+        "--initial-state",
+        choices=("zero", "learned"),
+        default="zero",
+        help="states before the first character",
+    )
     add("--optimizer", choices=sorted(optimizers.ALL), default="adam", help="how weights change")
     add("--rate", type=float, help="learning rate (default: adam 0.005, rmsprop 0.002, others 0.1)")
     add("--rate-after", type=int, default=10, help="epochs before the rate starts to fall")
@@ -103,7 +108,9 @@ def make_trainer(options: argparse.Namespace, folder: str | Path, console: Conso
         initial_state=options.initial_state,
         seed=options.seed,
     )
-    notes = {k: v for k, v in vars(options).items() if k not in ("quiet", "debug", "resume", "command", "out")}
+    notes = {
+        k: v for k, v in vars(options).items() if k not in ("quiet", "debug", "resume", "command", "out")
+    }
     return Trainer(
         network,
         data,
@@ -138,7 +145,11 @@ def load_corpus(options: argparse.Namespace) -> Corpus:
 
 def _optimizer(options: argparse.Namespace) -> optimizers.Optimizer:
     kind = optimizers.ALL[options.optimizer]
-    rate = options.rate if options.rate is not None else {"adam": 5e-3, "rmsprop": 2e-3}.get(options.optimizer, 0.1)
+    rate = (
+        options.rate
+        if options.rate is not None
+        else {"adam": 5e-3, "rmsprop": 2e-3}.get(options.optimizer, 0.1)
+    )
     return kind(rate=rate, clip_norm=options.clip_norm or None)
 
 

@@ -23,11 +23,17 @@ def find_cell(name: str) -> type[Cell]:
             return ALL[name]
         close = difflib.get_close_matches(name, ALL, 1, 0.5)
         hint = f" Did you mean {close[0]}?" if close else ""
-        raise UsageError(f"there is no cell {name!r}; graphnet has {', '.join(ALL)}.{hint} Your own: my_cells.py:MyCell")
+        raise UsageError(
+            f"there is no cell {name!r}; graphnet has {', '.join(ALL)}.{hint} Your own: my_cells.py:MyCell"
+        )
     module = _load(where)
     cell = getattr(module, attribute, None)
     if not (isinstance(cell, type) and issubclass(cell, Cell)):
-        cells = [k for k, v in vars(module).items() if isinstance(v, type) and issubclass(v, Cell) and v is not Cell]
+        cells = [
+            k
+            for k, v in vars(module).items()
+            if isinstance(v, type) and issubclass(v, Cell) and v is not Cell
+        ]
         raise UsageError(f"{where} has no cell {attribute!r}; its cells: {', '.join(cells) or 'none'}.")
     return cell
 

@@ -104,7 +104,9 @@ class Corpus:
     def split(cls, text: str, valid: float = 0.1, test: float = 0.1) -> Corpus:
         """The first part trains, the next validates, the last tests: by default 80, 10 and 10 %."""
         if not (valid >= 0 and test >= 0 and valid + test < 1):
-            raise DataError(f"the shares of validation ({valid}) and test ({test}) must be >= 0 and sum to less than 1.")
+            raise DataError(
+                f"the shares of validation ({valid}) and test ({test}) must be >= 0 and sum to less than 1."
+            )
         vocabulary = Vocabulary.of(text) if text else None
         if vocabulary is None:
             raise DataError("the text is empty.")
@@ -122,4 +124,4 @@ class Corpus:
         vocabulary = Vocabulary.of(train) if train else None
         if vocabulary is None:
             raise DataError("the training text is empty.")
-        return cls(*(vocabulary.encode(text) for text in (train, valid, test)), vocabulary)
+        return cls(vocabulary.encode(train), vocabulary.encode(valid), vocabulary.encode(test), vocabulary)

@@ -50,7 +50,9 @@ class Optimizer(ABC):
         """The state before the first step."""
 
     @abstractmethod
-    def step(self, objective: Differentiable, theta: Array, state: State, rate: float | None = None) -> Report:
+    def step(
+        self, objective: Differentiable, theta: Array, state: State, rate: float | None = None
+    ) -> Report:
         """One step: changes `theta` and the arrays of `state` in place. rate: instead of the setting."""
 
     def settings(self) -> dict[str, Any]:

@@ -19,7 +19,9 @@ __all__ = ["SGD", "Adam", "Momentum", "Nesterov", "RMSprop"]
 class FirstOrder(Optimizer):
     """What they share: one gradient a step, clipped first by value, then by norm."""
 
-    def step(self, objective: Differentiable, theta: Array, state: State, rate: float | None = None) -> Report:
+    def step(
+        self, objective: Differentiable, theta: Array, state: State, rate: float | None = None
+    ) -> Report:
         loss, g = objective.gradient(self.evaluation_point(theta, state))
         length = norm(g)
         if self.clip_value is not None:

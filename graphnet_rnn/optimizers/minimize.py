@@ -44,7 +44,9 @@ def minimize(
     chosen = Adam() if optimizer is None else optimizer
     theta = objective.start() if start is None else np.array(start)
     if theta.shape != (objective.size,):
-        raise UsageError(f"minimize: start has shape {list(theta.shape)}, but there are {objective.size} parameters")
+        raise UsageError(
+            f"minimize: start has shape {list(theta.shape)}, but there are {objective.size} parameters"
+        )
     state = chosen.init(theta)
     reports: list[Report] = []
     for step in range(steps):

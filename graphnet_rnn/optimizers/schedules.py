@@ -36,7 +36,9 @@ class DelayedDecay:
 
     def __post_init__(self) -> None:
         if self.after < 0 or not 0 < self.decay <= 1:
-            raise UsageError(f"DelayedDecay needs after >= 0 and decay in (0, 1], not {self.after}, {self.decay}")
+            raise UsageError(
+                f"DelayedDecay needs after >= 0 and decay in (0, 1], not {self.after}, {self.decay}"
+            )
 
     def factor(self, epoch: int) -> float:
         return float(self.decay ** max(0, epoch - self.after + 1))

@@ -193,5 +193,5 @@ def test_a_derivative_that_widens_is_caught() -> None:
         def partials(self, y: gn.Node, *inputs: gn.Node) -> list[gn.Node]:
             return [gn.constant(np.array(3.0)) * inputs[0] ** 2]
 
-    with pytest.raises(LawError, match="backward gave float64 for .* which is float32"):
+    with pytest.raises(LawError, match=r"backward gave float64 for .* which is float32"):
         check_op(Widening(), np.array([1.5, 2.5]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -208,20 +209,14 @@ def test_names_are_printed_as_papers_print_them(name, shown):
 # -- unrolled nets ---------------------------------------------------------------------------
 
 
-def places(svg: str) -> dict[tuple[str, ...], tuple[float, float]]:
-    """The title of each cluster, and the middle of its box."""
-    result = {}
-    for group in ET.fromstring(svg).iter(f"{SVG}g"):
-        if group.get("class") == "cluster":
-            title = tuple(text.text or "" for text in group.iter(f"{SVG}text"))
-            path = group.find(f".//{SVG}path")
-            assert path is not None
-            points = np.array(
-                [p.split(",") for p in re.findall(r"[-\d.]+,[-\d.]+", path.get("d", ""))], float
-            )
-            x, y = points.mean(axis=0)
-            result[title] = (float(x), float(y))
-    return result
+def places(svg: str) -> dict[tuple[str, str], tuple[float, float]]:
+    """Where the title of each cell stands."""
+    titles = [e for e in ET.fromstring(svg).iter(f"{SVG}text") if e.get("fill") == LIGHT.muted]
+    return {
+        (first.text or "", second.text or ""): (float(first.get("x", "")), float(first.get("y", "")))
+        for first, second in itertools.pairwise(titles)
+        if "layer" in (first.text or "")
+    }
 
 
 @pytest.mark.parametrize("style", ["full", "compact"])
