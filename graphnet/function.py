@@ -33,7 +33,8 @@ def compile(
 
     inputs: Input nodes in the order of the arguments; None takes all that the outputs depend on, in the
     order of their creation. `check=True`: NonFiniteError names the first node that makes a NaN or an
-    infinity. `threads`: for compiled back ends. Raises GraphnetError for an Input that is missing.
+    infinity. `threads`: at most so many (NumPy: in its BLAS); None leaves the choice to it.
+    Raises GraphnetError for an Input that is missing.
     """
     source = Graph(outputs, inputs)
     return Function(source, backend, passes, check, threads)
@@ -64,6 +65,7 @@ class Function(ShowsItself):
             self._plan,
             [position.get(node, -1) for node in self.graph.inputs],
             [position[node] for node in self.graph.outputs],
+            threads,
         )
 
     @property

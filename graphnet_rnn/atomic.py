@@ -24,11 +24,12 @@ def write_atomically(path: str | Path, content: bytes) -> None:
         os.replace(beside, target)
         _sync_folder(target.parent)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            beside.unlink()
         raise SaveError(
             f"{target} could not be written: {error.strerror or error}. What was saved before is untouched."
         ) from None
+    finally:  # also after a second Ctrl-C
+        with contextlib.suppress(OSError):
+            beside.unlink()
 
 
 def _sync_folder(folder: Path) -> None:

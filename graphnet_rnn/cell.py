@@ -14,6 +14,7 @@ makes the three parameters when it is first met. A Network traces `step` once to
 from __future__ import annotations
 
 import copy
+import inspect
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,10 +27,11 @@ import graphnet as gn
 from graphnet.display import ShowsItself
 from graphnet.dtypes import as_dtype
 from graphnet.node import Array, Dtype, Node
-from graphnet.provenance import attributed_to, here, hide_module
+from graphnet.provenance import Origin, attributed_to, here, hide_module
 from graphnet_rnn import initializers
-from graphnet_rnn.errors import CellError, UsageError
+from graphnet_rnn.errors import CellError
 from graphnet_rnn.initializers import Initializer
+from graphnet_rnn.settings import whole_number
 
 __all__ = ["Cell", "State", "Weights"]
 
@@ -84,7 +86,8 @@ class Weights:
         value = np.asarray(initializer(np.random.default_rng([self.seed, key]), shape))
         if value.shape != shape:
             raise CellError(
-                f"{self.owner}: the initializer of {name} gave shape {list(value.shape)}, not {list(shape)}."
+                f"{self.owner}: the initializer of {name} gave shape {list(value.shape)}, not {list(shape)} as it is "
+                f"used at {here()}."
             )
         return gn.parameter(value.astype(self.dtype), name=f"{self.owner}.{name}")
 
@@ -107,9 +110,7 @@ class Cell(ShowsItself):
     states: ClassVar[tuple[State, ...]] = ()
 
     def __init__(self, units: int = 128, *, initial: Mapping[str, Initializer] | None = None) -> None:
-        if isinstance(units, bool) or not isinstance(units, (int, np.integer)) or units < 1:
-            raise UsageError(f"{type(self).__name__}: units must be a whole number >= 1, not {units!r}")
-        self.units = int(units)
+        self.units = whole_number(f"{type(self).__name__}: units", units)
         self.initial = dict(initial or {})
         self._weights: Weights | None = None
 
@@ -117,8 +118,7 @@ class Cell(ShowsItself):
 
     def step(self, x: Node, *states: Node) -> Node | tuple[Node, ...]:
         """The new states from the input x (batch, inputs) and the old states (batch, units)."""
-        arguments = ", ".join(("self", "x", *(s.name for s in self.states)))
-        raise NotImplementedError(f"{type(self).__name__} needs a method `step({arguments})`")
+        raise CellError(f"{type(self).__name__} needs a method step(self, {self._arguments()}).")
 
     def affine(self, to: str, *, bias: float | None = 0.0, units: int | None = None, **sources: Node) -> Node:
         """Σ_s s @ W_s·to + b_to over the named sources: affine("i", x=x, h=h) = x W_xi + h W_hi + b_i.
@@ -163,6 +163,7 @@ class Cell(ShowsItself):
 
     def bind(self, inputs: int, name: str = "layer0", seed: int = 0, dtype: Any = "float32") -> Cell:
         """A copy with weights of its own, for inputs of this width; CellError if `step` is not sound."""
+        self._check_declaration()
         bound = copy.copy(self)
         bound._weights = Weights(name, seed, as_dtype(dtype), self.initial)
         with gn.scope(layer=name, cell=type(self).__name__):
@@ -177,23 +178,23 @@ class Cell(ShowsItself):
     def next_states(self, x: Node, states: Sequence[Node]) -> tuple[Node, ...]:
         """`step`, with what it returns checked against the declared states."""
         owner = type(self).__name__
-        if not self.states:
-            raise CellError(f"{owner} declares no states; write e.g. states = (State('h'),) in the class.")
         result = self.step(x, *states)
         listed = (result,) if isinstance(result, Node) else result
         if not isinstance(listed, (tuple, list)):
             raise CellError(
-                f"{owner}.step returned {type(listed).__name__} where nodes are needed: return {self._wanted()}."
+                f"{owner}.step (at {self._step_line()}) returned {type(listed).__name__} where nodes are needed: "
+                f"return {self._wanted()}."
             )
         if len(listed) != len(self.states):
             raise CellError(
-                f"{owner}.step returned {len(listed)} value(s), but the cell declares {len(self.states)} "
-                f"state(s): return {self._wanted()}, in this order."
+                f"{owner}.step (at {self._step_line()}) returned {len(listed)} value(s), but the cell declares "
+                f"{len(self.states)} state(s): return {self._wanted()}, in this order."
             )
         for state, old, new in zip(self.states, states, listed, strict=True):
             if not isinstance(new, Node):
                 raise CellError(
-                    f"{owner}.step returned a {type(new).__name__} for the state {state.name}, not a node."
+                    f"{owner}.step (at {self._step_line()}) returned a {type(new).__name__} for the state "
+                    f"{state.name}, not a node."
                 )
             if new.shape != old.shape or new.dtype != old.dtype:
                 raise CellError(
@@ -201,6 +202,28 @@ class Cell(ShowsItself):
                     f"{old.dtype}{list(old.shape)} (batch, units). The new value was made at {new.origin}."
                 )
         return tuple(listed)
+
+    def _check_declaration(self) -> None:
+        owner = type(self).__name__
+        if not self.states:
+            raise CellError(
+                f"{owner} (step at {self._step_line()}) declares no states; write e.g. states = (State('h'),) "
+                "in the class."
+            )
+        try:
+            inspect.signature(self.step).bind("x", *self.states)
+        except TypeError as error:
+            raise CellError(
+                f"{owner}.step at {self._step_line()} does not fit the declared states ({error}); write "
+                f"step(self, {self._arguments()})."
+            ) from None
+
+    def _step_line(self) -> Origin:
+        code = inspect.unwrap(type(self).step).__code__
+        return Origin(code.co_filename, code.co_firstlineno)
+
+    def _arguments(self) -> str:
+        return ", ".join(["x", *(state.name for state in self.states)])
 
     def _wanted(self) -> str:
         names = [f"the new {s.name}" for s in self.states]

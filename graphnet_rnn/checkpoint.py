@@ -57,7 +57,8 @@ class RunFolder:
         file = self.path / f"checkpoint-{step:09d}.safetensors"
         description = {**describe_network(network), "training": dict(training)}
         write_atomically(file, ModelFile(tensors, description).to_bytes())
-        for old in self.checkpoints()[:-KEPT]:
+        # What a killed process was writing is of no use to anyone.
+        for old in [*self.checkpoints()[:-KEPT], *self.path.glob(".*.part")]:
             old.unlink(missing_ok=True)
         return file
 

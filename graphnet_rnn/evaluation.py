@@ -12,6 +12,7 @@ import graphnet as gn
 from graphnet.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network import Network
+from graphnet_rnn.settings import whole_number
 
 __all__ = ["Evaluation", "Evaluator"]
 
@@ -47,8 +48,9 @@ class Evaluator:
             raise UsageError(
                 "Evaluator: only a network that reads symbols and predicts them can be evaluated on text"
             )
-        self.network, self.lanes, self.time = network, lanes, time
-        u = network.unroll(time, lanes, training=False)
+        self.network = network
+        self.lanes, self.time = whole_number("lanes", lanes), whole_number("time", time)
+        u = network.unroll(self.time, self.lanes, training=False)
         self._function = gn.compile(
             [u.losses, gn.argmax(u.logits), *u.final], [u.inputs, u.targets, *u.initial]
         )
@@ -57,9 +59,7 @@ class Evaluator:
         self, symbols: Array, context: int = 0, progress: Callable[[int, int], None] | None = None
     ) -> Evaluation:
         """Raises DataError if nothing is left to score. progress(characters read, of how many)."""
-        if context < 0:
-            raise UsageError(f"context must be >= 0, not {context}")
-        lead = max(1, context)
+        lead = max(1, whole_number("context", context, least=0))
         scored = len(symbols) - lead
         if scored < 1:
             raise DataError(

@@ -67,7 +67,9 @@ def read_model_file(path: str | Path) -> ModelFile:
         raise ModelFileError(f"{file} cannot be read: {error.strerror}.") from None
     description = _description(file, content)
     version = description.get("format")
-    if not isinstance(version, int) or version > FORMAT:
+    if not isinstance(version, int):
+        raise ModelFileError(f"{file} is damaged: it does not say its format.")
+    if version > FORMAT:
         raise ModelFileError(
             f"{file} is of format {version}, newer than this program reads ({FORMAT}); update graphnet."
         )
@@ -146,9 +148,15 @@ def network_of(file: ModelFile, path: str, cells: Iterable[type[Cell]] = ()) -> 
         if name not in known:
             raise ModelFileError(
                 f"{path} uses the cell {name}, which graphnet does not have; give its class: "
-                f"rnn.load(path, cells=[{name}])."
+                f"rnn.load(path, cells=[{name}]), or --cell my_cells.py:{name}."
             )
-        layers.append(known[name](**arguments))
+        try:
+            layers.append(known[name](**arguments))
+        except TypeError as error:
+            raise ModelFileError(
+                f"{path}: the cell {name} cannot be made again with {arguments} ({error}); it may have changed "
+                "since the file was written."
+            ) from None
     network = Network(layers, **settings)
     characters = file.description.get("vocabulary")
     network.vocabulary = Vocabulary(characters) if characters else None

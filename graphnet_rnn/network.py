@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.initializers import Initializer
 from graphnet_rnn.losses import LOSSES
+from graphnet_rnn.settings import one_of, share, whole_number
 from graphnet_rnn.unroll import Unrolled
 
 __all__ = ["Network"]
@@ -51,20 +52,19 @@ class Network(ShowsItself):
         reads: str | None = None,
         initial: Mapping[str, Initializer] | None = None,
     ) -> None:
-        self.inputs, self.outputs = _size("inputs", inputs), _size("outputs", outputs)
-        self.loss = _one_of("loss", loss, tuple(LOSSES))
-        self.skip, self.seed, self.dtype = bool(skip), int(seed), as_dtype(dtype)
-        self.reads = _one_of(
+        self.inputs, self.outputs = whole_number("inputs", inputs), whole_number("outputs", outputs)
+        self.loss = one_of("loss", loss, tuple(LOSSES))
+        self.skip, self.seed, self.dtype = bool(skip), whole_number("seed", seed, least=0), as_dtype(dtype)
+        self.reads = one_of(
             "reads", reads or ("symbols" if loss == "softmax" else "vectors"), ("symbols", "vectors")
         )
-        self.initial_state = _one_of("initial_state", initial_state, ("zero", "learned"))
+        self.initial_state = one_of("initial_state", initial_state, ("zero", "learned"))
         if not is_float(self.dtype):
             raise UsageError(f"dtype must be float32 or float64, not {self.dtype}")
-        if isinstance(dropout, bool) or not 0 <= dropout < 1:
-            raise UsageError(f"dropout must be in [0, 1), not {dropout!r}: it is the share that is zeroed")
-        self.dropout = float(dropout)
-        if isinstance(layers, Cell):
+        self.dropout = share("dropout, the share that is zeroed,", dropout)
+        if not isinstance(layers, Iterable):
             layers = [layers]
+        layers = list(layers)
         for cell in layers:
             if not isinstance(cell, Cell):
                 hint = f"{cell.__name__}(128)" if isinstance(cell, type) else "rnn.LSTM(128)"
@@ -198,15 +198,3 @@ class Network(ShowsItself):
             f"Network([{listed}], inputs={self.inputs}, outputs={self.outputs}, loss={self.loss!r}): "
             f"{self.theta.size:,} parameters"
         )
-
-
-def _size(argument: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise UsageError(f"{argument} must be a whole number >= 1, not {value!r}")
-    return int(value)
-
-
-def _one_of(argument: str, value: Any, choices: Sequence[str]) -> str:
-    if value not in choices:
-        raise UsageError(f"{argument} must be {' or '.join(map(repr, choices))}, not {value!r}")
-    return str(value)

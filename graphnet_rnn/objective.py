@@ -31,12 +31,14 @@ class Objective:
         also: Sequence[Node] = (),
         clip_values: float | None = None,
         backend: str = "numpy",
+        threads: int | None = None,
         random: gn.RandomSource | None = None,
     ) -> None:
         self.cost, self.parameters, self.inputs, self.also = cost, list(parameters), list(inputs), list(also)
         if not self.parameters:
             raise UsageError("Objective: `parameters` is empty: there is nothing to change")
-        self.clip_values, self.backend, self.random = clip_values, backend, random
+        self.clip_values, self.random = clip_values, random
+        self._how: dict[str, Any] = {"backend": backend, "threads": threads}
         self.fed: tuple[Any, ...] = ()
         self.also_values: tuple[Array, ...] = ()
         self._functions: dict[str, gn.Function] = {}
@@ -123,13 +125,17 @@ class Objective:
         self, name: str, outputs: Callable[[], list[Node]], more_inputs: Sequence[Node] = ()
     ) -> gn.Function:
         if name not in self._functions:
-            self._functions[name] = gn.compile(outputs(), [*self.inputs, *more_inputs], backend=self.backend)
+            self._functions[name] = gn.compile(outputs(), [*self.inputs, *more_inputs], **self._how)
         return self._functions[name]
 
     def explain_non_finite(self) -> str:
-        """The first node that makes a NaN or an infinity on the present batch, in words; empty if none."""
+        """The first node that makes a NaN or an infinity on the present batch, in words; empty if none.
+
+        Looks in the cost first, then in its gradient.
+        """
         try:
-            gn.compile([self.cost], self.inputs, backend=self.backend, check=True)(*self.fed)
+            for outputs in ([self.cost], gn.gradient(self.cost, self.parameters, self.clip_values)):
+                gn.compile(outputs, self.inputs, check=True, **self._how)(*self.fed)
         except gn.NonFiniteError as error:
             return str(error)
         return ""

@@ -11,21 +11,27 @@ from graphnet.node import Array
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network import Network
+from graphnet_rnn.settings import whole_number
 
 __all__ = ["Sampler", "choose"]
 
 
 def choose(logits: Array, temperature: float, generator: np.random.Generator) -> int:
     """A symbol drawn with p_k ∝ exp(o_k / τ); the likeliest where τ = 0. Source: Lynge 2016, eqs 3.46-3.49."""
-    if not temperature >= 0:
-        raise UsageError(f"temperature must be >= 0 (0: always the likeliest), not {temperature}")
+    _check_temperature(temperature)
     if temperature == 0:
         return int(np.argmax(logits))
-    scaled = np.asarray(logits, np.float64) / temperature
-    p = np.exp(scaled - scaled.max())
+    below = np.asarray(logits, np.float64) - np.max(logits)
+    with np.errstate(over="ignore"):  # a tiny τ: all but the likeliest get e^-∞ = 0
+        p = np.exp(below / temperature)
     cumulative = np.cumsum(p / p.sum())
     drawn = int(np.searchsorted(cumulative, generator.random(), side="right"))
     return min(drawn, len(p) - 1)  # rounding may leave the last cumulative value below 1
+
+
+def _check_temperature(temperature: float) -> None:
+    if not temperature >= 0:
+        raise UsageError(f"temperature must be >= 0 (0: always the likeliest), not {temperature}")
 
 
 class Sampler:
@@ -58,8 +64,15 @@ class Sampler:
         self.logits = logits[0, 0]
 
     def sample(self, length: int, temperature: float = 1.0, seed: int = 0) -> Iterator[str]:
-        """`length` characters, one by one. From a cold start it first reads a newline (or its first symbol)."""
-        generator = np.random.default_rng(seed)
+        """`length` characters, one by one. From a cold start it first reads a newline (or its first symbol).
+
+        Raises UsageError at once for settings that cannot be meant.
+        """
+        _check_temperature(temperature)
+        generator = np.random.default_rng(whole_number("seed", seed, least=0))
+        return self._sample(whole_number("length", length, least=0), temperature, generator)
+
+    def _sample(self, length: int, temperature: float, generator: np.random.Generator) -> Iterator[str]:
         if self.logits is None:
             self.read("\n" if "\n" in self.vocabulary.characters else self.vocabulary.characters[0])
         for _ in range(length):

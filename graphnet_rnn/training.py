@@ -29,6 +29,7 @@ from graphnet_rnn.objective import Objective
 from graphnet_rnn.optimizers import Adam, DelayedDecay, Optimizer, Schedule
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.sampling import Sampler
+from graphnet_rnn.settings import whole_number
 
 __all__ = ["Listener", "Outcome", "Trainer"]
 
@@ -107,8 +108,8 @@ class Trainer:
         notes: Mapping[str, Any] | None = None,
         listener: Listener | None = None,
     ) -> None:
-        if epochs < 1:
-            raise UsageError(f"epochs must be at least 1, not {epochs}")
+        if clip_values is not None and not clip_values > 0:
+            raise UsageError(f"clip_values must be > 0 or None, not {clip_values}")
         if len(data.vocabulary) != network.inputs or len(data.vocabulary) != network.outputs:
             raise UsageError(
                 f"the text has {len(data.vocabulary)} different characters, but the network has {network.inputs} "
@@ -118,23 +119,25 @@ class Trainer:
         self.network, self.data = network, data
         self.optimizer = optimizer or Adam(clip_norm=5.0)
         self.folder = RunFolder(folder)
-        self.time, self.batch, self.epochs = time, batch, epochs
+        self.time, self.batch, self.epochs = time, batch, whole_number("epochs", epochs)
+        self.clip_values = clip_values
         self.schedule = schedule or DelayedDecay()
-        self.stopping, self.sample_length = stopping, sample_length
+        self.stopping = stopping
+        self.sample_length = whole_number("sample_length", sample_length, least=0)
         self.checkpoint_seconds, self.log_every = checkpoint_seconds, log_every
         self.notes, self.listener = dict(notes or {}), listener or Listener()
         self.pieces = Batches(data.train, time, batch)
-        self._build(clip_values)
+        self._build()
         # The optimiser works on a vector of its own: looking ahead (Nesterov) changes the parameters.
         self.theta = network.theta.copy()
         self.state: State = self.optimizer.init(self.theta)
         self.carried: list[Array] = network.first_states(batch)
         self.progress = Progress()
-        self._interrupted = False
+        self._resumed = self._interrupted = False
         self._stop_reason = ""
 
-    def _build(self, clip_values: float | None) -> None:
-        network = self.network
+    def _build(self) -> None:
+        network, clip_values = self.network, self.clip_values
         parameters = list(network.parameters.values())
         u = network.unroll(self.time, self.batch)
         self._objective = Objective(
@@ -165,10 +168,11 @@ class Trainer:
     def run(self) -> Outcome:
         """Trains from where it stands to the end; Ctrl-C ends it after the step in hand, with a checkpoint."""
         progress = self.progress
-        if not progress.step:
+        if not self._resumed:
             self.folder.start()
-            self.folder.append(self.folder.history, self._description())
             self._checkpoint()
+        if not self.folder.history_size():
+            self.folder.append(self.folder.history, self._description())
         self.listener.started(self)
         self._last_checkpoint = clock.monotonic()
         with self._interruptible():
@@ -252,6 +256,7 @@ class Trainer:
 
     def _end_epoch(self, rate: float) -> None:
         progress = self.progress
+        self._require_finite()
         train_bits = progress.epoch_nats / len(self.pieces) / LN2
         valid_bits = None
         if self._evaluator is not None:
@@ -281,6 +286,14 @@ class Trainer:
             progress.finished = "epochs"
         self._checkpoint()
         self.listener.epoch_ended(self, row)
+
+    def _require_finite(self) -> None:
+        """A step may give infinite weights from a finite gradient; they must reach no file."""
+        if not np.isfinite(self.theta).all():
+            raise TrainingError(
+                f"the weights are no longer finite after step {self.progress.step}, so training cannot go on; try a "
+                f"smaller --rate or --clip-norm. The checkpoints in {self.folder.path} are untouched."
+            )
 
     @contextlib.contextmanager
     def _interruptible(self) -> Iterator[None]:
@@ -315,10 +328,12 @@ class Trainer:
             "optimizer": {"name": type(self.optimizer).__name__, **self.optimizer.settings()},
             "time": self.time,
             "batch": self.batch,
+            "clip_values": self.clip_values,
             "text": digest.hexdigest(),
         }
 
     def _checkpoint(self) -> None:
+        self._require_finite()
         arrays = {f"optimizer.{name}": a for name, a in self.state.items()}
         arrays |= {f"carried.{i:03d}": a for i, a in enumerate(self.carried)}
         training = {
@@ -359,8 +374,9 @@ class Trainer:
         self.progress = Progress(**stored)
         self._random.state = training["random"]
         self.folder.cut_history(training["history_size"])
-        if self.progress.finished == "epochs" and self.progress.epoch < self.epochs:
-            self.progress.finished = ""  # more epochs were asked for
+        self._resumed = True
+        if self.progress.finished != "early stopping":  # more epochs, or fewer, may have been asked for
+            self.progress.finished = "epochs" if self.progress.epoch >= self.epochs else ""
 
 
 def _json_number(value: float) -> float | None:

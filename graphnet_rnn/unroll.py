@@ -10,6 +10,7 @@ from graphnet.node import Node
 from graphnet.provenance import hide_module
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.losses import LOSSES
+from graphnet_rnn.settings import whole_number
 
 if TYPE_CHECKING:
     from graphnet_rnn.network import Network
@@ -36,11 +37,10 @@ class Unrolled(ShowsItself):
     def __init__(
         self, network: Network, time: int, batch: int, training: bool, initial: str, unscored: int
     ) -> None:
-        for argument, value in (("time", time), ("batch", batch)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise UsageError(f"unroll: {argument} must be a whole number >= 1, not {value!r}")
-        if not 0 <= unscored < time:
-            raise UsageError(f"unroll: unscored must be in 0 ... {time - 1}, not {unscored!r}")
+        time, batch = whole_number("unroll: time", time), whole_number("unroll: batch", batch)
+        unscored = whole_number("unroll: unscored", unscored, least=0)
+        if unscored >= time:
+            raise UsageError(f"unroll: unscored must be in 0 ... {time - 1}, not {unscored}")
         self.network, self.time, self.batch = network, time, batch
         self.random = gn.RandomSource(network.seed)
         self._keep = 1 - network.dropout if training else 1.0

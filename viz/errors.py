@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from graphnet.errors import GraphnetError
+
 __all__ = ["DrawingError"]
 
 
-class DrawingError(Exception):
+class DrawingError(GraphnetError):
     """A picture that cannot be made or saved; the message names the argument and the remedy."""

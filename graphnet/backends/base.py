@@ -31,5 +31,7 @@ class Backend(ABC):
     name: str
 
     @abstractmethod
-    def build(self, plan: Plan, inputs: Sequence[int], outputs: Sequence[int]) -> Program:
+    def build(
+        self, plan: Plan, inputs: Sequence[int], outputs: Sequence[int], threads: int | None
+    ) -> Program:
         """A program; `inputs` and `outputs` are positions in the plan (-1: an input that nothing reads)."""

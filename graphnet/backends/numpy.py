@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import numpy as np
 
@@ -18,13 +20,18 @@ __all__ = ["NumpyBackend"]
 class NumpyBackend(Backend):
     name = "numpy"
 
-    def build(self, plan: Plan, inputs: Sequence[int], outputs: Sequence[int]) -> Program:
-        return NumpyProgram(plan, inputs, outputs)
+    def build(
+        self, plan: Plan, inputs: Sequence[int], outputs: Sequence[int], threads: int | None
+    ) -> Program:
+        return NumpyProgram(plan, inputs, outputs, threads)
 
 
 class NumpyProgram(Program):
-    def __init__(self, plan: Plan, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+    def __init__(
+        self, plan: Plan, inputs: Sequence[int], outputs: Sequence[int], threads: int | None
+    ) -> None:
         self.plan, self.inputs, self.outputs = plan, inputs, outputs
+        self.limit = blas_limit(threads)
         fed = set(inputs)
         #: (position, rule, positions of inputs, positions to free) for each node that is not fed.
         self.steps: list[tuple[int, Callable[..., Array], tuple[int, ...], tuple[int, ...]]] = [
@@ -40,7 +47,7 @@ class NumpyProgram(Program):
             if position >= 0:
                 values[position] = array
         # NaN and infinities flow as in NumPy, silently; check=True is how to find them.
-        with np.errstate(all="ignore"):
+        with self.limit(), np.errstate(all="ignore"):
             if observer is None:
                 i = 0
                 try:
@@ -79,6 +86,15 @@ class NumpyProgram(Program):
             taken.add(id(result))
             results.append(result)
         return results
+
+
+def blas_limit(threads: int | None) -> Callable[[], AbstractContextManager[object]]:
+    """A context in which the BLAS behind NumPy uses so many threads; its own choice where None."""
+    if threads is None:
+        return nullcontext
+    from threadpoolctl import ThreadpoolController
+
+    return partial(ThreadpoolController().limit, limits=threads, user_api="blas")
 
 
 def _failure(node: Node, error: Exception) -> Exception:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from graphnet_rnn.cli.user_cells import find_cell
+from graphnet_rnn.cli.user_cells import find_cell, own_cells
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model_file import load
 
@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--style", choices=("full", "compact"), default="full", help="weights as nodes, or as labels on edges"
     )
+    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
     add("--time", type=int, default=3, help="time steps, for a model")
 
 
@@ -31,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     if options.what.endswith(".safetensors"):
         if options.time < 1:
             raise UsageError(f"--time must be at least 1, not {options.time}")
-        thing = load(options.what).unroll(options.time, batch=1, training=False)
+        thing = load(options.what, own_cells(options.cell)).unroll(options.time, batch=1, training=False)
     else:
         thing = find_cell(options.what)()
     drawing = viz.draw(thing, style=options.style)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from graphnet_rnn.cli.user_cells import own_cells
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model_file import load
 from graphnet_rnn.sampling import Sampler
@@ -16,6 +17,7 @@ EXAMPLE = """example:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", help="a file that training wrote")
+    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
     add("--length", type=int, default=500, help="characters")
     add(
         "--temperature",
@@ -31,11 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.length < 1:
         raise UsageError(f"--length must be at least 1, not {options.length}")
-    sampler = Sampler(load(options.model))
+    sampler = Sampler(load(options.model, own_cells(options.cell)))
     sampler.read(options.warm_up)
+    characters = sampler.sample(options.length, 0.0 if options.argmax else options.temperature, options.seed)
     sys.stdout.write(options.warm_up)
-    temperature = 0.0 if options.argmax else options.temperature
-    for character in sampler.sample(options.length, temperature, options.seed):
+    for character in characters:
         sys.stdout.write(character)
         sys.stdout.flush()
     sys.stdout.write("\n")

@@ -25,8 +25,9 @@ EXAMPLE = """example:
   graphnet-rnn train book.txt --cell GRU --units 256 --layers 2 --dropout 0.2 --out runs/book
   graphnet-rnn train --resume runs/book"""
 
-#: What a resumed run may be given anew; all else is as it was.
-FREE_ON_RESUME = ("epochs", "quiet", "debug", "resume", "command")
+EPOCHS = 50
+#: What is no part of a run, so that no checkpoint keeps it, and a resumed run may be given it anew.
+APART = ("quiet", "debug", "resume", "command", "out", "checkpoint_seconds")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,31 +55,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--clip-value", type=float, default=0.0, help="limit on each derivative at every node; 0 for none")
     add("--time", type=int, default=50, help="time steps in a piece")
     add("--batch", type=int, default=32, help="lanes read side by side")
-    add("--epochs", type=int, default=50, help="at most so many")
+    add("--epochs", type=int, help=f"at most so many (default: {EPOCHS}, or those of the run to resume)")
     add("--no-early-stopping", action="store_true", help="do not stop when validation no longer improves")
     add("--seed", type=int, default=0, help="of weights, dropout and samples")
     add("--sample", type=int, default=200, metavar="LENGTH", help="characters of a sample after each epoch")
     add("--out", metavar="FOLDER", help="the run's folder (default: a new one in runs/)")
     add("--resume", metavar="FOLDER", help="continue a run exactly where its last checkpoint left it")
+    add("--checkpoint-seconds", type=float, default=20.0, help="at most so long between checkpoints")
     add("--quiet", action="store_true", help="no progress, no samples")
 
 
 def run(options: argparse.Namespace) -> int:
     folder = options.resume or options.out or str(_new_folder(options))
     settings = _resumed_settings(options) if options.resume else options
+    if settings.epochs is None:
+        settings.epochs = EPOCHS
     trainer = make_trainer(settings, folder, Console(quiet=options.quiet))
     if options.resume:
         trainer.resume()
     outcome = trainer.run()
-    if options.quiet:
-        return 0
-    for line in _draw_curve(trainer.folder):
-        print(line)
-    if outcome.reason == "interrupted":
-        print(f"continue with: graphnet-rnn train --resume {shlex.quote(folder)}")
-        return 130
-    print(f"try: graphnet-rnn sample {shlex.quote(str(trainer.folder.model))} --length 500")
-    return 0
+    interrupted = outcome.reason == "interrupted"
+    lines = _draw_curve(trainer.folder) if outcome.epochs else []
+    if interrupted:
+        lines.append(f"continue with: graphnet-rnn train --resume {shlex.quote(folder)}")
+    else:
+        lines.append(f"try: graphnet-rnn sample {shlex.quote(str(trainer.folder.model))} --length 500")
+    if not options.quiet:
+        print("\n".join(lines))
+    return 130 if interrupted else 0
 
 
 def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
@@ -86,10 +90,11 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
     stored: dict[str, Any] = training["notes"].get("arguments", {})
     if not stored:
         raise UsageError(f"{path} was not written by this command; resume it with rnn.Trainer in Python.")
-    kept = {**vars(options), **{k: v for k, v in stored.items() if k not in FREE_ON_RESUME}}
+    kept = {**vars(options), **stored}
     if options.text:  # the text may have moved; that it is the same text is checked
         kept["text"] = options.text
-    kept["epochs"] = max(options.epochs, stored["epochs"])
+    if options.epochs is not None:
+        kept["epochs"] = options.epochs
     return argparse.Namespace(**kept)
 
 
@@ -108,9 +113,7 @@ def make_trainer(options: argparse.Namespace, folder: str | Path, console: Conso
         initial_state=options.initial_state,
         seed=options.seed,
     )
-    notes = {
-        k: v for k, v in vars(options).items() if k not in ("quiet", "debug", "resume", "command", "out")
-    }
+    notes = {k: v for k, v in vars(options).items() if k not in APART}
     return Trainer(
         network,
         data,
@@ -123,6 +126,7 @@ def make_trainer(options: argparse.Namespace, folder: str | Path, console: Conso
         stopping=None if options.no_early_stopping else EarlyStopping(),
         clip_values=options.clip_value or None,
         sample_length=options.sample,
+        checkpoint_seconds=options.checkpoint_seconds,
         notes={"arguments": notes},
         listener=console,
     )

@@ -12,7 +12,7 @@ from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import ALL
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["find_cell"]
+__all__ = ["find_cell", "own_cells"]
 
 
 def find_cell(name: str) -> type[Cell]:
@@ -36,6 +36,11 @@ def find_cell(name: str) -> type[Cell]:
         ]
         raise UsageError(f"{where} has no cell {attribute!r}; its cells: {', '.join(cells) or 'none'}.")
     return cell
+
+
+def own_cells(name: str | None) -> list[type[Cell]]:
+    """What `load` needs to know besides graphnet's own cells."""
+    return [find_cell(name)] if name else []
 
 
 def _load(where: str) -> object:

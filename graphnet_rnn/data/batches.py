@@ -12,6 +12,7 @@ import numpy as np
 
 from graphnet.node import Array
 from graphnet_rnn.errors import DataError
+from graphnet_rnn.settings import whole_number
 
 __all__ = ["Batches"]
 
@@ -20,11 +21,12 @@ class Batches:
     """Pieces (inputs, targets), each (time, batch): the target is the next symbol.
 
     What does not fill a whole piece at the end of the lanes is left out.
-    Raises DataError if the text is shorter than one batch.
+    Raises DataError if the text is shorter than one batch, UsageError for impossible sizes.
     """
 
     def __init__(self, symbols: Array, time: int, batch: int) -> None:
-        self.time, self.batch = time, batch
+        self.time = time = whole_number("time", time)
+        self.batch = batch = whole_number("batch", batch)
         lane = (len(symbols) - 1) // batch if len(symbols) else 0
         self._count = lane // time
         if self._count < 1:

@@ -12,6 +12,7 @@ from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.objective import Objective
 from graphnet_rnn.optimizers.base import Optimizer, Report
 from graphnet_rnn.optimizers.first_order import Adam
+from graphnet_rnn.settings import whole_number
 
 __all__ = ["Result", "minimize"]
 
@@ -37,10 +38,9 @@ def minimize(
 
     start: the first point (the parameters' present values). callback(step, report) may return True to
     stop. The objective's parameters hold the last point afterwards.
-    Raises TrainingError when the loss is no longer finite, naming the first node that broke.
+    Raises TrainingError when the loss or its gradient is no longer finite, naming the first node that broke.
     """
-    if steps < 1:
-        raise UsageError(f"minimize: steps must be at least 1, not {steps}")
+    steps = whole_number("minimize: steps", steps)
     chosen = Adam() if optimizer is None else optimizer
     theta = objective.start() if start is None else np.array(start)
     if theta.shape != (objective.size,):
@@ -52,9 +52,10 @@ def minimize(
     for step in range(steps):
         report = chosen.step(objective, theta, state)
         reports.append(report)
-        if not np.isfinite(report.loss):
+        if not (np.isfinite(report.loss) and np.isfinite(report.gradient_norm)):
             raise TrainingError(
-                f"the loss is {report.loss} at step {step}; try a smaller rate or clipping. "
+                f"the loss is {report.loss} and the gradient's norm {report.gradient_norm} at step {step}; try a "
+                "smaller rate or clipping. "
                 f"{objective.explain_non_finite()}"
             )
         if (callback is not None and callback(step, report) is True) or report.gradient_norm <= tolerance:

@@ -55,7 +55,15 @@ def _slice(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
     a = node()
     if not a.shape:
         return a
-    keys: list[Any] = [0, -1, slice(1, None), slice(None, None, -1), slice(None, None, 2), (Ellipsis, 0), None]
+    keys: list[Any] = [
+        0,
+        -1,
+        slice(1, None),
+        slice(None, None, -1),
+        slice(None, None, 2),
+        (Ellipsis, 0),
+        None,
+    ]
     return a[keys[number(len(keys))]]
 
 
@@ -125,29 +133,32 @@ STEPS: tuple[Step, ...] = (
 @st.composite
 def graphs(draw: Any) -> tuple[list[Node], list[Node], list[Array]]:
     """(outputs, leaves, values)."""
-    leaves = [gn.input((2, 3), "float64", name="x"), gn.input((3, 2), "float64", name="W"), gn.input((3,), "float64")]
-    pool = [*leaves, gn.constant(np.linspace(-1, 1, 6).reshape(2, 3)), gn.fill(0.5, (), "float64")]
+    leaves = [gn.input((2, 3), "float64"), gn.input((3, 2), "float64"), gn.input((3,), "float64")]
+    matrix, weights, vector = leaves
+    pool = [gn.fill(0.5, (), "float64"), gn.constant(np.linspace(-1, 1, 6).reshape(2, 3)), *leaves]
+    pool += [gn.tanh(matrix @ weights), gn.sin(weights @ matrix + vector)]
 
     def node() -> Node:
         # Late nodes are the more likely ones: deep graphs, with some sharing.
-        return pool[-1 - min(draw(st.integers(0, len(pool) - 1)), draw(st.integers(0, len(pool) - 1)))]
+        back = [draw(st.integers(0, len(pool) - 1)) for _ in range(2)]
+        return pool[-1 - min(back)]
 
     def number(below: int) -> int:
         return draw(st.integers(0, below - 1))
 
-    for _ in range(draw(st.integers(2, 9))):
+    for _ in range(draw(st.integers(5, 14))):
         grown = draw(st.sampled_from(STEPS))(node, number)
         if grown.size <= 48:
             pool.append(grown)
-    outputs = [pool[-1], node()]
-    if outputs[1].shape and number(3) == 0:
-        outputs.append(gn.argmax(outputs[1]))
+    outputs = [pool[-1], pool[-2] + gn.sum(gn.tanh(pool[-3])), node()]
+    if outputs[0].shape and number(3) == 0:
+        outputs.append(gn.argmax(outputs[0]))
     generator = np.random.default_rng(draw(st.integers(0, 999)))
     return outputs, leaves, [generator.uniform(-1, 1, leaf.shape) for leaf in leaves]
 
 
 thorough = settings(
-    max_examples=120, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=200, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 
 

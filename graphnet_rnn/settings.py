@@ -1,0 +1,34 @@
+"""What a setting may be: UsageError, in one sentence, for one that cannot be meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from graphnet_rnn.errors import UsageError
+
+__all__ = ["one_of", "share", "whole_number"]
+
+
+def whole_number(argument: str, value: Any, least: int = 1) -> int:
+    """The value as an int that is at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise UsageError(f"{argument} must be a whole number >= {least}, not {value!r}")
+    return int(value)
+
+
+def share(argument: str, value: Any) -> float:
+    """The value as a float in [0, 1)."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 1:
+        raise UsageError(f"{argument} must be in [0, 1), not {value!r}")
+    return float(value)
+
+
+def one_of(argument: str, value: Any, choices: Sequence[str]) -> str:
+    """The value if it is one of the choices."""
+    if value not in choices:
+        raise UsageError(f"{argument} must be {' or '.join(map(repr, choices))}, not {value!r}")
+    return str(value)
