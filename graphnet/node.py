@@ -221,6 +221,11 @@ class Node(ShowsItself):
     @value.setter
     def value(self, array: Any) -> None:
         held = self.value
+        if not held.flags.writeable:
+            raise ValueAccessError(
+                f"{self.describe()} (made at {self.origin}) is a {self.op.name}: its value never changes by "
+                "assignment. Use gn.parameter for what training changes, gn.input for what each call gives."
+            )
         new = np.asarray(array)
         if new.shape != held.shape:
             raise ShapeError(

@@ -19,16 +19,16 @@ __all__ = ["Memory", "Plan", "make_plan"]
 VIEWS = (BroadcastTo, Label, Reshape, Slice, StopGradient, Transpose)
 
 
-@dataclass(frozen=True)
-class Memory:
-    """Bytes of a run: what the leaves hold, and the most that intermediate values take at one time."""
+class Memory(int):
+    """Bytes of a run: `leaves` hold data, and intermediate values take at most `peak` at one time."""
 
     leaves: int
     peak: int
 
-    @property
-    def total(self) -> int:
-        return self.leaves + self.peak
+    def __new__(cls, leaves: int, peak: int) -> Memory:
+        self = super().__new__(cls, leaves + peak)
+        self.leaves, self.peak = leaves, peak
+        return self
 
     def __str__(self) -> str:
         return f"{readable_bytes(self.leaves)} of leaves + {readable_bytes(self.peak)} at the peak of a run"

@@ -113,6 +113,8 @@ class Cell(ShowsItself):
         self.units = whole_number(f"{type(self).__name__}: units", units)
         self.initial = dict(initial or {})
         self._weights: Weights | None = None
+        #: Width of x, once bound.
+        self.reads = 0
 
     # -- what a cell's equations are written with ---------------------------------------------
 
@@ -165,6 +167,7 @@ class Cell(ShowsItself):
         """A copy with weights of its own, for inputs of this width; CellError if `step` is not sound."""
         self._check_declaration()
         bound = copy.copy(self)
+        bound.reads = inputs
         bound._weights = Weights(name, seed, as_dtype(dtype), self.initial)
         with gn.scope(layer=name, cell=type(self).__name__):
             x = gn.input((1, inputs), dtype, name="x")
@@ -256,9 +259,8 @@ class Cell(ShowsItself):
     def __graph__(self) -> gn.Graph:
         """One step as a graph, for pictures: x_t and the states before and after it."""
         bound = self if self._weights is not None else self.bind(inputs=self.units)
-        width = next((n.shape[0] for k, n in bound.weights.items() if k.startswith("W_x")), self.units)
         dtype = bound.bound_weights.dtype
-        x = gn.input((1, width), dtype, name="x_t")
+        x = gn.input((1, bound.reads), dtype, name="x_t")
         before = [
             gn.input((1, n), dtype, name=f"{s.name}_t−1")
             for s, n in zip(self.states, self.widths, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -107,11 +108,9 @@ class Objective:
 
         return product
 
-    @property
+    @cached_property
     def _directions(self) -> list[Node]:
-        if not hasattr(self, "_direction_nodes"):
-            self._direction_nodes = [gn.input(n.shape, n.dtype, name=f"v_{n.name}") for n in self.parameters]
-        return self._direction_nodes
+        return [gn.input(node.shape, node.dtype, name=f"v_{node.name}") for node in self.parameters]
 
     def _curvature_nodes(self) -> list[Node]:
         return gn.gauss_newton_product(self.cost, dict(zip(self.parameters, self._directions, strict=True)))
