@@ -128,13 +128,9 @@ class Cell(ShowsItself):
         bias: the initial value of b_to, or None for no bias. units: the width of the result.
         """
         width = self.units if units is None else units
-        if not sources:
-            raise CellError(
-                f"affine({to!r}) at {here()} has no sources; name them, e.g. affine({to!r}, x=x, h=h)"
-            )
+        self._require_nodes("affine", to, sources)
         terms: list[Node] = []
         for name, source in sources.items():
-            self._require_node(f"affine({to!r}, {name}=...)", source)
             terms.append(source @ self.weight(f"W_{name}{to}", (source.shape[-1], width)))
         if bias is not None:
             terms.append(self.weight(f"b_{to}", (width,), initializers.constant(bias)))
@@ -142,9 +138,9 @@ class Cell(ShowsItself):
 
     def diagonal(self, to: str, **sources: Node) -> Node:
         """Σ_s s ⊙ w_s·to over the named sources: a diagonal (peephole) connection."""
+        self._require_nodes("diagonal", to, sources)
         terms = []
         for name, source in sources.items():
-            self._require_node(f"diagonal({to!r}, {name}=...)", source)
             terms.append(
                 source * self.weight(f"w_{name}{to}", (source.shape[-1],), initializers.uniform(0.1))
             )
@@ -154,12 +150,18 @@ class Cell(ShowsItself):
         """The parameter of this name, for equations that `affine` does not cover."""
         return self.bound_weights.get(name, tuple(shape), initializer)
 
-    def _require_node(self, what: str, source: Any) -> None:
-        if not isinstance(source, Node):
+    def _require_nodes(self, method: str, to: str, sources: Mapping[str, Any]) -> None:
+        owner = type(self).__name__
+        if not sources:
             raise CellError(
-                f"{type(self).__name__}: {what} at {here()} is a {type(source).__name__}, not a node. Sources "
-                "are x and the states, or what is computed from them."
+                f"{owner}: {method}({to!r}) at {here()} has no sources; name them, e.g. {method}({to!r}, x=x, h=h)"
             )
+        for name, source in sources.items():
+            if not isinstance(source, Node):
+                raise CellError(
+                    f"{owner}: {method}({to!r}, {name}=...) at {here()} is a {type(source).__name__}, not a node. "
+                    "Sources are x and the states, or what is computed from them."
+                )
 
     # -- what is derived from the equations ---------------------------------------------------
 

@@ -44,14 +44,14 @@ def test_a_graph_may_be_100_000_nodes_deep() -> None:
 
 
 def test_curvature_of_a_deep_graph() -> None:
-    """f(f(...f(x))) with f(x) = x + ε x²: Hv of 20,000 steps."""
-    epsilon = 1e-5
+    """f(f(...f(x))) with f(x) = x + ε x²: Hv of 4,000 steps."""
+    epsilon = 5e-5
     x = gn.input((), "float64")
     h = x
-    for _ in range(20_000):
+    for _ in range(4_000):
         h = h + epsilon * h**2
     value, slope, curvature = 0.5, 1.0, 0.0
-    for _ in range(20_000):
+    for _ in range(4_000):
         curvature = curvature * (1 + 2 * epsilon * value) + 2 * epsilon * slope**2
         slope *= 1 + 2 * epsilon * value
         value += epsilon * value**2
@@ -134,7 +134,10 @@ WHOLE_RANGE = np.concatenate([-np.logspace(-6, 2.8, 300)[::-1], [0.0], np.logspa
         (gn.sigmoid, lambda x: np.where(x >= 0, 1 / (1 + np.exp(-abs(x))), np.exp(-abs(x)) / (1 + np.exp(-abs(x))))),
         (gn.softplus, lambda x: np.where(x > 0, x, 0) + np.log1p(np.exp(-abs(x)))),
         (gn.tanh, lambda x: -np.expm1(-2 * abs(x)) / (1 + np.exp(-2 * abs(x))) * np.sign(x)),
-        (lambda x: gn.log_softmax(gn.stack([x, 0 * x], 1))[:, 0], lambda x: np.where(x < 0, x, 0) - np.log1p(np.exp(-abs(x)))),
+        (
+            lambda x: gn.log_softmax(gn.stack([x, 0 * x], 1))[:, 0],
+            lambda x: np.where(x < 0, x, 0) - np.log1p(np.exp(-abs(x))),
+        ),
         (lambda x: gn.logsumexp(gn.stack([x, 0 * x], 1)), lambda x: np.where(x > 0, x, 0) + np.log1p(np.exp(-abs(x)))),
     ],
     ids=["sigmoid", "softplus", "tanh", "log_softmax", "logsumexp"],
@@ -229,7 +232,7 @@ def test_absent_derivatives_take_part_in_arithmetic() -> None:
     (absent,) = gn.gradient(gn.sum(x), w)
     total = absent + x
     assert (total.shape, total.dtype) == ((2, 3), double)
-    assert (absent + [1.0, 2.0, 3.0]).shape == (3,)
+    assert gn.add(absent, [1.0, 2.0, 3.0]).shape == (3,)
     assert (x - absent).dtype == double
     with pytest.raises(gn.ShapeError, match="do not broadcast"):
         absent + np.ones(4)
@@ -283,12 +286,14 @@ class TestTwoLayerNet:
         np.testing.assert_allclose(found[1], plain[1] + 0.3 * self.V2, rtol=1e-12)
 
     def test_gauss_newton_of_several_losses_adds(self) -> None:
-        cost, logits, w1, w2 = self.nodes()
+        cost, _, w1, w2 = self.nodes()
         other = gn.mean(gn.squared_error(gn.tanh(gn.constant(self.X) @ w1), np.ones((5, 3))))
         tangents = {w1: self.V1, w2: self.V2}
         both = run(gn.gauss_newton_product(cost + other, tangents), self.W1, self.W2)
-        parts = [run(gn.gauss_newton_product(c, tangents), self.W1, self.W2) for c in (cost, other)]
-        del logits
+        parts = [
+            gn.compile(gn.gauss_newton_product(c, tangents), [w1, w2])(self.W1, self.W2)
+            for c in (cost, other)
+        ]
         for found, a, b in zip(both, *parts, strict=True):
             np.testing.assert_allclose(found, a + b, rtol=1e-12)
 
@@ -330,13 +335,16 @@ class TestTwoLayerNet:
 
 
 def test_clip_values_truncates_at_every_node() -> None:
-    """y = 10 · 10 · x: the cotangent 10 is cut to 5 before it is multiplied by 10 again, and cut again."""
+    """The cotangent -100 is cut to -5 before it is multiplied by 0.1: -0.5, not -5 as if cut at the end."""
     x = gn.input((), "float64")
-    cost = (x * 10.0) * 10.0
-    assert run(gn.gradient(cost, x), 1.0)[0] == 100
-    assert run(gn.gradient(cost, x, clip_values=50.0), 1.0)[0] == 50
-    assert run(gn.gradient(-0.1 * cost, x, clip_values=5.0), 1.0)[0] == -5
-    assert run(gn.gradient(cost, x, clip_values=1e9), 1.0)[0] == 100
+    for cost, clip_values, right in [
+        ((x * 10.0) * 10.0, None, 100.0),
+        ((x * 10.0) * 10.0, 50.0, 50.0),
+        ((x * 10.0) * 10.0, 1e9, 100.0),
+        ((x * 0.1) * -100.0, None, -10.0),
+        ((x * 0.1) * -100.0, 5.0, -0.5),
+    ]:
+        assert gn.compile(gn.gradient(cost, x, clip_values), [x])(1.0)[0] == pytest.approx(right)
 
 
 def test_stop_gradient_cuts_one_path() -> None:
@@ -437,7 +445,7 @@ def test_memory_is_what_the_lifetimes_say() -> None:
     d = gn.exp(gn.reshape(c, (2, 5)).T)  # 80 + 80
     function = gn.compile([gn.sum(d * gn.reshape(W, (5, 2)))], [x], passes=())
     assert (function.memory.leaves, function.memory.peak) == (160, 240)
-    assert function.memory.total == 400
+    assert function.memory == 400
     assert str(function.memory) == "160 B of leaves + 240 B at the peak of a run"
     kept = gn.compile([a, gn.sum(d)], [x], passes=())  # a, an output, stays to the end
     assert kept.memory.peak == 240
@@ -592,7 +600,7 @@ class TestRandomSource:
         x = gn.input((100,), "float64")
         mask = source.bernoulli(0.5, (100,), "float64")
         y = x * mask
-        values = run([mask, *gn.gradient(gn.sum(y), x), *gn.rop([y], {x: np.ones(100)})], np.ones(100))
+        values = run([mask, *gn.gradient(gn.sum(y), x), *gn.rop([y], {x: np.ones(100)}), y], np.ones(100))
         np.testing.assert_array_equal(values[0], values[1])
         np.testing.assert_array_equal(values[0], values[2])
 

@@ -53,7 +53,9 @@ def test_cell_can_be_made_again_from_its_settings(cell: type[Cell]) -> None:
 
 
 def test_every_exported_cell_is_in_all() -> None:
-    exported = [v for v in vars(rnn).values() if isinstance(v, type) and issubclass(v, Cell) and v is not Cell]
+    exported = [
+        v for v in vars(rnn).values() if isinstance(v, type) and issubclass(v, Cell) and v is not Cell
+    ]
     assert set(exported) == set(rnn.cells.ALL.values())
 
 
@@ -159,8 +161,8 @@ class CountsSteps(Cell):
 @pytest.mark.parametrize(
     ("cell", "content"),
     [
-        (UsesBadSlope, "law"),
-        (CutsGradient, "law"),
+        (UsesBadSlope, r"gradient = finite difference fails.* in layer0\.(W_xh|W_hh|b_h)\["),
+        (CutsGradient, r"gradient = finite difference fails.* in layer0\.W_hh\["),
         (RemembersNodes, "unrolled cost = plain loop fails"),
         (CountsSteps, "fails"),
     ],
@@ -198,8 +200,8 @@ def test_fault_is_told_with_its_weight_and_line() -> None:
     assert place(CutsGradient.step, "h=h") in message
 
 
-def test_one_step_check_names_the_weight() -> None:
-    with pytest.raises(LawError, match=r"W_(xh|hh)|b_h"):
+def test_one_step_is_told_with_the_line_of_its_equation() -> None:
+    with pytest.raises(LawError, match=re.escape(place(UsesBadSlope.step, "BadSlope()"))):
         CHECKS["one step"](subject(UsesBadSlope(3)))
 
 
@@ -212,10 +214,9 @@ def test_check_cell_takes_cells_only() -> None:
 
 
 def place(function: Callable[..., Any], text: str) -> str:
-    """file:line of the line of a function that holds this text."""
+    """file:line of the first line of a function that holds this text."""
     lines, start = inspect.getsourcelines(function)
-    (found,) = [start + i for i, line in enumerate(lines) if text in line]
-    return f"test_cells.py:{found}"
+    return f"test_cells.py:{next(start + i for i, line in enumerate(lines) if text in line)}"
 
 
 class WrongCell(Cell):
@@ -302,9 +303,17 @@ class WrongInitializer(WrongCell):
 
 
 MISTAKES: list[tuple[type[Cell], str, str]] = [
-    (NotReturned, "def step", "returned 1 value(s), but the cell declares 2 state(s): return the new h, the new c"),
+    (
+        NotReturned,
+        "def step",
+        "returned 1 value(s), but the cell declares 2 state(s): return the new h, the new c",
+    ),
     (TooMany, "def step", "returned 3 value(s), but the cell declares 2 state(s)"),
-    (WrongShape, "concatenate", "returned float32[1, 6] for the state c, which is float32[1, 3] (batch, units)"),
+    (
+        WrongShape,
+        "concatenate",
+        "returned float32[1, 6] for the state c, which is float32[1, 3] (batch, units)",
+    ),
     (WrongDtype, "gn.cast", "returned int64[1, 3] for the state c, which is float32[1, 3]"),
     (TwoShapes, "# second use", "the weight W_xh is used with shape [3, 3]"),
     (TwoShapes, "# first use", "but it was declared with shape [5, 3]"),
@@ -324,7 +333,9 @@ MISTAKES: list[tuple[type[Cell], str, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("cell", "line", "content"), MISTAKES, ids=[f"{cell.__name__}-{i}" for i, (cell, *_) in enumerate(MISTAKES)]
+    ("cell", "line", "content"),
+    MISTAKES,
+    ids=[f"{cell.__name__}-{i}" for i, (cell, *_) in enumerate(MISTAKES)],
 )
 def test_mistake_is_told_with_its_line(cell: type[Cell], line: str, content: str) -> None:
     with pytest.raises(CellError) as caught:
@@ -377,7 +388,9 @@ def test_cell_outside_of_a_network() -> None:
 
 @pytest.mark.parametrize("units", [0, -3, "a", True, 2.0, None], ids=repr)
 def test_impossible_units(units: Any) -> None:
-    with pytest.raises(UsageError, match=re.escape(f"LSTM: units must be a whole number >= 1, not {units!r}")):
+    with pytest.raises(
+        UsageError, match=re.escape(f"LSTM: units must be a whole number >= 1, not {units!r}")
+    ):
         rnn.LSTM(units)
 
 
@@ -389,5 +402,7 @@ def test_class_instead_of_an_instance(layers: Any) -> None:
 
 def test_users_initializer_of_wrong_shape_names_the_weight() -> None:
     cell = rnn.Elman(3, initial={"W_h*": lambda generator, shape: np.zeros((2, 2))})
-    with pytest.raises(CellError, match=re.escape("layer0: the initializer of W_hh gave shape [2, 2], not [3, 3]")):
+    with pytest.raises(
+        CellError, match=re.escape("layer0: the initializer of W_hh gave shape [2, 2], not [3, 3]")
+    ):
         rnn.Network([cell], inputs=5, outputs=5)

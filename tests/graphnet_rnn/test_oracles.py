@@ -12,7 +12,8 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from tests.graphnet_rnn.oracles import (
+
+from .oracles import (
     STATES,
     STEPS,
     TINY,

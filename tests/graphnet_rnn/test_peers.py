@@ -11,7 +11,8 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from tests.graphnet_rnn.oracles import Array, assert_close
+
+from .oracles import Array, assert_close
 
 torch = pytest.importorskip("torch")
 
