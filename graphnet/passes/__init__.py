@@ -2,6 +2,7 @@
 
 prune     what computes nothing, or assembles what nobody reads
 simplify  algebra: neutral elements, double negation, transposes, one-hot products, log of softmax
+stack     the products that make a weight's gradient, one for each time step, as one product
 fold      constant subexpressions
 merge     the same expression, one node
 
@@ -21,8 +22,20 @@ from graphnet.passes.fold import fold
 from graphnet.passes.merge import merge
 from graphnet.passes.prune import prune
 from graphnet.passes.simplify import simplify
+from graphnet.passes.stack import stack
 
-__all__ = ["DEFAULT", "Pass", "PassReport", "fold", "merge", "optimize", "prune", "simplify", "without"]
+__all__ = [
+    "DEFAULT",
+    "Pass",
+    "PassReport",
+    "fold",
+    "merge",
+    "optimize",
+    "prune",
+    "simplify",
+    "stack",
+    "without",
+]
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,7 @@ DEFAULT: tuple[Pass, ...] = (
     Pass("prune", prune),
     Pass("merge", merge),
     Pass("simplify", simplify),
+    Pass("stack", stack),
     Pass("fold", fold),
     Pass("merge again", merge),
 )

@@ -35,8 +35,6 @@ __all__ = ["simplify"]
 
 def simplify(graph: Graph) -> Graph:
     """Applies the rules below to each node, inputs first, until none fires there."""
-    # A product with a join is split only where a part is one-hot; a node with several readers is not
-    # swallowed by a rule that would compute it twice.
     return graph.rewrite(_simplest)
 
 
