@@ -20,15 +20,14 @@ from graphnet.ops.leaf import Constant, Fill, Parameter
 from graphnet.ops.linear import MatMul, Product
 from graphnet.ops.loss import SigmoidCrossEntropy, SquaredError, SymbolCrossEntropy
 from graphnet.ops.reduce import LogSoftmax, Softmax, spread
-from graphnet.plan import Plan
 from graphnet.testing import LawError, check_graph, check_op
 
 from .op_cases import CASES, distinct
 
 #: The modules of which functions are replaced; `graphnet.passes.fold` as an attribute is the function.
 curvature, diff, laws = (sys.modules[f"graphnet.{name}"] for name in ("curvature", "diff", "testing.laws"))
-fold, merge, prune, simplify = (
-    sys.modules[f"graphnet.passes.{name}"] for name in ("fold", "merge", "prune", "simplify")
+fold, prune, simplify, stack = (
+    sys.modules[f"graphnet.passes.{name}"] for name in ("fold", "prune", "simplify", "stack")
 )
 
 ALL_LAWS = (1, 2, 3, 4, 5, 6, 7)
@@ -78,6 +77,7 @@ transposed_twice = graph(lambda a: [gn.transpose(gn.transpose(a, (1, 2, 0)), (0,
 parameter_and_input = graph(lambda a, b: [a * gn.tanh(b)], x, y)
 joined = graph(lambda a, b: gn.concatenate([a, b], 1)[:, 4], x, y)
 stacked = graph(lambda a, b: gn.stack([a, b, a * b], 1)[:, 1], x, y)
+outer_products = graph(lambda a, b: [a.T @ b + (a * b).T @ gn.sin(a)], x, y)
 parts = graph(lambda a: gn.sum(gn.tanh(a[0]) * a[1]), x)
 
 
@@ -170,6 +170,14 @@ def walks_on(*arguments: Any) -> list[Node]:
     return diff.pull_back(*arguments[:5])  # less the last, the places where walks stop
 
 
+def stacked_against_the_order(products: Sequence[Node]) -> Node:
+    rows = [
+        gn.concatenate([p.inputs[0].inputs[0] for p in products]),
+        gn.concatenate([p.inputs[1] for p in products[::-1]]),
+    ]
+    return rows[0].T @ rows[1]
+
+
 shape_concatenate_backward = shape.Concatenate.backward
 exp_forward = e.Exp.forward
 
@@ -184,8 +192,8 @@ class RoundingProgram(NumpyProgram):
 class RoundingBackend(NumpyBackend):
     """A back end that is not quite right."""
 
-    def build(self, plan: Plan, inputs: Sequence[int], outputs: Sequence[int]) -> RoundingProgram:
-        return RoundingProgram(plan, inputs, outputs)
+    def build(self, *arguments: Any) -> RoundingProgram:
+        return RoundingProgram(*arguments)
 
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -317,6 +325,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("prune: next piece of a stack", [(prune, "_slice_of_stack", stack_off_by_one)], stacked),
     Mutant("prune: first columns of the piece", [(prune, "_slice_or_whole", without_shift)], joined),
+    Mutant(
+        "stack: factors in different orders", [(stack, "_stacked", stacked_against_the_order)], outer_products
+    ),
     # back ends
     Mutant("a back end that rounds", [(laws.AVAILABLE, "rounding", (__name__, "RoundingBackend"))], net),
 )

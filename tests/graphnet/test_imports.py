@@ -1,0 +1,174 @@
+"""Imports point downwards only, and `import graphnet` stays light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import graphnet
+
+ENGINE = Path(graphnet.__file__).parent
+ROOT = ENGINE.parent
+
+#: From the bottom to the top. A module imports from its own layer and from those below.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("version", "errors"),
+    ("display", "dtypes", "provenance", "signature"),
+    ("node",),
+    ("graph",),
+    ("ops",),
+    ("diff",),
+    ("curvature",),
+    ("passes",),
+    ("plan",),
+    ("backends",),
+    ("profile", "function"),
+    ("testing",),
+    ("__init__",),
+)
+LAYER = {part: height for height, parts in enumerate(LAYERS) for part in parts}
+
+#: Lazy imports that point up, with the reason: (file, module).
+LAZY_UPWARDS = {("display.py", "viz")}  # pictures in notebooks; falls back to text
+
+
+def modules(folder: Path) -> list[Path]:
+    """The Python files of a package."""
+    return sorted(folder.rglob("*.py"))
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def imports(tree: ast.AST, package: str) -> Iterator[tuple[str, bool]]:
+    """(module, whether it is imported when the file is), not counting imports for type checkers."""
+    pending: list[tuple[ast.AST, bool]] = [(tree, True)]
+    while pending:
+        node, at_load = pending.pop()
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, at_load) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = (
+                ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
+            )
+            module = ".".join(part for part in (base, node.module) if part)
+            # `from graphnet import passes` imports the module graphnet.passes.
+            yield from ((f"{module}.{alias.name}", at_load) for alias in node.names)
+        inside = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        body = node.orelse if is_type_checking(node) else ast.iter_child_nodes(node)  # type: ignore[attr-defined]
+        pending += [(child, at_load and not inside) for child in body]
+
+
+def imports_of(file: Path) -> list[tuple[str, bool]]:
+    package = ".".join(file.relative_to(ROOT).parent.parts)
+    return list(imports(ast.parse(file.read_text(encoding="utf-8")), package))
+
+
+def part_of(file: Path) -> str:
+    """`ops` for graphnet/ops/leaf.py, `node` for graphnet/node.py."""
+    first = file.relative_to(ENGINE).parts[0]
+    return first.removesuffix(".py")
+
+
+by_file = pytest.mark.parametrize("file", modules(ENGINE), ids=lambda file: str(file.relative_to(ENGINE)))
+
+
+@by_file
+def test_every_module_has_a_layer(file: Path) -> None:
+    assert part_of(file) in LAYER, f"say in LAYERS where {file.name} stands"
+
+
+@by_file
+def test_imports_point_down(file: Path) -> None:
+    """Also those inside functions: a lazy import that points up is a cycle in waiting."""
+    height = LAYER[part_of(file)]
+    for module, _ in imports_of(file):
+        parts = module.split(".")
+        if parts[0] != "graphnet" or len(parts) < 2:
+            continue
+        target = parts[1] if parts[1] in LAYER else "__init__"
+        assert LAYER[target] <= height, f"{file.name} imports {module}, which stands above it"
+
+
+@by_file
+def test_the_engine_knows_no_networks_and_no_pictures(file: Path) -> None:
+    upwards = {
+        (file.name, module.split(".")[0])
+        for module, _ in imports_of(file)
+        if module.split(".")[0] in ("graphnet_rnn", "viz")
+    }
+    assert upwards <= LAZY_UPWARDS
+    assert not [
+        m for m, at_load in imports_of(file) if at_load and m.split(".")[0] in ("graphnet_rnn", "viz")
+    ]
+
+
+@by_file
+def test_the_engine_needs_numpy_alone(file: Path) -> None:
+    loaded = {module.split(".")[0] for module, at_load in imports_of(file) if at_load}
+    backend = part_of(file) == "backends"  # loaded when first asked for
+    allowed = {"graphnet", "numpy", *sys.stdlib_module_names}
+    assert backend or loaded <= allowed
+
+
+@pytest.mark.skipif(not (ROOT / "graphnet_rnn").exists(), reason="the engine alone is installed")
+def test_networks_know_no_pictures() -> None:
+    wrong = [
+        file.name
+        for file in modules(ROOT / "graphnet_rnn")
+        for module, at_load in imports_of(file)
+        if at_load and module.split(".")[0] == "viz"
+    ]
+    assert not wrong
+
+
+def test_the_reader_of_imports_sees_what_it_should(tmp_path: Path) -> None:
+    """The tests above would pass if it saw nothing."""
+    source = (
+        "import a.b\nfrom c import d\nfrom . import e\nfrom .. import f\nif TYPE_CHECKING:\n    import g\n"
+        "def function():\n    import h\nclass Class:\n    import i\n"
+    )
+    found = dict(imports(ast.parse(source), "top.inner"))
+    assert found == {"a.b": True, "c.d": True, "top.inner.e": True, "top.f": True, "h": False, "i": True}
+
+
+# -- weight -----------------------------------------------------------------------------------------
+
+
+def fresh(code: str) -> str:
+    """What the code prints in a new process."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, timeout=60).stdout
+
+
+def test_import_loads_nothing_heavy() -> None:
+    loaded = set(fresh("import sys, graphnet; print(*sys.modules)").split())
+    heavy = {
+        "numba",
+        "llvmlite",
+        "scipy",
+        "matplotlib",
+        "torch",
+        "jax",
+        "pandas",
+        "hypothesis",
+        "pytest",
+        "IPython",
+    }
+    assert not loaded & (heavy | {"graphnet_rnn", "viz"})
+    assert "numpy" in loaded
+
+
+def test_import_is_fast() -> None:
+    """Less than a quarter of a second beside NumPy's own import, best of three."""
+    code = (
+        "import time; start = time.perf_counter(); import numpy; middle = time.perf_counter(); "
+        "import graphnet; print(time.perf_counter() - middle)"
+    )
+    assert min(float(fresh(code)) for _ in range(3)) < 0.25
