@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from graphnet.collector import collector_paused
 from graphnet.dtypes import is_float
 from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueAccessError
 from graphnet.graph import ancestors, dependents
@@ -64,7 +65,7 @@ def pull_back(
     contributions: dict[Node, list[Node]] = {node: [u] for node, u in seeds.items()}
     wanted = set(targets)
     totals: dict[Node, Node] = {}
-    with attributed_to() as made:
+    with collector_paused(), attributed_to() as made:
         for node in reversed(order):
             if node not in reached or node not in contributions:
                 continue
@@ -121,7 +122,7 @@ def push_forward(order: Sequence[Node], outputs: Sequence[Node], seeds: Mapping[
                 found = absent[node] = zeros(node.shape, node.dtype)
         return found
 
-    with attributed_to() as made:
+    with collector_paused(), attributed_to() as made:
         for node in order:
             if node not in reached or node in tangent:
                 continue

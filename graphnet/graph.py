@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 
+from graphnet.collector import collector_paused
 from graphnet.display import ShowsItself
 from graphnet.errors import GraphnetError, ValueAccessError
 from graphnet.node import Node
@@ -105,7 +106,7 @@ def rewrite(order: Iterable[Node], replace: Callable[[Node], Node]) -> dict[Node
     What `replace` makes is attributed to the line and scope of the node that it replaces.
     """
     done: dict[Node, Node] = {}
-    with attributed_to() as made:
+    with collector_paused(), attributed_to() as made:
         for node in order:
             made.origin, made.scope = node.origin, node.scope
             inputs = node.inputs

@@ -63,11 +63,15 @@ class Op:
     is_label: ClassVar[bool] = False
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(other) is type(self) and vars(other) == vars(self))
+        return self is other or (type(other) is type(self) and self._settings() == other._settings())
+
+    def _settings(self) -> tuple[object, ...]:
+        """The settings with their types: Python holds 0.0 == -0.0 and 1 == True, an op must not."""
+        return tuple((type(v), v.hex() if isinstance(v, float) else v) for v in vars(self).values())
 
     def __hash__(self) -> int:
         try:
-            return hash((type(self), *vars(self).values()))
+            return hash((type(self), self._settings()))
         except TypeError:  # a setting that cannot be hashed: equal to itself alone
             return id(self)
 
@@ -306,7 +310,8 @@ class Node(ShowsItself):
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise ValueAccessError(
-            f"{self.describe()} cannot be changed in place: nodes are immutable. Build the new value "
+            f"{self.describe()} (made at {self.origin}) cannot be changed in place: nodes are immutable. Build the "
+            "new value "
             "with gn.where, gn.concatenate or gn.stack."
         )
 

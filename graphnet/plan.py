@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from graphnet.collector import collector_paused
 from graphnet.graph import Graph
 from graphnet.node import Node
 from graphnet.ops.broadcast import BroadcastTo
@@ -46,6 +47,11 @@ class Plan:
 
 def make_plan(graph: Graph) -> Plan:
     """Order, lifetimes and memory; linear in the number of nodes."""
+    with collector_paused():
+        return _planned(graph)
+
+
+def _planned(graph: Graph) -> Plan:
     order = graph.order
     position = {node: i for i, node in enumerate(order)}
     last_read = list(range(len(order)))

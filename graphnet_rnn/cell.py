@@ -26,6 +26,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.display import ShowsItself
 from graphnet.dtypes import as_dtype
+from graphnet.errors import GraphnetError
 from graphnet.node import Array, Dtype, Node
 from graphnet.provenance import Origin, attributed_to, here, hide_module
 from graphnet_rnn import initializers
@@ -176,9 +177,31 @@ class Cell(ShowsItself):
             before = [
                 gn.input((1, n), dtype, name=s.name) for s, n in zip(self.states, self.widths, strict=True)
             ]
-            bound.next_states(x, before)
+            bound._trace(x, before)
         bound.bound_weights.complete = True
         return bound
+
+    def _trace(self, x: Node, before: Sequence[Node]) -> None:
+        """The first step; whatever fails in it is told with the line of its equation."""
+        try:
+            self.next_states(x, before)
+        except (CellError, MemoryError):
+            raise
+        except Exception as error:
+            where = f"in {type(self).__name__}.step at {self._line_in_step(error)}"
+            if isinstance(error, GraphnetError):
+                raise type(error)(f"{error}\n    {where}") from error
+            raise CellError(f"{type(error).__name__} {where}: {error}") from error
+
+    def _line_in_step(self, error: BaseException) -> Origin:
+        """The innermost line of the file of `step` that the error has passed."""
+        origin, traceback = self._step_line(), error.__traceback__
+        file = origin.file
+        while traceback is not None:
+            if traceback.tb_frame.f_code.co_filename == file:
+                origin = Origin(file, traceback.tb_lineno)
+            traceback = traceback.tb_next
+        return origin
 
     def next_states(self, x: Node, states: Sequence[Node]) -> tuple[Node, ...]:
         """`step`, with what it returns checked against the declared states."""

@@ -41,8 +41,9 @@ class ModelFile:
         """The file's content."""
         from safetensors.numpy import save as safetensors_bytes
 
-        # safetensors writes the memory of a strided array as it lies, which scrambles it.
-        tensors = {name: np.ascontiguousarray(array) for name, array in self.tensors.items()}
+        # safetensors writes the memory of a strided array as it lies, which scrambles it. (Not with
+        # np.ascontiguousarray, which turns a scalar into a vector.)
+        tensors = {name: np.asarray(array, order="C") for name, array in self.tensors.items()}
         text = json.dumps({**self.description, "sha256": self.digest()}, sort_keys=True)
         return bytes(safetensors_bytes(tensors, {KEY: text}))
 

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from graphnet.function import Function
 from graphnet.graph import Graph
 from graphnet.node import Node
+from viz.closed import closed_picture, is_unrolled
 from viz.dot import to_dot
 from viz.errors import DrawingError
-from viz.picture import picture_of
+from viz.picture import check_style, names_in, picture_of
 from viz.render import Drawing
 from viz.style import LIGHT, Style
 from viz.text import coloured, coloured_html
@@ -47,21 +48,33 @@ def draw(
     thing: Any,
     style: str = "full",
     *,
+    closed: bool | None = None,
     rankdir: str | None = None,
     limit: int | None = 3000,
     theme: Style = LIGHT,
 ) -> Drawing:
     """A picture of a node's history, several nodes', a Graph, or a Function (its optimised graph).
 
-    Also of whatever has a method `__graph__()` that returns a `graphnet.Graph`: cells, networks. On a
-    class it must be a classmethod.
+    Also of whatever has a method `__graph__()` that returns a `graphnet.Graph`: cells, networks; of a class
+    that has one, it is the picture of an instance made without arguments.
 
     style: "full" draws every node; "compact" folds weights into edges and biases into operators.
-    rankdir: "LR", "BT" (bottom to top), or None: "BT" for graphs unrolled in time, "LR" for others.
+    closed: True draws each layer at each time step as one box, time from left to right, layers from bottom
+    to top; False draws what is inside. None closes graphs unrolled over several time steps, and no others.
+    rankdir: for open pictures, "LR", "BT" (bottom to top), or None: "BT" for graphs unrolled in time, "LR"
+    for others.
     limit: the most nodes that are laid out; None for no limit. `.dot` has none.
     Raises DrawingError, which names what can be drawn.
     """
-    return Drawing(picture_of(_graph_of(thing), style, theme), style, rankdir, limit, theme)
+    check_style(style)
+    graph = _graph_of(thing)
+    if closed is None:
+        closed = rankdir is None and is_unrolled(graph)
+    if not closed:
+        return Drawing(picture_of(graph, style, theme), style, rankdir, limit, theme)
+    if rankdir is not None:
+        raise DrawingError("rankdir: time runs from left to right in a closed picture; leave rankdir out.")
+    return Drawing(closed_picture(graph, names_in(graph, theme)), "closed", None, limit, theme)
 
 
 def training_curve(history: Iterable[Mapping[str, Any]] | str | os.PathLike[str]) -> Figure:
@@ -90,11 +103,14 @@ def _graph_of(thing: Any) -> Graph:
 
 def _asked(thing: Any) -> Graph:
     """The graph that an object gives of itself."""
-    if isinstance(thing, type) and inspect.isfunction(thing.__dict__.get("__graph__")):
-        raise DrawingError(
-            f"thing: {_described(thing)} needs an instance to be drawn: make one, or make its __graph__ a "
-            "classmethod."
-        )
+    if isinstance(thing, type) and inspect.isfunction(getattr(thing, "__graph__", None)):
+        try:
+            thing = thing()
+        except Exception as error:
+            raise DrawingError(
+                f"thing: {_described(thing)} needs an instance to be drawn, and cannot be made without "
+                f"arguments ({error}): make one."
+            ) from error
     graph = thing.__graph__()
     if not isinstance(graph, Graph):
         raise DrawingError(

@@ -13,7 +13,7 @@ from viz.names import printable
 from viz.picture import Cluster, Edge, Picture, Shape, picture_of
 from viz.style import LIGHT, Role, Style
 
-__all__ = ["dot_of", "to_dot"]
+__all__ = ["dot_of", "html_label", "quoted", "to_dot"]
 
 DIRECTIONS = ("LR", "BT")
 
@@ -84,7 +84,7 @@ def _shapes(picture: Picture, theme: Style, direction: str) -> Iterator[str]:
 def _title(index: int, cluster: Cluster, last: Shape, theme: Style, direction: str) -> Iterator[str]:
     """The title of a cluster: above it, or, where edges leave at the top, a node that they keep clear of."""
     lines = [escape(printable(line, 40)) for line in cluster.lines]
-    label = _html("".join(f'{line}<br align="left"/>' for line in lines))
+    label = html_label("".join(f'{line}<br align="left"/>' for line in lines))
     text = f'fontcolor="{theme.muted}", fontsize={theme.title_size}'
     if direction == "LR":
         yield f"graph [label={label}, {text}, labeljust=l]"
@@ -96,12 +96,12 @@ def _title(index: int, cluster: Cluster, last: Shape, theme: Style, direction: s
 def _shape(shape: Shape, theme: Style) -> str:
     ink = theme.ink(shape.role, shape.is_cost)
     attributes = [
-        f"label={_html(_text(shape, theme))}",
+        f"label={html_label(_text(shape, theme))}",
         _outline(shape),
         f'fillcolor="{theme.fill(shape.role, shape.is_cost)}"',
         f'color="{theme.rim(shape.role, shape.is_cost)}"',
         f'fontcolor="{ink}"',
-        f"tooltip={_quoted(shape.tooltip)}",
+        f"tooltip={quoted(shape.tooltip)}",
     ]
     if shape.role is Role.INPUT:
         attributes.append("penwidth=2.6")
@@ -138,7 +138,7 @@ def _edges(picture: Picture, theme: Style, side_by_side: bool) -> Iterator[str]:
     for edge in picture.edges:
         attributes = [f'color="{theme.edge(edge.role)}"']
         if edge.label:
-            attributes.append(f"label={_html(f' {edge.label} ')}")
+            attributes.append(f"label={html_label(f' {edge.label} ')}")
         if side_by_side and _passes_time(edge, clusters):
             attributes.append("constraint=false")
         yield f"  {edge.tail} -> {edge.head} [{', '.join(attributes)}]"
@@ -176,12 +176,12 @@ def _in_order(times: list[Any]) -> list[Any]:
     return sorted(times) if all(isinstance(time, (int, float)) for time in times) else times
 
 
-def _html(markup: str) -> str:
+def html_label(markup: str) -> str:
     """Markup as a label: a backslash in it must not start one of Graphviz's sequences, such as \\N."""
     return "<" + markup.replace("\\", "\\\\") + ">"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Text as a quoted DOT string: no quote, backslash or entity in it means anything."""
     escaped = text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

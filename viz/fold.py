@@ -18,8 +18,7 @@ from graphnet.ops.index import Take
 from graphnet.ops.leaf import Constant, Fill, Parameter
 from graphnet.ops.linear import Product
 from graphnet.ops.shape import Reshape, Slice, Transpose
-from viz.names import markup, number
-from viz.style import Style
+from viz.names import Names, number
 
 __all__ = ["Drawn", "Operand", "fold", "symbol_of", "unfolded"]
 
@@ -46,14 +45,14 @@ class Drawn:
     operands: tuple[Operand, ...]
 
 
-def unfolded(graph: Graph, theme: Style) -> list[Drawn]:
+def unfolded(graph: Graph, names: Names) -> list[Drawn]:
     """Every node of the graph as it is."""
     return [Drawn(node, symbol_of(node), tuple(map(Operand, node.inputs))) for node in graph.order]
 
 
-def fold(graph: Graph, theme: Style) -> list[Drawn]:
+def fold(graph: Graph, names: Names) -> list[Drawn]:
     """The nodes that remain when weights, biases, numbers and changes of layout are folded away."""
-    folding = _Folding(graph, theme)
+    folding = _Folding(graph, names)
     for node in graph.order:
         folding.visit(node)
     return folding.needed()
@@ -91,9 +90,9 @@ def _key_text(op: Slice, shape: tuple[int, ...]) -> str:
 class _Folding:
     """The state of `fold`: how each node is drawn, how consumers see it, and how it reads as text."""
 
-    def __init__(self, graph: Graph, theme: Style) -> None:
+    def __init__(self, graph: Graph, names: Names) -> None:
         self.graph = graph
-        self.theme = theme
+        self.names = names
         self.outputs = set(graph.outputs)
         self.drawn: dict[Node, Drawn] = {}
         #: The operands that stand for a node in its consumers: itself, or what it was folded into.
@@ -150,7 +149,7 @@ class _Folding:
         if node in self.outputs or not (is_scalar or isinstance(op, (Parameter, Fill))):
             return
         if node.name:
-            self.text[node] = markup(node.name, self.theme.math_font, self.theme.small_size)
+            self.text[node] = self.names.markup(node.name)
         elif isinstance(op, Fill):
             self.text[node] = escape(number(op.number))
         elif isinstance(op, Constant):

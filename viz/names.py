@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
 from html import escape
 
-__all__ = ["markup", "number", "printable", "shape_text"]
+__all__ = ["Names", "number", "printable", "several_layers", "shape_text"]
 
 _GREEK_NAMES = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi "
@@ -16,6 +18,7 @@ _GREEK_NAMES = (
 GREEK = dict(zip(_GREEK_NAMES.split(), "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ", strict=True))
 
 _LONGEST = 32
+_OUTPUT = "output"
 _LAYER = re.compile(r"layer_?(\d+)", re.IGNORECASE)
 _QUANTITY = re.compile(r"(?P<base>[^\W\d_]{1,2}|" + "|".join(GREEK) + r")(?P<digits>\d*)(?P<primes>'*)")
 
@@ -33,21 +36,48 @@ def _is_unprintable(character: str) -> bool:
     return unicodedata.category(character) in ("Cc", "Cs", "Cn", "Co")
 
 
-def markup(name: str, math_font: str, small_size: int) -> str:
-    """A name as the HTML-like markup of Graphviz.
+@dataclass(frozen=True)
+class Names:
+    """Names as the HTML-like markup of Graphviz.
 
-    `W_xh` and `h0` get a subscript, Greek names their letter, `layer1.W_xh` a superscript (1), and
-    `encoder.W_xh` a small prefix. Words such as `hidden_state` are left as they are.
+    `W_xh` and `h0` get a subscript, Greek names their letter, `encoder.W_xh` a small prefix. Words such as
+    `hidden_state` are left as they are. The layer in `layer1.W_xh` and `h_0^1` becomes a superscript (1)
+    where there are several; the `output` in `output.W_ho` goes without saying.
     """
-    text = printable(name)
+
+    math_font: str
+    small_size: int
+    several_layers: bool = False
+
+    def markup(self, name: str) -> str:
+        text = printable(name)
+        prefix, last, layer = _parts(text)
+        quantity = _as_quantity(last, layer if self.several_layers else "", self.math_font)
+        if not prefix:
+            return quantity or escape(text) or " "
+        if quantity and (layer or prefix == _OUTPUT):
+            return quantity
+        return f'<font point-size="{self.small_size}">{escape(prefix)}.</font>{quantity or escape(last)}'
+
+
+def several_layers(names: Iterable[str | None]) -> bool:
+    """Whether names tell of more than one layer, or of layers and an output."""
+    found = set()
+    for name in names:
+        prefix, _, layer = _parts(name or "")
+        if layer or prefix == _OUTPUT:
+            found.add(layer)
+    return len(found) > 1
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """The prefix of a name, the name itself, and its layer: `layer1.W_xh` is `layer1`, `W_xh`, `1`."""
     prefix, _, last = text.rpartition(".")
-    if not prefix or not last:
-        return _as_quantity(text, "", math_font) or escape(text) or " "
-    layer = _LAYER.fullmatch(prefix)
-    quantity = _as_quantity(last, layer[1] if layer else "", math_font)
-    if layer and quantity:
-        return quantity
-    return f'<font point-size="{small_size}">{escape(prefix)}.</font>{quantity or escape(last)}'
+    if prefix and last:
+        match = _LAYER.fullmatch(prefix)
+        return prefix, last, match[1] if match else ""
+    base, hat, layer = text.partition("^")
+    return ("", base, layer) if hat and layer.isdecimal() else ("", text, "")
 
 
 def _as_quantity(text: str, layer: str, math_font: str) -> str:

@@ -13,10 +13,10 @@ from graphnet.node import Node
 from graphnet.ops.leaf import Fill, Parameter
 from viz.errors import DrawingError
 from viz.fold import Drawn, Operand, fold, unfolded
-from viz.names import markup, number, printable, shape_text
+from viz.names import Names, number, printable, several_layers, shape_text
 from viz.style import EdgeRole, Role, Style
 
-__all__ = ["STYLES", "Cluster", "Edge", "Picture", "Shape", "picture_of"]
+__all__ = ["STYLES", "Cluster", "Edge", "Picture", "Shape", "check_style", "names_in", "picture_of"]
 
 STYLES = {"full": unfolded, "compact": fold}
 
@@ -80,18 +80,28 @@ def picture_of(nodes_or_graph: Node | Iterable[Node] | Graph, style: str, theme:
 
     style: "full" draws every node; "compact" folds weights into edges and biases into operators.
     """
+    check_style(style)
+    graph = nodes_or_graph if isinstance(nodes_or_graph, Graph) else Graph(nodes_or_graph)
+    names = names_in(graph, theme)
+    return _Painter(graph, names).paint(STYLES[style](graph, names))
+
+
+def check_style(style: str) -> None:
     if style not in STYLES:
         raise DrawingError(f"style must be {' or '.join(map(repr, STYLES))}, not {style!r}.")
-    graph = nodes_or_graph if isinstance(nodes_or_graph, Graph) else Graph(nodes_or_graph)
-    return _Painter(graph, theme).paint(STYLES[style](graph, theme))
+
+
+def names_in(graph: Graph, theme: Style) -> Names:
+    """How the names in a graph are printed."""
+    return Names(theme.math_font, theme.small_size, several_layers(node.name for node in graph.order))
 
 
 class _Painter:
     """Turns what is to be drawn into shapes and edges."""
 
-    def __init__(self, graph: Graph, theme: Style) -> None:
+    def __init__(self, graph: Graph, names: Names) -> None:
         self.graph = graph
-        self.theme = theme
+        self.names = names
         self.outputs = set(graph.outputs)
         # Positions, unlike identities or serials, are the same in every run.
         self.keys = {node: f"n{i}" for i, node in enumerate(graph.order)}
@@ -132,7 +142,7 @@ class _Painter:
     def lines(self, item: Drawn, role: Role) -> tuple[str, ...]:
         """What stands inside: the name and the shape of a square, the symbol and any name of a circle."""
         node = item.node
-        name = markup(node.name, self.theme.math_font, self.theme.small_size) if node.name else ""
+        name = self.names.markup(node.name) if node.name else ""
         if not role.is_square:
             return (item.symbol, name) if name else (item.symbol,)
         if isinstance(node.op, Fill):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import atexit
 import functools
+import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,14 +23,17 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from viz.closed import ClosedPicture
 from viz.dot import dot_of
 from viz.errors import DrawingError
+from viz.grid import grid_dot
 from viz.picture import Picture
 from viz.style import LIGHT, Style
 
 __all__ = ["RENDERERS", "Drawing", "Renderer"]
 
 FORMATS = ("svg", "png", "pdf", "dot", "html")
+_ID = re.compile(r'(<\w+ id=")')
 _SECONDS = 300
 _REMEDY = "Install it with `pip install 'pygraphviz>=2.0'`, or save as .dot or .html, which need none."
 
@@ -38,7 +43,7 @@ class Drawing:
 
     def __init__(
         self,
-        picture: Picture,
+        picture: Picture | ClosedPicture,
         style: str = "full",
         rankdir: str | None = None,
         limit: int | None = 3000,
@@ -53,13 +58,17 @@ class Drawing:
     @cached_property
     def dot(self) -> str:
         """The picture in Graphviz's language; there is no limit on its size."""
+        if isinstance(self.picture, ClosedPicture):
+            return grid_dot(self.picture, self._theme)
         return dot_of(self.picture, self._rankdir, self._theme)
 
     @cached_property
     def svg(self) -> str:
         """The picture as an `<svg>` element; DrawingError if it is too large or there is no Graphviz."""
         text = self._rendered("svg").decode()
-        return text[text.index("<svg") :]
+        # Graphviz numbers the ids of every picture from 1: two in one page would share them.
+        prefix = hashlib.sha256(self.dot.encode()).hexdigest()[:8]
+        return _ID.sub(rf"\1g{prefix}_", text[text.index("<svg") :])
 
     @property
     def html(self) -> str:

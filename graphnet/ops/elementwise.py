@@ -464,7 +464,7 @@ class Minimum(Elementwise):
 
 def _shares(a: Node, b: Node) -> tuple[Node, Node]:
     """1 where a > b, 0 where a < b, ½ where equal; and the reverse."""
-    a_share = 0.5 * (1 + sign(a - b))
+    a_share = 0.5 * (cast(a > b, a.dtype) + cast(a >= b, a.dtype))
     return a_share, 1 - a_share
 
 

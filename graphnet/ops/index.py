@@ -148,7 +148,7 @@ def one_hot(index: Any, depth: int, dtype: Any = "float32") -> Node:
 def getitem(x: Node, key: Any) -> Node:
     """x[key]: numbers, slices, None and `...` as in NumPy; one array or node of integers reads rows."""
     if isinstance(key, (Node, np.ndarray, list)):
-        index = as_node(key)
+        index = as_node(np.asarray(key, np.int64) if isinstance(key, list) and not key else key)
         if index.dtype.kind == "b":
             raise DtypeError(
                 f"{x.describe()}[mask]: the result's shape would depend on the values, and shapes are "

@@ -48,7 +48,9 @@ class SoftmaxCrossEntropy(_CrossEntropy):
 
     def forward(self, *arrays: Array) -> Array:
         logits, targets = arrays
-        return -(targets * self.log_probabilities(logits)).sum(axis=-1)
+        # 0 log 0 = 0: what has no share in the targets costs nothing, however impossible it is held.
+        terms = np.where(targets == 0, 0, targets * self.log_probabilities(logits))
+        return -terms.sum(axis=-1)
 
     def _partials(self, z: Node, t: Node) -> tuple[Node, Node]:
         last = (z.ndim - 1,)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.dtypes import BOOL, FLOAT64, INT64, is_float
+from graphnet.dtypes import FLOAT64, INT64, is_float
 from graphnet.errors import ShapeError, table_of_inputs
 from graphnet.node import Array, Dtype, Node, Op, Shape
 from graphnet.ops.broadcast import Sum, broadcast_to
@@ -196,10 +196,10 @@ def _with_dims(reduced: Node, like: Node, axes: Sequence[int], keepdims: bool) -
 
 
 def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
-    """y = Σ x over one axis, several, or (None) all. Booleans are counted in int64."""
+    """y = Σ x over one axis, several, or (None) all. Short integers and booleans are added in 64 bits."""
     node = as_node(x)
-    if node.dtype == BOOL:
-        node = cast(node, INT64)
+    if node.dtype.kind in "biu" and node.dtype.itemsize < INT64.itemsize:
+        node = cast(node, "uint64" if node.dtype.kind == "u" else INT64)
     axes = normalize_axes(axis, node.ndim, "Sum")
     return _with_dims(Sum(axes)(node) if axes else node, node, axes, keepdims)
 

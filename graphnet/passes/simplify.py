@@ -1,7 +1,8 @@
 """Simplify: algebra that holds for all values, including NaN, infinities and signed zeros.
 
 `x · 0` is therefore left alone (it is NaN for an infinite x), and so is `x + 0` (it makes +0 of -0)
-unless the zero is -0. Absent derivatives never become nodes at all (see `Op.zero_if`).
+unless the zero is -0. (The zeros around a placed piece stand for absent derivatives: these may go.)
+Absent derivatives never become nodes at all (see `Op.zero_if`).
 """
 
 from __future__ import annotations

@@ -34,7 +34,10 @@ def _replace(node: Node) -> Node:
 
 def _is_outer(term: Node) -> bool:
     """A product aᵀ b that sums over rows of a and b."""
-    return isinstance(term.op, MatMul) and isinstance(term.inputs[0].op, Transpose)
+    if not isinstance(term.op, MatMul):
+        return False
+    left = term.inputs[0].op
+    return isinstance(left, Transpose) and left.axes == (1, 0)
 
 
 def _stacked(products: Sequence[Node]) -> Node:

@@ -32,8 +32,9 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
     """Shows defaults, and keeps the line breaks of examples."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        # "(default: None)" tells a reader nothing.
-        return action.help if action.default in (None, False) else super()._get_help_string(action)
+        # "(default: None)" tells a reader nothing; 0, which is equal to False, does.
+        nothing = action.default is None or action.default is False or action.default == ""
+        return action.help if nothing else super()._get_help_string(action)
 
 
 def make_parser() -> argparse.ArgumentParser:

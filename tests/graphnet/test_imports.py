@@ -17,7 +17,7 @@ ROOT = ENGINE.parent
 
 #: From the bottom to the top. A module imports from its own layer and from those below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("version", "errors"),
+    ("version", "errors", "collector"),
     ("display", "dtypes", "provenance", "signature"),
     ("node",),
     ("graph",),

@@ -237,10 +237,8 @@ def test_dropout_masks_hold_zeros_and_the_inverse_share() -> None:
     values = np.stack([mask.value for mask in masks])
     assert set(np.unique(values)) == {0, 1}
     assert abs(values.mean() - 0.8) < 4 * np.sqrt(0.2 * 0.8 / values.size)
-    constants = {
-        float(n.value) for n in gn.Graph([u.logits]).order if n.op.name == "Constant" and n.shape == ()
-    }
-    assert any(np.isclose(value, 1 / 0.8) for value in constants)
+    (scaled,) = gn.Graph([u.logits]).consumers[masks[0]]
+    assert np.allclose(gn.compile([scaled], [])()[0], values[0] / 0.8)
 
 
 # -- what cannot be meant ------------------------------------------------------------------------
@@ -339,10 +337,7 @@ def test_losses_against_numpy(loss: str) -> None:
         p = 1 / (1 + np.exp(-logits))
         expected = -(t * np.log(p) + (1 - t) * np.log(1 - p)).sum(axis=2)
     else:
-        ratio = losses / ((logits - t) ** 2).sum(axis=2)
-        assert np.allclose(ratio, ratio[0, 0])
-        assert np.isclose(ratio[0, 0], 1) or np.isclose(ratio[0, 0], 0.5)
-        expected = losses
+        expected = ((logits - t) ** 2).sum(axis=2)
     assert np.allclose(losses, expected)
     assert np.isclose(cost, losses.mean())
 

@@ -197,13 +197,22 @@ def test_names_are_shown_literally():
     [
         ("W_xh", ["W", "xh"]), ("b_h", ["b", "h"]), ("h0", ["h", "0"]), ("theta", ["θ"]),
         ("sigma_0", ["σ", "0"]), ("W_xi", ["W", "xi"]), ("x_theta", ["x", "θ"]),
-        ("layer12.W_xi", ["W", "xi", "(12)"]), ("encoder.W_x", ["encoder.", "W", "x"]),
+        ("layer12.W_xi", ["W", "xi"]), ("output.W_ho", ["W", "ho"]), ("h_0^1", ["h", "0"]),
+        ("encoder.W_x", ["encoder.", "W", "x"]),
         ("hidden_state", ["hidden_state"]), ("h'", ["h'"]),
     ],
 )  # fmt: skip
 def test_names_are_printed_as_papers_print_them(name, shown):
     svg = viz.draw(gn.input((), name=name)).svg
     assert texts(svg) == shown
+
+
+def test_layers_are_told_where_there_are_several():
+    names = ["layer0.W_ho", "layer1.W_ho", "output.W_ho", "h_0^1"]
+    shown = texts(viz.draw([gn.input((), name=name) for name in names]).svg)
+    assert shown == ["W", "ho", "(0)", "W", "ho", "(1)", "W", "ho", "h", "0", "(1)"]
+    # An output's W_ho beside an LSTM's W_ho: the layer tells them apart.
+    assert "(0)" in texts(viz.draw([gn.input((), name=name) for name in (names[0], names[2])]).svg)
 
 
 # -- unrolled nets ---------------------------------------------------------------------------
@@ -222,7 +231,7 @@ def places(svg: str) -> dict[tuple[str, str], tuple[float, float]]:
 @pytest.mark.parametrize("style", ["full", "compact"])
 @pytest.mark.parametrize("steps", [2, 3, 10])
 def test_time_runs_left_to_right_and_layers_bottom_to_top(steps, style):
-    found = places(viz.draw(make_unrolled(steps), style).svg)
+    found = places(viz.draw(make_unrolled(steps), style, closed=False).svg)
     for layer in ("Elman layer0", "Elman layer1"):
         across = [found[layer, f"t={t}"][0] for t in range(1, steps + 1)]
         assert across == sorted(across)

@@ -192,8 +192,31 @@ def test_wrong_graph_methods_are_explained():
         viz.DrawingError, match=r"__graph__ of a WrongGraph returned a int; .* graphnet\.Graph"
     ):
         viz.draw(WrongGraph())
-    with pytest.raises(viz.DrawingError, match="needs an instance"):
-        viz.draw(HasGraph)
+
+
+class NeedsArguments(HasGraph):
+    def __init__(self, units):
+        self.units = units
+
+
+def test_classes_are_drawn_as_an_instance_made_without_arguments():
+    assert viz.draw(HasGraph).dot == viz.draw(HasGraph()).dot
+    with pytest.raises(viz.DrawingError, match=r"NeedsArguments needs an instance.*'units'"):
+        viz.draw(NeedsArguments)
+
+
+def test_errors_are_graphnets_so_that_the_command_line_words_them():
+    assert issubclass(viz.DrawingError, gn.errors.GraphnetError)
+
+
+def test_two_pictures_in_one_page_share_no_ids(regression):
+    found = []
+    for style in ("full", "compact"):
+        root = ET.fromstring(viz.draw(regression, style).svg)
+        found.append({e.get("id") for e in root.iter() if e.get("id")})
+    assert len(found[0]) > 10
+    assert not found[0] & found[1]
+    assert viz.draw(regression).svg == viz.draw(regression).svg
 
 
 def test_import_is_light():

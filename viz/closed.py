@@ -1,0 +1,320 @@
+"""Closed pictures: each layer at each time step is one box, the cost is one node.
+
+    cost            row by row, from the bottom: data x_t, the layers, o_t, the cost;
+    o_1   o_2       from left to right: initial states, then the time steps
+h_0 LSTM→ LSTM
+    x_1   x_2
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from html import escape
+
+from graphnet.graph import Graph
+from graphnet.node import Node
+from graphnet.ops.broadcast import Sum
+from graphnet.ops.leaf import Fill, Parameter
+from graphnet.ops.linear import Product
+from graphnet.ops.random import Random
+from graphnet.ops.shape import Slice
+from viz.condense import Group, condense, data_behind, leaf_behind, times_of
+from viz.errors import DrawingError
+from viz.fold import fold, symbol_of
+from viz.names import Names, number, printable
+from viz.states import States, states_of
+from viz.style import EdgeRole
+
+__all__ = ["Box", "ClosedPicture", "Kind", "Link", "closed_picture", "is_unrolled"]
+
+_LAYER = re.compile(r"layer_?(\d+)", re.IGNORECASE)
+
+
+class Kind(Enum):
+    """What a box is to the reader."""
+
+    CELL = "cell"
+    DATA = "data"
+    STATE = "state"
+    OUTPUT = "output"
+    COST = "cost"
+
+
+@dataclass(frozen=True)
+class Box:
+    """A place in the grid: row 0 is at the bottom, column -1 holds initial states.
+
+    Its lines are markup. `slot` of `slots` is its place among those that share its place in the grid.
+    """
+
+    key: str
+    kind: Kind
+    row: int
+    column: int
+    lines: tuple[str, ...]
+    tooltip: str
+    slot: int = 0
+    slots: int = 1
+
+
+@dataclass(frozen=True)
+class Link:
+    """An arrow between two boxes; `slot` tells which of the states it carries, if it carries one."""
+
+    tail: str
+    head: str
+    role: EdgeRole = EdgeRole.INNER
+    label: str = ""
+    slot: int | None = None
+
+
+@dataclass(frozen=True)
+class ClosedPicture:
+    """Boxes and links, and for each row the most states that it hands on."""
+
+    shapes: tuple[Box, ...]
+    edges: tuple[Link, ...]
+    columns: int
+    states: tuple[int, ...]
+
+
+def is_unrolled(graph: Graph) -> bool:
+    """Whether a closed picture is the better one: several time steps, and nothing flows back in time."""
+    if len(times_of(graph)) < 2:
+        return False
+    try:
+        return bool(condense(graph).cells)
+    except DrawingError:
+        return False
+
+
+def closed_picture(graph: Graph, names: Names) -> ClosedPicture:
+    """The closed picture of a graph that was unrolled in time."""
+    return _Closing(graph, names).picture()
+
+
+class _Closing:
+    """The state of `closed_picture`: what stands where, and what has been linked."""
+
+    def __init__(self, graph: Graph, names: Names) -> None:
+        self.graph = graph
+        self.names = names
+        self.groups = condense(graph)
+        self.states = {row: states_of(row, self.groups) for row in self.groups.rows}
+        self.symbols = {drawn.node: drawn.symbol for drawn in fold(graph, names)}
+        #: Row 0 is the data's.
+        self.level: dict[Hashable, int] = {row: i for i, row in enumerate(self.groups.rows, start=1)}
+        self.boxes: dict[object, Box] = {}
+        self.links: dict[tuple[str, str, int | None], Link] = {}
+
+    def picture(self) -> ClosedPicture:
+        groups = self.groups
+        self.place_data()
+        for row in groups.rows:
+            self.place_states(row)
+        for group in groups.at.values():
+            if group.row in self.level:
+                self.place_group(group)
+        if groups.after:
+            self.place_cost()
+        for group in groups.at.values():
+            if group.row in self.level:
+                self.link_group(group)
+        self.link_cost()
+        most = (max(1, len(self.states[row].initial)) for row in groups.rows)
+        return ClosedPicture(
+            tuple(self.boxes.values()), tuple(self.links.values()), len(groups.times), (1, *most)
+        )
+
+    # -- boxes -------------------------------------------------------------------------------
+
+    def place_data(self) -> None:
+        """What enters from below: x_t, made from the data for each step, or data that a step reads itself."""
+        groups = self.groups
+        found: dict[object, tuple[int, str]] = {}
+        for group in groups.at.values():
+            if group.row in groups.inputs:
+                found[group] = group.column, self.data_name(group)
+            else:
+                for leaf in self.data_of(group):
+                    found.setdefault(leaf, (group.column, self.name_of(leaf)))
+        counts = Counter(column for column, _ in found.values())
+        slots: Counter[int] = Counter()
+        for i, (thing, (column, name)) in enumerate(found.items()):
+            self.boxes[thing] = Box(
+                f"x{i}", Kind.DATA, 0, column, (name,), _said(thing), slots[column], counts[column]
+            )
+            slots[column] += 1
+
+    def data_of(self, group: Group) -> Iterator[Node]:
+        """The data that a step reads itself, but for its initial states."""
+        initial = self.states[group.row].initial
+        for node in group.nodes:
+            for source in node.inputs:
+                if source not in self.groups.of and source not in initial:
+                    yield from data_behind(source, self.groups)
+
+    def data_name(self, group: Group) -> str:
+        leaves = [leaf for n in group.nodes for x in n.inputs for leaf in data_behind(x, self.groups)]
+        bases = dict.fromkeys(leaf.name or leaf.op.symbol or "x" for leaf in leaves)
+        return self.at_time(", ".join(bases) or "x", group)
+
+    def place_states(self, row: Hashable) -> None:
+        initial = self.states[row].initial
+        for i, node in enumerate(initial):
+            name = self.states[row].name(i)
+            shown = self.names.markup(f"{name}_0") if name else self.name_of(leaf_behind(node))
+            level = self.level[row]
+            self.boxes["state", row, node] = Box(
+                f"s{level}_{i}", Kind.STATE, level, -1, (shown,), _said(node), i, len(initial)
+            )
+
+    def place_group(self, group: Group) -> None:
+        level = self.level[group.row]
+        is_cell = group.row in self.groups.cells
+        lines = self.title(group) if is_cell else (self.output_name(group),)
+        kind = Kind.CELL if is_cell else Kind.OUTPUT
+        self.boxes[group] = Box(
+            f"b{level}_{group.column}", kind, level, group.column, lines, self.contents(group)
+        )
+
+    def title(self, group: Group) -> tuple[str, ...]:
+        label = group.label
+        layer = label.get("layer")
+        text = f"layer {layer}" if isinstance(layer, int) else str(layer or "")
+        words = [str(label.get("cell") or ""), _LAYER.sub(r"layer \1", text)]
+        lines = [escape(printable(word, 20)) for word in words if word] or ["step"]
+        if any(_is_mask(x) for node in group.nodes for x in node.inputs):
+            lines.append("<i>dropout</i>")
+        return tuple(lines)
+
+    def output_name(self, group: Group) -> str:
+        if group.row == "output":
+            return self.at_time("o", group)
+        last = group.nodes[-1]
+        return self.names.markup(last.name) if last.name else self.symbols.get(last, symbol_of(last))
+
+    def at_time(self, base: str, group: Group) -> str:
+        return self.names.markup(f"{base}_{self.groups.times[group.column]}")
+
+    def contents(self, group: Group) -> str:
+        label = group.label
+        words = [str(label[key]) for key in ("cell", "layer") if label.get(key) is not None]
+        count = f"{len(group.nodes)} operators"
+        return printable(f"{' '.join(words)} t={self.groups.times[group.column]}: {count}".strip(), 200)
+
+    def place_cost(self) -> None:
+        after = self.groups.after
+        outputs = [node for node in after if node in set(self.graph.outputs)]
+        top = len(self.level) + 1
+        kind = Kind.COST if all(not node.shape for node in outputs) else Kind.OUTPUT
+        lines = tuple(_cost_lines(after)) or (self.symbols[after[-1]],)
+        self.boxes["cost"] = Box("cost", kind, top, self.last, lines, f"{len(after)} operators")
+        data = {leaf: None for n in after for x in n.inputs for leaf in data_behind(x, self.groups)}
+        for i, leaf in enumerate(data):
+            # Its place is its own, even if a step reads the same data.
+            self.boxes["cost", leaf] = Box(
+                f"t{i}", Kind.DATA, top, self.last + 1, (self.name_of(leaf),), _said(leaf), i, len(data)
+            )
+
+    @property
+    def last(self) -> int:
+        return len(self.groups.times) - 1
+
+    def name_of(self, node: Node) -> str:
+        if node.name:
+            return self.names.markup(node.name)
+        return escape(number(node.op.number)) if isinstance(node.op, Fill) else f"<i>{node.op.symbol}</i>"
+
+    # -- links -------------------------------------------------------------------------------
+
+    def link(self, tail: object, head: object, label: str = "", slot: int | None = None) -> None:
+        a, b = self.boxes[tail], self.boxes[head]
+        role = EdgeRole.INNER
+        if a.kind is Kind.DATA:
+            role = EdgeRole.FROM_INPUT
+        elif b.kind in (Kind.COST, Kind.OUTPUT):
+            role = EdgeRole.TO_OUTPUT
+        known = self.links.get((a.key, b.key, slot))
+        if known is None or (label and not known.label):
+            self.links[a.key, b.key, slot] = Link(a.key, b.key, role, label, slot)
+
+    def link_group(self, group: Group) -> None:
+        """Everything that one step of one row reads."""
+        carried = self.link_states(group)
+        for leaf in self.data_of(group):
+            self.link(leaf, group)
+        unnamed: dict[Node, None] = {}
+        for node in group.nodes:
+            for source in node.inputs:
+                other = self.groups.of.get(source)
+                if other is None or other is group or source in carried:
+                    continue
+                if other.column < group.column and other.row == group.row:
+                    unnamed[source] = None
+                else:
+                    self.link(other, group, self.weight(node) if group.row not in self.groups.cells else "")
+        for slot, source in enumerate(unnamed, start=len(carried)):
+            self.link(self.groups.of[source], group, slot=slot)
+
+    def link_states(self, group: Group) -> set[Node]:
+        """Draws the states that a step reads; returns those that it reads from its own row's last step."""
+        states: States = self.states[group.row]
+        carried: set[Node] = set()
+        for index, (source, name) in enumerate(states.read_by(group)):
+            other = self.groups.of.get(source)
+            if other is None:
+                self.link(("state", group.row, source), group, slot=index)
+            elif other.row == group.row and other is not group:
+                self.link(other, group, self.names.markup(name) if name else "", index)
+                carried.add(source)
+        for node in group.nodes:
+            for source in node.inputs:
+                if source in states.initial and source not in carried:
+                    self.link(("state", group.row, source), group, slot=states.initial.index(source))
+        return carried
+
+    def weight(self, product: Node) -> str:
+        weights = [x for x in product.inputs if isinstance(x.op, Parameter) and x.name]
+        return self.names.markup(weights[0].name or "") if isinstance(product.op, Product) and weights else ""
+
+    def link_cost(self) -> None:
+        for node in self.groups.after:
+            for source in node.inputs:
+                if source in self.groups.of:
+                    self.link(self.groups.of[source], "cost")
+        for thing in list(self.boxes):
+            if isinstance(thing, tuple) and thing[0] == "cost":
+                self.link(thing, "cost")
+
+
+def _said(thing: object) -> str:
+    """A tooltip."""
+    if isinstance(thing, Group):
+        return f"{len(thing.nodes)} operators"
+    assert isinstance(thing, Node)
+    return printable(f"{thing.describe()} {thing.dtype}", 200)
+
+
+def _is_mask(node: Node) -> bool:
+    return isinstance(node.op, Random) and node.op.distribution == "bernoulli"
+
+
+def _cost_lines(after: Iterable[Node]) -> Iterator[str]:
+    """`cross-entropy`, `mean over 3 steps`."""
+    judges = [node for node in after if node.op.judged_input is not None]
+    if not judges:
+        return
+    yield escape(judges[0].op.symbol or judges[0].op.name)
+    sums = [node for node in after if isinstance(node.op, Sum) and not node.shape]
+    if sums:
+        steps = sums[-1].inputs[0].shape
+        judged = judges[0].shape[:1]
+        cut = any(isinstance(node.op, Slice) for node in after)
+        every = f" of {judged[0]}" if cut and judged and steps and judged[0] != steps[0] else ""
+        if steps:
+            yield f"mean over {steps[0]}{every} step{'s' if steps[0] != 1 or every else ''}"

@@ -1,0 +1,154 @@
+"""Condensing: the nodes of a graph put together by the time step and the layer that they were made in.
+
+Rows are layers, columns are time steps. What is made before all time steps (initial states) and after
+them (the cost) belongs to none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphnet.graph import Graph
+from graphnet.node import Node
+from graphnet.ops.broadcast import BroadcastTo
+from graphnet.ops.elementwise import Cast
+from graphnet.ops.leaf import Constant, Fill, Parameter
+from graphnet.ops.random import Random
+from graphnet.ops.shape import Concatenate, Reshape, Slice, Transpose
+from viz.errors import DrawingError
+
+__all__ = ["Group", "Groups", "condense", "data_behind", "leaf_behind", "times_of"]
+
+#: Ops that turn weights into weights.
+_LAYOUT = (BroadcastTo, Cast, Concatenate, Reshape, Slice, Transpose)
+
+
+@dataclass(eq=False)
+class Group:
+    """The nodes of one row at one time step, inputs first."""
+
+    column: int
+    row: Hashable
+    nodes: list[Node] = field(default_factory=list)
+
+    @property
+    def label(self) -> dict[str, Any]:
+        """The scope of its nodes."""
+        return {key: value for node in self.nodes for key, value in node.scope.items()}
+
+
+@dataclass(frozen=True)
+class Groups:
+    """All groups, the nodes after them, and the rows from bottom to top, by what they are."""
+
+    times: list[Any]
+    at: dict[tuple[int, Hashable], Group]
+    of: dict[Node, Group]
+    after: list[Node]
+    inputs: list[Hashable]
+    rows: list[Hashable]
+    cells: set[Hashable]
+
+
+def times_of(graph: Graph) -> list[Any]:
+    """The time steps in a graph, in order: by number, or, where they are no numbers, as they appear."""
+    found = {n.scope["time"]: None for n in graph.order if n.inputs and n.scope.get("time") is not None}
+    return sorted(found) if all(isinstance(time, (int, float)) for time in found) else list(found)
+
+
+def condense(graph: Graph) -> Groups:
+    """The groups of a graph; DrawingError if it has no time steps, or if values flow back in time."""
+    times = times_of(graph)
+    if not times:
+        raise DrawingError("closed: there are no time steps in this graph; draw it with closed=False.")
+    column = {time: i for i, time in enumerate(times)}
+    at: dict[tuple[int, Hashable], Group] = {}
+    of: dict[Node, Group] = {}
+    after: dict[Node, None] = {}
+    weights: set[Node] = set()
+    for node in graph.order:
+        place = column.get(node.scope.get("time"))
+        if isinstance(node.op, (Parameter, Fill)) or (
+            isinstance(node.op, _LAYOUT) and all(x in weights for x in node.inputs)
+        ):
+            weights.add(node)  # an optimised graph shares these among time steps: they carry no state
+        elif node.inputs and place is not None:
+            row = _row(node)
+            group = of[node] = at.setdefault((place, row), Group(place, row))
+            group.nodes.append(node)
+            forward = all(x not in after and (x not in of or of[x].column <= place) for x in node.inputs)
+            if not forward:
+                raise _backwards(node)
+        elif any(x in of or x in after for x in node.inputs):
+            after[node] = None
+    inputs, rows, cells = _rows(at, of)
+    return Groups(times, at, of, list(after), inputs, rows, cells)
+
+
+def _row(node: Node) -> Hashable:
+    layer = node.scope.get("layer")
+    found = node.scope.get("cell") if layer is None else layer
+    return found if isinstance(found, Hashable) else str(found)
+
+
+def _backwards(node: Node) -> DrawingError:
+    return DrawingError(
+        f"closed: {node.describe()} (made at {node.origin}) at t={node.scope.get('time')} reads what is "
+        "computed later, as derivatives do; draw this graph with closed=False."
+    )
+
+
+def _rows(
+    at: dict[tuple[int, Hashable], Group], of: dict[Node, Group]
+) -> tuple[list[Hashable], list[Hashable], set[Hashable]]:
+    """Rows that read no group; the others from bottom to top; those that hand on states."""
+    level: dict[Hashable, int] = {row: 0 for _, row in at}
+    upwards: set[tuple[Hashable, Hashable]] = set()
+    cells = {group.row for group in at.values() if group.label.get("cell") is not None}
+    reads: set[Hashable] = set(cells)
+    for group in at.values():
+        for source in (of[x] for node in group.nodes for x in node.inputs if x in of):
+            if source is not group:
+                reads.add(group.row)
+            if source.column == group.column and source.row != group.row:
+                upwards.add((source.row, group.row))
+            elif source.column < group.column and source.row == group.row:
+                cells.add(group.row)
+    for _ in level:
+        for below, above in upwards:
+            level[above] = max(level[above], level[below] + 1)
+    if any(level[above] <= level[below] for below, above in upwards):
+        raise DrawingError("closed: two layers read each other in one time step; draw with closed=False.")
+    order = sorted(level, key=lambda row: level[row])  # stable: rows of one level as they appear
+    return [r for r in order if r not in reads], [r for r in order if r in reads], cells
+
+
+def leaf_behind(node: Node) -> Node:
+    """The leaf that a node is made from by broadcasts and the like."""
+    while node.inputs:
+        node = node.inputs[0]
+    return node
+
+
+def data_behind(node: Node, groups: Groups) -> list[Node]:
+    """The data that a node outside of all groups is, or is computed from: no weights, numbers, masks."""
+    found: dict[Node, None] = {}
+    seen: set[Node] = set()
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        if current not in groups.of and current not in seen:
+            seen.add(current)
+            pending.extend(reversed(current.inputs))
+            if not current.inputs and not _is_inside(current):
+                found[current] = None
+    return list(found)
+
+
+def _is_inside(leaf: Node) -> bool:
+    """True for leaves that a closed box does not show."""
+    if isinstance(leaf.op, Constant):
+        return leaf.name is None
+    return isinstance(leaf.op, (Parameter, Fill, Random))

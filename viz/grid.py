@@ -1,0 +1,339 @@
+"""Grid: a closed picture in Graphviz's language, with every place and every curve computed here.
+
+Graphviz is told (layout=nop2) to draw and not to lay out: its own layout orders time steps as edges cross
+least, which puts t=3 before t=2 in some graphs. Here columns are ordered because they are counted.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import unescape
+from math import sqrt
+from re import sub
+
+from viz.closed import Box, ClosedPicture, Kind, Link
+from viz.dot import html_label, quoted
+from viz.style import Role, Style
+
+__all__ = ["grid_dot"]
+
+Point = tuple[float, float]
+
+_LANE = 13.0  # between edges that pass a row
+_STATE = 30.0  # between the states of one layer
+_GAP = 46.0  # between rows
+_ARROW = 6.5
+_RADIUS = 18.0
+
+
+def grid_dot(picture: ClosedPicture, theme: Style) -> str:
+    """DOT text of a closed picture."""
+    grid = _Grid(picture, theme)
+    text = f'fontname="{theme.font}"'
+    lines = [
+        "digraph graphnet {",
+        f'  graph [layout=nop2, bgcolor="{theme.background}", {text}, pad=0.15]',
+        f"  node [{text}, fontsize={theme.font_size}, penwidth=1.2, fixedsize=true, margin=0]",
+        f'  edge [{text}, fontsize={theme.edge_size}, fontcolor="{theme.text}", penwidth=1.2, arrowsize=0.65]',
+        *(f"  {grid.node(box)}" for box in picture.shapes),
+        *(f"  {grid.edge(link)}" for link in picture.edges),
+    ]
+    return "\n".join([*lines, "}", ""])
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Where a box stands: its centre and half its size."""
+
+    x: float
+    y: float
+    w: float
+    h: float
+
+
+class _Grid:
+    """Places and curves."""
+
+    def __init__(self, picture: ClosedPicture, theme: Style) -> None:
+        self.picture = picture
+        self.theme = theme
+        self.box = {box.key: box for box in picture.shapes}
+        self.lanes = {side: self.assign_lanes(side) for side in ("left", "right")}
+        cells = [self.size(box) for box in picture.shapes if box.kind is Kind.CELL]
+        # A label stands between the edge into a lane, at 0.8 of half the box, and the one in its middle.
+        labels = [_width(link.label, theme.edge_size) for link in self.lanes["left"]]
+        self.half = max([*(w for w, _ in cells), *((w + 12) / 0.8 for w in labels if w)], default=_RADIUS)
+        self.pitch = self.column_pitch()
+        self.heights = self.row_heights()
+        self.frames = {box.key: self.frame(box) for box in picture.shapes}
+
+    # -- sizes -------------------------------------------------------------------------------
+
+    def size(self, box: Box) -> tuple[float, float]:
+        """Half the width and height that a box needs."""
+        width = max(_width(line, self.theme.font_size) for line in box.lines)
+        height = 18.0 * len(box.lines)
+        if box.kind is Kind.CELL:
+            states = self.picture.states[box.row]
+            return max(48.0, width / 2 + 12), max(26.0, height / 2 + 8, states * _STATE / 2)
+        if box.kind is Kind.OUTPUT and width <= 1.6 * _RADIUS:
+            return _RADIUS, _RADIUS
+        if box.kind in (Kind.OUTPUT, Kind.COST):
+            return width / 2 + 14, height / 2 + 6
+        return max(16.0, width / 2 + 6), 13.0
+
+    def column_pitch(self) -> float:
+        labels = [
+            _width(link.label, self.theme.edge_size) for link in self.picture.edges if self.is_state(link)
+        ]
+        room = max(44.0, max(labels, default=0.0) + 26)
+        lanes = sum(_LANE * (1 + max(lanes.values())) for lanes in self.lanes.values() if lanes)
+        widths: dict[tuple[int, int], float] = {}
+        for box in self.picture.shapes:
+            if box.kind is not Kind.COST and box.row <= len(self.picture.states) - 1 and box.column >= 0:
+                w, _ = self.size(box)
+                widths[box.row, box.column] = widths.get((box.row, box.column), 0.0) + 2 * w + 8
+        widest = max(widths.values(), default=0.0)
+        return max(2 * self.half + lanes + room, widest + 16)
+
+    def row_heights(self) -> list[float]:
+        """The centre of each row, from the bottom."""
+        half = [13.0] * (len(self.picture.states) + 1)
+        for box in self.picture.shapes:
+            half[box.row] = max(half[box.row], self.size(box)[1])
+        centres = [0.0]
+        for row in range(1, len(half)):
+            fan = 5.0 * self.picture.columns if row == len(half) - 1 else 0.0
+            centres.append(centres[-1] + half[row - 1] + _GAP + fan + half[row])
+        return centres
+
+    def frame(self, box: Box) -> _Frame:
+        w, h = self.size(box)
+        if box.kind is Kind.CELL:
+            w = self.half
+        x, y = box.column * self.pitch, self.heights[box.row]
+        top = box.row == len(self.heights) - 1
+        middle = (self.picture.columns - 1) * self.pitch / 2
+        shift = box.slot - (box.slots - 1) / 2
+        if box.kind is Kind.STATE:
+            left = self.lanes["left"].values()
+            x = -self.half - (_LANE * (1 + max(left)) if left else 0.0) - 42 - w
+            y -= shift * _STATE
+        elif top and box.kind is Kind.DATA:
+            cost = self.size(self.box["cost"])[0]
+            x, y = middle + cost + 44 + w, y - shift * _STATE
+        elif top:
+            x = middle
+        elif box.kind is Kind.DATA:
+            x += shift * (2 * w + 8)
+        return _Frame(x, y, w, h)
+
+    # -- nodes -------------------------------------------------------------------------------
+
+    def node(self, box: Box) -> str:
+        frame, theme = self.frames[box.key], self.theme
+        shape, style, colours = "box", "filled", (theme.static, theme.static, theme.static_text)
+        if box.kind is Kind.CELL:
+            style, colours = '"filled,rounded"', (theme.cluster, theme.line, theme.text)
+        elif box.kind is Kind.COST:
+            style, colours = '"filled,rounded"', (theme.cost, theme.cost, theme.cost_text)
+        elif box.kind is Kind.OUTPUT:
+            shape = "circle" if frame.w == frame.h else "ellipse"
+            colours = (theme.label, theme.line, theme.text)
+        elif box.kind is Kind.DATA:
+            colours = (theme.static, theme.rim(Role.INPUT), theme.static_text)
+        fill, line, ink = colours
+        attributes = [
+            f'pos="{_at((frame.x, frame.y))}", width={frame.w / 36:.3f}, height={frame.h / 36:.3f}',
+            f"label={html_label(_lines(box, theme))}",
+            f"shape={shape}, style={style}",
+            f'fillcolor="{fill}", color="{line}", fontcolor="{ink}"',
+            f"tooltip={quoted(box.tooltip)}",
+        ]
+        return f"{box.key} [{', '.join(attributes)}]"
+
+    # -- edges -------------------------------------------------------------------------------
+
+    def edge(self, link: Link) -> str:
+        points, label_at = self.route(link)
+        *curve, before, tip = points
+        dx, dy = tip[0] - before[0], tip[1] - before[1]
+        length = sqrt(dx * dx + dy * dy) or 1.0
+        back = (-dx / length * _ARROW, -dy / length * _ARROW)
+        curve += [_plus(before, back), _plus(tip, back)]
+        attributes = [
+            f'pos="e,{_at(tip)} {" ".join(map(_at, curve))}"',
+            f'color="{self.theme.edge(link.role)}"',
+        ]
+        if link.label and label_at is not None:
+            attributes += [f"label={html_label(link.label)}", f'lp="{_at(label_at)}"']
+        return f"{link.tail} -> {link.head} [{', '.join(attributes)}]"
+
+    def route(self, link: Link) -> tuple[list[Point], Point | None]:
+        """A curve from one box to the other, and where its label stands."""
+        tail, head = self.box[link.tail], self.box[link.head]
+        a, b = self.frames[link.tail], self.frames[link.head]
+        if self.is_state(link):
+            return self.sideways(link, a, b)
+        if head.kind is Kind.COST:
+            return self.to_cost(link, tail, a, b)
+        if tail.column != head.column or tail.row >= head.row:
+            if tail.row == head.row:
+                return _past_the_row(a, b, -1 if tail.kind is Kind.STATE else 1), None
+            return _across(a, b, 0.87 if tail.kind is Kind.OUTPUT else 1.0), None
+        for side, sign in (("left", -1), ("right", 1)):
+            if link in self.lanes[side]:
+                return self.along_lane(link, a, b, sign, self.lanes[side][link])
+        start = (min(max(a.x, b.x - b.w + 12), b.x + b.w - 12), a.y + a.h)
+        end = (start[0] if head.kind is Kind.CELL else b.x, b.y - b.h)
+        width = _width(link.label, self.theme.edge_size)
+        return _line(start, end), (start[0] + width / 2 + 7, (start[1] + end[1]) / 2)
+
+    def is_state(self, link: Link) -> bool:
+        """True for edges that run from a box to its right neighbour, and from initial states."""
+        tail, head = self.box[link.tail], self.box[link.head]
+        beside = tail.row == head.row and tail.column + 1 == head.column
+        return link.slot is not None and beside and head.kind is Kind.CELL
+
+    def sideways(self, link: Link, a: _Frame, b: _Frame) -> tuple[list[Point], Point]:
+        states = self.picture.states[self.box[link.head].row]
+        tail = self.box[link.tail]
+        slots = tail.slots if tail.kind is Kind.STATE else self.slots_into(link)
+        spread = _STATE if slots <= states else 2 * b.h / (slots + 1)
+        y = b.y + ((slots - 1) / 2 - (link.slot or 0)) * spread
+        start, end = (a.x + a.w, y), (b.x - b.w, y)
+        if tail.kind is Kind.STATE:
+            start = (a.x + a.w, a.y)
+        right = _LANE * len(set(self.lanes["right"].values()))
+        left = _LANE * len(set(self.lanes["left"].values()))
+        return _line(start, end), ((start[0] + right + end[0] - left) / 2, y + self.theme.edge_size * 0.72)
+
+    def slots_into(self, link: Link) -> int:
+        same = (x for x in self.picture.edges if x.head == link.head and x.tail == link.tail)
+        return max([1 + (x.slot or 0) for x in same if x.slot is not None], default=1)
+
+    def assign_lanes(self, side: str) -> dict[Link, int]:
+        """Edges that pass a row: those from data on the right of the column, others on its left."""
+        found: dict[tuple[int, int], list[Link]] = {}
+        for link in self.picture.edges:
+            tail, head = self.box[link.tail], self.box[link.head]
+            goes_up = head.kind is Kind.COST or tail.column == head.column
+            if not goes_up or head.row - tail.row < 2 or tail.row == len(self.picture.states):
+                continue
+            if (side == "right") == (tail.kind is Kind.DATA):
+                found.setdefault((head.row - tail.row, tail.row), []).append(link)
+        return {
+            link: lane for lane, links in enumerate(map(found.get, sorted(found))) for link in links or ()
+        }
+
+    def along_lane(self, link: Link, a: _Frame, b: _Frame, sign: int, lane: int) -> tuple[list[Point], Point]:
+        """Up beside the column, then into the box from below, or into the circle from the side."""
+        x, start, label = self.leave(link, a, sign, lane)
+        if self.box[link.head].kind is Kind.CELL:
+            end = (b.x + sign * b.w * 0.55, b.y - b.h)
+            turn = (x, end[1] - _GAP * 0.72)
+            bend = [(x, end[1] - _GAP * 0.3), (end[0], end[1] - _GAP * 0.5), end]
+        else:
+            dy = min(0.7 * b.h, 7.0 * lane)
+            reach = b.w if b.w != b.h else sqrt(max(0.0, b.w * b.w - dy * dy))
+            end = (b.x + sign * reach, b.y + dy)
+            turn = (x, b.y - b.h - 4)
+            bend = [(x, end[1] - 4), (x, end[1]), end]
+        return [*start, *_line(start[-1], turn)[1:], *bend], label
+
+    def leave(self, link: Link, a: _Frame, sign: int, lane: int) -> tuple[float, list[Point], Point]:
+        """The lane's place, the curve from a box into it, and the place of a label beside that curve."""
+        x = self.box[link.tail].column * self.pitch + sign * (self.half + _LANE * (lane + 1))
+        if self.box[link.tail].kind is Kind.DATA:
+            start = (a.x + sign * a.w, a.y)
+            bend = [start, (x - sign * 6, a.y), (x, a.y + 6), (x, a.y + a.h + 14)]
+        else:
+            start = (a.x + sign * a.w * 0.8, a.y + a.h)
+            up = start[1] + _GAP * 0.72
+            bend = [start, (start[0], start[1] + _GAP * 0.5), (x, up - _GAP * 0.42), (x, up)]
+        return x, bend, ((start[0] + a.x) / 2, start[1] + _GAP * 0.36)
+
+    def to_cost(self, link: Link, tail: Box, a: _Frame, b: _Frame) -> tuple[list[Point], Point | None]:
+        if tail.row == self.box[link.head].row:  # targets, beside the cost
+            return _line((a.x - a.w, a.y), (b.x + b.w, min(max(a.y, b.y - b.h + 6), b.y + b.h - 6))), None
+        middle = (self.picture.columns - 1) / 2
+        step = 1.6 * b.w / max(4, self.picture.columns)
+        end = (b.x + (tail.column - middle) * step, b.y - b.h)
+        for side, sign in (("left", -1), ("right", 1)):
+            if link in self.lanes[side]:
+                x, start, _ = self.leave(link, a, sign, self.lanes[side][link])
+                turn = (x, self.heights[-2] + self.row_half(len(self.heights) - 2) + 4)
+                return [*start, *_line(start[-1], turn)[1:], *_rising(turn, end)[1:]], None
+        return _rising((a.x, a.y + a.h), end), None
+
+    def row_half(self, row: int) -> float:
+        return max(self.frames[box.key].h for box in self.picture.shapes if box.row == row)
+
+
+# -- geometry --------------------------------------------------------------------------------
+
+
+def _line(start: Point, end: Point) -> list[Point]:
+    third = ((end[0] - start[0]) / 3, (end[1] - start[1]) / 3)
+    return [start, _plus(start, third), (end[0] - third[0], end[1] - third[1]), end]
+
+
+def _rising(start: Point, end: Point) -> list[Point]:
+    """A curve that leaves and arrives upright, so that its arrow stands on the box."""
+    half = (end[1] - start[1]) / 2
+    return [start, (start[0], start[1] + half), (end[0], end[1] - half), end]
+
+
+def _past_the_row(a: _Frame, b: _Frame, side: int) -> list[Point]:
+    """A curve over (1) or under (-1) the boxes between two of one row."""
+    start, end = (a.x + 0.6 * a.w, a.y + side * a.h), (b.x - 0.6 * b.w, b.y + side * b.h)
+    height = b.y + side * (b.h + 30)
+    return [start, (start[0], height), (end[0], height), end]
+
+
+def _across(a: _Frame, b: _Frame, reach: float) -> list[Point]:
+    """A curve from the side of a box into the corner of one in another column and row."""
+    up = 1 if b.y > a.y else -1
+    start, end = (a.x + reach * a.w, a.y + up * a.h * 0.5), (b.x - 0.75 * b.w, b.y - up * b.h)
+    return [start, (start[0] + 30, start[1]), (end[0], end[1] - up * 34), end]
+
+
+def _plus(a: Point, b: Point) -> Point:
+    return a[0] + b[0], a[1] + b[1]
+
+
+def _at(point: Point) -> str:
+    return f"{point[0] + 0.0:.1f},{point[1] + 0.0:.1f}"
+
+
+# -- text ------------------------------------------------------------------------------------
+
+_NARROW, _WIDE = frozenset("iljtfrI.,:;'|()[] "), frozenset("mwMWQO@%")
+
+
+def _width(markup: str, size: float) -> float:
+    """The width of text in the widest font that may draw it, in points; markup has none."""
+    text = unescape(sub("<.*?>", "", markup))
+    return size * sum(map(_letter, text))
+
+
+def _letter(character: str) -> float:
+    if character in _NARROW:
+        return 0.42
+    if character in _WIDE:
+        return 0.98
+    return 1.05 if unicodedata.east_asian_width(character) in "WFA" else 0.7
+
+
+def _lines(box: Box, theme: Style) -> str:
+    return "<br/>".join(_styled(box, theme))
+
+
+def _styled(box: Box, theme: Style) -> Iterator[str]:
+    """The first line in full size, the others smaller."""
+    first, *rest = box.lines
+    yield f"<b>{first}</b>" if box.kind is Kind.CELL else first
+    for line in rest:
+        yield f'<font point-size="{theme.title_size}">{line}</font>'

@@ -1,0 +1,95 @@
+"""States: what a layer hands from one time step to the next, where it starts, and what it is called.
+
+The steps of a layer are the same equations, so a slot (which node of the step, which of its inputs) that
+holds the initial state in the first step holds that state in every later one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+
+from graphnet.node import Node
+from graphnet.ops.leaf import Fill
+from viz.condense import Group, Groups, leaf_behind
+
+__all__ = ["States", "states_of"]
+
+_FIRST = re.compile(r"(?P<state>.+)_0(\^.*)?")
+_LEARNED = re.compile(r"initial\.(?P<state>.+?)\d*")
+
+Slot = tuple[int, int]
+
+
+@dataclass
+class States:
+    """The states of one row: the nodes that they start from, and the slots in which a step reads them."""
+
+    initial: list[Node] = field(default_factory=list)
+    slots: dict[Slot, int] = field(default_factory=dict)
+    first: Group | None = None
+
+    def name(self, index: int) -> str:
+        """`h`, or nothing where the name does not tell."""
+        return _state_name(self.initial[index])
+
+    def read_by(self, group: Group) -> Iterator[tuple[Node, str]]:
+        """What a later step reads of earlier ones, state by state, each with its name."""
+        if self.first is None or not _same_equations(self.first, group):
+            return
+        found: dict[int, Node] = {}
+        for (i, slot), index in self.slots.items():
+            found.setdefault(index, group.nodes[i].inputs[slot])
+        for index in sorted(found):
+            yield found[index], self.name(index)
+
+
+def states_of(row: Hashable, groups: Groups) -> States:
+    """The states of a row."""
+    steps = [group for group in groups.at.values() if group.row == row]
+    states = States()
+    if not steps:
+        return states
+    outside = [
+        (i, slot, node)
+        for i, member in enumerate(steps[0].nodes)
+        for slot, node in enumerate(member.inputs)
+        if node not in groups.of
+    ]
+    if len(steps) > 1 and _same_equations(steps[0], steps[1]):
+        states.first = steps[0]
+        starts = [
+            (i, slot, node)
+            for i, slot, node in outside
+            if (source := groups.of.get(steps[1].nodes[i].inputs[slot])) and source.column < steps[1].column
+        ]
+    else:
+        starts = [(i, slot, node) for i, slot, node in outside if _looks_initial(node)]
+    # Serials, unlike slots, are in the order in which the cell declares its states.
+    states.initial = sorted({node for _, _, node in starts}, key=lambda node: node.serial)
+    place = {node: index for index, node in enumerate(states.initial)}
+    states.slots = {(i, slot): place[node] for i, slot, node in starts}
+    return states
+
+
+def _same_equations(a: Group, b: Group) -> bool:
+    return len(a.nodes) == len(b.nodes) and all(
+        type(x.op) is type(y.op) and len(x.inputs) == len(y.inputs)
+        for x, y in zip(a.nodes, b.nodes, strict=True)
+    )
+
+
+def _looks_initial(node: Node) -> bool:
+    """Whether a node outside of all steps starts a state, where there is no second step to compare with."""
+    if _state_name(node):
+        return True
+    leaf = leaf_behind(node)
+    made_before = node.scope.get("time") is None and not leaf.scope  # weights carry their layer
+    return made_before and bool(node.inputs or (isinstance(node.op, Fill) and node.shape))
+
+
+def _state_name(node: Node) -> str:
+    name = node.name or leaf_behind(node).name or ""
+    match = _FIRST.fullmatch(name) or _LEARNED.fullmatch(name)
+    return match["state"] if match else ""
