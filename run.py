@@ -100,7 +100,9 @@ def main() -> int:
         )
     if command == "python":
         return subprocess.run([str(PYTHON), *arguments], check=False).returncode
-    return subprocess.run([str(PYTHON), "-m", "graphnet_rnn", command, *arguments], check=False).returncode
+    hints = {**os.environ, "GRAPHNET_COMMAND": "python3 run.py"}
+    program = [str(PYTHON), "-m", "graphnet_rnn", command, *arguments]
+    return subprocess.run(program, env=hints, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -21,7 +21,11 @@ def whole_number(argument: str, value: Any, least: int = 1) -> int:
 
 def share(argument: str, value: Any) -> float:
     """The value as a float in [0, 1)."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 0 <= value < 1:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float, np.integer, np.floating))
+        or not 0 <= value < 1
+    ):
         raise UsageError(f"{argument} must be in [0, 1), not {value!r}")
     return float(value)
 

@@ -15,12 +15,13 @@ from typing import Any
 
 from graphnet_rnn.cells import LSTM
 from graphnet_rnn.cli.console import Console
+from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.data import Corpus, standard_library_text
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers import Adam
 from graphnet_rnn.sampling import Sampler
-from graphnet_rnn.testing import check_cell
+from graphnet_rnn.testing import check_cell, check_network
 from graphnet_rnn.training import Trainer
 
 EXAMPLE = """example:
@@ -57,7 +58,8 @@ def run(options: argparse.Namespace) -> int:
     from viz.curves import training_curve
 
     folder = _fresh_folder(Path(options.out))
-    corpus = Corpus.split(standard_library_text())
+    # Half of the default text: epochs are short, so that there are many samples to compare.
+    corpus = Corpus.split(standard_library_text(500_000))
     network = Network([LSTM(128)], inputs=len(corpus.vocabulary), outputs=len(corpus.vocabulary))
     network.vocabulary = corpus.vocabulary
 
@@ -83,7 +85,9 @@ def run(options: argparse.Namespace) -> int:
     outcome = trainer.run()
     training_curve(folder / "history.jsonl").savefig(folder / "curve.png", dpi=150)
 
-    print("\n3. Its derivatives, checked against finite differences:")
+    print("\n3. The derivatives of the network that it trained, against finite differences:")
+    check_network(network, lambda name, found: print(f"   {name:<13} {found}"))
+    print("   and all laws of its cell, in a small network of its own:")
     check_cell(LSTM, lambda name, found: print(f"   {name:<13} {found}"))
 
     model = folder / "model.safetensors"
@@ -91,9 +95,9 @@ def run(options: argparse.Namespace) -> int:
         f"\nFrom {network.theta.size:,} parameters: {outcome.best_bits:.2f} bits per character on text that it has "
         f"not seen.\nFiles in {folder}/: cell.svg, unrolled.svg, curve.png, model.safetensors, history.jsonl\n"
         f"Try next:\n"
-        f"  graphnet-rnn sample {model} --temperature 0.6 --warm-up 'def '\n"
-        f"  graphnet-rnn draw GRU --style compact --out gru.svg\n"
-        f"  graphnet-rnn train YOUR_TEXT.txt --units 256"
+        f"  {command_line()} sample {model} --temperature 0.6 --warm-up 'def '\n"
+        f"  {command_line()} draw GRU --style compact --out gru.svg\n"
+        f"  {command_line()} train YOUR_TEXT.txt --units 256"
     )
     return 0
 

@@ -13,6 +13,7 @@ from typing import Any
 from graphnet_rnn import optimizers
 from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.cli.console import Console
+from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.cli.user_cells import find_cell
 from graphnet_rnn.data import Corpus, read_text, standard_library_text
 from graphnet_rnn.early_stopping import EarlyStopping
@@ -77,9 +78,9 @@ def run(options: argparse.Namespace) -> int:
     interrupted = outcome.reason == "interrupted"
     lines = _draw_curve(trainer.folder) if outcome.epochs else []
     if interrupted:
-        lines.append(f"continue with: graphnet-rnn train --resume {shlex.quote(folder)}")
+        lines.append(f"continue with: {command_line()} train --resume {shlex.quote(folder)}")
     else:
-        lines.append(f"try: graphnet-rnn sample {shlex.quote(str(trainer.folder.model))} --length 500")
+        lines.append(f"try: {command_line()} sample {shlex.quote(str(trainer.folder.model))} --length 500")
     if not options.quiet:
         print("\n".join(lines))
     return 130 if interrupted else 0

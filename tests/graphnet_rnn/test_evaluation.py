@@ -156,6 +156,16 @@ def test_impossible_temperature(temperature: float) -> None:
         choose(LOGITS, temperature, np.random.default_rng(0))
 
 
+def test_impossible_symbol_is_never_drawn() -> None:
+    """Not even where the random number is exactly 0."""
+
+    class Zero(np.random.Generator):
+        def random(self, *arguments: Any) -> float:  # type: ignore[override]
+            return 0.0
+
+    assert choose(np.array([-1e4, 0.0]), 1.0, Zero(np.random.PCG64(0))) == 1
+
+
 def test_large_logits_do_not_overflow() -> None:
     assert choose(np.array([1e4, -1e4]), 1e-2, np.random.default_rng(0)) == 0
 
