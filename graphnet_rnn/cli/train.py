@@ -18,6 +18,8 @@ from graphnet_rnn.cli.user_cells import find_cell
 from graphnet_rnn.data import Corpus, read_text, standard_library_text
 from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.evaluation import Evaluator
+from graphnet_rnn.model_file import load
 from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers import DelayedDecay
 from graphnet_rnn.training import Trainer
@@ -36,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("text", nargs="?", help="a text file; without one, Python's own library sources (1 MB)")
     add("--valid", metavar="FILE", help="validation text (else the 10 %% after the first 80 %% of TEXT)")
     add("--test", metavar="FILE", help="test text, kept apart (else the last 10 %% of TEXT)")
+    add("--unknown", metavar="CHAR", help="read characters of FILEs that TEXT does not hold as this one")
     add("--encoding", default="utf-8", help="of the text files")
     add("--cell", default="LSTM", help="a cell of graphnet, or your own: my_cells.py:MyCell")
     add("--units", type=int, default=128, help="units in each layer")
@@ -82,8 +85,20 @@ def run(options: argparse.Namespace) -> int:
     else:
         lines.append(f"try: {command_line()} sample {shlex.quote(str(trainer.folder.model))} --length 500")
     if not options.quiet:
+        if not interrupted:
+            print(_tested(trainer))
         print("\n".join(lines))
     return 130 if interrupted else 0
+
+
+def _tested(trainer: Trainer) -> str:
+    """The best model on the part of the text that training never saw."""
+    test, context = trainer.data.test, trainer.time
+    if len(test) <= context + 1:
+        return "no test text"
+    best = load(trainer.folder.model, [type(cell) for cell in trainer.network.layers])
+    result = Evaluator(best, lanes=32, time=trainer.time)(test, context)
+    return f"the best model on the test text: {result.bits:.3f} bits/char, accuracy {result.accuracy:.1%}"
 
 
 def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
@@ -145,7 +160,7 @@ def load_corpus(options: argparse.Namespace) -> Corpus:
             raise UsageError("--test FILE needs --valid FILE as well")
         return Corpus.split(text)
     test = read_text(options.test, options.encoding) if options.test else ""
-    return Corpus.given(text, read_text(options.valid, options.encoding), test)
+    return Corpus.given(text, read_text(options.valid, options.encoding), test, options.unknown)
 
 
 def _optimizer(options: argparse.Namespace) -> optimizers.Optimizer:

@@ -116,12 +116,14 @@ class Corpus:
         return cls(symbols[:train_end], symbols[train_end:valid_end], symbols[valid_end:], vocabulary)
 
     @classmethod
-    def given(cls, train: str, valid: str, test: str = "") -> Corpus:
+    def given(cls, train: str, valid: str, test: str = "", unknown: str | None = None) -> Corpus:
         """Texts that are already split; the vocabulary is that of the training text.
 
-        Raises DataError if another holds characters that the training text does not.
+        Raises DataError if another holds characters that the training text does not, unless `unknown` is a
+        character to read in their place.
         """
         vocabulary = Vocabulary.of(train) if train else None
         if vocabulary is None:
             raise DataError("the training text is empty.")
-        return cls(vocabulary.encode(train), vocabulary.encode(valid), vocabulary.encode(test), vocabulary)
+        encoded_valid, encoded_test = vocabulary.encode(valid, unknown), vocabulary.encode(test, unknown)
+        return cls(vocabulary.encode(train), encoded_valid, encoded_test, vocabulary)
