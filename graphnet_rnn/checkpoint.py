@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +38,37 @@ class RunFolder:
         """Oldest first."""
         return sorted(self.path.glob("checkpoint-*.safetensors"))
 
-    def start(self) -> None:
-        """Makes the folder; UsageError if it holds a run already, SaveError if it cannot be made."""
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Makes the folder and keeps other processes from running in it; however this one ends, it is freed.
+
+        Raises UsageError if another runs in it now, SaveError if it cannot be made.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = open(self.path / ".lock", "wb")  # noqa: SIM115 (closed below)
+        except OSError as error:
+            raise SaveError(f"the folder {self.path} cannot be made or written: {error.strerror}.") from None
+        with lock:
+            try:
+                import fcntl
+
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except ImportError:  # Windows: nothing guards the folder there
+                pass
+            except OSError:
+                raise UsageError(
+                    f"another process trains in {self.path} now; wait for it, or name another folder with --out."
+                ) from None
+            yield
+
+    def require_new(self) -> None:
+        """UsageError if the folder holds a run already."""
         if self.checkpoints() or self.history.exists() or self.model.exists():
             raise UsageError(
                 f"{self.path} holds a run already; continue it with --resume {self.path}, or name another "
                 "folder with --out."
             )
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise SaveError(f"the folder {self.path} cannot be made: {error.strerror}.") from None
 
     def write_checkpoint(
         self, network: Network, step: int, arrays: Mapping[str, Array], training: Mapping[str, Any]
@@ -88,6 +109,12 @@ class RunFolder:
                 stream.write(json.dumps(row).encode() + b"\n")
         except OSError as error:
             raise SaveError(f"{file} could not be written: {error.strerror}.") from None
+
+    def sync_history(self) -> None:
+        """Brings the history to the disk itself: a checkpoint must not know more of it than survives a power cut."""
+        if self.history.exists():
+            with open(self.history, "rb") as stream:
+                os.fsync(stream.fileno())
 
     def history_size(self) -> int:
         return self.history.stat().st_size if self.history.exists() else 0

@@ -167,9 +167,13 @@ class Trainer:
 
     def run(self) -> Outcome:
         """Trains from where it stands to the end; Ctrl-C ends it after the step in hand, with a checkpoint."""
+        with self.folder.locked():
+            return self._run()
+
+    def _run(self) -> Outcome:
         progress = self.progress
         if not self._resumed:
-            self.folder.start()
+            self.folder.require_new()
             self._checkpoint()
         if not self.folder.history_size():
             self.folder.append(self.folder.history, self._description())
@@ -329,6 +333,10 @@ class Trainer:
             "time": self.time,
             "batch": self.batch,
             "clip_values": self.clip_values,
+            "schedule": repr(self.schedule),
+            "stopping": repr(self.stopping),
+            "sample_length": self.sample_length,
+            "log_every": self.log_every,
             "text": digest.hexdigest(),
         }
 
@@ -343,6 +351,7 @@ class Trainer:
             "random": self._random.state,
             "history_size": self.folder.history_size(),
         }
+        self.folder.sync_history()
         self.folder.write_checkpoint(self.network, self.progress.step, arrays, training)
         self._last_checkpoint = clock.monotonic()
 

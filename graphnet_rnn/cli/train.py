@@ -31,6 +31,8 @@ EXAMPLE = """example:
 EPOCHS = 50
 #: What is no part of a run, so that no checkpoint keeps it, and a resumed run may be given it anew.
 APART = ("quiet", "debug", "resume", "command", "out", "checkpoint_seconds")
+#: What may be said beside --resume: the text may have moved (that it is the same text is checked).
+FREE_ON_RESUME = ("text", "epochs", "quiet", "resume", "checkpoint_seconds")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,12 +108,24 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
     stored: dict[str, Any] = training["notes"].get("arguments", {})
     if not stored:
         raise UsageError(f"{path} was not written by this command; resume it with rnn.Trainer in Python.")
+    _refuse_changes(options)
     kept = {**vars(options), **stored}
     if options.text:  # the text may have moved; that it is the same text is checked
         kept["text"] = options.text
     if options.epochs is not None:
         kept["epochs"] = options.epochs
     return argparse.Namespace(**kept)
+
+
+def _refuse_changes(options: argparse.Namespace) -> None:
+    """A resumed run is the same run: an option that would make it another one is an error, not ignored."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    defaults = vars(parser.parse_args([]))
+    changed = [k for k, v in defaults.items() if k not in FREE_ON_RESUME and getattr(options, k) != v]
+    if changed:
+        names = ", ".join("--" + k.replace("_", "-") for k in changed)
+        raise UsageError(f"--resume continues the run as it was; leave out {names} (--epochs may change).")
 
 
 def make_trainer(options: argparse.Namespace, folder: str | Path, console: Console) -> Trainer:

@@ -18,6 +18,7 @@ import graphnet
 import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
 from graphnet_rnn import cells
+from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.cli import COMMANDS, main, make_parser
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import ModelFileError, TrainingError
@@ -612,3 +613,66 @@ def test_every_error_of_the_package_is_caught_by_the_command_line() -> None:
     for name in errors.__all__:
         assert issubclass(getattr(errors, name), GraphnetError)
     assert issubclass(DrawingError, GraphnetError)
+
+
+def test_resume_refuses_options_that_would_change_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are named, not ignored."""
+    assert main(["train", "--resume", str(tmp_path), "--units", "7", "--out", "x"]) in (1, 2)
+    text = tmp_path / "text.txt"
+    text.write_text("the same few words again and again. " * 30)
+    run = str(tmp_path / "run")
+    assert (
+        main(
+            ["train", str(text), "--units", "4", "--batch", "2", "--time", "5", "--epochs", "1", "--out", run]
+        )
+        == 0
+    )
+    assert main(["train", "--resume", run, "--units", "7", "--skip"]) == 2
+    assert "leave out --units, --skip" in capsys.readouterr().err
+
+
+def test_two_processes_cannot_train_in_one_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second is told so; once the first is gone, by any end, the folder is free."""
+    pytest.importorskip("fcntl")
+    text = tmp_path / "text.txt"
+    text.write_text("the same few words again and again. " * 30)
+    train = ["train", str(text), "--units", "4", "--batch", "2", "--time", "5", "--epochs", "1"]
+    with RunFolder(tmp_path / "run").locked():
+        assert main([*train, "--out", str(tmp_path / "run")]) == 2
+        assert "another process trains" in capsys.readouterr().err
+    assert main([*train, "--out", str(tmp_path / "run")]) == 0
+
+
+def test_training_ends_with_the_score_on_the_test_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The printed number is that of `evaluate` on the same characters."""
+    text = tmp_path / "text.txt"
+    words = "the same few words again and again. " * 60
+    text.write_text(words)
+    run = tmp_path / "run"
+    main(
+        [
+            "train",
+            str(text),
+            "--units",
+            "4",
+            "--batch",
+            "2",
+            "--time",
+            "5",
+            "--epochs",
+            "1",
+            "--out",
+            str(run),
+        ]
+    )
+    printed = re.search(r"on the test text: ([\d.]+) bits/char", capsys.readouterr().out)
+    assert printed
+    (tmp_path / "test.txt").write_text(words[round(len(words) * 0.9) :])
+    main(["evaluate", str(run / "model.safetensors"), str(tmp_path / "test.txt"), "--context", "5"])
+    evaluated = re.search(r"([\d.]+) bits/char", capsys.readouterr().out)
+    assert evaluated
+    assert float(printed[1]) == pytest.approx(float(evaluated[1]), abs=1e-3)
