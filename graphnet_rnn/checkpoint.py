@@ -46,21 +46,24 @@ class RunFolder:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = open(self.path / ".lock", "wb")  # noqa: SIM115 (closed below)
         except OSError as error:
-            raise SaveError(f"the folder {self.path} cannot be made or written: {error.strerror}.") from None
-        with lock:
+            raise SaveError(f"the folder {self.path} cannot be made: {error.strerror}.") from None
+        try:
+            import fcntl
+        except ImportError:  # Windows: nothing guards the folder there
+            yield
+            return
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
             try:
-                import fcntl
-
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except ImportError:  # Windows: nothing guards the folder there
-                pass
-            except OSError:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
                 raise UsageError(
                     f"another process trains in {self.path} now; wait for it, or name another folder with --out."
                 ) from None
             yield
+        finally:
+            os.close(folder)
 
     def require_new(self) -> None:
         """UsageError if the folder holds a run already."""
