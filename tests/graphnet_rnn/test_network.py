@@ -265,7 +265,7 @@ def test_dropout_masks_hold_zeros_and_the_inverse_share() -> None:
         ({"layers": [3]}, "layers must hold cells, e.g. rnn.LSTM(128), not 3"),
         ({"layers": 3}, "layers must hold cells, e.g. rnn.LSTM(128), not 3"),
         ({"layers": [rnn.LSTM]}, "layers must hold cells, e.g. LSTM(128)"),
-        ({"layers": iter(())}, "layers is empty"),
+        ({"layers": range(0)}, "layers is empty"),
     ],
     ids=str,
 )
