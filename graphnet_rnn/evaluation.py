@@ -43,7 +43,7 @@ class Evaluator:
     the text: each lane first reads the end of the one before it. (Without that a lane would start cold.)
     """
 
-    def __init__(self, network: Network, lanes: int = 32, time: int = 50) -> None:
+    def __init__(self, network: Network, lanes: int = 32, time: int = 50, threads: int | None = None) -> None:
         if network.loss != "softmax" or network.reads != "symbols":
             raise UsageError(
                 "Evaluator: only a network that reads symbols and predicts them can be evaluated on text"
@@ -52,7 +52,7 @@ class Evaluator:
         self.lanes, self.time = whole_number("lanes", lanes), whole_number("time", time)
         u = network.unroll(self.time, self.lanes, training=False)
         self._function = gn.compile(
-            [u.losses, gn.argmax(u.logits), *u.final], [u.inputs, u.targets, *u.initial]
+            [u.losses, gn.argmax(u.logits), *u.final], [u.inputs, u.targets, *u.initial], threads=threads
         )
 
     def __call__(

@@ -162,14 +162,21 @@ class Network(ShowsItself):
         return [np.tile(node.value, (batch, 1)) for node in self._learned.nodes.values()]
 
     def unroll(
-        self, time: int, batch: int, training: bool = True, initial: str = "given", unscored: int = 0
+        self,
+        time: int,
+        batch: int,
+        training: bool = True,
+        initial: str = "given",
+        unscored: int = 0,
+        random: gn.RandomSource | None = None,
     ) -> Unrolled:
         """The network over `time` steps of `batch` sequences, as a graph. See Unrolled.
 
         training: apply dropout. initial: "given" (u.initial are Inputs, to carry states from one piece of
         text to the next), "zero", or "learned". unscored: steps at the start that the cost leaves out.
+        random: the source of dropout masks; a new one of the network's seed by default.
         """
-        return Unrolled(self, time, batch, training, initial, unscored)
+        return Unrolled(self, time, batch, training, initial, unscored, random)
 
     # -- description -------------------------------------------------------------------------
 

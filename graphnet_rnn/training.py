@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+import graphnet as gn
 from graphnet.node import Array
 from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.data.batches import Batches
@@ -83,7 +84,8 @@ class Trainer:
     network: reads and predicts symbols. data: a Corpus. optimizer: any of rnn.optimizers.
     folder: where files go. time, batch: the pieces; states are carried from each to the next and reset at the
     start of an epoch. schedule: a factor on the rate for each epoch. stopping: None for none.
-    clip_values: truncates every cotangent at every node (see gn.gradient). sample_length: characters of a
+    clip_values: truncates every cotangent at every node (see gn.gradient). threads: at most so many for
+    products; None leaves it to the library. sample_length: characters of a
     sample after each epoch. checkpoint_seconds: at most so long between checkpoints.
     notes: kept in every checkpoint (the command line keeps its arguments there).
     Raises UsageError, DataError; TrainingError when the loss is not finite; SaveError when the disk is full.
@@ -102,6 +104,7 @@ class Trainer:
         schedule: Schedule | None = None,
         stopping: EarlyStopping | None = EarlyStopping(),  # noqa: B008 (frozen)
         clip_values: float | None = None,
+        threads: int | None = None,
         sample_length: int = 200,
         checkpoint_seconds: float = 20.0,
         log_every: int = 10,
@@ -120,7 +123,7 @@ class Trainer:
         self.optimizer = optimizer or Adam(clip_norm=5.0)
         self.folder = RunFolder(folder)
         self.time, self.batch, self.epochs = time, batch, whole_number("epochs", epochs)
-        self.clip_values = clip_values
+        self.clip_values, self.threads = clip_values, threads
         self.schedule = schedule or DelayedDecay()
         self.stopping = stopping
         self.sample_length = whole_number("sample_length", sample_length, least=0)
@@ -137,31 +140,29 @@ class Trainer:
         self._stop_reason = ""
 
     def _build(self) -> None:
-        network, clip_values = self.network, self.clip_values
-        parameters = list(network.parameters.values())
-        u = network.unroll(self.time, self.batch)
-        self._objective = Objective(
-            u.cost, parameters, [u.inputs, u.targets, *u.initial], u.final, clip_values, random=u.random
-        )
-        self._first = self._objective
+        network = self.network
+        self._random = gn.RandomSource(network.seed)
+        self._objective = self._objective_of("given")
         if network.initial_state == "learned":
             # Only the first piece of an epoch starts from the learned states, so only it trains them.
-            first = network.unroll(self.time, self.batch, initial="learned")
-            first.random.state = u.random.state
-            self._first = Objective(
-                first.cost,
-                parameters,
-                [first.inputs, first.targets],
-                first.final,
-                clip_values,
-                random=u.random,
-            )
-            self._first_random = first.random
-        self._random = u.random
+            self._first = self._objective_of("learned")
         self._sampler = Sampler(network) if self.sample_length else None
         # Each lane reads as much context as the net sees in training before it is scored.
         enough = len(self.data.valid) > self.time + 1
-        self._evaluator = Evaluator(network, min(self.batch, 32), self.time) if enough else None
+        self._evaluator = Evaluator(network, min(self.batch, 32), self.time, self.threads) if enough else None
+
+    def _objective_of(self, initial: str) -> Objective:
+        """The cost of a piece, and the states after it; states before it are inputs if "given"."""
+        u = self.network.unroll(self.time, self.batch, initial=initial, random=self._random)
+        return Objective(
+            u.cost,
+            list(self.network.parameters.values()),
+            [u.inputs, u.targets, *(u.initial if initial == "given" else [])],
+            also=u.final,
+            clip_values=self.clip_values,
+            threads=self.threads,
+            random=self._random,
+        )
 
     # -- running -------------------------------------------------------------------------------
 
@@ -222,16 +223,13 @@ class Trainer:
     def _run_piece(self, rate: float) -> None:
         progress = self.progress
         inputs, targets = self.pieces[progress.piece]
-        objective = self._objective
         if progress.piece == 0:
             self.carried = self.network.first_states(self.batch)
-            objective = self._first
-        self._random.redraw()
-        if objective is self._objective:
-            objective.feed(inputs, targets, *self.carried)
-        else:
-            self._first_random.state = self._random.state
-            objective.feed(inputs, targets)
+        objective, states = self._objective, self.carried
+        if progress.piece == 0 and self.network.initial_state == "learned":
+            objective, states = self._first, []
+        objective.redraw()
+        objective.feed(inputs, targets, *states)
         report = self.optimizer.step(objective, self.theta, self.state, rate)
         if not math.isfinite(report.loss) or not math.isfinite(report.gradient_norm):
             raise TrainingError(

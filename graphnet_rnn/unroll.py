@@ -35,14 +35,21 @@ class Unrolled(ShowsItself):
     """
 
     def __init__(
-        self, network: Network, time: int, batch: int, training: bool, initial: str, unscored: int
+        self,
+        network: Network,
+        time: int,
+        batch: int,
+        training: bool,
+        initial: str,
+        unscored: int,
+        random: gn.RandomSource | None,
     ) -> None:
         time, batch = whole_number("unroll: time", time), whole_number("unroll: batch", batch)
         unscored = whole_number("unroll: unscored", unscored, least=0)
         if unscored >= time:
             raise UsageError(f"unroll: unscored must be in 0 ... {time - 1}, not {unscored}")
         self.network, self.time, self.batch = network, time, batch
-        self.random = gn.RandomSource(network.seed)
+        self.random = gn.RandomSource(network.seed) if random is None else random
         self._keep = 1 - network.dropout if training else 1.0
         self.inputs = _sequence_input("x", time, batch, network.inputs, network.reads == "symbols", network)
         self.targets = _sequence_input("t", time, batch, network.outputs, network.loss == "softmax", network)

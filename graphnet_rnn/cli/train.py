@@ -63,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batch", type=int, default=32, help="lanes read side by side")
     add("--epochs", type=int, help=f"at most so many (default: {EPOCHS}, or those of the run to resume)")
     add("--no-early-stopping", action="store_true", help="do not stop when validation no longer improves")
+    add("--threads", type=int, help="at most so many for the BLAS (default: as many as it wants)")
     add("--seed", type=int, default=0, help="of weights, dropout and samples")
     add("--sample", type=int, default=200, metavar="LENGTH", help="characters of a sample after each epoch")
     add("--out", metavar="FOLDER", help="the run's folder (default: a new one in runs/)")
@@ -155,6 +156,7 @@ def make_trainer(options: argparse.Namespace, folder: str | Path, console: Conso
         schedule=DelayedDecay(options.rate_after, options.rate_decay),
         stopping=None if options.no_early_stopping else EarlyStopping(),
         clip_values=options.clip_value or None,
+        threads=options.threads,
         sample_length=options.sample,
         checkpoint_seconds=options.checkpoint_seconds,
         notes={"arguments": notes},
