@@ -17,10 +17,11 @@ from graphnet.diff import (
     gradient,
     pull_back,
     push_forward,
+    require_scalar,
     rop,
     seed_nodes,
 )
-from graphnet.errors import DifferentiationError, ValueAccessError
+from graphnet.errors import DifferentiationError
 from graphnet.graph import ancestors, dependents
 from graphnet.node import Node
 from graphnet.ops.leaf import fill
@@ -47,13 +48,7 @@ def gauss_newton_product(
     Raises DifferentiationError if `at` is not given and the cost holds no loss op, or if some path leads
     from w to the cost around the o. Source: Schraudolph 2002; Martens 2010; Krause 2015, 3.3.2.
     """
-    if not isinstance(cost, Node):
-        raise ValueAccessError(f"gauss_newton_product: the cost must be a node, not {cost!r:.60}")
-    if cost.shape != ():
-        raise DifferentiationError(
-            f"gauss_newton_product: the cost must be a scalar, but {cost.describe()} has shape "
-            f"{list(cost.shape)}. Take gn.mean or gn.sum of it."
-        )
+    require_scalar("gauss_newton_product", cost)
     seeds = seed_nodes("gauss_newton_product", tangents)
     places = _judged_nodes(cost) if at is None else float_nodes("gauss_newton_product", at, "linearise at")
     outer = ancestors([cost], stop=places)

@@ -19,7 +19,16 @@ from graphnet.ops.elementwise import add, cast, clip
 from graphnet.ops.leaf import as_node, fill, zeros
 from graphnet.provenance import attributed_to
 
-__all__ = ["backward", "float_nodes", "gradient", "pull_back", "push_forward", "rop", "seed_nodes"]
+__all__ = [
+    "backward",
+    "float_nodes",
+    "gradient",
+    "pull_back",
+    "push_forward",
+    "require_scalar",
+    "rop",
+    "seed_nodes",
+]
 
 
 def gradient(cost: Node, wrt: Node | Sequence[Node], clip_values: float | None = None) -> list[Node]:
@@ -29,14 +38,19 @@ def gradient(cost: Node, wrt: Node | Sequence[Node], clip_values: float | None =
     flows back (Mikolov 2012; Lynge 2016, 3.7.1); the result is then not the gradient of any cost.
     Raises DifferentiationError if the cost is not a scalar.
     """
+    require_scalar("gradient", cost)
+    return backward({cost: fill(1, (), cost.dtype)}, wrt, clip_values)
+
+
+def require_scalar(function: str, cost: Any) -> None:
+    """ValueAccessError or DifferentiationError unless the cost is a scalar node."""
     if not isinstance(cost, Node):
-        raise ValueAccessError(f"gradient: the cost must be a node, not {cost!r:.60}")
+        raise ValueAccessError(f"{function}: the cost must be a node, not {cost!r:.60}")
     if cost.shape != ():
         raise DifferentiationError(
-            f"gradient: the cost must be a scalar, but {cost.describe()} (made at {cost.origin}) has "
-            f"shape {list(cost.shape)}. Take gn.mean or gn.sum of it, or use gn.backward with a cotangent."
+            f"{function}: the cost must be a scalar, but {cost.describe()} (made at {cost.origin}) has shape "
+            f"{list(cost.shape)}. Take gn.mean or gn.sum of it, or use gn.backward with a cotangent."
         )
-    return backward({cost: fill(1, (), cost.dtype)}, wrt, clip_values)
 
 
 def backward(

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from graphnet.node import Array
-from graphnet_rnn.atomic import write_atomically
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
+from graphnet_rnn.files import write_atomically
 from graphnet_rnn.model_file import ModelFile, describe_network, network_tensors, read_model_file
 from graphnet_rnn.network import Network
 

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from graphnet.node import Array
-from graphnet_rnn.atomic import write_atomically
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import ALL
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import ModelFileError
+from graphnet_rnn.files import read_bytes, write_atomically
 from graphnet_rnn.network import Network
 
 __all__ = ["FORMAT", "ModelFile", "load", "read_model_file", "save"]
@@ -60,12 +60,7 @@ class ModelFile:
 def read_model_file(path: str | Path) -> ModelFile:
     """Reads and verifies a file; ModelFileError says in one sentence what is wrong with it."""
     file = Path(path)
-    try:
-        content = file.read_bytes()
-    except FileNotFoundError:
-        raise ModelFileError(f"there is no file {file}.") from None
-    except OSError as error:
-        raise ModelFileError(f"{file} cannot be read: {error.strerror}.") from None
+    content = read_bytes(file, ModelFileError)
     description = _description(file, content)
     version = description.get("format")
     if not isinstance(version, int):

@@ -85,8 +85,8 @@ class Trainer:
     folder: where files go. time, batch: the pieces; states are carried from each to the next and reset at the
     start of an epoch. schedule: a factor on the rate for each epoch. stopping: None for none.
     clip_values: truncates every cotangent at every node (see gn.gradient). threads: at most so many for
-    products; None leaves it to the library. sample_length: characters of a
-    sample after each epoch. checkpoint_seconds: at most so long between checkpoints.
+    products; None leaves it to the library. sample_length: characters of a sample after each epoch.
+    checkpoint_seconds: at most so long between checkpoints.
     notes: kept in every checkpoint (the command line keeps its arguments there).
     Raises UsageError, DataError; TrainingError when the loss is not finite; SaveError when the disk is full.
     """

@@ -10,6 +10,7 @@ import numpy as np
 
 from graphnet.node import Array
 from graphnet_rnn.errors import DataError
+from graphnet_rnn.files import read_bytes
 
 __all__ = ["Corpus", "Vocabulary", "read_text"]
 
@@ -20,14 +21,7 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
     Raises DataError, in one sentence, for a file that is missing, empty, binary or in another encoding.
     """
     file = Path(path)
-    if file.is_dir():
-        raise DataError(f"{file} is a folder; name a text file in it.")
-    try:
-        raw = file.read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"there is no file {file}.") from None
-    except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror}.") from None
+    raw = read_bytes(file, DataError)
     if not raw:
         raise DataError(f"{file} is empty.")
     if b"\0" in raw and not encoding.lower().startswith(("utf-16", "utf-32")):

@@ -14,6 +14,7 @@ import graphnet
 
 ENGINE = Path(graphnet.__file__).parent
 ROOT = ENGINE.parent
+NETWORKS = ROOT / "graphnet_rnn"
 
 #: From the bottom to the top. A module imports from its own layer and from those below.
 LAYERS: tuple[tuple[str, ...], ...] = (
@@ -31,7 +32,25 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("testing",),
     ("__init__",),
 )
-LAYER = {part: height for height, parts in enumerate(LAYERS) for part in parts}
+RNN_LAYERS: tuple[tuple[str, ...], ...] = (
+    ("errors", "initializers"),
+    ("settings", "files", "losses"),
+    ("cell", "data"),
+    ("cells", "unroll"),
+    ("network", "objective"),
+    ("optimizers", "early_stopping", "evaluation", "sampling", "model_file"),
+    ("checkpoint",),
+    ("training",),
+    ("testing",),
+    ("__init__",),
+    ("cli",),
+    ("__main__",),
+)
+#: package -> part of it -> height
+HEIGHT: dict[str, dict[str, int]] = {
+    package: {part: height for height, parts in enumerate(layers) for part in parts}
+    for package, layers in (("graphnet", LAYERS), ("graphnet_rnn", RNN_LAYERS))
+}
 
 #: Lazy imports that point up, with the reason: (file, module).
 LAZY_UPWARDS = {("display.py", "viz")}  # pictures in notebooks; falls back to text
@@ -72,28 +91,35 @@ def imports_of(file: Path) -> list[tuple[str, bool]]:
 
 def part_of(file: Path) -> str:
     """`ops` for graphnet/ops/leaf.py, `node` for graphnet/node.py."""
-    first = file.relative_to(ENGINE).parts[0]
-    return first.removesuffix(".py")
+    return file.relative_to(ROOT).parts[1].removesuffix(".py")
 
 
-by_file = pytest.mark.parametrize("file", modules(ENGINE), ids=lambda file: str(file.relative_to(ENGINE)))
+def by_files(*folders: Path) -> pytest.MarkDecorator:
+    files = [file for folder in folders for file in modules(folder)]
+    return pytest.mark.parametrize("file", files, ids=lambda file: str(file.relative_to(ROOT)))
 
 
-@by_file
+by_file = by_files(ENGINE)
+by_any_file = by_files(ENGINE, NETWORKS)
+
+
+@by_any_file
 def test_every_module_has_a_layer(file: Path) -> None:
-    assert part_of(file) in LAYER, f"say in LAYERS where {file.name} stands"
+    layers = HEIGHT[file.relative_to(ROOT).parts[0]]
+    assert part_of(file) in layers, f"say in the table of layers where {file.name} stands"
 
 
-@by_file
+@by_any_file
 def test_imports_point_down(file: Path) -> None:
     """Also those inside functions: a lazy import that points up is a cycle in waiting."""
-    height = LAYER[part_of(file)]
+    package = file.relative_to(ROOT).parts[0]
+    layers = HEIGHT[package]
     for module, _ in imports_of(file):
         parts = module.split(".")
-        if parts[0] != "graphnet" or len(parts) < 2:
+        if parts[0] != package or len(parts) < 2:
             continue
-        target = parts[1] if parts[1] in LAYER else "__init__"
-        assert LAYER[target] <= height, f"{file.name} imports {module}, which stands above it"
+        target = parts[1] if parts[1] in layers else "__init__"
+        assert layers[target] <= layers[part_of(file)], f"{file.name} imports {module}, which stands above it"
 
 
 @by_file

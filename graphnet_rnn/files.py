@@ -1,4 +1,4 @@
-"""Files that are either wholly written or not at all."""
+"""Files: read with a clear word on what is wrong, written wholly or not at all."""
 
 from __future__ import annotations
 
@@ -6,9 +6,22 @@ import contextlib
 import os
 from pathlib import Path
 
+from graphnet.errors import GraphnetError
 from graphnet_rnn.errors import SaveError
 
-__all__ = ["write_atomically"]
+__all__ = ["read_bytes", "write_atomically"]
+
+
+def read_bytes(path: str | Path, error: type[GraphnetError]) -> bytes:
+    """The file's content; an error of the given kind, in one sentence, where it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise error(f"there is no file {path}.") from None
+    except IsADirectoryError:
+        raise error(f"{path} is a folder; name a file in it.") from None
+    except OSError as problem:
+        raise error(f"{path} cannot be read: {problem.strerror}.") from None
 
 
 def write_atomically(path: str | Path, content: bytes) -> None:
