@@ -58,8 +58,7 @@ def run(options: argparse.Namespace) -> int:
     from viz.curves import training_curve
 
     folder = _fresh_folder(Path(options.out))
-    # Half of the default text: epochs are short, so that there are many samples to compare.
-    corpus = Corpus.split(standard_library_text(500_000))
+    corpus = Corpus.split(standard_library_text())
     network = Network([LSTM(128)], inputs=len(corpus.vocabulary), outputs=len(corpus.vocabulary))
     network.vocabulary = corpus.vocabulary
 
