@@ -1,0 +1,137 @@
+"""run.py says plainly what is missing and how to mend it, and installs only when it must."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+Version = namedtuple("Version", "major minor micro")
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """run.py as a module that works in an empty folder and starts no process."""
+    spec = importlib.util.spec_from_file_location("run", ROOT / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "HERE", tmp_path)
+    monkeypatch.setattr(module, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(module, "PYTHON", tmp_path / ".venv" / "bin" / "python")
+    monkeypatch.setattr(module, "STAMP", tmp_path / ".venv" / "stamp")
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    return module
+
+
+@pytest.fixture
+def started(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that run.py starts; a virtual environment appears at once."""
+    commands: list[list[str]] = []
+
+    def start(command: list[str], **how: Any) -> SimpleNamespace:
+        commands.append(command)
+        return SimpleNamespace(returncode=0)
+
+    def create(folder: Path, with_pip: bool) -> None:
+        assert with_pip
+        (folder / "bin").mkdir(parents=True)
+        (folder / "bin" / "python").touch()
+
+    monkeypatch.setattr(run.subprocess, "run", start)
+    monkeypatch.setattr("venv.create", create)
+    return commands
+
+
+def call(run: ModuleType, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["run.py", *words])
+    return int(run.main())
+
+
+def test_old_python(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", Version(3, 9, 2))
+    with pytest.raises(
+        SystemExit, match=r"Python 3\.9\.2 is too old; graphnet needs 3\.11 or newer, e\.g\. python3\.12"
+    ):
+        call(run, monkeypatch, "demo")
+
+
+def test_no_venv(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Debian without the package python3-venv."""
+    right = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "ensurepip":
+            raise ImportError(name)
+        return right(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(
+        SystemExit, match=r"comes without venv/ensurepip\. On Debian or Ubuntu: apt install python3\.\d+-venv"
+    ):
+        call(run, monkeypatch, "demo")
+
+
+def test_no_network(run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.subprocess, "run", lambda *a, **k: SimpleNamespace(returncode=1))
+    with pytest.raises(SystemExit, match=r"could not be installed.*no network.*run the same command again"):
+        call(run, monkeypatch, "demo")
+    assert not run.STAMP.exists()
+
+
+def test_full_disk(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def create(folder: Path, with_pip: bool) -> None:
+        folder.mkdir()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("venv.create", create)
+    with pytest.raises(SystemExit, match=r"No space left on device"):
+        call(run, monkeypatch, "demo")
+    assert not run.VENV.exists()
+
+
+def test_installs_again_only_when_requirements_changed(
+    run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An extra is added when a command first needs it."""
+
+    def installs() -> list[str]:
+        found = [command[-1] for command in started if "install" in command]
+        started.clear()
+        return found
+
+    assert call(run, monkeypatch, "demo") == 0
+    assert installs() == [str(run.HERE)]
+    call(run, monkeypatch, "train", "x.txt")
+    assert installs() == []
+    call(run, monkeypatch, "test", "-k", "lstm")
+    assert installs() == [f"{run.HERE}[test]"]
+    call(run, monkeypatch, "demo")
+    assert installs() == []
+    (run.HERE / "pyproject.toml").write_text("[project]\ndependencies = []\n")
+    call(run, monkeypatch, "demo")
+    assert installs() == [str(run.HERE)]
+
+
+def test_words_are_passed_on(
+    run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call(run, monkeypatch, "sample", "model", "--length", "5")
+    assert started[-1][1:] == ["-m", "graphnet_rnn", "sample", "model", "--length", "5"]
+
+
+def test_no_words_show_help() -> None:
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "run.py")], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 2
+    assert "python3 run.py demo" in result.stdout
