@@ -84,23 +84,24 @@ class Op:
         """The first line of the docstring."""
         return (cls.__doc__ or cls.__name__).strip().splitlines()[0]
 
-    # -- the three rules ---------------------------------------------------------------------
+    # -- the three rules: a subclass writes them with its own arguments, as on paper -------------------
 
-    def forward(self, *arrays: Array) -> Array:
-        """The value, from the inputs' values; a NumPy scalar will do for an array without axes."""
+    def forward(self, *args: Any, **kwargs: Any) -> Array:
+        """forward(*arrays): the value from the inputs' values; a NumPy scalar will do for an array without axes."""
         raise NotImplementedError(f"{self.name} has no forward rule")
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        """One cotangent for each input, from the output's cotangent `gy`."""
+    def backward(self, *args: Any, **kwargs: Any) -> Sequence[Node]:
+        """backward(gy, y, *inputs): one cotangent for each input, from the output's cotangent."""
+        y = args[1]
         raise DifferentiationError(
             f"{self.name} has no backward rule, so nothing behind {y.describe()} can be "
             f"differentiated (made at {y.origin}). Give the op a `backward` method, or cut the path "
             "with gn.stop_gradient."
         )
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        """The output's tangent, from the inputs' tangents, the output and the inputs."""
-        y = rs_y_inputs[(len(rs_y_inputs) - 1) // 2]
+    def rop(self, *args: Any, **kwargs: Any) -> Node:
+        """rop(*tangents, y, *inputs): the output's tangent, from the inputs' tangents."""
+        y = args[len(args) // 2]
         raise DifferentiationError(
             f"{self.name} has no R-operator rule, so no tangent passes {y.describe()} "
             f"(made at {y.origin}). Give the op a `rop` method, or cut the path with gn.stop_gradient."

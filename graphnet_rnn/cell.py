@@ -119,8 +119,8 @@ class Cell(ShowsItself):
 
     # -- what a cell's equations are written with ---------------------------------------------
 
-    def step(self, x: Node, *states: Node) -> Node | tuple[Node, ...]:
-        """The new states from the input x (batch, inputs) and the old states (batch, units)."""
+    def step(self, *args: Any, **kwargs: Any) -> Node | tuple[Node, ...]:
+        """step(x, *states): the new states, from the input (batch, inputs) and the old states (batch, units)."""
         raise CellError(f"{type(self).__name__} needs a method step(self, {self._arguments()}).")
 
     def affine(self, to: str, *, bias: float | None = 0.0, units: int | None = None, **sources: Node) -> Node:

@@ -36,17 +36,17 @@ class BroadcastTo(Op):
             )
         return self.to, x.dtype
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.broadcast_to(arrays[0], self.to)
+    def forward(self, x: Array) -> Array:
+        return np.broadcast_to(x, self.to)
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        shape = inputs[0].shape
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
+        shape = x.shape
         offset = len(self.to) - len(shape)
         axes = (*range(offset), *(i + offset for i, n in enumerate(shape) if n != self.to[i + offset]))
         return (reshape(Sum(axes)(gy) if axes else gy, shape),)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        return self(rs_y_inputs[0])
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
+        return self(rx)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,17 +61,16 @@ class Sum(Op):
         (x,) = inputs
         return tuple(n for i, n in enumerate(x.shape) if i not in self.axes), x.dtype
 
-    def forward(self, *arrays: Array) -> Array:
-        (x,) = arrays
+    def forward(self, x: Array) -> Array:
         return x.sum(axis=self.axes, dtype=x.dtype)
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        shape = inputs[0].shape
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
+        shape = x.shape
         kept = tuple(1 if i in self.axes else n for i, n in enumerate(shape))
         return (broadcast_to(reshape(gy, kept), shape),)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        return self(rs_y_inputs[0])
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
+        return self(rx)
 
 
 def broadcast_to(x: Any, shape: Any) -> Node:

@@ -40,18 +40,19 @@ class Elementwise(Op):
 
     # -- given by each op --------------------------------------------------------------------
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
-        """∂y/∂x for each input."""
+    def partials(self, *args: Any, **kwargs: Any) -> Sequence[Node]:
+        """partials(y, *inputs): ∂y/∂x for each input."""
         raise NotImplementedError
 
     # -- derived from them -------------------------------------------------------------------
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+    def backward(self, *args: Any, **kwargs: Any) -> Sequence[Node]:
+        gy, y, *inputs = args
         return [gy * partial for partial in self.partials(y, *inputs)]
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        n = (len(rs_y_inputs) - 1) // 2
-        tangents, y, inputs = rs_y_inputs[:n], rs_y_inputs[n], rs_y_inputs[n + 1 :]
+    def rop(self, *args: Any, **kwargs: Any) -> Node:
+        n = (len(args) - 1) // 2
+        tangents, y, inputs = args[:n], args[n], args[n + 1 :]
         return add(*(r * p for r, p in zip(tangents, self.partials(y, *inputs), strict=True)))
 
     # -- one place for broadcasts and casts --------------------------------------------------
@@ -147,7 +148,7 @@ class Add(Elementwise):
         return [gy] * len(inputs)
 
     def rop(self, *rs_y_inputs: Node) -> Node:
-        return add(*rs_y_inputs[: (len(rs_y_inputs) - 1) // 2])
+        return add(*rs_y_inputs[: len(rs_y_inputs) // 2])
 
 
 class Subtract(Elementwise):
@@ -163,15 +164,14 @@ class Subtract(Elementwise):
         a, b = node.inputs or (node, node)
         return a if b.op.is_zeros else -b if a.op.is_zeros else node
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.subtract(*arrays)
+    def forward(self, x: Array, y: Array) -> Array:
+        return np.subtract(x, y)
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        return gy, -gy
+    def backward(self, gz: Node, z: Node, x: Node, y: Node) -> Sequence[Node]:
+        return gz, -gz
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        ra, rb, *_ = rs_y_inputs
-        return ra - rb
+    def rop(self, rx: Node, ry: Node, z: Node, x: Node, y: Node) -> Node:
+        return rx - ry
 
 
 class Multiply(Elementwise):
@@ -182,12 +182,11 @@ class Multiply(Elementwise):
     arity = 2
     zero_if = "any"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.multiply(*arrays)
+    def forward(self, x: Array, y: Array) -> Array:
+        return np.multiply(x, y)
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
-        a, b = inputs
-        return b, a
+    def partials(self, z: Node, x: Node, y: Node) -> Sequence[Node]:
+        return y, x
 
 
 class Divide(Elementwise):
@@ -199,16 +198,15 @@ class Divide(Elementwise):
     zero_if = "first"
     domain = "float"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.divide(*arrays)
+    def forward(self, x: Array, y: Array) -> Array:
+        return np.divide(x, y)
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        g = gy / inputs[1]
-        return g, -(g * y)
+    def backward(self, gz: Node, z: Node, x: Node, y: Node) -> Sequence[Node]:
+        gx = gz / y
+        return gx, -(gx * z)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        ra, rb, y, _, b = rs_y_inputs
-        return (ra - y * rb) / b
+    def rop(self, rx: Node, ry: Node, z: Node, x: Node, y: Node) -> Node:
+        return (rx - z * ry) / y
 
 
 class Negative(Elementwise):
@@ -218,14 +216,14 @@ class Negative(Elementwise):
     kernel = "-x"
     zero_if = "all"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.negative(arrays[0])
+    def forward(self, x: Array) -> Array:
+        return np.negative(x)
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         return (-gy,)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        return -rs_y_inputs[0]
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
+        return -rx
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,11 +241,10 @@ class Power(Elementwise):
     def kernel(self) -> str:  # type: ignore[override]
         return f"x ** {self.exponent!r}"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.power(arrays[0], arrays[0].dtype.type(self.exponent))
+    def forward(self, x: Array) -> Array:
+        return np.power(x, x.dtype.type(self.exponent))
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
-        (x,) = inputs
+    def partials(self, y: Node, x: Node) -> Sequence[Node]:
         n = self.exponent
         return (2 * x if n == 2 else n * power(x, n - 1),)
 
@@ -260,12 +257,11 @@ class PowerOf(Elementwise):
     arity = 2
     domain = "float"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.power(*arrays)
+    def forward(self, x: Array, y: Array) -> Array:
+        return np.power(x, y)
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
-        base, exponent = inputs
-        return exponent * base ** (exponent - 1), y * log(base)
+    def partials(self, z: Node, x: Node, y: Node) -> Sequence[Node]:
+        return y * x ** (y - 1), z * log(x)
 
 
 # -- functions of one variable ---------------------------------------------------------------
@@ -278,10 +274,10 @@ class Tanh(Elementwise):
     kernel = "tanh(x)"
     domain = "float"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.tanh(arrays[0])
+    def forward(self, x: Array) -> Array:
+        return np.tanh(x)
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+    def partials(self, y: Node, x: Node) -> Sequence[Node]:
         return (1 - y * y,)
 
 
@@ -292,17 +288,16 @@ class Sigmoid(Elementwise):
     kernel = "1 / (1 + exp(-x))"
     domain = "float"
 
-    def forward(self, *arrays: Array) -> Array:
+    def forward(self, x: Array) -> Array:
         # With e = exp(-|x|), which cannot overflow: 1/(1+e) for x >= 0, else e/(1+e), precise near 0.
         # In place, since gates are a large share of a recurrent net's time.
-        (x,) = arrays
         y = np.abs(x, out=np.empty_like(x))
         np.exp(np.negative(y, out=y), out=y)
         divisor = y + 1
         np.copyto(y, 1, where=x >= 0)
         return np.divide(y, divisor, out=y)
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+    def partials(self, y: Node, x: Node) -> Sequence[Node]:
         return (y * (1 - y),)
 
 
@@ -313,10 +308,10 @@ class Exp(Elementwise):
     kernel = "exp(x)"
     domain = "float"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.exp(arrays[0])
+    def forward(self, x: Array) -> Array:
+        return np.exp(x)
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+    def partials(self, y: Node, x: Node) -> Sequence[Node]:
         return (y,)
 
 
@@ -327,11 +322,11 @@ class Log(Elementwise):
     kernel = "log(x)"
     domain = "float"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.log(arrays[0])
+    def forward(self, x: Array) -> Array:
+        return np.log(x)
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
-        return (1 / inputs[0],)
+    def partials(self, y: Node, x: Node) -> Sequence[Node]:
+        return (1 / x,)
 
 
 class ReLU(Elementwise):
@@ -340,11 +335,11 @@ class ReLU(Elementwise):
     symbol = "relu"
     kernel = "x if x > 0 or x != x else 0"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.maximum(arrays[0], arrays[0].dtype.type(0))
+    def forward(self, x: Array) -> Array:
+        return np.maximum(x, x.dtype.type(0))
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
-        return (cast(inputs[0] > 0, y.dtype),)
+    def partials(self, y: Node, x: Node) -> Sequence[Node]:
+        return (cast(x > 0, y.dtype),)
 
 
 class Softplus(Elementwise):
@@ -354,12 +349,11 @@ class Softplus(Elementwise):
     kernel = "max(x, 0) + log1p(exp(-abs(x)))"
     domain = "float"
 
-    def forward(self, *arrays: Array) -> Array:
-        (x,) = arrays
+    def forward(self, x: Array) -> Array:
         return np.maximum(x, x.dtype.type(0)) + np.log1p(np.exp(-np.abs(x)))
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
-        return (sigmoid(inputs[0]),)
+    def partials(self, y: Node, x: Node) -> Sequence[Node]:
+        return (sigmoid(x),)
 
 
 class Sqrt(Elementwise):
@@ -369,10 +363,10 @@ class Sqrt(Elementwise):
     kernel = "sqrt(x)"
     domain = "float"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.sqrt(arrays[0])
+    def forward(self, x: Array) -> Array:
+        return np.sqrt(x)
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+    def partials(self, y: Node, x: Node) -> Sequence[Node]:
         return (0.5 / y,)
 
 
@@ -383,11 +377,11 @@ class Sin(Elementwise):
     kernel = "sin(x)"
     domain = "float"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.sin(arrays[0])
+    def forward(self, x: Array) -> Array:
+        return np.sin(x)
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
-        return (cos(inputs[0]),)
+    def partials(self, y: Node, x: Node) -> Sequence[Node]:
+        return (cos(x),)
 
 
 class Cos(Elementwise):
@@ -397,11 +391,11 @@ class Cos(Elementwise):
     kernel = "cos(x)"
     domain = "float"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.cos(arrays[0])
+    def forward(self, x: Array) -> Array:
+        return np.cos(x)
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
-        return (-sin(inputs[0]),)
+    def partials(self, y: Node, x: Node) -> Sequence[Node]:
+        return (-sin(x),)
 
 
 class Absolute(Elementwise):
@@ -410,11 +404,11 @@ class Absolute(Elementwise):
     symbol = "|x|"
     kernel = "abs(x)"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.abs(arrays[0])
+    def forward(self, x: Array) -> Array:
+        return np.abs(x)
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
-        return (sign(inputs[0]),)
+    def partials(self, y: Node, x: Node) -> Sequence[Node]:
+        return (sign(x),)
 
 
 class Sign(Elementwise):
@@ -423,10 +417,10 @@ class Sign(Elementwise):
     symbol = "sign"
     kernel = "(x > 0) - (x < 0) if x == x else x"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.sign(arrays[0])
+    def forward(self, x: Array) -> Array:
+        return np.sign(x)
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
+    def partials(self, y: Node, x: Node) -> Sequence[Node]:
         return (zeros(y.shape, y.dtype),)
 
 
@@ -440,11 +434,11 @@ class Maximum(Elementwise):
     kernel = "x if x >= y or x != x else y"
     arity = 2
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.maximum(*arrays)
+    def forward(self, x: Array, y: Array) -> Array:
+        return np.maximum(x, y)
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
-        return _shares(*inputs)
+    def partials(self, z: Node, x: Node, y: Node) -> Sequence[Node]:
+        return _shares(x, y)
 
 
 class Minimum(Elementwise):
@@ -454,12 +448,11 @@ class Minimum(Elementwise):
     kernel = "x if x <= y or x != x else y"
     arity = 2
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.minimum(*arrays)
+    def forward(self, x: Array, y: Array) -> Array:
+        return np.minimum(x, y)
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
-        b_share, a_share = _shares(*inputs)
-        return a_share, b_share
+    def partials(self, z: Node, x: Node, y: Node) -> Sequence[Node]:
+        return _shares(y, x)
 
 
 def _shares(a: Node, b: Node) -> tuple[Node, Node]:
@@ -469,7 +462,7 @@ def _shares(a: Node, b: Node) -> tuple[Node, Node]:
 
 
 class Where(Elementwise):
-    """y = x_1 where c, x_2 elsewhere"""
+    """z = x where c, y elsewhere"""
 
     symbol = "where"
     kernel = "y if x else z"
@@ -489,20 +482,14 @@ class Where(Elementwise):
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         return inputs[1].shape, inputs[1].dtype
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.where(*arrays)
+    def forward(self, c: Array, x: Array, y: Array) -> Array:
+        return np.where(c, x, y)
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        condition = inputs[0]
-        return (
-            zeros(condition.shape, gy.dtype),
-            where(condition, gy, 0),
-            where(condition, 0, gy),
-        )
+    def backward(self, gz: Node, z: Node, c: Node, x: Node, y: Node) -> Sequence[Node]:
+        return zeros(c.shape, gz.dtype), where(c, gz, 0), where(c, 0, gz)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        _, ra, rb, _, condition, _, _ = rs_y_inputs
-        return where(condition, ra, rb)
+    def rop(self, rc: Node, rx: Node, ry: Node, z: Node, c: Node, x: Node, y: Node) -> Node:
+        return where(c, rx, ry)
 
 
 # -- comparisons: no derivative passes ---------------------------------------------------------
@@ -529,8 +516,8 @@ class Less(Comparison):
     symbol = "<"
     kernel = "x < y"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.less(*arrays)
+    def forward(self, x: Array, y: Array) -> Array:
+        return np.less(x, y)
 
 
 class LessEqual(Comparison):
@@ -539,8 +526,8 @@ class LessEqual(Comparison):
     symbol = "≤"
     kernel = "x <= y"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.less_equal(*arrays)
+    def forward(self, x: Array, y: Array) -> Array:
+        return np.less_equal(x, y)
 
 
 class Greater(Comparison):
@@ -549,8 +536,8 @@ class Greater(Comparison):
     symbol = ">"
     kernel = "x > y"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.greater(*arrays)
+    def forward(self, x: Array, y: Array) -> Array:
+        return np.greater(x, y)
 
 
 class GreaterEqual(Comparison):
@@ -559,8 +546,8 @@ class GreaterEqual(Comparison):
     symbol = "≥"
     kernel = "x >= y"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.greater_equal(*arrays)
+    def forward(self, x: Array, y: Array) -> Array:
+        return np.greater_equal(x, y)
 
 
 class Equal(Comparison):
@@ -569,8 +556,8 @@ class Equal(Comparison):
     symbol = "="
     kernel = "x == y"
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.equal(*arrays)
+    def forward(self, x: Array, y: Array) -> Array:
+        return np.equal(x, y)
 
 
 class LogicalNot(Comparison):
@@ -580,8 +567,8 @@ class LogicalNot(Comparison):
     kernel = "not x"
     arity = 1
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.logical_not(arrays[0])
+    def forward(self, x: Array) -> Array:
+        return np.logical_not(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -600,17 +587,15 @@ class Cast(Elementwise):
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         return inputs[0].shape, self.to
 
-    def forward(self, *arrays: Array) -> Array:
-        return arrays[0].astype(self.to)
+    def forward(self, x: Array) -> Array:
+        return x.astype(self.to)
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        (x,) = inputs
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         if is_float(self.to) and is_float(x.dtype):
             return (cast(gy, x.dtype),)
         return (zeros(x.shape, x.dtype),)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        rx, y, x = rs_y_inputs
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
         if is_float(self.to) and is_float(x.dtype):
             return cast(rx, self.to)
         return zeros(y.shape, y.dtype)

@@ -47,18 +47,15 @@ class Take(Op):
         _require_integers(self.name, index, inputs)
         return (*x.shape[: self.axis], *index.shape, *x.shape[self.axis + 1 :]), x.dtype
 
-    def forward(self, *arrays: Array) -> Array:
-        x, index = arrays
+    def forward(self, x: Array, index: Array) -> Array:
         _check_index(self.name, index, x.shape[self.axis])
         return x.take(index, axis=self.axis)
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        x, index = inputs
+    def backward(self, gy: Node, y: Node, x: Node, index: Node) -> Sequence[Node]:
         gx = ScatterAdd(x.shape[self.axis], self.axis)(gy, index)
         return gx, zeros(index.shape, gy.dtype)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        rx, _, _, _, index = rs_y_inputs
+    def rop(self, rx: Node, rindex: Node, y: Node, x: Node, index: Node) -> Node:
         return self(rx, index)
 
 
@@ -82,8 +79,7 @@ class ScatterAdd(Op):
             )
         return (*x.shape[: self.axis], self.size, *x.shape[stop:]), x.dtype
 
-    def forward(self, *arrays: Array) -> Array:
-        x, index = arrays
+    def forward(self, x: Array, index: Array) -> Array:
         _check_index(self.name, index, self.size)
         before, after = x.shape[: self.axis], x.shape[self.axis + index.ndim :]
         rows = x.reshape((*before, index.size, *after))
@@ -97,12 +93,10 @@ class ScatterAdd(Op):
             y[(*at, hit)] = np.add.reduceat(rows.take(order, axis=self.axis), starts, axis=self.axis)
         return y
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        _, index = inputs
+    def backward(self, gy: Node, y: Node, x: Node, index: Node) -> Sequence[Node]:
         return Take(self.axis)(gy, index), zeros(index.shape, gy.dtype)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        rx, _, _, _, index = rs_y_inputs
+    def rop(self, rx: Node, rindex: Node, y: Node, x: Node, index: Node) -> Node:
         return self(rx, index)
 
 
@@ -119,16 +113,15 @@ class OneHot(Op):
         _require_integers(self.name, index, inputs)
         return (*index.shape, self.depth), self.of_dtype
 
-    def forward(self, *arrays: Array) -> Array:
-        (index,) = arrays
+    def forward(self, index: Array) -> Array:
         _check_index(self.name, index, self.depth)
         return (index[..., None] == np.arange(self.depth)).astype(self.of_dtype)
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        return (zeros(inputs[0].shape, gy.dtype),)
+    def backward(self, gy: Node, y: Node, index: Node) -> Sequence[Node]:
+        return (zeros(index.shape, gy.dtype),)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        return zeros(rs_y_inputs[1].shape, self.of_dtype)
+    def rop(self, rindex: Node, y: Node, index: Node) -> Node:
+        return zeros(y.shape, self.of_dtype)
 
 
 # -- the functions that users call -----------------------------------------------------------

@@ -66,7 +66,7 @@ class Parameter(Static, ByIdentity):
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         return self.value.shape, self.value.dtype
 
-    def forward(self, *arrays: Array) -> Array:
+    def forward(self) -> Array:
         return self.value
 
 
@@ -80,7 +80,7 @@ class Constant(Static):
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         return self.value.shape, self.value.dtype
 
-    def forward(self, *arrays: Array) -> Array:
+    def forward(self) -> Array:
         return self.value
 
     # Equal contents make equal constants, so that merging finds them.
@@ -105,7 +105,7 @@ class Fill(Static):
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         return self.of_shape, self.of_dtype
 
-    def forward(self, *arrays: Array) -> Array:
+    def forward(self) -> Array:
         return np.broadcast_to(np.asarray(self.number, self.of_dtype), self.of_shape)
 
     # Python holds 1 == 1.0 == True and 0.0 == -0.0: tell them apart by their bits.
@@ -136,14 +136,14 @@ class Label(Op):
     is_label: ClassVar[bool] = True
     zero_if: ClassVar[str] = "all"
 
-    def forward(self, *arrays: Array) -> Array:
-        return arrays[0]
+    def forward(self, x: Array) -> Array:
+        return x
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         return (gy,)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        return rs_y_inputs[0]
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
+        return rx
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,14 +153,13 @@ class StopGradient(Op):
     signature: ClassVar[str] = "... -> ..."
     symbol: ClassVar[str] = "stop"
 
-    def forward(self, *arrays: Array) -> Array:
-        return arrays[0]
+    def forward(self, x: Array) -> Array:
+        return x
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         return (zeros(y.shape, y.dtype),)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        _, y, _ = rs_y_inputs
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
         return zeros(y.shape, y.dtype)
 
 

@@ -30,15 +30,13 @@ class Product(Op):
         dtype = common_dtype(self.name, nodes)
         return tuple(cast(node, dtype) for node in nodes)
 
-    def forward(self, *arrays: Array) -> Array:
-        return np.matmul(*arrays)
+    def forward(self, a: Array, b: Array) -> Array:
+        return np.matmul(a, b)
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        a, b = inputs
-        return self(gy, _T(b)), self(_T(a), gy)
+    def backward(self, gc: Node, c: Node, a: Node, b: Node) -> Sequence[Node]:
+        return self(gc, _T(b)), self(_T(a), gc)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        ra, rb, _, a, b = rs_y_inputs
+    def rop(self, ra: Node, rb: Node, c: Node, a: Node, b: Node) -> Node:
         return self(ra, b) + self(a, rb)
 
 

@@ -46,23 +46,20 @@ class SoftmaxCrossEntropy(_CrossEntropy):
 
     signature = "... k, ... k -> ..."
 
-    def forward(self, *arrays: Array) -> Array:
-        logits, targets = arrays
+    def forward(self, z: Array, t: Array) -> Array:
         # 0 log 0 = 0: what has no share in the targets costs nothing, however impossible it is held.
-        terms = np.where(targets == 0, 0, targets * self.log_probabilities(logits))
+        terms = np.where(t == 0, 0, t * self.log_probabilities(z))
         return -terms.sum(axis=-1)
 
     def _partials(self, z: Node, t: Node) -> tuple[Node, Node]:
         last = (z.ndim - 1,)
         return softmax(z) * spread(Sum(last)(t), z, last) - t, -log_softmax(z)
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        z, t = inputs
-        g = spread(gy, z, (z.ndim - 1,))
+    def backward(self, gC: Node, C: Node, z: Node, t: Node) -> Sequence[Node]:
+        g = spread(gC, z, (z.ndim - 1,))
         return [g * partial for partial in self._partials(z, t)]
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        rz, rt, _, z, t = rs_y_inputs
+    def rop(self, rz: Node, rt: Node, C: Node, z: Node, t: Node) -> Node:
         by_z, by_t = self._partials(z, t)
         return Sum((z.ndim - 1,))(rz * by_z + rt * by_t)
 
@@ -72,26 +69,22 @@ class SymbolCrossEntropy(_CrossEntropy):
 
     signature = "... k, ... -> ..."
 
-    def forward(self, *arrays: Array) -> Array:
-        logits, targets = arrays
-        if targets.size and (targets.min() < 0 or targets.max() >= logits.shape[-1]):
-            wrong = int(targets.min() if targets.min() < 0 else targets.max())
+    def forward(self, z: Array, t: Array) -> Array:
+        if t.size and (t.min() < 0 or t.max() >= z.shape[-1]):
+            wrong = int(t.min() if t.min() < 0 else t.max())
             raise GraphnetError(
-                f"SymbolCrossEntropy: target {wrong} is out of range: it must be 0 ... "
-                f"{logits.shape[-1] - 1}."
+                f"SymbolCrossEntropy: target {wrong} is out of range: it must be 0 ... {z.shape[-1] - 1}."
             )
-        log_p = self.log_probabilities(logits)
-        return -np.take_along_axis(log_p, targets[..., None], axis=-1)[..., 0]
+        log_p = self.log_probabilities(z)
+        return -np.take_along_axis(log_p, t[..., None], axis=-1)[..., 0]
 
     def _partial(self, z: Node, t: Node) -> Node:
         return softmax(z) - one_hot(t, z.shape[-1], z.dtype)
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        z, t = inputs
-        return spread(gy, z, (z.ndim - 1,)) * self._partial(z, t), zeros(t.shape, gy.dtype)
+    def backward(self, gC: Node, C: Node, z: Node, t: Node) -> Sequence[Node]:
+        return spread(gC, z, (z.ndim - 1,)) * self._partial(z, t), zeros(t.shape, gC.dtype)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        rz, _, _, z, t = rs_y_inputs
+    def rop(self, rz: Node, rt: Node, C: Node, z: Node, t: Node) -> Node:
         return Sum((z.ndim - 1,))(rz * self._partial(z, t))
 
 
@@ -110,12 +103,10 @@ class SigmoidCrossEntropy(_ElementwiseLoss):
     symbol = "binary cross-entropy"
     kernel = "max(x, 0) - x * y + log1p(exp(-abs(x)))"
 
-    def forward(self, *arrays: Array) -> Array:
-        z, t = arrays
+    def forward(self, z: Array, t: Array) -> Array:
         return np.maximum(z, z.dtype.type(0)) - z * t + np.log1p(np.exp(-np.abs(z)))
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
-        z, t = inputs
+    def partials(self, C: Node, z: Node, t: Node) -> Sequence[Node]:
         return sigmoid(z) - t, -z
 
 
@@ -125,12 +116,12 @@ class SquaredError(_ElementwiseLoss):
     symbol = "squared error"
     kernel = "(x - y) ** 2"
 
-    def forward(self, *arrays: Array) -> Array:
-        difference = arrays[0] - arrays[1]
+    def forward(self, y: Array, t: Array) -> Array:
+        difference = y - t
         return difference * difference
 
-    def partials(self, y: Node, *inputs: Node) -> Sequence[Node]:
-        twice = 2 * (inputs[0] - inputs[1])
+    def partials(self, C: Node, y: Node, t: Node) -> Sequence[Node]:
+        twice = 2 * (y - t)
         return twice, -twice
 
 

@@ -106,7 +106,7 @@ class Random(ByIdentity):
             sample = generator.random(self.of_shape, "float64") * self.number
         return np.asarray(sample).astype(self.of_dtype)
 
-    def forward(self, *arrays: Array) -> Array:
+    def forward(self) -> Array:
         return self.value
 
     def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:

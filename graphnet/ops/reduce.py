@@ -43,19 +43,17 @@ class Max(Op):
             )
         return tuple(n for i, n in enumerate(x.shape) if i not in self.axes), x.dtype
 
-    def forward(self, *arrays: Array) -> Array:
-        return arrays[0].max(axis=self.axes)
+    def forward(self, x: Array) -> Array:
+        return x.max(axis=self.axes)
 
     def shares(self, y: Node, x: Node) -> Node:
         winners = cast(equal(x, spread(y, x, self.axes)), y.dtype)
         return winners / spread(Sum(self.axes)(winners), x, self.axes)
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        (x,) = inputs
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         return (spread(gy, x, self.axes) * self.shares(y, x),)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        rx, y, x = rs_y_inputs
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
         return Sum(self.axes)(rx * self.shares(y, x))
 
 
@@ -65,8 +63,8 @@ class Min(Max):
 
     symbol: ClassVar[str] = "min"
 
-    def forward(self, *arrays: Array) -> Array:
-        return arrays[0].min(axis=self.axes)
+    def forward(self, x: Array) -> Array:
+        return x.min(axis=self.axes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,15 +80,13 @@ class ArgMax(Op):
             raise ShapeError("ArgMax: there is no maximum of nothing." + table_of_inputs(inputs))
         return (*x.shape[: self.axis], *x.shape[self.axis + 1 :]), INT64
 
-    def forward(self, *arrays: Array) -> Array:
-        return arrays[0].argmax(axis=self.axis)
+    def forward(self, x: Array) -> Array:
+        return x.argmax(axis=self.axis)
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        (x,) = inputs
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         return (zeros(x.shape, x.dtype),)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        rx, y, _ = rs_y_inputs
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
         return zeros(y.shape, rx.dtype)
 
 
@@ -126,19 +122,18 @@ class Softmax(_OverAxis):
     axis: int = -1
     symbol: ClassVar[str] = "softmax"
 
-    def forward(self, *arrays: Array) -> Array:
-        e = np.exp(self.shifted(arrays[0])[0])
+    def forward(self, x: Array) -> Array:
+        e = np.exp(self.shifted(x)[0])
         return e / e.sum(axis=self.axis, keepdims=True)
 
     def jacobian_product(self, u: Node, y: Node) -> Node:
         weighted = u * y
         return weighted - y * spread(Sum((self.axis,))(weighted), y, (self.axis,))
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         return (self.jacobian_product(gy, y),)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        rx, y, _ = rs_y_inputs
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
         return self.jacobian_product(rx, y)
 
 
@@ -149,15 +144,14 @@ class LogSoftmax(_OverAxis):
     axis: int = -1
     symbol: ClassVar[str] = "log softmax"
 
-    def forward(self, *arrays: Array) -> Array:
-        x, _ = self.shifted(arrays[0])
+    def forward(self, x: Array) -> Array:
+        x, _ = self.shifted(x)
         return x - np.log(np.exp(x).sum(axis=self.axis, keepdims=True))
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         return (gy - exp(y) * spread(Sum((self.axis,))(gy), y, (self.axis,)),)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        rx, y, _ = rs_y_inputs
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
         return rx - spread(Sum((self.axis,))(exp(y) * rx), y, (self.axis,))
 
 
@@ -172,17 +166,15 @@ class LogSumExp(_OverAxis):
         shape, dtype = _OverAxis.infer(self, *inputs)
         return (*shape[: self.axis], *shape[self.axis + 1 :]), dtype
 
-    def forward(self, *arrays: Array) -> Array:
-        x, top = self.shifted(arrays[0])
+    def forward(self, x: Array) -> Array:
+        x, top = self.shifted(x)
         with np.errstate(divide="ignore"):  # log 0 = -inf is the right answer for an all -inf row
             return np.asarray((np.log(np.exp(x).sum(axis=self.axis, keepdims=True)) + top).squeeze(self.axis))
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        (x,) = inputs
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         return (spread(gy, x, (self.axis,)) * Softmax(self.axis)(x),)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        rx, _, x = rs_y_inputs
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
         return Sum((self.axis,))(rx * Softmax(self.axis)(x))
 
 

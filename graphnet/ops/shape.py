@@ -57,14 +57,14 @@ class Reshape(Op):
             )
         return self.to, x.dtype
 
-    def forward(self, *arrays: Array) -> Array:
-        return arrays[0].reshape(self.to)
+    def forward(self, x: Array) -> Array:
+        return x.reshape(self.to)
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        return (reshape(gy, inputs[0].shape),)
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
+        return (reshape(gy, x.shape),)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        return reshape(rs_y_inputs[0], self.to)
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
+        return reshape(rx, self.to)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,15 +84,15 @@ class Transpose(Op):
             )
         return tuple(x.shape[axis] for axis in self.axes), x.dtype
 
-    def forward(self, *arrays: Array) -> Array:
-        return arrays[0].transpose(self.axes)
+    def forward(self, x: Array) -> Array:
+        return x.transpose(self.axes)
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         inverse = tuple(sorted(range(len(self.axes)), key=self.axes.__getitem__))
         return (Transpose(inverse)(gy),)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        return self(rs_y_inputs[0])
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
+        return self(rx)
 
 
 def _numpy_key(key: Key) -> tuple[int | slice, ...]:
@@ -118,14 +118,14 @@ class Slice(Op):
             raise ShapeError(f"Slice: {len(self.key)} keys for {x.ndim} axes." + table_of_inputs(inputs))
         return _key_shape(self.key), x.dtype
 
-    def forward(self, *arrays: Array) -> Array:
-        return arrays[0][_numpy_key(self.key)]
+    def forward(self, x: Array) -> Array:
+        return x[_numpy_key(self.key)]
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        return (Place(inputs[0].shape, self.key)(gy),)
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
+        return (Place(x.shape, self.key)(gy),)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        return self(rs_y_inputs[0])
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
+        return self(rx)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,16 +145,16 @@ class Place(Op):
             )
         return self.to, x.dtype
 
-    def forward(self, *arrays: Array) -> Array:
-        y = np.zeros(self.to, arrays[0].dtype)
-        y[_numpy_key(self.key)] = arrays[0]
+    def forward(self, x: Array) -> Array:
+        y = np.zeros(self.to, x.dtype)
+        y[_numpy_key(self.key)] = x
         return y
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         return (Slice(self.key)(gy),)
 
-    def rop(self, *rs_y_inputs: Node) -> Node:
-        return self(rs_y_inputs[0])
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
+        return self(rx)
 
 
 class Join(Op):
@@ -174,7 +174,7 @@ class Join(Op):
         return dtype
 
     def rop(self, *rs_y_inputs: Node) -> Node:
-        return self(*rs_y_inputs[: (len(rs_y_inputs) - 1) // 2])
+        return self(*rs_y_inputs[: len(rs_y_inputs) // 2])
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,5 +17,5 @@ class Elman(Cell):
 
     states = (State("h"),)
 
-    def step(self, x: Node, h: Node) -> Node:  # type: ignore[override]
+    def step(self, x: Node, h: Node) -> Node:
         return tanh(self.affine("h", x=x, h=h))

@@ -18,7 +18,7 @@ class GRU(Cell):
 
     states = (State("h"),)
 
-    def step(self, x: Node, h: Node) -> Node:  # type: ignore[override]
+    def step(self, x: Node, h: Node) -> Node:
         r = sigmoid(self.affine("r", x=x, h=h))
         z = sigmoid(self.affine("z", x=x, h=h))
         n = tanh(self.affine("n", x=x, h=r * h))

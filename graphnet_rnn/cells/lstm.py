@@ -21,7 +21,7 @@ class LSTM(Cell):
 
     states = (State("h"), State("c"))
 
-    def step(self, x: Node, h: Node, c: Node) -> tuple[Node, Node]:  # type: ignore[override]
+    def step(self, x: Node, h: Node, c: Node) -> tuple[Node, Node]:
         i = sigmoid(self.affine("i", x=x, h=h))
         f = sigmoid(self.affine("f", x=x, h=h, bias=1.0))
         o = sigmoid(self.affine("o", x=x, h=h))
@@ -38,7 +38,7 @@ class LSTMPeephole(Cell):
 
     states = (State("h"), State("c"))
 
-    def step(self, x: Node, h: Node, c: Node) -> tuple[Node, Node]:  # type: ignore[override]
+    def step(self, x: Node, h: Node, c: Node) -> tuple[Node, Node]:
         i = sigmoid(self.affine("i", x=x, h=h) + self.diagonal("i", c=c))
         f = sigmoid(self.affine("f", x=x, h=h, bias=1.0) + self.diagonal("f", c=c))
         c = f * c + i * tanh(self.affine("c", x=x, h=h))
@@ -54,7 +54,7 @@ class LSTMKrause(Cell):
 
     states = (State("h"), State("s"))
 
-    def step(self, x: Node, h: Node, s: Node) -> tuple[Node, Node]:  # type: ignore[override]
+    def step(self, x: Node, h: Node, s: Node) -> tuple[Node, Node]:
         g = self.affine("g", x=x, h=h, bias=None)
         i = sigmoid(self.affine("i", x=x, h=h, bias=None))
         f = sigmoid(self.affine("f", x=x, h=h, bias=None))

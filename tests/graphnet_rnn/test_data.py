@@ -27,7 +27,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 
 def test_folder(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=re.escape(f"{tmp_path} is a folder; name a text file in it.")):
+    with pytest.raises(DataError, match=re.escape(f"{tmp_path} is a folder; name a file in it.")):
         read_text(tmp_path)
 
 

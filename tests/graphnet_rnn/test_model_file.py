@@ -303,7 +303,7 @@ def test_checksum_covers_what_safetensors_does_not(model: Path, tmp_path: Path) 
 def test_missing_file_and_folder(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=re.escape(f"there is no file {tmp_path / 'none'}.")):
         rnn.load(tmp_path / "none")
-    with pytest.raises(ModelFileError, match=re.escape(f"{tmp_path} cannot be read: Is a directory.")):
+    with pytest.raises(ModelFileError, match=re.escape(f"{tmp_path} is a folder; name a file in it.")):
         rnn.load(tmp_path)
 
 
