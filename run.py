@@ -11,6 +11,7 @@ python3 run.py python ARGS       the environment's own Python
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,9 @@ def main() -> int:
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         print(__doc__)
         return 0 if len(sys.argv) > 1 else 2
+    # Ctrl-C reaches the program that is started here as well, and that one ends in its own way (training
+    # writes a checkpoint first): this one waits for it.
+    signal.signal(signal.SIGINT, lambda number, frame: None)
     command, *arguments = sys.argv[1:]
     make_environment("test" if command in ("test", "lint") else "")
     if command == "test":
@@ -106,7 +110,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(main())

@@ -93,6 +93,7 @@ def pull_back(
             if not node.inputs or node in leaves:
                 continue
             cotangents = node.op.backward(total, node, *node.inputs)
+            _require_nodes(node, "backward", cotangents)
             if len(cotangents) != len(node.inputs):
                 raise DifferentiationError(
                     f"{node.op.name}.backward gave {len(cotangents)} cotangents for {len(node.inputs)} "
@@ -145,6 +146,7 @@ def push_forward(order: Sequence[Node], outputs: Sequence[Node], seeds: Mapping[
             if all(r.op.is_zeros for r in incoming):
                 continue
             r = node.op.rop(*incoming, node, *node.inputs)
+            _require_nodes(node, "rop", [r])
             if r.shape != node.shape:
                 raise ShapeError(
                     f"{node.op.name}.rop gave a tangent of shape {list(r.shape)} for {node.describe()} "
@@ -152,6 +154,21 @@ def push_forward(order: Sequence[Node], outputs: Sequence[Node], seeds: Mapping[
                 )
             tangent[node] = r
     return [tangent_of(node) for node in outputs]
+
+
+def _require_nodes(node: Node, rule: str, results: Any) -> None:
+    """Words the mistake where a rule returns something else than nodes."""
+    if isinstance(results, (list, tuple)):
+        wrong = [type(r).__name__ for r in results if not isinstance(r, Node)]
+        if not wrong:
+            return
+        found = f"a {wrong[0]}"
+    else:
+        found = f"a {type(results).__name__}, not a list or tuple"
+    raise DifferentiationError(
+        f"{node.op.name}.{rule} gave {found} where a node is needed, at {node.describe()} (made at {node.origin}). "
+        "Return nodes; for no derivative, zeros of the input's shape."
+    )
 
 
 def float_nodes(function: str, nodes: Node | Iterable[Node], doing: str) -> list[Node]:

@@ -233,11 +233,25 @@ class Cell(ShowsItself):
 
     def _check_declaration(self) -> None:
         owner = type(self).__name__
-        if not self.states:
+        states: Any = self.states
+        if not isinstance(states, (tuple, list)) or not all(isinstance(state, State) for state in states):
+            raise CellError(
+                f"{owner} (step at {self._step_line()}): states is {states!r}, not a tuple of State; write "
+                "states = (State('h'),), with the comma."
+            )
+        if not states:
             raise CellError(
                 f"{owner} (step at {self._step_line()}) declares no states; write e.g. states = (State('h'),) "
                 "in the class."
             )
+        if not hasattr(self, "initial"):
+            raise CellError(f"{owner}.__init__ must call super().__init__(units, initial=initial).")
+        for state in states:
+            if not hasattr(self, state.width):
+                raise CellError(
+                    f"{owner}: the state {state.name} has the width {state.width!r}, but the cell has no such "
+                    f"attribute; write self.{state.width} = ... in __init__."
+                )
         try:
             inspect.signature(self.step).bind("x", *self.states)
         except TypeError as error:
@@ -278,8 +292,22 @@ class Cell(ShowsItself):
         return tuple(getattr(self, state.width) for state in self.states)
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that make this cell again (without initializers: a stored model has its weights)."""
-        return {"units": self.units}
+        """The arguments that make this cell again (without initializers: a stored model has its weights).
+
+        Read off the attributes that bear the names of `__init__`'s arguments; CellError if one is missing.
+        """
+        names = [
+            name
+            for name, parameter in inspect.signature(type(self)).parameters.items()
+            if name != "initial" and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        ]
+        missing = [name for name in names if not hasattr(self, name)]
+        if missing:
+            raise CellError(
+                f"{type(self).__name__} does not keep its argument {missing[0]!r}, so a stored model could not make "
+                f"the cell again; write self.{missing[0]} = {missing[0]} in __init__, or override settings."
+            )
+        return {name: getattr(self, name) for name in names}
 
     def __graph__(self) -> gn.Graph:
         """One step as a graph, for pictures: x_t and the states before and after it."""

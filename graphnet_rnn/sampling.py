@@ -54,9 +54,9 @@ class Sampler:
         self.states = self.network.first_states(1)
         self.logits: Array | None = None
 
-    def read(self, text: str) -> None:
+    def read(self, text: str, unknown: str | None = None) -> None:
         """Warms up on a text. DataError for characters that the model has not seen in training."""
-        for symbol in self.vocabulary.encode(text):
+        for symbol in self.vocabulary.encode(text, unknown):
             self._step(int(symbol))
 
     def _step(self, symbol: int) -> None:

@@ -121,9 +121,14 @@ def _small(cell: Cell | type[Cell]) -> Cell:
     if isinstance(cell, type) and issubclass(cell, Cell):
         return cell(3) if "units" in inspect.signature(cell).parameters else cell()
     if isinstance(cell, Cell):
-        settings = cell.settings()
-        return type(cell)(**{**settings, **({"units": 3} if "units" in settings else {})})
+        return type(cell)(**_resized(cell, 3))
     raise UsageError(f"check_cell takes a cell class or a cell, not {cell!r:.60}")
+
+
+def _resized(cell: Cell, units: int) -> dict[str, Any]:
+    """A cell's settings with another number of units, if that is one of them."""
+    settings = cell.settings()
+    return {**settings, "units": units} if "units" in settings else settings
 
 
 # -- the checks: each raises LawError, or returns what it found in a few words ---------------------
@@ -257,12 +262,38 @@ def gauss_newton_is_dense(subject: Subject) -> str:
     return f"{size} × {size} matrix, largest difference {worst:.1e}, symmetric, PSD"
 
 
+def trains_in_float32(subject: Subject) -> str:
+    """In float32 and with other sizes the cell is made again from its settings, and gives the same numbers."""
+    cell = type(subject.cell)(**_resized(subject.cell, 5))
+    single = Network([cell, cell], SYMBOLS, SYMBOLS, skip=True, dtype="float32")
+    double = Network([cell, cell], SYMBOLS, SYMBOLS, skip=True, dtype="float64")
+    double.theta = single.theta
+    symbols = subject.generator.integers(0, SYMBOLS, (2, 4, 3))
+    results = []
+    for network in (single, double):
+        u = network.unroll(4, 3, training=False)
+        nodes = [u.cost, *gn.gradient(u.cost, list(network.parameters.values()))]
+        arrays = [symbols[0], symbols[1], *network.zero_states(3)]
+        results.append([np.ravel(a) for a in gn.compile(nodes, [u.inputs, u.targets, *u.initial])(*arrays)])
+        wrong = [a.dtype for a in results[-1] if a.dtype != network.dtype]
+        if wrong:
+            raise LawError(f"{subject.name}: a network of {network.dtype} gave {wrong[0]}")
+    found, expected = (np.concatenate(r) for r in results)
+    worst = float(np.abs(found - expected).max() / max(1.0, float(np.abs(expected).max())))
+    if not worst <= TOLERANCES["float32"]["exact"]:
+        raise LawError(
+            f"{subject.name}: float32 differs from float64 by {worst:.2g} in the cost or its gradient"
+        )
+    return f"cost and {found.size - 1} derivatives agree with float64 to {worst:.1e}"
+
+
 CHECKS: dict[str, Callable[[Subject], str]] = {
     "gradient": gradient_is_slope,  # first, since it names the weight
     "one step": step_obeys_the_laws,
     "unrolling": unrolled_is_a_loop,
     "R-operator": rop_is_slope,
     "Gauss-Newton": gauss_newton_is_dense,
+    "float32": trains_in_float32,
 }
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import hashlib
 import importlib.util
+import os
+import signal
 import subprocess
 import sys
 from collections import namedtuple
@@ -54,7 +57,11 @@ def started(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]
 
 def call(run: ModuleType, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     monkeypatch.setattr(sys, "argv", ["run.py", *words])
-    return int(run.main())
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        return int(run.main())
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_old_python(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,3 +142,35 @@ def test_no_words_show_help() -> None:
     )
     assert result.returncode == 2
     assert "python3 run.py demo" in result.stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals to a group are POSIX")
+def test_ctrl_c_waits_for_the_program(tmp_path: Path) -> None:
+    """Training that is interrupted writes its checkpoint, however long that takes."""
+    for name in ("run.py", "pyproject.toml"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    # A link to the interpreter would lose its packages' place; none are needed here.
+    (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    stamp = hashlib.sha256((tmp_path / "pyproject.toml").read_bytes() + sys.version.encode()).hexdigest()
+    (tmp_path / ".venv" / "graphnet-installed").write_text(stamp)
+    (tmp_path / "child.py").write_text(
+        "import pathlib, time\n"
+        "try:\n"
+        "    print('ready', flush=True)\n"
+        "    time.sleep(30)\n"
+        "except KeyboardInterrupt:\n"
+        "    time.sleep(1)\n"
+        "    pathlib.Path('checkpoint').touch()\n"
+        "    raise SystemExit(130)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "run.py", "python", "child.py"],
+        cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == "ready\n"
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(20) == 130
+    assert (tmp_path / "checkpoint").exists()

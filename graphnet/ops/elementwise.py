@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphnet.dtypes import BOOL, FLOAT64, as_dtype, common_dtype, is_float
-from graphnet.errors import DtypeError, ShapeError, table_of_inputs
+from graphnet.errors import DifferentiationError, DtypeError, ShapeError, table_of_inputs
 from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape
 from graphnet.ops.broadcast import broadcast_to
 from graphnet.ops.leaf import as_node, fill, zeros
@@ -48,12 +48,22 @@ class Elementwise(Op):
 
     def backward(self, *args: Any, **kwargs: Any) -> Sequence[Node]:
         gy, y, *inputs = args
-        return [gy * partial for partial in self.partials(y, *inputs)]
+        return [gy * partial for partial in self._checked_partials(y, inputs)]
 
     def rop(self, *args: Any, **kwargs: Any) -> Node:
         n = (len(args) - 1) // 2
         tangents, y, inputs = args[:n], args[n], args[n + 1 :]
-        return add(*(r * p for r, p in zip(tangents, self.partials(y, *inputs), strict=True)))
+        return add(*(r * p for r, p in zip(tangents, self._checked_partials(y, inputs), strict=True)))
+
+    def _checked_partials(self, y: Node, inputs: Sequence[Node]) -> Sequence[Node]:
+        partials = self.partials(y, *inputs)
+        if not isinstance(partials, (list, tuple)) or len(partials) != len(inputs):
+            given = len(partials) if isinstance(partials, (list, tuple)) else f"a {type(partials).__name__}"
+            raise DifferentiationError(
+                f"{self.name}.partials gave {given}, at {y.describe()} (made at {y.origin}); return a list or tuple "
+                f"of {len(inputs)} node(s), one ∂y/∂x for each input."
+            )
+        return partials
 
     # -- one place for broadcasts and casts --------------------------------------------------
 

@@ -9,13 +9,14 @@ import numpy as np
 
 from graphnet.diff import backward, rop
 from graphnet.dtypes import FLOAT32, is_float
-from graphnet.errors import DtypeError, GraphnetError, ShapeError
+from graphnet.errors import DtypeError, GraphnetError, ShapeError, ValueAccessError
 from graphnet.function import compile
 from graphnet.graph import Graph
 from graphnet.node import Array, Node, Op
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.leaf import input
 from graphnet.signature import parse
+from graphnet.testing.kernel import MATHEMATICS, evaluate_kernel
 from graphnet.testing.laws import LAWS, TOLERANCES, LawError, make_problem
 from graphnet.testing.shrink import shrink
 
@@ -27,8 +28,11 @@ def check_op(op: Op | Callable[..., Node], *example_inputs: Any, laws: Iterable[
 
     op: an Op, or any function from nodes to a node. example_inputs: arrays; float ones are differentiated
     (keep them away from kinks, where no derivative exists), integers and booleans are data. Sizes 1 and 0
-    are tried for every axis of the op's signature, and, for elementwise ops, broadcasting.
+    are tried for every axis of the op's signature, and, for elementwise ops, broadcasting. An elementwise
+    op's kernel must mean the same as its forward.
     """
+    if isinstance(op, type):
+        raise ValueAccessError(f"check_op takes an op, not its class: check_op({op.__name__}(...), ...)")
     arrays = [np.asarray(a) for a in example_inputs]
     name = op.name if isinstance(op, Op) else getattr(op, "__name__", repr(op))
     chosen = tuple(laws)
@@ -36,6 +40,29 @@ def check_op(op: Op | Callable[..., Node], *example_inputs: Any, laws: Iterable[
         _check(op, name, variant, chosen)
     if any(a.dtype.kind == "f" for a in arrays):
         _check_float32(op, name, arrays)
+    if isinstance(op, Elementwise) and op.kernel and op.arity == len(arrays):
+        _check_kernel(op, arrays)
+
+
+def _check_kernel(op: Elementwise, arrays: Sequence[Array]) -> None:
+    """The kernel, from which compiled back ends are made, = forward."""
+    whole = list(np.broadcast_arrays(*arrays))
+    y = np.asarray(op.forward(*whole))
+    try:
+        found = evaluate_kernel(op.kernel, whole, y)
+    except (SyntaxError, NameError, TypeError, ArithmeticError, ValueError) as error:
+        raise LawError(
+            f"{op.name}: kernel {op.kernel!r} cannot be evaluated: {error}. It is one expression in x, y, z and "
+            f"{', '.join(MATHEMATICS)}."
+        ) from None
+    wrong = ~np.isclose(found, y, rtol=1e-6 if y.dtype == FLOAT32 else 1e-13, atol=1e-14, equal_nan=True)
+    if wrong.any():
+        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        point = [a[at].item() for a in whole]
+        raise LawError(
+            f"{op.name}: kernel {op.kernel!r} is not forward: at {point} the kernel gives {found[at].item()!r}, "
+            f"forward {y[at].item()!r}"
+        )
 
 
 def _check(op: Callable[..., Node], name: str, arrays: Sequence[Array], laws: Sequence[int]) -> None:

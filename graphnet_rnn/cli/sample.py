@@ -27,6 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--argmax", action="store_true", help="always the likeliest character (temperature 0)")
     add("--warm-up", default="", metavar="TEXT", help="text that the model reads first; it is printed too")
+    add(
+        "--unknown",
+        metavar="CHAR",
+        help="read characters of the warm-up that the model does not know as this one",
+    )
     add("--seed", type=int, default=0, help="another seed, another text")
 
 
@@ -34,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     if options.length < 1:
         raise UsageError(f"--length must be at least 1, not {options.length}")
     sampler = Sampler(load(options.model, own_cells(options.cell)))
-    sampler.read(options.warm_up)
+    sampler.read(options.warm_up, options.unknown)
     characters = sampler.sample(options.length, 0.0 if options.argmax else options.temperature, options.seed)
     sys.stdout.write(options.warm_up)
     for character in characters:

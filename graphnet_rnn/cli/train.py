@@ -80,13 +80,17 @@ def run(options: argparse.Namespace) -> int:
     trainer = make_trainer(settings, folder, Console(quiet=options.quiet))
     if options.resume:
         trainer.resume()
+        if trainer.progress.finished and not options.quiet:
+            print("this run has ended; to go on, give more --epochs")
     outcome = trainer.run()
     interrupted = outcome.reason == "interrupted"
     lines = _draw_curve(trainer.folder) if outcome.epochs else []
     if interrupted:
         lines.append(f"continue with: {command_line()} train --resume {shlex.quote(folder)}")
     else:
-        lines.append(f"try: {command_line()} sample {shlex.quote(str(trainer.folder.model))} --length 500")
+        own = f" --cell {shlex.quote(settings.cell)}" if ":" in settings.cell else ""
+        model = shlex.quote(str(trainer.folder.model))
+        lines.append(f"try: {command_line()} sample {model} --length 500{own}")
     if not options.quiet:
         if not interrupted:
             print(_tested(trainer))

@@ -41,8 +41,16 @@ def minimize(
     Raises TrainingError when the loss or its gradient is no longer finite, naming the first node that broke.
     """
     steps = whole_number("minimize: steps", steps)
+    if not isinstance(objective, Objective):
+        raise UsageError(
+            f"minimize takes an Objective, not {objective!r:.60}; make one: rnn.Objective(cost, parameters, inputs)"
+        )
     chosen = Adam() if optimizer is None else optimizer
-    theta = objective.start() if start is None else np.array(start)
+    if not isinstance(chosen, Optimizer):
+        raise UsageError(
+            f"minimize: optimizer must be an optimizer, e.g. rnn.Adam(rate=0.01), not {chosen!r:.60}"
+        )
+    theta = objective.start() if start is None else np.array(start, objective.start().dtype)
     if theta.shape != (objective.size,):
         raise UsageError(
             f"minimize: start has shape {list(theta.shape)}, but there are {objective.size} parameters"

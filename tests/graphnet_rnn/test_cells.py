@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -437,3 +438,94 @@ def test_users_initializer_of_wrong_shape_names_the_weight() -> None:
         CellError, match=re.escape("layer0: the initializer of W_hh gave shape [2, 2], not [3, 3]")
     ):
         rnn.Network([cell], inputs=5, outputs=5)
+
+
+# -- mistakes that only show in other sizes, in float32, or when a model is loaded ----------------------
+
+
+class ForgetsItsSetting(rnn.Cell):
+    """h' = tanh(speed x + h)"""
+
+    states = (rnn.State("h"),)
+
+    def __init__(self, units: int = 3, speed: float = 0.1) -> None:
+        super().__init__(units)
+        self._speed = speed
+
+    def step(self, x: gn.Node, h: gn.Node) -> gn.Node:
+        return gn.tanh(self.affine("h", x=x, h=h) * self._speed)
+
+
+class KeepsItsSetting(ForgetsItsSetting):
+    """h' = tanh(speed x + h)"""
+
+    def __init__(self, units: int = 3, speed: float = 0.1) -> None:
+        super().__init__(units, speed)
+        self.speed = speed
+
+
+class Float64Constant(rnn.Elman):
+    """h' = tanh(...) k"""
+
+    def step(self, x: gn.Node, h: gn.Node) -> gn.Node:
+        return super().step(x, h) * np.linspace(0.5, 1, self.units)
+
+
+class FixedWidth(rnn.Elman):
+    """h' = tanh(...), 3 units whatever was asked"""
+
+    def step(self, x: gn.Node, h: gn.Node) -> gn.Node:
+        return gn.tanh(self.affine("h", x=x, h=h, units=3))
+
+
+class NoSuper(rnn.Elman):
+    """h' = tanh(...)"""
+
+    def __init__(self, units: int = 3) -> None:
+        self.units = units
+
+
+class NoComma(rnn.Elman):
+    """h' = tanh(...)"""
+
+    states = rnn.State("h")  # type: ignore[assignment]
+
+
+class NamelessStates(rnn.Elman):
+    """h' = tanh(...)"""
+
+    states = ("h",)  # type: ignore[assignment]
+
+
+class NoSuchWidth(rnn.Elman):
+    """h' = tanh(...)"""
+
+    states = (rnn.State("h", "slow_units"),)
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        (ForgetsItsSetting, "does not keep its argument 'speed'"),
+        (Float64Constant, "returned float64[1, 5] for the state h, which is float32[1, 5]"),
+        (FixedWidth, "returned float32[1, 3] for the state h, which is float32[1, 5]"),
+        (NoSuper, "NoSuper.__init__ must call super().__init__"),
+        (NoComma, "with the comma"),
+        (NamelessStates, "not a tuple of State"),
+        (NoSuchWidth, "write self.slow_units = ... in __init__"),
+    ],
+)
+def test_check_cell_finds_what_would_fail_later(cell: type[rnn.Cell], message: str) -> None:
+    with pytest.raises(CellError, match=re.escape(message)):
+        rnn.testing.check_cell(cell)
+
+
+def test_settings_are_read_off_the_constructor(tmp_path: Path) -> None:
+    """A cell that keeps its arguments under their names is stored and made again without more ado."""
+    rnn.testing.check_cell(KeepsItsSetting)
+    net = rnn.Network([KeepsItsSetting(4, speed=0.9)], 5, 5)
+    rnn.save(net, tmp_path / "m")
+    assert rnn.load(tmp_path / "m", cells=[KeepsItsSetting]).layers[0].settings() == {
+        "units": 4,
+        "speed": 0.9,
+    }
