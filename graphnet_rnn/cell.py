@@ -179,6 +179,12 @@ class Cell(ShowsItself):
             ]
             bound._trace(x, before)
         bound.bound_weights.complete = True
+        for pattern in self.initial:
+            if not any(fnmatchcase(weight, pattern) for weight in bound.weights):
+                raise CellError(
+                    f"{type(self).__name__}: initial names {pattern!r}, but no weight is called so; there are "
+                    f"{', '.join(bound.weights)}."
+                )
         return bound
 
     def _trace(self, x: Node, before: Sequence[Node]) -> None:

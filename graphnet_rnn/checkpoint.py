@@ -69,8 +69,8 @@ class RunFolder:
         """UsageError if the folder holds a run already."""
         if self.checkpoints() or self.history.exists() or self.model.exists():
             raise UsageError(
-                f"{self.path} holds a run already; continue it with --resume {self.path}, or name another "
-                "folder with --out."
+                f"{self.path} holds a run already; continue it (train --resume {self.path}, or trainer.resume()), "
+                "or name another folder."
             )
 
     def write_checkpoint(

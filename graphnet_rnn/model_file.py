@@ -123,7 +123,7 @@ def save(network: Network, path: str | Path, notes: Mapping[str, Any] | None = N
     write_atomically(path, ModelFile(network_tensors(network), description).to_bytes())
 
 
-def load(path: str | Path, cells: Iterable[type[Cell]] = ()) -> Network:
+def load(path: str | Path, cells: type[Cell] | Iterable[type[Cell]] = ()) -> Network:
     """The network of a file that `save` or training wrote. cells: classes of your own that it uses.
 
     Raises ModelFileError for a file that is no model, damaged, newer, or of unknown cells.
@@ -131,9 +131,10 @@ def load(path: str | Path, cells: Iterable[type[Cell]] = ()) -> Network:
     return network_of(read_model_file(path), str(path), cells)
 
 
-def network_of(file: ModelFile, path: str, cells: Iterable[type[Cell]] = ()) -> Network:
+def network_of(file: ModelFile, path: str, cells: type[Cell] | Iterable[type[Cell]] = ()) -> Network:
     """The network that a verified file describes."""
-    known = {**ALL, **{cell.__name__: cell for cell in cells}}
+    listed = [cells] if isinstance(cells, type) else cells
+    known = {**ALL, **{cell.__name__: cell for cell in listed}}
     settings = dict(file.description.get("network") or {})
     if not settings:
         raise ModelFileError(f"{path} holds no network.")

@@ -111,6 +111,10 @@ class Trainer:
         notes: Mapping[str, Any] | None = None,
         listener: Listener | None = None,
     ) -> None:
+        if not isinstance(data, Corpus):
+            raise UsageError(
+                f"Trainer: data must be a Corpus, not a {type(data).__name__}; make one: rnn.data.Corpus.split(text)"
+            )
         if clip_values is not None and not clip_values > 0:
             raise UsageError(f"clip_values must be > 0 or None, not {clip_values}")
         if len(data.vocabulary) != network.inputs or len(data.vocabulary) != network.outputs:

@@ -529,3 +529,12 @@ def test_settings_are_read_off_the_constructor(tmp_path: Path) -> None:
         "units": 4,
         "speed": 0.9,
     }
+
+
+def test_initializer_for_no_weight_is_told() -> None:
+    """A misspelt pattern would otherwise be ignored."""
+    cell = rnn.Elman(3, initial={"W_zz*": rnn.initializers.zeros()})
+    with pytest.raises(
+        CellError, match=r"initial names 'W_zz\*', but no weight is called so; there are W_xh, W_hh"
+    ):
+        cell.bind(inputs=2)

@@ -489,7 +489,7 @@ def test_folder_in_use(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["train", "text.txt", *SMALL, "--epochs", "1", "--out", "run", "--quiet"])
     sentence = fails(capsys, ["train", "text.txt", *SMALL, "--out", "run", "--quiet"], code=2)
     assert (
-        "run holds a run already; continue it with --resume run, or name another folder with --out."
+        "run holds a run already; continue it (train --resume run, or trainer.resume()), or name another folder."
         in sentence
     )
 

@@ -388,7 +388,8 @@ def test_folder_in_use(tmp_path: Path) -> None:
     trainer(tmp_path / "run", epochs=1).run()
     before = contents(tmp_path / "run")
     with pytest.raises(
-        UsageError, match=r"holds a run already; continue it with --resume .* or name another folder"
+        UsageError,
+        match=r"holds a run already; continue it \(train --resume .*, or trainer\.resume\(\)\), or name another",
     ):
         trainer(tmp_path / "run", epochs=1).run()
     assert contents(tmp_path / "run") == before
