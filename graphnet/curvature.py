@@ -21,10 +21,11 @@ from graphnet.diff import (
     rop,
     seed_nodes,
 )
+from graphnet.dtypes import is_float
 from graphnet.errors import DifferentiationError
 from graphnet.graph import ancestors, dependents
 from graphnet.node import Node
-from graphnet.ops.leaf import fill
+from graphnet.ops.leaf import StopGradient, fill
 
 __all__ = ["gauss_newton_product", "hessian_product"]
 
@@ -52,7 +53,7 @@ def gauss_newton_product(
     seeds = seed_nodes("gauss_newton_product", tangents)
     places = _judged_nodes(cost) if at is None else float_nodes("gauss_newton_product", at, "linearise at")
     outer = ancestors([cost], stop=places)
-    _check_no_way_around(cost, outer, places, tangents)
+    _check_no_way_around(cost, places, tangents)
     # The cost as a function of the pre-outputs alone: walks stop at them, even where one of them is
     # computed from another.
     leaves = frozenset(places)
@@ -79,11 +80,17 @@ def _judged_nodes(cost: Node) -> list[Node]:
     return list(found)
 
 
-def _check_no_way_around(
-    cost: Node, outer: Sequence[Node], places: Sequence[Node], wrt: Mapping[Node, Any]
-) -> None:
+def _check_no_way_around(cost: Node, places: Sequence[Node], wrt: Mapping[Node, Any]) -> None:
     """A parameter that reaches the cost other than through `places` would be left out silently."""
-    inside = set(outer).difference(places)
+    inside: set[Node] = set()
+    pending = [cost]
+    while pending:
+        node = pending.pop()
+        # No derivative passes integers or a stop-gradient, so no path leads through them.
+        blocked = node in places or not is_float(node.dtype) or isinstance(node.op, StopGradient)
+        if not blocked and node not in inside:
+            inside.add(node)
+            pending.extend(node.inputs)
     for node in wrt:
         if node in inside:
             raise DifferentiationError(

@@ -79,7 +79,7 @@ def scope(**labels: Any) -> Iterator[None]:
 
 
 @contextmanager
-def attributed_to(nothing: None = None) -> Iterator[_Context]:
+def attributed_to() -> Iterator[_Context]:
     """Lets a transformation set `context.origin` and `context.scope` node by node, then restores."""
     before = context.origin, context.scope
     try:

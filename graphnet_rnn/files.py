@@ -27,6 +27,8 @@ def read_bytes(path: str | Path, error: type[GraphnetError]) -> bytes:
 def write_atomically(path: str | Path, content: bytes) -> None:
     """Writes beside the file, syncs to disk, then renames over it; SaveError leaves the old file as it was."""
     target = Path(path)
+    if target.exists() and not target.is_file():
+        raise SaveError(f"{target} is a folder or a device, not a file; name another.")
     beside = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -93,7 +93,7 @@ def _description(file: Path, content: bytes) -> dict[str, Any]:
     try:
         metadata = json.loads(header).get("__metadata__", {})
         description = json.loads(metadata[KEY]) if KEY in metadata else None
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         raise ModelFileError(f"{file} is damaged: its header cannot be read.") from None
     if not isinstance(description, dict):
         raise ModelFileError(f"{file} is not a graphnet model.")

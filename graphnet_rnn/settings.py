@@ -11,11 +11,16 @@ from graphnet_rnn.errors import UsageError
 
 __all__ = ["one_of", "share", "whole_number"]
 
+#: No size, seed or count is meant to be larger: it would fail later, deep inside of NumPy.
+LARGEST = 2**31 - 1
+
 
 def whole_number(argument: str, value: Any, least: int = 1) -> int:
     """The value as an int that is at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise UsageError(f"{argument} must be a whole number >= {least}, not {value!r}")
+    if value > LARGEST:
+        raise UsageError(f"{argument} must be at most {LARGEST}, not {value!r}")
     return int(value)
 
 

@@ -122,12 +122,18 @@ class Trainer:
                 f"the text has {len(data.vocabulary)} different characters, but the network has {network.inputs} "
                 f"inputs and {network.outputs} outputs; make both {len(data.vocabulary)}."
             )
+        if network.vocabulary not in (None, data.vocabulary):
+            raise UsageError(
+                "the network knows other characters than this text holds, so its symbols would change their meaning; "
+                "make a Corpus with the network's vocabulary, or a new network."
+            )
         network.vocabulary = data.vocabulary
         self.network, self.data = network, data
         self.optimizer = optimizer or Adam(clip_norm=5.0)
         self.folder = RunFolder(folder)
         self.time, self.batch, self.epochs = time, batch, whole_number("epochs", epochs)
-        self.clip_values, self.threads = clip_values, threads
+        self.clip_values = clip_values
+        self.threads = None if threads is None else whole_number("threads", threads)
         self.schedule = schedule or DelayedDecay()
         self.stopping = stopping
         self.sample_length = whole_number("sample_length", sample_length, least=0)

@@ -89,7 +89,10 @@ class NumpyProgram(Program):
 
 
 def blas_limit(threads: int | None) -> Callable[[], AbstractContextManager[object]]:
-    """A context in which the BLAS behind NumPy uses so many threads; its own choice where None."""
+    """A context in which the BLAS behind NumPy uses so many threads; its own choice where None.
+
+    The limit is the whole process's: two threads that run functions with different limits share one.
+    """
     if threads is None:
         return nullcontext
     from threadpoolctl import ThreadpoolController

@@ -35,7 +35,8 @@ class Elementwise(Op):
     #: One scalar expression in x (one input), or x, y, z (two or three).
     kernel: ClassVar[str] = ""
     arity: ClassVar[int] = 1
-    #: What a dtype must be before the op: "common", "float" (integers become float64) or "any".
+    #: What a dtype must be before the op: "common", "number" (no booleans), "float" (integers become
+    #: float64) or "any".
     domain: ClassVar[str] = "common"
 
     # -- given by each op --------------------------------------------------------------------
@@ -75,6 +76,11 @@ class Elementwise(Op):
 
     def cast_together(self, nodes: list[Node]) -> list[Node]:
         dtype = common_dtype(self.name, nodes)
+        if self.domain == "number" and dtype == BOOL:
+            raise DtypeError(
+                f"{self.name}: booleans have no such arithmetic; cast them first, e.g. gn.cast(x, 'float32')."
+                + table_of_inputs(nodes)
+            )
         if self.domain == "float" and not is_float(dtype):
             dtype = FLOAT64
         return [node if node.dtype == dtype else cast(node, dtype) for node in nodes]
@@ -166,6 +172,7 @@ class Subtract(Elementwise):
 
     symbol = "−"
     kernel = "x - y"
+    domain = "number"
     arity = 2
     zero_if = "all"
 
@@ -224,6 +231,7 @@ class Negative(Elementwise):
 
     symbol = "−"
     kernel = "-x"
+    domain = "number"
     zero_if = "all"
 
     def forward(self, x: Array) -> Array:
@@ -426,6 +434,7 @@ class Sign(Elementwise):
 
     symbol = "sign"
     kernel = "(x > 0) - (x < 0) if x == x else x"
+    domain = "number"
 
     def forward(self, x: Array) -> Array:
         return np.sign(x)
@@ -645,6 +654,8 @@ def power(x: Any, exponent: Any) -> Node:
         exponent = exponent.item() if isinstance(exponent, np.generic) else exponent
         if not is_float(x.dtype) and (isinstance(exponent, float) or exponent < 0):
             x = cast(x, FLOAT64)
+        if x.dtype == BOOL:
+            x = cast(x, "int64")
         if exponent == 1:
             return x
         if exponent == 0:
@@ -725,7 +736,7 @@ def clip(x: Any, low: float, high: float) -> Node:
 
 def where(condition: Any, x: Any, y: Any) -> Node:
     """z = x where the boolean condition holds, y elsewhere; all three broadcast together."""
-    return Where()(condition, x, y)
+    return Where()(as_node(condition) if isinstance(condition, (bool, np.bool_)) else condition, x, y)
 
 
 def less(x: Any, y: Any) -> Node:

@@ -11,7 +11,7 @@ import numpy as np
 from graphnet.dtypes import FLOAT32, as_dtype
 from graphnet.errors import DtypeError, GraphnetError, ShapeError, table_of_inputs
 from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape
-from graphnet.ops.leaf import as_node, zeros
+from graphnet.ops.leaf import as_node, as_shape, zeros
 from graphnet.ops.shape import basic_slice, normalize_axis
 
 __all__ = ["OneHot", "ScatterAdd", "Take", "getitem", "one_hot", "take"]
@@ -135,7 +135,8 @@ def take(x: Any, index: Any, axis: int = 0) -> Node:
 
 def one_hot(index: Any, depth: int, dtype: Any = "float32") -> Node:
     """y[..., k] = 1 where k = index[...], else 0; indices must be in 0 ... depth - 1."""
-    return OneHot(int(depth), as_dtype(dtype))(index)
+    (size,) = as_shape(depth, "depth")
+    return OneHot(size, as_dtype(dtype))(index)
 
 
 def getitem(x: Node, key: Any) -> Node:

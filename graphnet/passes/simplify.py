@@ -164,7 +164,6 @@ def _negative(node: Node) -> Node | None:
     (x,) = node.inputs
     if isinstance(x.op, Negative):
         return x.inputs[0]
-    # -(a - b) = b - a but for the sign of a zero, which IEEE subtraction gives as +0 either way.
     return None
 
 

@@ -57,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
     import viz
     from viz.curves import training_curve
 
+    if not options.seconds >= 0:
+        raise UsageError(f"--seconds must be >= 0, not {options.seconds}")
     folder = _fresh_folder(Path(options.out))
     corpus = Corpus.split(standard_library_text())
     network = Network([LSTM(128)], inputs=len(corpus.vocabulary), outputs=len(corpus.vocabulary))

@@ -35,6 +35,8 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
             f"{file} is not {encoding} text (byte 0x{raw[error.start]:02x} at offset {error.start}); name its "
             "encoding, e.g. --encoding latin-1."
         ) from None
+    except UnicodeError as error:
+        raise DataError(f"{file} is not {encoding} text: {error}.") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -64,9 +66,11 @@ class Vocabulary:
         points = _code_points(text)
         known = _code_points(self.characters)
         symbols = np.searchsorted(known, points)
+        if unknown is not None and (len(unknown) != 1 or unknown not in self.characters):
+            raise DataError(f"unknown={unknown!r} must itself be one character that the model knows.")
         unseen = known[np.minimum(symbols, len(known) - 1)] != points
         if unseen.any():
-            if unknown is None or unknown not in self.characters or len(unknown) != 1:
+            if unknown is None:
                 listed = sorted({chr(int(p)) for p in points[unseen]})
                 shown = " ".join(map(repr, listed[:8])) + (" ..." if len(listed) > 8 else "")
                 raise DataError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
@@ -40,6 +41,8 @@ class Optimizer(ABC):
     def __post_init__(self) -> None:
         if not self.rate > 0:
             raise UsageError(f"{type(self).__name__}: rate must be > 0, not {self.rate!r}")
+        if math.isinf(self.rate):
+            raise UsageError(f"{type(self).__name__}: rate must be finite")
         for name in ("clip_norm", "clip_value"):
             value = getattr(self, name)
             if value is not None and not value > 0:

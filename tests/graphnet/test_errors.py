@@ -583,3 +583,42 @@ def test_operators_and_helpers_name_the_user_s_line() -> None:
     nodes, line = [x + 1, x @ W[:3], gn.mean(x), x[0], -x, gn.softmax_cross_entropy(x, [0, 1])], here()
     assert {str(node.origin).rsplit("/", 1)[-1] for node in nodes} == {line}
     assert isinstance(nodes[0].op, Elementwise)
+
+
+# -- what would otherwise fail only when it runs, or be refused though it is right ---------------------
+
+
+@pytest.mark.parametrize("make", [lambda b: b - b, lambda b: -b, gn.sign])
+def test_booleans_have_no_signed_arithmetic(make: Callable[[gn.Node], gn.Node]) -> None:
+    with pytest.raises(gn.DtypeError, match=r"booleans have no such arithmetic; cast them first"):
+        make(gn.input((2,), "bool"))
+
+
+def test_power_of_a_boolean_counts() -> None:
+    b = gn.input((2,), "bool")
+    (found,) = gn.compile([b**2], [b])(np.array([True, False]))
+    assert found.dtype == np.int64
+    assert found.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("depth", [-1, 2.9])
+def test_depth_of_one_hot(depth: float) -> None:
+    with pytest.raises(gn.ShapeError, match="depth must hold whole numbers"):
+        gn.one_hot(gn.input((2,), "int64"), depth)  # type: ignore[arg-type]
+
+
+def test_where_takes_a_truth_value() -> None:
+    x = gn.input((2,), "float64")
+    (found,) = gn.compile([gn.where(True, x, 0.0)], [x])(np.array([1.0, 2.0]))
+    assert found.tolist() == [1.0, 2.0]
+
+
+def test_gauss_newton_ignores_paths_without_derivative() -> None:
+    """Targets computed from the parameter behind a stop-gradient are data."""
+    weight = gn.parameter(np.ones((2, 2)), name="W")
+    z = gn.constant(np.ones((3, 2))) @ weight
+    cost = gn.mean(gn.squared_error(z, gn.stop_gradient(gn.tanh(z))))
+    v = np.arange(4.0).reshape(2, 2)
+    (found,) = gn.compile(gn.gauss_newton_product(cost, {weight: v}), [])()
+    x = np.ones((3, 2))
+    np.testing.assert_allclose(found, x.T @ (2 / 6 * (x @ v)))

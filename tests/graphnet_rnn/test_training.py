@@ -564,3 +564,11 @@ def newest(folder: Path) -> int:
     """The step of the newest checkpoint; -1 for none."""
     names = [p.stem for p in RunFolder(folder).checkpoints()]
     return int(names[-1].rpartition("-")[2]) if names else -1
+
+
+def test_network_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
+    """Of the same size, its symbols would silently mean other characters."""
+    net = rnn.Network([rnn.Elman(3)], 3, 3)
+    rnn.Trainer(net, rnn.data.Corpus.split("abc" * 100), folder=tmp_path / "a", time=5, batch=2)
+    with pytest.raises(UsageError, match="knows other characters than this text"):
+        rnn.Trainer(net, rnn.data.Corpus.split("xyz" * 100), folder=tmp_path / "b", time=5, batch=2)
