@@ -15,7 +15,7 @@ from graphnet.ops.leaf import as_node, as_shape
 
 __all__ = [
     "Concatenate", "Place", "Reshape", "Slice", "Stack", "Transpose",
-    "basic_slice", "concatenate", "normalize_axes", "normalize_axis", "reshape", "stack", "transpose",
+    "basic_slice", "concatenate", "is_whole", "normalize_axes", "normalize_axis", "reshape", "stack", "transpose",
 ]  # fmt: skip
 
 #: One entry for each axis: an index, which drops the axis, or (start, stop, step), which keeps it.
@@ -98,6 +98,11 @@ class Transpose(Op):
 def _numpy_key(key: Key) -> tuple[int | slice, ...]:
     # A downward slice that reaches the front needs stop=None, since -1 would mean the last element.
     return tuple(k if isinstance(k, int) else slice(k[0], None if k[1] < 0 else k[1], k[2]) for k in key)
+
+
+def is_whole(key: Key, shape: Shape) -> bool:
+    """True for the key that takes everything."""
+    return all(k == (0, size, 1) for k, size in zip(key, shape, strict=True))
 
 
 def _key_shape(key: Key) -> Shape:
@@ -323,7 +328,7 @@ def basic_slice(x: Node, key: tuple[Any, ...]) -> Node:
                 )
             entries.append(int(k) % size)
         axis += 1
-    whole = all(e == (0, size, 1) for e, size in zip(entries, x.shape, strict=True))
+    whole = is_whole(tuple(entries), x.shape)
     return reshape(x if whole else Slice(tuple(entries))(x), shape)
 
 

@@ -8,7 +8,7 @@ from itertools import accumulate
 from graphnet.graph import Graph
 from graphnet.node import Node
 from graphnet.ops.leaf import StopGradient
-from graphnet.ops.shape import Concatenate, Slice, Stack
+from graphnet.ops.shape import Concatenate, Slice, Stack, is_whole
 
 __all__ = ["prune"]
 
@@ -64,5 +64,4 @@ def _slice_of_concatenation(
 
 
 def _slice_or_whole(x: Node, key: tuple[int | tuple[int, int, int], ...]) -> Node:
-    whole = all(k == (0, size, 1) for k, size in zip(key, x.shape, strict=True))
-    return x if whole else Slice(key)(x)
+    return x if is_whole(key, x.shape) else Slice(key)(x)

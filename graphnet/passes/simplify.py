@@ -26,6 +26,7 @@ from graphnet.ops.shape import (
     Slice,
     Transpose,
     concatenate,
+    is_whole,
     part,
     reshape,
     stack,
@@ -219,7 +220,7 @@ def _log(node: Node) -> Node | None:
 def _slice(node: Node) -> Node | None:
     (x,) = node.inputs
     key = node.op.key  # type: ignore[attr-defined]
-    if all(k == (0, size, 1) for k, size in zip(key, x.shape, strict=True)):
+    if is_whole(key, x.shape):
         return x
     if isinstance(x.op, OneHot) and key[-1] == (0, x.op.depth, 1):
         return one_hot(Slice(key[:-1])(x.inputs[0]), x.op.depth, x.op.of_dtype)
