@@ -11,11 +11,11 @@ import numpy as np
 from graphnet import passes as passes_module
 from graphnet.backends import load_backend
 from graphnet.display import ShowsItself
-from graphnet.errors import BackendError, DtypeError, NonFiniteError, ShapeError, table_of_inputs
+from graphnet.errors import BackendError, DtypeError, ShapeError
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
 from graphnet.passes import Pass, PassReport
-from graphnet.plan import Memory, make_plan
+from graphnet.plan import Memory
 from graphnet.profile import Profile
 
 __all__ = ["Function", "compile"]
@@ -59,14 +59,7 @@ class Function(ShowsItself):
         self.graph: Graph
         self.reports: list[PassReport]
         self.graph, self.reports = passes_module.optimize(source, passes)
-        self._plan = make_plan(self.graph)
-        position = self._plan.position
-        self._program = load_backend(backend).build(
-            self._plan,
-            [position.get(node, -1) for node in self.graph.inputs],
-            [position[node] for node in self.graph.outputs],
-            threads,
-        )
+        self._program = load_backend(backend).build(self.graph, threads, check)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -79,17 +72,14 @@ class Function(ShowsItself):
     @property
     def memory(self) -> Memory:
         """Bytes that a run needs, known before running."""
-        return self._plan.memory
+        return self._program.memory
 
     def __call__(self, *arrays: Any) -> tuple[Array, ...]:
         """The outputs, as arrays that belong to the caller.
 
         Raises ShapeError or DtypeError, naming the input, before anything runs.
         """
-        given = self._checked(arrays)
-        if self.check:
-            return tuple(self._program.run(given, self._find_non_finite(given)))
-        return tuple(self._program.run(given))
+        return tuple(self._program.run(self._checked(arrays)))
 
     def _checked(self, arrays: Sequence[Any]) -> list[Array]:
         if len(arrays) != len(self.inputs):
@@ -100,28 +90,6 @@ class Function(ShowsItself):
         return [as_input(node, array) for node, array in zip(self.inputs, arrays, strict=True)]
 
     # -- diagnosis ---------------------------------------------------------------------------
-
-    def _find_non_finite(self, given: Sequence[Array]) -> Callable[[int, Array, float], None]:
-        order, position = self._plan.order, self._plan.position
-        finite = [True] * len(order)
-
-        def observe(i: int, value: Array, seconds: float) -> None:
-            node = order[i]
-            if value.dtype.kind != "f" or np.isfinite(value).all():
-                return
-            finite[i] = False
-            if all(finite[position[source]] for source in node.inputs):
-                kind = "NaN" if np.isnan(value).any() else "an infinity"
-                where = ", ".join(f"{label} {x}" for label, x in node.scope.items())
-                made = "holds" if node.is_static else "makes"
-                raise NonFiniteError(
-                    f"{node.op.name}: {node.describe()} {made} {kind}"
-                    + (f" ({where})" if where else "")
-                    + f".\n    node made at {node.origin}"
-                    + table_of_inputs(node.inputs)
-                )
-
-        return observe
 
     def profile(self, *arrays: Any, repeats: int = 5) -> Profile:
         """Seconds by node, the median of `repeats` runs.
@@ -138,14 +106,9 @@ class Function(ShowsItself):
                 else np.zeros(n.shape, n.dtype)
                 for n in self.inputs
             ]
-        samples: list[list[float]] = [[] for _ in self._plan.order]
-
-        def observe(i: int, value: Array, seconds: float) -> None:
-            samples[i].append(seconds)
-
-        for _ in range(max(1, repeats)):
-            self._program.run(given, observe)
-        return Profile(self._plan.order, tuple(statistics.median(s) for s in samples))
+        samples = [self._program.timed(given) for _ in range(max(1, repeats))]
+        order = self.graph.order
+        return Profile(order, tuple(statistics.median(s.get(node, 0.0) for s in samples) for node in order))
 
     def explain(self) -> str:
         """What compilation did: each pass with node counts and time, the ops that are left, memory."""

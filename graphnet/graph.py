@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
+from typing import NamedTuple
 
 from graphnet.collector import collector_paused
 from graphnet.display import ShowsItself
@@ -12,7 +13,7 @@ from graphnet.errors import GraphnetError, ValueAccessError
 from graphnet.node import Node
 from graphnet.provenance import attributed_to
 
-__all__ = ["Graph", "ancestors", "dependents", "rewrite", "substitute"]
+__all__ = ["Graph", "Group", "ancestors", "dependents", "rewrite", "substitute"]
 
 _by_serial = attrgetter("serial")
 
@@ -43,14 +44,28 @@ def dependents(order: Sequence[Node], sources: Iterable[Node]) -> set[Node]:
     return found
 
 
+class Group(NamedTuple):
+    """Nodes that run as one kernel, in order, and those of them whose values others read."""
+
+    nodes: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+
+
 class Graph(ShowsItself):
     """Inputs, outputs, and the nodes between them in topological order. Immutable.
 
     `inputs=None` takes all Input nodes that the outputs depend on, in the order of their creation.
+    `groups`: nodes that a compiled back end runs together (see passes.fuse); rewriting drops them.
     Raises GraphnetError if the outputs depend on an Input that is not listed.
     """
 
-    def __init__(self, outputs: Node | Iterable[Node], inputs: Iterable[Node] | None = None) -> None:
+    def __init__(
+        self,
+        outputs: Node | Iterable[Node],
+        inputs: Iterable[Node] | None = None,
+        groups: Iterable[Group] = (),
+    ) -> None:
+        self.groups: tuple[Group, ...] = tuple(groups)
         self.outputs: tuple[Node, ...] = _as_nodes(outputs, "outputs")
         self.order: tuple[Node, ...] = tuple(ancestors(self.outputs))
         used = [node for node in self.order if node.op.is_input]

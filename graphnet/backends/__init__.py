@@ -12,6 +12,7 @@ __all__ = ["AVAILABLE", "Backend", "load_backend"]
 #: name -> (module, class)
 AVAILABLE: dict[str, tuple[str, str]] = {
     "numpy": ("graphnet.backends.numpy", "NumpyBackend"),
+    "numba": ("graphnet.backends.numba.backend", "NumbaBackend"),
 }
 
 

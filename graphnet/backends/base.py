@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
-from graphnet.node import Array
-from graphnet.plan import Plan
+from graphnet.graph import Graph
+from graphnet.node import Array, Node
+from graphnet.plan import Memory
 
-__all__ = ["Backend", "Observer", "Program"]
-
-#: Called with (position of the node in the plan, its value, seconds) after each node.
-Observer = Callable[[int, Array, float], None]
+__all__ = ["Backend", "Program"]
 
 
 class Program(ABC):
-    """A compiled plan."""
+    """A compiled graph. `memory`: the bytes that a run needs, known before running."""
+
+    memory: Memory
 
     @abstractmethod
-    def run(self, arrays: Sequence[Array], observer: Observer | None = None) -> list[Array]:
+    def run(self, arrays: Sequence[Array]) -> list[Array]:
         """The outputs' values. The arrays are those of the graph's inputs, of the right shapes and dtypes.
 
-        With an observer, it is told each node's value and time, in the order of the plan.
+        Made with check=True, it raises NonFiniteError for the first node that makes a NaN or an infinity.
         """
+
+    @abstractmethod
+    def timed(self, arrays: Sequence[Array]) -> Mapping[Node, float]:
+        """Runs, and tells the seconds that each node took; nodes that cost nothing may be left out."""
 
 
 class Backend(ABC):
-    """Makes programs from plans."""
+    """Makes programs from graphs."""
 
     name: str
 
     @abstractmethod
-    def build(
-        self, plan: Plan, inputs: Sequence[int], outputs: Sequence[int], threads: int | None
-    ) -> Program:
-        """A program; `inputs` and `outputs` are positions in the plan (-1: an input that nothing reads)."""
+    def build(self, graph: Graph, threads: int | None, check: bool) -> Program:
+        """A program that uses at most so many threads; None leaves the choice to it."""

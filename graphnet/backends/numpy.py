@@ -3,52 +3,55 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import numpy as np
 
-from graphnet.backends.base import Backend, Observer, Program
-from graphnet.errors import BackendError, GraphnetError, table_of_inputs
+from graphnet.backends.base import Backend, Program
+from graphnet.errors import BackendError, GraphnetError, NonFiniteError, table_of_inputs
+from graphnet.graph import Graph
 from graphnet.node import Array, Node
-from graphnet.plan import Plan
+from graphnet.plan import make_plan
 
-__all__ = ["NumpyBackend"]
+__all__ = ["NumpyBackend", "NumpyProgram", "call_forward"]
+
+#: Called with (position of the node in the plan, its value, seconds) after each node.
+Observer = Callable[[int, Array, float], None]
 
 
 class NumpyBackend(Backend):
     name = "numpy"
 
-    def build(
-        self, plan: Plan, inputs: Sequence[int], outputs: Sequence[int], threads: int | None
-    ) -> Program:
-        return NumpyProgram(plan, inputs, outputs, threads)
+    def build(self, graph: Graph, threads: int | None, check: bool) -> Program:
+        return NumpyProgram(graph, threads, check)
 
 
 class NumpyProgram(Program):
-    def __init__(
-        self, plan: Plan, inputs: Sequence[int], outputs: Sequence[int], threads: int | None
-    ) -> None:
-        self.plan, self.inputs, self.outputs = plan, inputs, outputs
+    def __init__(self, graph: Graph, threads: int | None, check: bool) -> None:
+        self.plan = make_plan(graph)
+        self.memory, self.check = self.plan.memory, check
+        position = self.plan.position
+        self.inputs = [position.get(node, -1) for node in graph.inputs]
+        self.outputs = [position[node] for node in graph.outputs]
         self.limit = blas_limit(threads)
-        fed = set(inputs)
+        fed = set(self.inputs)
         #: (position, rule, positions of inputs, positions to free) for each node that is not fed.
         self.steps: list[tuple[int, Callable[..., Array], tuple[int, ...], tuple[int, ...]]] = [
-            (i, node.op.forward, tuple(plan.position[x] for x in node.inputs), plan.freed[i])
-            for i, node in enumerate(plan.order)
+            (i, node.op.forward, tuple(position[x] for x in node.inputs), self.plan.freed[i])
+            for i, node in enumerate(self.plan.order)
             if i not in fed
         ]
-        self.leaves = [i for i, node in enumerate(plan.order) if not node.inputs]
+        self.leaves = [i for i, node in enumerate(self.plan.order) if not node.inputs]
 
-    def run(self, arrays: Sequence[Array], observer: Observer | None = None) -> list[Array]:
-        values: list[Array | None] = [None] * len(self.plan.order)
-        for position, array in zip(self.inputs, arrays, strict=True):
-            if position >= 0:
-                values[position] = array
+    def run(self, arrays: Sequence[Array]) -> list[Array]:
+        values = self._given(arrays)
         # NaN and infinities flow as in NumPy, silently; check=True is how to find them.
         with self.limit(), np.errstate(all="ignore"):
-            if observer is None:
+            if self.check:
+                self._run_observed(values, self._find_non_finite())
+            else:
                 i = 0
                 try:
                     for i, forward, sources, freed in self.steps:
@@ -57,9 +60,24 @@ class NumpyProgram(Program):
                             values[s] = None
                 except Exception as error:
                     raise _failure(self.plan.order[i], error) from error
-            else:
-                self._run_observed(values, observer)
         return self._owned(values)
+
+    def timed(self, arrays: Sequence[Array]) -> Mapping[Node, float]:
+        spent: dict[Node, float] = {}
+
+        def observe(i: int, value: Array, seconds: float) -> None:
+            spent[self.plan.order[i]] = seconds
+
+        with self.limit(), np.errstate(all="ignore"):
+            self._run_observed(self._given(arrays), observe)
+        return spent
+
+    def _given(self, arrays: Sequence[Array]) -> list[Array | None]:
+        values: list[Array | None] = [None] * len(self.plan.order)
+        for position, array in zip(self.inputs, arrays, strict=True):
+            if position >= 0:
+                values[position] = array
+        return values
 
     def _run_observed(self, values: list[Array | None], observer: Observer) -> None:
         for position in self.inputs:
@@ -74,6 +92,28 @@ class NumpyProgram(Program):
                 raise _failure(self.plan.order[i], error) from error
             observer(i, value, time.perf_counter() - start)
 
+    def _find_non_finite(self) -> Observer:
+        order, position = self.plan.order, self.plan.position
+        finite = [True] * len(order)
+
+        def observe(i: int, value: Array, seconds: float) -> None:
+            node = order[i]
+            if value.dtype.kind != "f" or np.isfinite(value).all():
+                return
+            finite[i] = False
+            if all(finite[position[source]] for source in node.inputs):
+                kind = "NaN" if np.isnan(value).any() else "an infinity"
+                where = ", ".join(f"{label} {x}" for label, x in node.scope.items())
+                made = "holds" if node.is_static else "makes"
+                raise NonFiniteError(
+                    f"{node.op.name}: {node.describe()} {made} {kind}"
+                    + (f" ({where})" if where else "")
+                    + f".\n    node made at {node.origin}"
+                    + table_of_inputs(node.inputs)
+                )
+
+        return observe
+
     def _owned(self, values: list[Array | None]) -> list[Array]:
         """Results that belong to the caller: no views, no leaves' arrays, no array twice."""
         taken = {id(values[position]) for position in self.leaves}
@@ -86,6 +126,15 @@ class NumpyProgram(Program):
             taken.add(id(result))
             results.append(result)
         return results
+
+
+def call_forward(node: Node, arrays: Sequence[Array]) -> Array:
+    """The node's value by its op's own rule; an error names the node."""
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(node.op.forward(*arrays))
+    except Exception as error:
+        raise _failure(node, error) from error
 
 
 def blas_limit(threads: int | None) -> Callable[[], AbstractContextManager[object]]:

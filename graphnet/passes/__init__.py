@@ -5,6 +5,7 @@ simplify  algebra: neutral elements, double negation, transposes, one-hot produc
 stack     the products that make a weight's gradient, one for each time step, as one product
 fold      constant subexpressions
 merge     the same expression, one node
+fuse      elementwise nodes that run as one loop
 
 Each keeps every output and every derivative. Leave one out by name with `passes.without("fold")`.
 """
@@ -19,6 +20,7 @@ from typing import NamedTuple
 from graphnet.errors import GraphnetError
 from graphnet.graph import Graph
 from graphnet.passes.fold import fold
+from graphnet.passes.fuse import fuse
 from graphnet.passes.merge import merge
 from graphnet.passes.prune import prune
 from graphnet.passes.simplify import simplify
@@ -29,6 +31,7 @@ __all__ = [
     "Pass",
     "PassReport",
     "fold",
+    "fuse",
     "merge",
     "optimize",
     "prune",
@@ -66,6 +69,7 @@ DEFAULT: tuple[Pass, ...] = (
     Pass("stack", stack),
     Pass("fold", fold),
     Pass("merge again", merge),
+    Pass("fuse", fuse),
 )
 
 

@@ -1,0 +1,16 @@
+"""The back end named after Numba, whose LLVM (llvmlite) compiles its kernels."""
+
+from __future__ import annotations
+
+from graphnet.backends.base import Backend, Program
+from graphnet.backends.numba.program import NumbaProgram
+from graphnet.graph import Graph
+
+__all__ = ["NumbaBackend"]
+
+
+class NumbaBackend(Backend):
+    name = "numba"
+
+    def build(self, graph: Graph, threads: int | None, check: bool) -> Program:
+        return NumbaProgram(graph, threads, check)

@@ -1,0 +1,280 @@
+"""Code: LLVM's intermediate representation, written line by line.
+
+Values are in static single assignment from the start, loops are made by `loop`, which carries values around,
+so that nothing is left for an optimiser to find but the choice of instructions and registers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from graphnet.node import Dtype
+
+__all__ = ["Code", "Value", "constant_of", "llvm_type", "vector_type"]
+
+RECORD_SLOT = 8  # bytes
+
+
+class Value(NamedTuple):
+    """A typed LLVM value: `%7` or a constant."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.name}"
+
+
+def llvm_type(dtype: Dtype) -> str:
+    """float32 -> float, int64 -> i64, bool -> i1."""
+    if dtype.kind == "f":
+        return "float" if dtype.itemsize == 4 else "double"
+    return "i1" if dtype.kind == "b" else f"i{8 * dtype.itemsize}"
+
+
+def vector_type(scalar: str, lanes: int) -> str:
+    return f"<{lanes} x {scalar}>" if lanes > 1 else scalar
+
+
+def constant_of(scalar: str, number: float | int | bool) -> str:
+    """The number as LLVM writes it: floats by their bits, so that nothing is rounded twice."""
+    if scalar == "float":
+        number = float(np.float32(number))
+    if scalar in ("float", "double"):
+        return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
+    return str(int(number))
+
+
+def element(type_: str) -> str:
+    """<16 x float> -> float."""
+    return type_.split(" x ")[1][:-1] if type_.startswith("<") else type_
+
+
+def lanes_of(type_: str) -> int:
+    return int(type_[1:].split(" x ")[0]) if type_.startswith("<") else 1
+
+
+class Code:
+    """The body of one function `void (ptr record)`; `text` is the whole module."""
+
+    def __init__(self, vector_bytes: int) -> None:
+        self.vector_bytes = vector_bytes
+        self._lines: list[str] = []
+        self._declared: dict[str, str] = {}
+        self._count = 0
+        self._block = "entry"
+
+    # -- instructions ------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        self._lines.append("  " + text)
+
+    def value(self, type_: str, text: str) -> Value:
+        """A new value of this type, made by the instruction in `text`."""
+        name = f"%v{self._count}"
+        self._count += 1
+        self._lines.append(f"  {name} = {text}")
+        return Value(type_, name)
+
+    def constant(self, type_: str, number: float | int | bool) -> Value:
+        """The number in every lane."""
+        scalar = element(type_)
+        text = constant_of(scalar, number)
+        return Value(type_, f"splat ({scalar} {text})" if type_.startswith("<") else text)
+
+    def binary(self, instruction: str, a: Value, b: Value) -> Value:
+        return self.value(a.type, f"{instruction} {a.type} {a.name}, {b.name}")
+
+    def compare(self, condition: str, a: Value, b: Value) -> Value:
+        """condition: "olt", "oge", ... for floats; "slt", "eq", ... for integers."""
+        kind = "fcmp" if element(a.type) in ("float", "double") else "icmp"
+        type_ = vector_type("i1", lanes_of(a.type))
+        return self.value(type_, f"{kind} {condition} {a.type} {a.name}, {b.name}")
+
+    def select(self, condition: Value, a: Value, b: Value) -> Value:
+        return self.value(a.type, f"select {condition}, {a}, {b}")
+
+    def convert(self, instruction: str, a: Value, scalar: str) -> Value:
+        type_ = vector_type(scalar, lanes_of(a.type))
+        return self.value(type_, f"{instruction} {a} to {type_}")
+
+    def intrinsic(self, name: str, result: str, *arguments: Value, suffix: str | None = None) -> Value:
+        """A call of @llvm.<name>, declared with the arguments' types."""
+        full = self._intrinsic_name(name, result if suffix is None else suffix)
+        self._declare(full, result, arguments)
+        return self.value(result, f"call {result} @{full}({', '.join(map(str, arguments))})")
+
+    def call_void(self, name: str, *arguments: Value, suffix: str = "") -> None:
+        full = self._intrinsic_name(name, suffix) if suffix else name
+        self._declare(full, "void", arguments)
+        self.line(f"call void @{full}({', '.join(map(str, arguments))})")
+
+    def _intrinsic_name(self, name: str, type_: str) -> str:
+        return f"llvm.{name}" + (f".{mangled(type_)}" if type_ else "")
+
+    def _declare(self, full: str, result: str, arguments: Sequence[Value]) -> None:
+        self._declared[full] = f"declare {result} @{full}({', '.join(a.type for a in arguments)})"
+
+    # -- arithmetic on i64 and floats, as it reads best -----------------------------------------
+
+    def integer(self, number: int) -> Value:
+        return Value("i64", str(number))
+
+    def add(self, a: Value, b: Value) -> Value:
+        return self.binary("add" if element(a.type).startswith("i") else "fadd", a, b)
+
+    def subtract(self, a: Value, b: Value) -> Value:
+        return self.binary("sub" if element(a.type).startswith("i") else "fsub", a, b)
+
+    def multiply(self, a: Value, b: Value) -> Value:
+        return self.binary("mul" if element(a.type).startswith("i") else "fmul", a, b)
+
+    def fused(self, a: Value, b: Value, c: Value) -> Value:
+        """a · b + c with one rounding."""
+        return self.intrinsic("fma", a.type, a, b, c)
+
+    def splat(self, scalar: Value, lanes: int) -> Value:
+        if lanes == 1:
+            return scalar
+        type_ = vector_type(scalar.type, lanes)
+        one = self.value(type_, f"insertelement {type_} poison, {scalar}, i64 0")
+        mask = vector_type("i32", lanes)
+        return self.value(type_, f"shufflevector {one}, {type_} poison, {mask} zeroinitializer")
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def slot(self, index: int) -> Value:
+        """Number `index` of the record that the kernel was called with."""
+        at = self.value("ptr", f"getelementptr i64, ptr %record, i64 {index}")
+        return self.value("i64", f"load i64, {at}")
+
+    def pointer_slot(self, index: int) -> Value:
+        at = self.value("ptr", f"getelementptr i64, ptr %record, i64 {index}")
+        return self.value("ptr", f"load ptr, {at}")
+
+    def offset(self, pointer: Value, scalar: str, index: Value) -> Value:
+        """Address of element `index` of an array of scalars (booleans: bytes)."""
+        held = "i8" if scalar == "i1" else scalar
+        return self.value("ptr", f"getelementptr {held}, {pointer}, {index}")
+
+    def load(self, type_: str, pointer: Value, mask: Value | None = None) -> Value:
+        """A scalar, or consecutive elements; masked lanes are 0. Booleans are bytes in memory."""
+        scalar, lanes = element(type_), lanes_of(type_)
+        if scalar == "i1":
+            held = self.load(vector_type("i8", lanes), pointer, mask)
+            return self.compare("ne", held, self.constant(held.type, 0))
+        if mask is None or lanes == 1:
+            return self.value(type_, f"load {type_}, {pointer}, align {_alignment(scalar)}")
+        return self.intrinsic(
+            "masked.load", type_, pointer, Value("i32", str(_alignment(scalar))), mask,
+            Value(type_, "zeroinitializer"), suffix=f"{type_}.ptr",
+        )  # fmt: skip
+
+    def store(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
+        scalar, lanes = element(value.type), lanes_of(value.type)
+        if scalar == "i1":
+            self.store(self.convert("zext", value, "i8"), pointer, mask)
+        elif mask is None or lanes == 1:
+            self.line(f"store {value}, {pointer}, align {_alignment(scalar)}")
+        else:
+            alignment = Value("i32", str(_alignment(scalar)))
+            self.call_void("masked.store", value, pointer, alignment, mask, suffix=f"{value.type}.ptr")
+
+    def first_lanes(self, lanes: int, count: Value) -> Value:
+        """The mask that is true in lanes 0 ... count - 1 (count: i64)."""
+        type_ = vector_type("i64", lanes)
+        return self.compare("slt", self.lane_numbers(lanes), Value(type_, self.splat(count, lanes).name))
+
+    def lane_numbers(self, lanes: int) -> Value:
+        return Value(vector_type("i64", lanes), f"<{', '.join(f'i64 {i}' for i in range(lanes))}>")
+
+    # -- control -------------------------------------------------------------------------------
+
+    def loop(
+        self,
+        start: Value,
+        stop: Value,
+        step: int,
+        carried: Sequence[Value],
+        body: Callable[[Value, list[Value]], Sequence[Value]],
+    ) -> list[Value]:
+        """for i in range(start, stop, step): carried = body(i, carried). Runs no times if start >= stop."""
+        number = self._count
+        self._count += 1
+        head, inside, after = f"head{number}", f"inside{number}", f"after{number}"
+        before = self._block
+        self.line(f"br label %{head}")
+        self._open(head)
+        at = len(self._lines)
+        self._lines += [""] * (1 + len(carried))  # the phis: their second operands are known below
+        index = Value("i64", f"%i{number}")
+        phis = [Value(v.type, f"%c{number}.{k}") for k, v in enumerate(carried)]
+        more = self.compare("slt", index, stop)
+        self.line(f"br {more}, label %{inside}, label %{after}")
+        self._open(inside)
+        results = list(body(index, phis))
+        following = self.add(index, self.integer(step))
+        last = self._block
+        self.line(f"br label %{head}")
+        for k, (phi, first, again) in enumerate(
+            zip([index, *phis], [start, *carried], [following, *results], strict=True)
+        ):
+            self._lines[at + k] = (
+                f"  {phi.name} = phi {phi.type} [ {first.name}, %{before} ], [ {again.name}, %{last} ]"
+            )
+        self._open(after)
+        return phis
+
+    def when(self, condition: Value, body: Callable[[], None]) -> None:
+        """if condition: body()"""
+        number = self._count
+        self._count += 1
+        self.line(f"br {condition}, label %then{number}, label %end{number}")
+        self._open(f"then{number}")
+        body()
+        self.line(f"br label %end{number}")
+        self._open(f"end{number}")
+
+    def _open(self, block: str) -> None:
+        self._lines.append(f"{block}:")
+        self._block = block
+
+    # -- the module ------------------------------------------------------------------------------
+
+    def module(self) -> str:
+        """The text of a module that holds this one function, named @kernel."""
+        bits = 8 * self.vector_bytes
+        return "\n".join(
+            [
+                *sorted(self._declared.values()),
+                "define void @kernel(ptr noalias %record) #0 {",
+                "entry:",
+                *self._lines,
+                "  ret void",
+                "}",
+                f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" '
+                f'"min-legal-vector-width"="{bits}" }}',
+            ]
+        )
+
+
+def _alignment(scalar: str) -> int:
+    return {"float": 4, "double": 8}.get(scalar) or max(1, int(scalar[1:]) // 8)
+
+
+_SHORT = {"float": "f32", "double": "f64", "ptr": "p0"}
+
+
+def mangled(type_: str) -> str:
+    """<16 x float>.ptr -> v16f32.p0, as intrinsics are named."""
+    return ".".join(_mangled_one(part) for part in type_.split("."))
+
+
+def _mangled_one(type_: str) -> str:
+    scalar = element(type_)
+    short = _SHORT.get(scalar, scalar)
+    return f"v{lanes_of(type_)}{short}" if type_.startswith("<") else short

@@ -1,0 +1,461 @@
+"""Jobs: instructions as kernels and records, divided among the cores.
+
+Every job is divided by rows, by columns, or not at all. Where a core reads only rows that it wrote itself, the
+next job needs no waiting: a recurrence runs from the first time step to the last without one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from graphnet.backends.numba.ir import llvm_type
+from graphnet.backends.numba.loop import LoopKernel, Operand
+from graphnet.backends.numba.product import PackKernel, ProductKernel
+from graphnet.backends.numba.scatter import ScatterKernel
+from graphnet.node import Node
+from graphnet.plan.instructions import Access, Load, Loop, Product, Scatter
+from graphnet.plan.views import Buffer, View
+
+__all__ = ["BlockedProductJob", "Job", "LoopJob", "PackJob", "PackedProductJob", "Record", "ScatterJob", "Target"]
+
+#: Work smaller than this (elements, or multiply-adds / 100) is not divided.
+LEAST = 2048
+#: Rows of B that are packed at a time when the product is used once: a panel of it stays in the first cache.
+BLOCK_K = 192
+
+
+class Record(NamedTuple):
+    """A kernel's text, and the words of its record behind the first two."""
+
+    text: str
+    words: tuple[int, ...]
+
+
+class Target(NamedTuple):
+    """What records need to know: where buffers are, the error flag, the machine's vectors and registers."""
+
+    flag: int
+    arena: int
+    vector_bytes: int
+    registers: int
+    check: bool
+
+    def address(self, view: View) -> int:
+        buffer = view.buffer
+        base = self.arena + buffer.offset if buffer.leaf is None else buffer.leaf.value.ctypes.data
+        return base + view.offset * view.dtype.itemsize
+
+
+def share_of(count: int, part: int, parts: int) -> tuple[int, int]:
+    return count * part // parts, count * (part + 1) // parts
+
+
+class Job(ABC):
+    """split: "rows" (of `count`), "columns", or "" for what one core does alone."""
+
+    nodes: tuple[Node, ...]
+    reads: list[Access]
+    writes: list[Access]
+    split: str
+    count: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Jobs of one key divide their rows at the same places."""
+        return (self.split, self.count if self.split else 0)
+
+    @abstractmethod
+    def records(self, target: Target, part: int, parts: int) -> list[Record]:
+        """What one core does."""
+
+    def scratch(self, vector_bytes: int, parts: int) -> int:
+        """Bytes of memory that each core needs for itself while it runs."""
+        return 0
+
+
+# -- loops ---------------------------------------------------------------------------------------
+
+
+class LoopJob(Job):
+    def __init__(self, loop: Loop, parts: int) -> None:
+        self.loop, self.nodes, self.reads, self.writes = loop, loop.nodes, loop.reads, loop.writes
+        shape = loop.shape
+        if loop.reduction is None:
+            rows = shape[0] if shape else 1
+        else:
+            kept = [n for i, n in enumerate(shape) if i not in loop.reduction[1]]
+            rows = kept[0] if kept else 1
+        work = 1
+        for n in shape:
+            work *= n
+        self.split, self.count = ("rows", rows) if rows >= parts and work >= LEAST else ("", 1)
+
+    def records(self, target: Target, part: int, parts: int) -> list[Record]:
+        if self.split:
+            start, stop = share_of(self.count, part, parts)
+        elif part == 0:
+            start, stop = 0, -1
+        else:
+            return []
+        return [loop_record(self.loop, target, start, stop)]
+
+
+def _part(view: View, axis: int, start: int, stop: int) -> View:
+    if stop < 0:
+        return view
+    key: list[int | tuple[int, int, int]] = [(0, n, 1) for n in view.shape]
+    key[axis] = (start, stop, 1)
+    return view.sliced(key)
+
+
+def loop_record(loop: Loop, target: Target, start: int, stop: int) -> Record:
+    """Rows start ... stop - 1 of the loop (all where stop < 0): axes are joined where all operands allow."""
+    reduced_axes = loop.reduction[1] if loop.reduction else ()
+    kept_axes = [i for i in range(len(loop.shape)) if i not in reduced_axes]
+    row_axis = kept_axes[0] if kept_axes else 0
+    shape = list(loop.shape)
+    if stop >= 0:
+        shape[row_axis] = stop - start
+    # Every operand as (address view, strides over the loop's axes); lookups have no stride on the last axis.
+    tables: list[list[int | None]] = []
+    for load in loop.loads:
+        tables.append(_strides(load, len(shape)))
+    stores = [(n, _part(v, row_axis, start, stop)) for n, v in loop.stores]
+    tables += [list(v.strides) for _, v in stores]
+    result = None
+    if loop.reduction:
+        result = _part(loop.reduction[3], 0, start, stop) if kept_axes else loop.reduction[3]
+        strides: list[int | None] = [0] * len(shape)
+        for axis, stride in zip(kept_axes, result.strides, strict=True):
+            strides[axis] = stride
+        tables.append(strides)
+    starts = [_load_offset(load, row_axis, start if stop >= 0 else 0) for load in loop.loads]
+    groups = [kept_axes, list(reduced_axes)] if loop.reduction else [list(range(len(shape)))]
+    sizes: list[int] = []
+    columns: list[list[int | None]] = []  # for each axis that is left: the stride of every operand
+    counts: list[int] = []
+    for axes in groups:
+        found = _joined(axes, shape, tables)
+        counts.append(len(found))
+        sizes += [n for n, _ in found]
+        columns += [list(c) for _, c in found]
+    needs_rows = any(load.kind != "plain" for load in loop.loads)
+    if loop.reduction:
+        if counts[1] == 0:
+            sizes.append(1)
+            columns.append([0] * len(tables))
+            counts[1] = 1
+        by_rows = counts[0] == 0 or _vector_axis_is_reduced(loop, columns, counts[0])
+        if not by_rows:
+            sizes = [*sizes[: counts[0] - 1], *sizes[counts[0] :], sizes[counts[0] - 1]]
+            columns = [*columns[: counts[0] - 1], *columns[counts[0] :], columns[counts[0] - 1]]
+    else:
+        by_rows = False
+        while len(sizes) < (2 if needs_rows else 1):
+            sizes.insert(0, 1)
+            columns.insert(0, [0] * len(tables))
+    axes_left = len(sizes)
+    operands: list[Operand] = []
+    words: list[int] = [target.flag, *sizes]
+    for k, load in enumerate(loop.loads):
+        own = [columns[a][k] for a in range(axes_left)]
+        if load.kind == "plain":
+            assert load.data is not None
+            inner = own[-1]
+            operands.append(Operand("plain", load.dtype, _move(inner)))
+            words += [target.address(load.data) + starts[k] * load.dtype.itemsize, *(s or 0 for s in own)]
+        else:
+            assert load.index is not None
+            itemsize = load.index.dtype.itemsize
+            row = load.data.strides[0] if load.data is not None else 0
+            along = load.data.strides[1] if load.data is not None else 1
+            operands.append(Operand(load.kind, load.dtype, _move(along), load.index.dtype))
+            base = target.address(load.data) if load.data is not None else 0
+            words += [base, row, *[0] * (axes_left - 2), along]
+            words += [target.address(load.index) + starts[k] * itemsize, *(s or 0 for s in own), load.depth]
+    first_store = len(loop.loads)
+    moves = []
+    for k, (number, view) in enumerate(stores):
+        own = [columns[a][first_store + k] for a in range(axes_left)]
+        moves.append((number, _move(own[-1])))
+        words += [target.address(view), *(s or 0 for s in own)]
+    reduction = None
+    if loop.reduction:
+        assert result is not None
+        outer = counts[0] - (0 if by_rows else 1)
+        moved = [c[-1] or 0 for c in columns[:outer]] + ([] if by_rows else [columns[-1][-1] or 0])
+        reduction = (loop.reduction[0], loop.reduction[2], "vector" if by_rows else _move(moved[-1]))
+        words += [target.address(result), *moved, *[0] * (axes_left - len(moved))]
+    kernel = LoopKernel(
+        target.vector_bytes, axes_left, tuple(operands), tuple(loop.steps), tuple(moves), reduction,
+        counts[1] if loop.reduction else 0, by_rows, target.check,
+    )  # fmt: skip
+    return Record(loop_text(kernel), tuple(words))
+
+
+_texts: dict[LoopKernel, str] = {}
+
+
+def loop_text(kernel: LoopKernel) -> str:
+    text = _texts.get(kernel)
+    if text is None:
+        text = _texts[kernel] = kernel.text()
+    return text
+
+
+def _strides(load: Load, axes: int) -> list[int | None]:
+    if load.kind == "plain":
+        assert load.data is not None
+        return list(load.data.strides)
+    assert load.index is not None
+    return [*load.index.strides, *[None] * (axes - len(load.index.strides))]
+
+
+def _load_offset(load: Load, row_axis: int, start: int) -> int:
+    view = load.data if load.kind == "plain" else load.index
+    assert view is not None
+    return view.strides[row_axis] * start if row_axis < len(view.strides) else 0
+
+
+def _move(stride: int | None) -> str:
+    return "vector" if stride == 1 else "same" if stride == 0 else "strided"
+
+
+def _vector_axis_is_reduced(loop: Loop, columns: Sequence[Sequence[int | None]], kept: int) -> bool:
+    """Vectors run along the reduced axis where more operands are contiguous there."""
+    loads = range(len(loop.loads))
+    along_reduced = sum(columns[-1][k] in (1, None) for k in loads)
+    along_kept = sum(columns[kept - 1][k] == 1 for k in loads)
+    lookup = any(load.kind != "plain" for load in loop.loads)
+    return lookup or along_reduced >= along_kept
+
+
+def _joined(
+    axes: Sequence[int], shape: Sequence[int], tables: Sequence[Sequence[int | None]]
+) -> list[tuple[int, tuple[int | None, ...]]]:
+    """(size, stride of each operand) of the axes, those of size 1 dropped, neighbours joined."""
+    found: list[tuple[int, tuple[int | None, ...]]] = []
+    for axis in axes:
+        size = shape[axis]
+        strides = tuple(table[axis] for table in tables)
+        if size == 1 and None not in strides:
+            continue
+        if found and None not in strides and None not in found[-1][1]:
+            outer_size, outer = found[-1]
+            if all(o == s * size for o, s in zip(outer, strides, strict=True)):  # type: ignore[operator]
+                found[-1] = (outer_size * size, strides)
+                continue
+        found.append((size, strides))
+    return found
+
+
+# -- products --------------------------------------------------------------------------------------
+
+
+def panel_width(columns: int, lanes: int, registers: int) -> int:
+    """Vectors in a panel of B: what divides the columns best."""
+    vectors = -(-columns // lanes)
+    if registers >= 32:
+        return 3 if vectors % 3 == 0 else min(2, vectors) if vectors % 2 == 0 or vectors < 3 else 3
+    return min(2, vectors)
+
+
+def rows_of_tile(rows: int, registers: int) -> int:
+    """At most 8 (6) rows, all tiles nearly equal."""
+    most = 8 if registers >= 32 else 6
+    tiles = -(-rows // most)
+    return -(-rows // tiles)
+
+
+def _unit(view: View) -> str:
+    return "k" if view.strides[1] == 1 else "m" if view.strides[0] == 1 else ""
+
+
+class _ProductJob(Job):
+    def __init__(self, product: Product, parts: int) -> None:
+        self.product, self.nodes = product, product.nodes
+        self.reads, self.writes = product.reads, product.writes
+        self.scalar = llvm_type(product.c.dtype)
+        rows, columns = product.c.shape
+        self.divide(rows, columns, product.a.shape[1], parts)
+
+    def divide(self, rows: int, columns: int, inner: int, parts: int) -> None:
+        work = rows * columns * inner / 100
+        if work < LEAST or rows < 2 * parts:
+            self.split, self.count = "", 1
+        else:
+            self.split, self.count = "rows", rows
+
+    def lanes(self, target: Target) -> int:
+        return target.vector_bytes // self.product.c.dtype.itemsize
+
+    def multiply(
+        self, target: Target, a: View, c: View, b: int, b_k: int, b_panel: int, width: int, accumulate: bool
+    ) -> Record:
+        rows, columns = c.shape
+        lanes = self.lanes(target)
+        tile = rows_of_tile(rows, target.registers)
+        kernel = ProductKernel(
+            self.scalar, target.vector_bytes, tile, width // lanes, rows % tile, columns % width, _unit(a), accumulate
+        )
+        words = (
+            target.address(a), b, target.address(c), a.shape[1], a.strides[0], a.strides[1], b_k, b_panel,
+            c.strides[0], rows // tile, columns // width,
+        )  # fmt: skip
+        return Record(product_text(kernel), words)
+
+
+_product_texts: dict[ProductKernel | PackKernel, str] = {}
+
+
+def product_text(kernel: ProductKernel | PackKernel) -> str:
+    text = _product_texts.get(kernel)
+    if text is None:
+        text = _product_texts[kernel] = kernel.text()
+    return text
+
+
+def pack_record(target: Target, b: View, panels: int, width: int) -> Record:
+    """Packs all of b at the address `panels`."""
+    inner, columns = b.shape
+    kernel = PackKernel(llvm_type(b.dtype), target.vector_bytes, width, columns % width, b.strides[1] == 1)
+    words = (target.address(b), panels, inner, b.strides[0], width, columns // width, inner * width, b.strides[1])
+    return Record(product_text(kernel), words)
+
+
+class Packed(NamedTuple):
+    """A right operand in panels."""
+
+    source: View
+    view: View
+    width: int
+    node: Node
+
+
+class PackJob(Job):
+    """Brings a right operand into panels, for all products that use it."""
+
+    def __init__(self, packed: Packed, read: Access, parts: int) -> None:
+        self.packed, self.nodes = packed, (packed.node,)
+        self.reads = [read._replace(by_rows=False)]
+        self.writes = [Access(packed.view, packed.view.buffer, False)]
+        self.panels = -(-packed.source.shape[1] // packed.width)
+        self.split, self.count = ("columns", self.panels) if self.panels >= parts else ("", 1)
+
+    def records(self, target: Target, part: int, parts: int) -> list[Record]:
+        source, width = self.packed.source, self.packed.width
+        start, stop = share_of(self.panels, part, parts) if self.split else (0, 0 if part else self.panels)
+        if start == stop:
+            return []
+        columns = source.sliced([(0, source.shape[0], 1), (start * width, min(stop * width, source.shape[1]), 1)])
+        at = target.address(self.packed.view) + start * width * source.shape[0] * source.dtype.itemsize
+        return [pack_record(target, columns, at, width)]
+
+
+class PackedProductJob(_ProductJob):
+    """A product whose right operand lies in panels already."""
+
+    def __init__(self, product: Product, packed: Packed, parts: int) -> None:
+        super().__init__(product, parts)
+        self.packed = packed
+        self.reads = [product.reads[0], Access(packed.view, packed.view.buffer, False)]
+
+    def records(self, target: Target, part: int, parts: int) -> list[Record]:
+        a, c = self.product.a, self.product.c
+        if self.split:
+            start, stop = share_of(self.count, part, parts)
+            a, c = a.row_range(start, stop), c.row_range(start, stop)
+        elif part:
+            return []
+        width = self.packed.width
+        return [self.multiply(target, a, c, target.address(self.packed.view), width, a.shape[1] * width, width, False)]
+
+
+class BlockedProductJob(_ProductJob):
+    """A product that is the only one of its right operand: packed block by block, or read where it lies."""
+
+    def divide(self, rows: int, columns: int, inner: int, parts: int) -> None:
+        work = rows * columns * inner / 100
+        if work < LEAST:
+            self.split, self.count = "", 1
+        elif columns >= 32 * parts:
+            self.split, self.count = "columns", columns
+        else:
+            self.split, self.count = ("rows", rows) if rows >= parts else ("", 1)
+
+    def _share(self, part: int, parts: int, lanes: int) -> tuple[View, View, View] | None:
+        a, b, c = self.product.a, self.product.b, self.product.c
+        if self.split == "columns":
+            unit = 2 * lanes
+            pieces = -(-self.count // unit)
+            start, stop = (min(n * unit, self.count) for n in share_of(pieces, part, parts))
+            b, c = _part(b, 1, start, stop), _part(c, 1, start, stop)
+        elif self.split:
+            start, stop = share_of(self.count, part, parts)
+            a, c = a.row_range(start, stop), c.row_range(start, stop)
+        elif part:
+            return None
+        return (a, b, c) if c.size else None
+
+    def scratch(self, vector_bytes: int, parts: int) -> int:
+        lanes = vector_bytes // self.product.c.dtype.itemsize
+        columns = -(-self.product.c.shape[1] // (4 * lanes)) * 4 * lanes + 4 * lanes
+        if self.split == "columns":
+            columns = columns // parts + 8 * lanes
+        return min(self.product.a.shape[1], 2 * BLOCK_K) * columns * self.product.c.dtype.itemsize
+
+    def records(self, target: Target, part: int, parts: int) -> list[Record]:
+        lanes = self.lanes(target)
+        share = self._share(part, parts, lanes)
+        if share is None:
+            return []
+        a, b, c = share
+        rows, columns = c.shape
+        width = panel_width(columns, lanes, target.registers) * lanes
+        inner = a.shape[1]
+        if rows <= 8 and b.strides[1] == 1:
+            return [self.multiply(target, a, c, target.address(b), b.strides[0], width, width, False)]
+        scratch = self.scratch_address
+        found: list[Record] = []
+        blocks = max(1, round(inner / BLOCK_K))
+        for i in range(blocks):
+            start, stop = share_of(inner, i, blocks)
+            block = b.row_range(start, stop)
+            here = scratch + part * self.scratch_stride
+            found.append(pack_record(target, block, here, width))
+            left = _part(a, 1, start, stop)
+            found.append(self.multiply(target, left, c, here, width, (stop - start) * width, width, i > 0))
+        return found
+
+    #: Set when memory has been given out.
+    scratch_address = 0
+    scratch_stride = 0
+
+
+class ScatterJob(Job):
+    def __init__(self, scatter: Scatter, parts: int) -> None:
+        self.scatter, self.nodes = scatter, scatter.nodes
+        self.reads, self.writes = scatter.reads, scatter.writes
+        columns = scatter.y.shape[1]
+        divided = columns >= 16 * parts and scatter.x.size >= LEAST
+        self.split, self.count = ("columns", columns) if divided else ("", 1)
+
+    def records(self, target: Target, part: int, parts: int) -> list[Record]:
+        x, index, y = self.scatter.x, self.scatter.index, self.scatter.y
+        if self.split:
+            start, stop = share_of(self.count, part, parts)
+            x, y = _part(x, 1, start, stop), _part(y, 1, start, stop)
+        elif part:
+            return []
+        kernel = ScatterKernel(x.dtype, index.dtype, target.vector_bytes)
+        words = (
+            target.flag, target.address(x), target.address(index), target.address(y), x.shape[0], x.shape[1],
+            y.shape[0], x.strides[0], index.strides[0] if index.shape else 1, y.strides[0],
+        )  # fmt: skip
+        return [Record(kernel.text(), words)]
+
+
+def buffers_of(job: Job) -> set[Buffer]:
+    return {access.view.buffer for access in (*job.reads, *job.writes)}

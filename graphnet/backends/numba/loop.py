@@ -1,0 +1,531 @@
+"""Loops: fused elementwise expressions and reductions as native kernels, made from `plan.Loop`.
+
+The innermost axis runs over vectors, with a masked rest; axes outside it are plain loops. What is fixed in
+the code: the expression, how many axes there are, and how each operand moves along the innermost one. Sizes,
+strides and addresses are in the record.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphnet.backends.numba import mathematics
+from graphnet.backends.numba.ir import Code, Value, element, lanes_of, llvm_type, vector_type
+from graphnet.expression import parse_expression
+from graphnet.node import Dtype
+from graphnet.plan.instructions import Step
+
+__all__ = ["LoopKernel", "Operand", "convert", "evaluate"]
+
+FLOATS = ("float", "double")
+#: Vectors side by side in a reduction over rows; a power of two.
+COLUMNS = 4
+
+
+# -- expressions ---------------------------------------------------------------------------------
+
+
+def evaluate(code: Code, step: Step, inputs: Sequence[Value], lanes: int) -> Value:
+    """The step's value from its inputs' values."""
+    result = _Expression(code, inputs, llvm_type(step.dtype), lanes).visit(parse_expression(step.kernel))
+    return convert(code, result, llvm_type(step.dtype))
+
+
+def convert(code: Code, x: Value, scalar: str) -> Value:
+    """x as another type, as NumPy's astype does."""
+    of = element(x.type)
+    if of == scalar:
+        return x
+    if scalar == "i1":
+        return code.compare("une" if of in FLOATS else "ne", x, code.constant(x.type, 0))
+    if of == "i1":
+        return code.convert("uitofp" if scalar in FLOATS else "zext", x, scalar)
+    if of in FLOATS and scalar in FLOATS:
+        return code.convert("fpext" if scalar == "double" else "fptrunc", x, scalar)
+    if of in FLOATS:
+        return code.intrinsic("fptosi.sat", vector_type(scalar, lanes_of(x.type)), x, suffix=f"{vector_type(scalar, lanes_of(x.type))}.{x.type}")
+    if scalar in FLOATS:
+        return code.convert("sitofp", x, scalar)
+    return code.convert("sext" if int(scalar[1:]) > int(of[1:]) else "trunc", x, scalar)
+
+
+class _Expression:
+    """Turns a parsed expression into code; numbers take the type of what stands beside them."""
+
+    def __init__(self, code: Code, inputs: Sequence[Value], target: str, lanes: int) -> None:
+        self.code, self.lanes = code, lanes
+        self.variables = dict(zip("xyz", inputs, strict=False))
+        #: The type of numbers: that of the inputs, or what is wanted where there are none.
+        types = [element(v.type) for v in inputs if element(v.type) != "i1"]
+        self.scalar = types[0] if types else target
+
+    def visit(self, tree: ast.expr) -> Value:
+        method: Callable[..., Value] = getattr(self, type(tree).__name__)
+        return method(tree)
+
+    def number(self, value: float) -> Value:
+        return self.code.constant(vector_type(self.scalar, self.lanes), value)
+
+    def Constant(self, tree: ast.Constant) -> Value:
+        assert isinstance(tree.value, (int, float))
+        return self.number(tree.value)
+
+    def Name(self, tree: ast.Name) -> Value:
+        if tree.id in ("inf", "nan"):
+            return self.number(math.inf if tree.id == "inf" else math.nan)
+        return self.variables[tree.id]
+
+    def arithmetic(self, tree: ast.expr) -> Value:
+        """The value as a number: booleans become 0 and 1."""
+        return convert(self.code, v, self.scalar) if element((v := self.visit(tree)).type) == "i1" else v
+
+    def truth(self, tree: ast.expr) -> Value:
+        return convert(self.code, self.visit(tree), "i1")
+
+    def BinOp(self, tree: ast.BinOp) -> Value:
+        if isinstance(tree.op, ast.Pow):
+            return self.power(tree)
+        a, b = self.visit(tree.left), self.visit(tree.right)
+        if element(a.type) == element(b.type) == "i1" and self.scalar == "i1":
+            return self.code.binary("or" if isinstance(tree.op, ast.Add) else "and", a, b)
+        a, b = (convert(self.code, v, self.scalar) if element(v.type) == "i1" else v for v in (a, b))
+        code = self.code
+        if isinstance(tree.op, ast.Add):
+            return code.add(a, b)
+        if isinstance(tree.op, ast.Sub):
+            return code.subtract(a, b)
+        if isinstance(tree.op, ast.Mult):
+            return code.multiply(a, b)
+        return code.binary("fdiv", a, b)
+
+    def power(self, tree: ast.BinOp) -> Value:
+        base, code = self.arithmetic(tree.left), self.code
+        exponent = _fixed_number(tree.right)
+        if exponent is None:
+            return mathematics.FUNCTIONS["pow"](code, base, self.arithmetic(tree.right))
+        if exponent == 0.5:
+            return mathematics.square_root(code, base)
+        if exponent == int(exponent) and 0 < abs(exponent) <= 8:
+            result = base
+            for bit in bin(int(abs(exponent)))[3:]:
+                result = code.multiply(result, result)
+                if bit == "1":
+                    result = code.multiply(result, base)
+            return result if exponent > 0 else code.binary("fdiv", self.number(1), result)
+        return mathematics.FUNCTIONS["pow"](code, base, self.number(exponent))
+
+    def UnaryOp(self, tree: ast.UnaryOp) -> Value:
+        code = self.code
+        if isinstance(tree.op, ast.Not):
+            truth = self.truth(tree.operand)
+            return code.binary("xor", truth, code.constant(truth.type, True))
+        x = self.arithmetic(tree.operand)
+        if isinstance(tree.op, ast.UAdd):
+            return x
+        if element(x.type) in FLOATS:
+            return code.value(x.type, f"fneg {x}")
+        return code.subtract(code.constant(x.type, 0), x)
+
+    def Compare(self, tree: ast.Compare) -> Value:
+        a, b = self.visit(tree.left), self.visit(tree.comparators[0])
+        if element(a.type) != element(b.type):
+            a, b = (convert(self.code, v, self.scalar) for v in (a, b))
+        names = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
+        name = names[type(tree.ops[0])]
+        scalar = element(a.type)
+        if scalar in FLOATS:
+            return self.code.compare("une" if name == "ne" else f"o{name}", a, b)
+        signed = name if name in ("eq", "ne") else ("u" if scalar == "i1" else "s") + name
+        return self.code.compare(signed, a, b)
+
+    def IfExp(self, tree: ast.IfExp) -> Value:
+        condition, a, b = self.truth(tree.test), self.visit(tree.body), self.visit(tree.orelse)
+        if element(a.type) != element(b.type):
+            a, b = (convert(self.code, v, self.scalar) for v in (a, b))
+        return self.code.select(condition, a, b)
+
+    def BoolOp(self, tree: ast.BoolOp) -> Value:
+        values = [self.truth(v) for v in tree.values]
+        result = values[0]
+        for value in values[1:]:
+            result = self.code.binary("and" if isinstance(tree.op, ast.And) else "or", result, value)
+        return result
+
+    def Call(self, tree: ast.Call) -> Value:
+        assert isinstance(tree.func, ast.Name)
+        return mathematics.FUNCTIONS[tree.func.id](self.code, *(self.arithmetic(a) for a in tree.args))
+
+
+def _fixed_number(tree: ast.expr) -> float | None:
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+        inner = _fixed_number(tree.operand)
+        return None if inner is None else -inner
+    return float(tree.value) if isinstance(tree, ast.Constant) and isinstance(tree.value, (int, float)) else None
+
+
+# -- loops -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How an operand is read: kind as in plan.Load, scalar type, and its move along the innermost axis:
+    "vector" (step 1), "same" (step 0) or "strided"."""
+
+    kind: str
+    dtype: Dtype
+    move: str
+    index_dtype: Dtype | None = None
+
+
+@dataclass(frozen=True)
+class LoopKernel:
+    """Nested loops over `axes` axes, of which the last `reduced` are combined.
+
+    Record: error flag, sizes (one for each axis); then for each load: address, strides (one for each axis),
+    and for rows and one_hot: index address, index strides, how many rows there are; then for each store:
+    address and strides. A reduction's store has strides for the axes that are kept.
+    vector_axis_reduced: the innermost axis, which runs over vectors, is one of those that are reduced.
+    """
+
+    vector_bytes: int
+    axes: int
+    loads: tuple[Operand, ...]
+    steps: tuple[Step, ...]
+    stores: tuple[tuple[int, str], ...]
+    reduction: tuple[str, int, str] | None = None
+    reduced: int = 0
+    vector_axis_reduced: bool = False
+    check: bool = False
+
+    def text(self) -> str:
+        return _LoopCode(self).module()
+
+    def record_length(self) -> int:
+        return 3 + self.axes + sum(load_slots(o, self.axes) for o in self.loads) + len(self.stores) * (1 + self.axes) + (
+            1 + self.axes if self.reduction else 0
+        )
+
+
+def load_slots(operand: Operand, axes: int) -> int:
+    return 1 + axes + (0 if operand.kind == "plain" else 2 + axes)
+
+
+class _LoopCode(Code):
+    def __init__(self, kernel: LoopKernel) -> None:
+        super().__init__(kernel.vector_bytes)
+        self.kernel = kernel
+        values = [o.dtype for o in kernel.loads] + [s.dtype for s in kernel.steps]
+        floats = [d.itemsize for d in values if d.kind == "f"]
+        widest = max(floats or [d.itemsize for d in values] or [8])
+        self.lanes = max(1, kernel.vector_bytes // widest)
+        self.flag = self.pointer_slot(2)
+        self.at_slot = 3
+        axes = kernel.axes
+        self.sizes = self._slots(axes)
+        self.bases: list[Value] = []
+        self.strides: list[list[Value]] = []
+        self.index_bases: list[Value | None] = []
+        self.index_strides: list[list[Value]] = []
+        self.row_counts: list[Value | None] = []
+        for operand in kernel.loads:
+            self.bases.append(self._pointer())
+            self.strides.append(self._slots(axes))
+            if operand.kind == "plain":
+                self.index_bases.append(None)
+                self.index_strides.append([])
+                self.row_counts.append(None)
+            else:
+                self.index_bases.append(self._pointer())
+                self.index_strides.append(self._slots(axes))
+                self.row_counts.append(self._slots(1)[0])
+        self.store_bases, self.store_strides = [], []
+        for _ in kernel.stores:
+            self.store_bases.append(self._pointer())
+            self.store_strides.append(self._slots(axes))
+        if kernel.reduction:
+            self._reduce()
+        else:
+            self._nest(0, [])
+
+    def _slots(self, count: int) -> list[Value]:
+        found = [self.slot(self.at_slot + i) for i in range(count)]
+        self.at_slot += count
+        return found
+
+    def _pointer(self) -> Value:
+        self.at_slot += 1
+        return self.pointer_slot(self.at_slot - 1)
+
+    # -- without a reduction --------------------------------------------------------------------------
+
+    def _nest(self, axis: int, indices: list[Value]) -> None:
+        if axis < self.kernel.axes - 1:
+
+            def body(i: Value, _: list[Value]) -> list[Value]:
+                self._nest(axis + 1, [*indices, i])
+                return []
+
+            self.loop(self.integer(0), self.sizes[axis], 1, [], body)
+            return
+        starts = self._row_starts(indices)
+        targets = [self._moved(b, s, indices, self._dtype(v)) for b, s, (v, _) in zip(self.store_bases, self.store_strides, self.kernel.stores, strict=True)]
+
+        def vectors(j: Value, mask: Value | None) -> None:
+            values = self._values(starts, j, mask, self.lanes)
+            for (v, move), target, strides in zip(self.kernel.stores, targets, self.store_strides, strict=True):
+                self._store(values[v], target, strides[-1], move, j, mask)
+
+        self._over_vectors(self.sizes[-1], vectors)
+
+    def _over_vectors(self, size: Value, body: Callable[[Value, Value | None], None]) -> None:
+        lanes = self.lanes
+        if lanes == 1:
+            self.loop(self.integer(0), size, 1, [], lambda j, _: body(j, None) or [])
+            return
+        whole = self.binary("and", size, self.integer(-lanes))
+        self.loop(self.integer(0), whole, lanes, [], lambda j, _: body(j, None) or [])
+        rest = self.subtract(size, whole)
+        some = self.compare("sgt", rest, self.integer(0))
+        self.when(some, lambda: body(whole, self.first_lanes(lanes, rest)))
+
+    # -- operands ---------------------------------------------------------------------------------------
+
+    def _dtype(self, value: int) -> Dtype:
+        loads = self.kernel.loads
+        return loads[value].dtype if value < len(loads) else self.kernel.steps[value - len(loads)].dtype
+
+    def _moved(self, base: Value, strides: Sequence[Value], indices: Sequence[Value], dtype: Dtype) -> Value:
+        """The address at these outer indices."""
+        if not indices:
+            return base
+        total = self.multiply(indices[0], strides[0])
+        for i, s in zip(indices[1:], strides[1:], strict=False):
+            total = self.add(total, self.multiply(i, s))
+        return self.offset(base, llvm_type(dtype), total)
+
+    def _row_starts(self, indices: Sequence[Value]) -> list[tuple[Value, Value | None]]:
+        """For each load: where its row starts, and the index of the row for lookups and one-hot codes."""
+        found: list[tuple[Value, Value | None]] = []
+        for k, operand in enumerate(self.kernel.loads):
+            if operand.kind == "plain":
+                found.append((self._moved(self.bases[k], self.strides[k], indices, operand.dtype), None))
+                continue
+            base, count = self.index_bases[k], self.row_counts[k]
+            assert base is not None and count is not None and operand.index_dtype is not None
+            at = self._moved(base, self.index_strides[k], indices, operand.index_dtype)
+            scalar = llvm_type(operand.index_dtype)
+            index = self.load(scalar, at)
+            if scalar != "i64":
+                index = self.convert("zext" if operand.index_dtype.kind == "u" else "sext", index, "i64")
+            inside = self.compare("ult", index, count)
+            # An index out of range raises the flag, and reads row 0: the caller will hear of it.
+            outside = self.binary("xor", inside, Value("i1", "true"))
+            self.when(outside, lambda: self.line(f"store i64 1, {self.flag}"))
+            index = self.select(inside, index, self.integer(0))
+            start = self.bases[k]
+            if operand.kind == "rows":
+                start = self.offset(start, llvm_type(operand.dtype), self.multiply(index, self.strides[k][0]))
+            found.append((start, index))
+        return found
+
+    def _values(self, starts: Sequence[tuple[Value, Value | None]], j: Value, mask: Value | None, lanes: int) -> list[Value]:
+        values: list[Value] = []
+        for k, (operand, (start, index)) in enumerate(zip(self.kernel.loads, starts, strict=True)):
+            if operand.kind == "one_hot":
+                assert index is not None
+                numbers = self._columns(j, lanes)
+                hit = self.compare("eq", numbers, self.splat(index, lanes))
+                values.append(convert(self, hit, llvm_type(operand.dtype)))
+            else:
+                values.append(self._load(operand, start, self.strides[k][-1], j, mask, lanes))
+        for step in self.kernel.steps:
+            values.append(evaluate(self, step, [values[s] for s in step.sources], lanes))
+        if self.kernel.check:
+            self._check(values, mask)
+        return values
+
+    def _check(self, values: Sequence[Value], mask: Value | None) -> None:
+        """Raises the flag if a value is not finite: v - v is then NaN."""
+        bad: Value | None = None
+        for value in values:
+            if element(value.type) in FLOATS:
+                difference = self.subtract(value, value)
+                this = self.compare("uno", difference, difference)
+                bad = this if bad is None else self.binary("or", bad, this)
+        if bad is None:
+            return
+        if mask is not None:
+            bad = self.binary("and", bad, mask)
+        found = self.intrinsic("vector.reduce.or", "i1", bad, suffix=bad.type) if lanes_of(bad.type) > 1 else bad
+        self.when(found, lambda: self.line(f"store i64 1, {self.flag}"))
+
+    def _columns(self, j: Value, lanes: int) -> Value:
+        if lanes == 1:
+            return j
+        return self.add(Value(vector_type("i64", lanes), self.splat(j, lanes).name), self.lane_numbers(lanes))
+
+    def _load(self, operand: Operand, start: Value, stride: Value, j: Value, mask: Value | None, lanes: int) -> Value:
+        scalar = llvm_type(operand.dtype)
+        if operand.move == "same":
+            return self.splat(self.load(scalar, start), lanes)
+        if operand.move == "vector" or lanes == 1:
+            at = j if operand.move == "vector" else self.multiply(j, stride)
+            return self.load(vector_type(scalar, lanes), self.offset(start, scalar, at), mask)
+        return self._gathered(scalar, start, stride, j, mask, lanes)
+
+    def _addresses(self, scalar: str, start: Value, stride: Value, j: Value, lanes: int) -> Value:
+        steps = self.multiply(self._columns(j, lanes), self.splat(stride, lanes))
+        held = "i8" if scalar == "i1" else scalar
+        return self.value(vector_type("ptr", lanes), f"getelementptr {held}, {start}, {steps}")
+
+    def _gathered(self, scalar: str, start: Value, stride: Value, j: Value, mask: Value | None, lanes: int) -> Value:
+        if scalar == "i1":
+            held = self._gathered("i8", start, stride, j, mask, lanes)
+            return self.compare("ne", held, self.constant(held.type, 0))
+        type_ = vector_type(scalar, lanes)
+        every = mask or self.constant(vector_type("i1", lanes), True)
+        return self.intrinsic(
+            "masked.gather", type_, self._addresses(scalar, start, stride, j, lanes), Value("i32", "1"), every,
+            Value(type_, "zeroinitializer"), suffix=f"{type_}.{vector_type('ptr', lanes)}",
+        )  # fmt: skip
+
+    def _store(self, value: Value, start: Value, stride: Value, move: str, j: Value, mask: Value | None) -> None:
+        scalar, lanes = element(value.type), lanes_of(value.type)
+        if move == "vector" or lanes == 1:
+            at = j if move == "vector" else self.multiply(j, stride)
+            self.store(value, self.offset(start, scalar, at), mask)
+            return
+        if scalar == "i1":
+            value = self.convert("zext", value, "i8")
+        every = mask or self.constant(vector_type("i1", lanes), True)
+        addresses = self._addresses(scalar, start, stride, j, lanes)
+        self.call_void("masked.scatter", value, addresses, Value("i32", "1"), every, suffix=f"{value.type}.{addresses.type}")
+
+    # -- with a reduction -------------------------------------------------------------------------------
+
+    def _reduce(self) -> None:
+        """Sums of floats are kept in double precision: as exact as they are stable."""
+        kernel = self.kernel
+        assert kernel.reduction is not None
+        self.how, self.value_number, self.result_move = kernel.reduction
+        dtype = self._dtype(self.value_number)
+        self.reduced_scalar = llvm_type(dtype)
+        self.sum_scalar = "double" if self.how == "sum" and dtype.kind == "f" else self.reduced_scalar
+        self.result_base = self._pointer()
+        self.result_strides = self._slots(kernel.axes)
+        self._kept(0, [])
+
+    def _kept(self, axis: int, indices: list[Value]) -> None:
+        kernel = self.kernel
+        kept = kernel.axes - kernel.reduced
+        outer = kept if kernel.vector_axis_reduced else kept - 1
+        if axis < outer:
+
+            def body(i: Value, _: list[Value]) -> list[Value]:
+                self._kept(axis + 1, [*indices, i])
+                return []
+
+            self.loop(self.integer(0), self.sizes[axis], 1, [], body)
+        elif kernel.vector_axis_reduced:
+            self._reduce_rows(indices)
+        else:
+            self._reduce_columns(indices)
+
+    def _identity(self) -> Value:
+        return self._identity_of(self.lanes)
+
+    def _identity_of(self, lanes: int) -> Value:
+        type_ = vector_type(self.sum_scalar, lanes)
+        if self.how == "sum":
+            return self.constant(type_, 0)
+        if self.sum_scalar in FLOATS:
+            return self.constant(type_, -math.inf if self.how == "max" else math.inf)
+        if self.sum_scalar == "i1":
+            return self.constant(type_, self.how == "min")
+        bits = int(self.sum_scalar[1:])
+        return self.constant(type_, -(1 << (bits - 1)) if self.how == "max" else (1 << (bits - 1)) - 1)
+
+    def _combined(self, total: Value, x: Value) -> Value:
+        if self.how == "sum":
+            return self.add(total, convert(self, x, self.sum_scalar))
+        if self.sum_scalar in FLOATS:
+            better = self.compare("ogt" if self.how == "max" else "olt", x, total)
+            return self.select(self.binary("or", better, self.compare("uno", x, x)), x, total)
+        if self.sum_scalar == "i1":
+            return self.binary("or" if self.how == "max" else "and", total, x)
+        return self.select(self.compare("sgt" if self.how == "max" else "slt", x, total), x, total)
+
+    def _combined_where(self, total: Value, x: Value, mask: Value | None) -> Value:
+        result = self._combined(total, x)
+        return result if mask is None else self.select(mask, result, total)
+
+    def _across(self, total: Value) -> Value:
+        """All lanes combined, always in one order."""
+        lanes = lanes_of(total.type)
+        result = self._identity_of(1)
+        for i in range(lanes):
+            part = self.value(self.sum_scalar, f"extractelement {total}, i64 {i}") if lanes > 1 else total
+            result = self._combined(result, part)
+        return result
+
+    def _reduce_rows(self, indices: list[Value]) -> None:
+        kernel = self.kernel
+        kept = kernel.axes - kernel.reduced
+
+        def over(axis: int, at: list[Value], total: Value) -> Value:
+            if axis < kernel.axes - 1:
+                (total,) = self.loop(self.integer(0), self.sizes[axis], 1, [total], lambda i, c: [over(axis + 1, [*at, i], c[0])])
+                return total
+            starts = self._row_starts(at)
+            lanes, size = self.lanes, self.sizes[-1]
+
+            def step(j: Value, carried: list[Value], mask: Value | None) -> list[Value]:
+                return [self._combined_where(carried[0], self._values(starts, j, mask, lanes)[self.value_number], mask)]
+
+            whole = self.binary("and", size, self.integer(-lanes))
+            (total,) = self.loop(self.integer(0), whole, lanes, [total], lambda j, c: step(j, c, None))
+            rest = self.first_lanes(lanes, self.subtract(size, whole)) if lanes > 1 else None
+            if rest is not None:
+                (total,) = self.loop(whole, size, lanes, [total], lambda j, c: step(j, c, rest))
+            return total
+
+        total = self._across(over(kept, indices, self._identity()))
+        target = self._moved(self.result_base, self.result_strides, indices, np.dtype(np.float32) if self.reduced_scalar == "float" else self._dtype(self.value_number))
+        self.store(convert(self, total, self.reduced_scalar), target)
+
+    def _reduce_columns(self, indices: list[Value]) -> None:
+        """Axes: kept ..., reduced ..., and the last kept one, which runs over vectors, innermost."""
+        kernel = self.kernel
+        kept = kernel.axes - kernel.reduced
+        target = self._moved(self.result_base, self.result_strides, indices, self._dtype(self.value_number))
+        lanes = self.lanes
+
+        def block(columns: list[Value], mask: Value | None) -> None:
+            def over(axis: int, at: list[Value], totals: list[Value]) -> list[Value]:
+                if axis < kernel.axes - 1:
+                    return self.loop(self.integer(0), self.sizes[axis], 1, totals, lambda i, c: over(axis + 1, [*at, i], c))
+                starts = self._row_starts(at)
+                values = [self._values(starts, j, mask, lanes)[self.value_number] for j in columns]
+                return [self._combined(t, v) for t, v in zip(totals, values, strict=True)]
+
+            totals = over(kept - 1, indices, [self._identity()] * len(columns))
+            for j, total in zip(columns, totals, strict=True):
+                result = convert(self, total, self.reduced_scalar)
+                self._store(result, target, self.result_strides[kept - 1], self.result_move, j, mask)
+
+        # Several vectors at a time, so that whole cache lines are read one after another.
+        wide = lanes * COLUMNS
+        whole = self.binary("and", self.sizes[-1], self.integer(-wide))
+        offsets = [self.integer(k * lanes) for k in range(COLUMNS)]
+        self.loop(self.integer(0), whole, wide, [], lambda j, _: block([self.add(j, o) for o in offsets], None) or [])
+        aligned = self.binary("and", self.sizes[-1], self.integer(-lanes))
+        self.loop(whole, aligned, lanes, [], lambda j, _: block([j], None) or [])
+        if lanes > 1:
+            rest = self.subtract(self.sizes[-1], aligned)
+            some = self.compare("sgt", rest, self.integer(0))
+            self.when(some, lambda: block([aligned], self.first_lanes(lanes, rest)))

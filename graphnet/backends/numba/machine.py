@@ -1,0 +1,135 @@
+"""This machine as LLVM sees it, and native kernels: compiled once, kept on disk by content.
+
+A kernel's key is the SHA-256 of its text, the processor, its features and LLVM's version, so a file of
+another machine or version is never found; each file carries a SHA-256 of its own, so a damaged one is never
+run but made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+import threading
+from functools import cache, cached_property
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from graphnet.errors import BackendError
+
+__all__ = ["Machine", "cache_folder", "this_machine"]
+
+#: Widest vectors, in bytes, for the first of these features that the processor has; and how many registers.
+_VECTORS = (("avx512f", 64, 32), ("avx", 32, 16), ("sve", 16, 32), ("neon", 16, 32))
+
+
+def cache_folder() -> Path:
+    """Where kernels are kept: $GRAPHNET_CACHE, else the user's cache folder."""
+    chosen = os.environ.get("GRAPHNET_CACHE")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "graphnet"
+
+
+class Machine:
+    """The processor, and the engine that holds native code. One for each process: `this_machine()`."""
+
+    def __init__(self) -> None:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        self.processor = llvm.get_host_cpu_name()
+        features = llvm.get_host_cpu_features()
+        self.features = features.flatten()
+        self.vector_bytes, self.registers = next(
+            ((size, count) for name, size, count in _VECTORS if features.get(name)), (16, 16)
+        )
+        self._target = llvm.Target.from_default_triple()
+        self.triple = self._target.triple
+        self._lock = threading.Lock()
+        self._addresses: dict[str, int] = {}
+        #: Kernels that this process compiled, and those that it found on disk.
+        self.compiled = self.found = 0
+        self._keep: list[object] = []
+
+    @cached_property
+    def _target_machine(self) -> llvm.TargetMachine:
+        return self._target.create_target_machine(cpu=self.processor, features=self.features, opt=3)
+
+    @cached_property
+    def _engine(self) -> llvm.ExecutionEngine:
+        return llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._target_machine)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What native code depends on besides its text."""
+        version = ".".join(map(str, llvm.llvm_version_info))
+        return f"{self.triple} {self.processor} {self.features} llvm {version}"
+
+    def addresses(self, modules: list[str]) -> list[int]:
+        """The addresses of the kernels with these texts: loaded, found on disk or compiled, each once."""
+        keys = [hashlib.sha256(f"{self.fingerprint}\n{text}".encode()).hexdigest() for text in modules]
+        with self._lock:
+            new = {k: t for k, t in zip(keys, modules, strict=True) if k not in self._addresses}
+            for key, text in new.items():
+                self._engine.add_object_file(self._object(key, text))
+            if new:
+                self._engine.finalize_object()
+            for key in new:
+                self._addresses[key] = self._engine.get_function_address(_symbol(key))
+        return [self._addresses[key] for key in keys]
+
+    def _object(self, key: str, text: str) -> llvm.ObjectFileRef:
+        path = cache_folder() / f"{key}.kernel"
+        code = _read_checked(path)
+        if code is None:
+            code = self._compile(text.replace("@kernel(", f"@{_symbol(key)}("))
+            self.compiled += 1
+            _write_checked(path, code)
+        else:
+            self.found += 1
+        return llvm.ObjectFileRef.from_data(code)
+
+    def _compile(self, text: str) -> bytes:
+        try:
+            module = llvm.parse_assembly(text)
+            module.verify()
+        except RuntimeError as error:
+            raise BackendError(f"a kernel is not valid LLVM code: {error}\n{text}") from None
+        return bytes(self._target_machine.emit_object(module))
+
+    def assembly(self, text: str) -> str:
+        """The kernel in the machine's assembly language."""
+        return str(self._target_machine.emit_assembly(llvm.parse_assembly(text)))
+
+
+def _symbol(key: str) -> str:
+    return f"graphnet_{key[:24]}"
+
+
+def _read_checked(path: Path) -> bytes | None:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    digest, code = content[:32], content[32:]
+    return code if hashlib.sha256(code).digest() == digest else None
+
+
+def _write_checked(path: Path, code: bytes) -> None:
+    """Whole or not at all; a folder that cannot be written means that kernels are made again next time."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        with os.fdopen(handle, "wb") as file:
+            file.write(hashlib.sha256(code).digest() + code)
+        os.replace(temporary, path)
+    except OSError:
+        pass
+
+
+@cache
+def this_machine() -> Machine:
+    return Machine()

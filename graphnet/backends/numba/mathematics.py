@@ -1,0 +1,184 @@
+"""exp, log, tanh and their kin on vectors: branch-free arithmetic, from the series themselves.
+
+Every function holds over the whole range, with denormals, infinities and NaN, to 1e-6 relative in float32 and
+1e-14 in float64. sin, cos and powers call the system's library, lane by lane.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from graphnet.backends.numba.ir import Code, Value, element, lanes_of, vector_type
+
+__all__ = ["FUNCTIONS", "maximum", "minimum"]
+
+
+def _is_single(x: Value) -> bool:
+    return element(x.type) == "float"
+
+
+def _polynomial(code: Code, x: Value, coefficients: Sequence[float]) -> Value:
+    """Σ_k coefficients[k] x^k, by Horner's scheme."""
+    total = code.constant(x.type, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        total = code.fused(total, x, code.constant(x.type, coefficient))
+    return total
+
+
+def _integers(x: Value) -> str:
+    return "i32" if _is_single(x) else "i64"
+
+
+def _bits(code: Code, x: Value) -> Value:
+    return code.convert("bitcast", x, _integers(x))
+
+
+def _floats(code: Code, x: Value) -> Value:
+    return code.convert("bitcast", x, "float" if element(x.type) == "i32" else "double")
+
+
+def absolute(code: Code, x: Value) -> Value:
+    if element(x.type) in ("float", "double"):
+        return code.intrinsic("fabs", x.type, x)
+    zero = code.constant(x.type, 0)
+    return code.select(code.compare("slt", x, zero), code.subtract(zero, x), x)
+
+
+def square_root(code: Code, x: Value) -> Value:
+    return code.intrinsic("sqrt", x.type, x)
+
+
+def _pick(code: Code, condition: str, x: Value, y: Value) -> Value:
+    return code.select(code.compare(condition, x, y), x, y)
+
+
+def maximum(code: Code, x: Value, y: Value) -> Value:
+    """The larger; y where x is NaN, as Python's `x if x > y else y`."""
+    return _pick(code, "ogt" if element(x.type) in ("float", "double") else "sgt", x, y)
+
+
+def minimum(code: Code, x: Value, y: Value) -> Value:
+    return _pick(code, "olt" if element(x.type) in ("float", "double") else "slt", x, y)
+
+
+def _clamped(code: Code, x: Value, low: float, high: float) -> Value:
+    """x in [low, high]; NaN stays."""
+    bottom, top = code.constant(x.type, low), code.constant(x.type, high)
+    x = code.select(code.compare("olt", x, bottom), bottom, x)
+    return code.select(code.compare("ogt", x, top), top, x)
+
+
+#: ln 2 in two parts: n times the first is exact for all n that occur.
+_LN2 = {True: (0.693145751953125, 1.42860682030941723212e-6), False: (0.69314718036912381649, 1.90821492927058770002e-10)}
+
+
+def _reduced(code: Code, x: Value) -> tuple[Value, Value]:
+    """x = n ln 2 + r with a whole n and |r| <= ½ ln 2."""
+    high, low = _LN2[_is_single(x)]
+    n = code.intrinsic("rint", x.type, code.multiply(x, code.constant(x.type, 1 / math.log(2))))
+    r = code.fused(n, code.constant(x.type, -high), x)
+    return n, code.fused(n, code.constant(x.type, -low), r)
+
+
+def _exp_series(code: Code, r: Value) -> Value:
+    """(exp(r) - 1) / r for |r| <= ½ ln 2."""
+    terms = 7 if _is_single(r) else 13
+    return _polynomial(code, r, [1 / math.factorial(k + 1) for k in range(terms)])
+
+
+def _power_of_two(code: Code, n: Value) -> Value:
+    """2^n for an integer n within the range of normal numbers."""
+    mantissa, bias = (23, 127) if element(n.type) == "i32" else (52, 1023)
+    shifted = code.binary("shl", code.add(n, code.constant(n.type, bias)), code.constant(n.type, mantissa))
+    return _floats(code, shifted)
+
+
+def exponential(code: Code, x: Value) -> Value:
+    """2^n · exp(r), the power in two factors so that denormal results come out right."""
+    x = _clamped(code, x, *((-104.0, 89.0) if _is_single(x) else (-746.0, 710.0)))
+    n, r = _reduced(code, x)
+    value = code.fused(_exp_series(code, r), r, code.constant(x.type, 1.0))
+    whole = code.convert("fptosi", n, _integers(x))
+    half = code.binary("ashr", whole, code.constant(whole.type, 1))
+    first, second = _power_of_two(code, half), _power_of_two(code, code.subtract(whole, half))
+    return code.multiply(code.multiply(value, first), second)
+
+
+def hyperbolic_tangent(code: Code, x: Value) -> Value:
+    """sign(x) · e / (e + 2) with e = exp(2|x|) - 1 = 2^n (exp(r) - 1) + (2^n - 1), precise near 0 too."""
+    twice = code.multiply(absolute(code, x), code.constant(x.type, 2.0))
+    limit = code.constant(x.type, 20.0 if _is_single(x) else 44.0)
+    twice = code.select(code.compare("ogt", twice, limit), limit, twice)
+    n, r = _reduced(code, twice)
+    scale = _power_of_two(code, code.convert("fptosi", n, _integers(x)))
+    less_one = code.subtract(scale, code.constant(x.type, 1.0))
+    e = code.fused(code.multiply(_exp_series(code, r), r), scale, less_one)
+    y = code.binary("fdiv", e, code.add(e, code.constant(x.type, 2.0)))
+    return code.intrinsic("copysign", x.type, y, x)
+
+
+def logarithm(code: Code, x: Value) -> Value:
+    """e ln 2 + 2 atanh(s), s = (m - 1) / (m + 1), where x = 2^e m and √½ <= m < √2."""
+    single = _is_single(x)
+    mantissa, bias = (23, 127) if single else (52, 1023)
+    tiny = code.constant(x.type, 1.1754943508222875e-38 if single else 2.2250738585072014e-308)
+    is_tiny = code.compare("olt", x, tiny)
+    lifted = code.multiply(x, code.constant(x.type, 2.0 ** (mantissa + 2)))
+    normal = code.select(is_tiny, lifted, x)
+    # Subtracting the bits of √½ makes the exponent field change at √½ instead of at 1.
+    bits = _bits(code, normal)
+    root = 0x3F3504F3 if single else 0x3FE6A09E667F3BCD
+    shifted = code.subtract(bits, code.constant(bits.type, root))
+    e = code.binary("ashr", shifted, code.constant(bits.type, mantissa))
+    m = _floats(code, code.subtract(bits, code.binary("shl", e, code.constant(bits.type, mantissa))))
+    power = code.convert("sitofp", e, element(x.type))
+    correction = code.select(is_tiny, code.constant(x.type, -(mantissa + 2.0)), code.constant(x.type, 0.0))
+    power = code.add(power, correction)
+    f = code.subtract(m, code.constant(x.type, 1.0))
+    s = code.binary("fdiv", f, code.add(f, code.constant(x.type, 2.0)))
+    z = code.multiply(s, s)
+    terms = 5 if single else 11
+    series = _polynomial(code, z, [2 / (2 * k + 3) for k in range(terms)])
+    high, low = _LN2[single]
+    # 2s + s z series, then the exponent's part, the small terms first.
+    rest = code.fused(power, code.constant(x.type, low), code.multiply(code.multiply(s, z), series))
+    value = code.fused(power, code.constant(x.type, high), code.fused(s, code.constant(x.type, 2.0), rest))
+    zero, infinity = code.constant(x.type, 0.0), code.constant(x.type, math.inf)
+    value = code.select(code.compare("oeq", x, zero), code.constant(x.type, -math.inf), value)
+    value = code.select(code.compare("oeq", x, infinity), infinity, value)
+    return code.select(code.compare("uge", x, zero), value, code.constant(x.type, math.nan))
+
+
+def logarithm_plus_one(code: Code, x: Value) -> Value:
+    """log(1 + x): the error of the sum y = 1 + x is put back as (x - (y - 1)) / y."""
+    one = code.constant(x.type, 1.0)
+    y = code.add(x, one)
+    lost = code.binary("fdiv", code.subtract(x, code.subtract(y, one)), y)
+    value = code.add(logarithm(code, y), lost)
+    finite = code.compare("olt", absolute(code, x), code.constant(x.type, math.inf))
+    bounded = code.binary("and", finite, code.compare("one", y, code.constant(x.type, 0.0)))
+    return code.select(bounded, value, logarithm(code, y))
+
+
+def _by_lane(name: str) -> Callable[..., Value]:
+    def function(code: Code, *arguments: Value) -> Value:
+        """The system's function, for each lane."""
+        scalar, lanes = element(arguments[0].type), lanes_of(arguments[0].type)
+        if lanes == 1:
+            return code.intrinsic(name, scalar, *arguments)
+        result = Value(vector_type(scalar, lanes), "poison")
+        for i in range(lanes):
+            parts = [code.value(scalar, f"extractelement {a}, i64 {i}") for a in arguments]
+            one = code.intrinsic(name, scalar, *parts)
+            result = code.value(result.type, f"insertelement {result}, {one}, i64 {i}")
+        return result
+
+    return function
+
+
+FUNCTIONS: dict[str, Callable[..., Value]] = {
+    "abs": absolute, "cos": _by_lane("cos"), "exp": exponential, "log": logarithm,
+    "log1p": logarithm_plus_one, "max": maximum, "min": minimum, "pow": _by_lane("pow"),
+    "sin": _by_lane("sin"), "sqrt": square_root, "tanh": hyperbolic_tangent,
+}  # fmt: skip

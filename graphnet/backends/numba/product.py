@@ -1,0 +1,196 @@
+"""Matrix products C = A B or C += A B: generated register-blocked kernels, and the packing of B.
+
+B lies in panels of a few vectors' width, each panel's rows one after another, so that the innermost loop
+reads it in order; A's elements are broadcast. A tile of C (rows x vectors) stays in registers over all of k.
+Source of the scheme: Goto & van de Geijn 2008.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from graphnet.backends.numba.ir import Code, Value, vector_type
+
+__all__ = ["PackKernel", "ProductKernel", "block_rows", "panel_vectors"]
+
+#: How often the loop over k is unrolled.
+UNROLLED = 4
+
+
+@cache
+def panel_vectors(registers: int) -> int:
+    """Width of a panel of B in vectors."""
+    return 2 if registers < 32 else 3
+
+
+@cache
+def block_rows(registers: int, vectors: int) -> int:
+    """Rows of a tile: accumulators, one row of B and one broadcast must fit the registers."""
+    return min(14, (registers - vectors - 1) // vectors)
+
+
+@dataclass(frozen=True)
+class ProductKernel:
+    """C[m, n] (+)= Σ_k A[m, k] B[k, n], for blocks of `rows` rows and panels of `vectors` vectors.
+
+    Record: A, B, C (addresses), K, strides (elements) of A along m and k, of B along k and from panel to
+    panel, of C along m, then the number of whole row blocks and whole panels. `tail_rows` and
+    `tail_columns` are what is left; `unit` is the axis along which A is contiguous ("m", "k" or "").
+    """
+
+    scalar: str
+    vector_bytes: int
+    rows: int
+    vectors: int
+    tail_rows: int
+    tail_columns: int
+    unit: str
+    accumulate: bool
+
+    @property
+    def lanes(self) -> int:
+        return self.vector_bytes // (4 if self.scalar == "float" else 8)
+
+    def text(self) -> str:
+        return _ProductCode(self).module()
+
+
+class _ProductCode(Code):
+    """The code of a product: loops over panels and blocks of rows, and one tile inside."""
+
+    def __init__(self, kernel: ProductKernel) -> None:
+        super().__init__(kernel.vector_bytes)
+        self.kernel = kernel
+        a, b, c = (self.pointer_slot(i) for i in (2, 3, 4))
+        self.K, self.a_m, self.a_k, self.b_k, b_panel, self.c_m, blocks, panels = (
+            self.slot(i) for i in range(5, 13)
+        )
+        width = kernel.vectors * kernel.lanes
+
+        def panel(j: Value, columns: int) -> None:
+            b_panel_j = self.at(b, j, b_panel)
+            c_panel_j = self.offset(c, kernel.scalar, self.multiply(j, self.integer(width)))
+
+            def block(i: Value, rows: int) -> list[Value]:
+                first = self.multiply(i, self.integer(kernel.rows))
+                self.tile(self.at(a, first, self.a_m), b_panel_j, self.at(c_panel_j, first, self.c_m), rows, columns)
+                return []
+
+            self.loop(self.integer(0), blocks, 1, [], lambda i, _: block(i, kernel.rows))
+            if kernel.tail_rows:
+                block(blocks, kernel.tail_rows)
+
+        def whole(j: Value, _: list[Value]) -> list[Value]:
+            panel(j, width)
+            return []
+
+        self.loop(self.integer(0), panels, 1, [], whole)
+        if kernel.tail_columns:
+            panel(panels, kernel.tail_columns)
+
+    def at(self, base: Value, index: Value, stride: Value) -> Value:
+        return self.offset(base, self.kernel.scalar, self.multiply(index, stride))
+
+    def tile(self, a: Value, b: Value, c: Value, rows: int, columns: int) -> None:
+        """One tile of C: the sum over k in registers, then added to or stored in C."""
+        scalar, lanes, unit = self.kernel.scalar, self.kernel.lanes, self.kernel.unit
+        vectors = -(-columns // lanes)
+        type_ = vector_type(scalar, lanes)
+        # Panels are as wide as their last vector, so only C needs a mask.
+        rest = columns % lanes
+        mask = self.first_lanes(lanes, self.integer(rest)) if rest else None
+        starts = [a] if unit == "m" else [self.at(a, self.integer(i), self.a_m) for i in range(rows)]
+
+        def step(k: Value, sums: list[Value]) -> list[Value]:
+            b_row = self.at(b, k, self.b_k)
+            b_vectors = [
+                self.load(type_, self.offset(b_row, scalar, self.integer(j * lanes)), mask if j == vectors - 1 else None)
+                for j in range(vectors)
+            ]
+            along = k if unit == "k" else self.multiply(k, self.a_k)
+            result = []
+            for i in range(rows):
+                at = self.offset(starts[0 if unit == "m" else i], scalar, along)
+                if unit == "m":
+                    at = self.offset(at, scalar, self.integer(i))
+                factor = self.splat(self.load(scalar, at), lanes)
+                result += [self.fused(factor, b_vectors[j], sums[i * vectors + j]) for j in range(vectors)]
+            return result
+
+        def steps(k: Value, sums: list[Value]) -> list[Value]:
+            for u in range(UNROLLED):
+                sums = step(self.add(k, self.integer(u)), sums)
+            return sums
+
+        sums = [self.constant(type_, 0.0)] * (rows * vectors)
+        whole = self.binary("and", self.K, self.integer(-UNROLLED))
+        sums = self.loop(self.integer(0), whole, UNROLLED, sums, steps)
+        sums = self.loop(whole, self.K, 1, sums, step)
+        for i in range(rows):
+            c_row = self.at(c, self.integer(i), self.c_m)
+            for j in range(vectors):
+                at = self.offset(c_row, scalar, self.integer(j * lanes))
+                lanes_kept = mask if j == vectors - 1 else None
+                total = sums[i * vectors + j]
+                if self.kernel.accumulate:
+                    total = self.add(self.load(type_, at, lanes_kept), total)
+                self.store(total, at, lanes_kept)
+
+
+@dataclass(frozen=True)
+class PackKernel:
+    """Panels of B: P[j][k][l] = B[k, j · width + l], `width` columns to a panel.
+
+    Record: B, P, K, stride of B along k, stride of P along k, whole panels, stride of P from panel to panel,
+    stride of B along n. `contiguous`: B's rows are; else its columns.
+    """
+
+    scalar: str
+    vector_bytes: int
+    width: int
+    tail_columns: int
+    contiguous: bool
+
+    def text(self) -> str:
+        code = Code(self.vector_bytes)
+        lanes = self.vector_bytes // (4 if self.scalar == "float" else 8)
+        b, p = code.pointer_slot(2), code.pointer_slot(3)
+        K, b_k, p_k, panels, p_panel, b_n = (code.slot(i) for i in range(4, 10))
+        zero = code.integer(0)
+
+        def at(base: Value, index: Value, stride: Value) -> Value:
+            return code.offset(base, self.scalar, code.multiply(index, stride))
+
+        def panel(j: Value, columns: int) -> None:
+            first = code.multiply(j, code.integer(self.width))
+            source, target = at(b, first, b_n), at(p, j, p_panel)
+            if self.contiguous:
+                code.loop(zero, K, 1, [], lambda k, _: copy_row(at(source, k, b_k), at(target, k, p_k), columns))
+            else:
+                for n in range(columns):
+                    column = at(source, code.integer(n), b_n)
+                    goal = code.offset(target, self.scalar, code.integer(n))
+                    code.loop(zero, K, 1, [], lambda k, _, column=column, goal=goal: copy_one(at(column, k, b_k), at(goal, k, p_k)))
+
+        def copy_row(source: Value, target: Value, columns: int) -> list[Value]:
+            for start in range(0, columns, lanes):
+                n = min(lanes, columns - start)
+                mask = code.first_lanes(lanes, code.integer(n)) if n < lanes else None
+                where = code.integer(start)
+                vector = code.load(vector_type(self.scalar, lanes), code.offset(source, self.scalar, where), mask)
+                code.store(vector, code.offset(target, self.scalar, where), mask)
+            return []
+
+        def copy_one(source: Value, target: Value) -> list[Value]:
+            code.store(code.load(self.scalar, source), target)
+            return []
+
+        def whole(j: Value, _: list[Value]) -> list[Value]:
+            panel(j, self.width)
+            return []
+
+        code.loop(zero, panels, 1, [], whole)
+        if self.tail_columns:
+            panel(panels, self.tail_columns)
+        return code.module()

@@ -1,0 +1,74 @@
+"""Scatter: rows added up by index, in order, so that the result is the same at every run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphnet.backends.numba.ir import Code, Value, llvm_type, vector_type
+from graphnet.node import Dtype
+
+__all__ = ["ScatterKernel"]
+
+
+@dataclass(frozen=True)
+class ScatterKernel:
+    """y = 0; y[index[i]] += x[i].
+
+    Record: error flag, x, index, y (addresses), rows of x, columns, rows of y, then the strides of x's rows,
+    of the index and of y's rows.
+    """
+
+    dtype: Dtype
+    index_dtype: Dtype
+    vector_bytes: int
+
+    def text(self) -> str:
+        code = Code(self.vector_bytes)
+        scalar = llvm_type(self.dtype)
+        lanes = self.vector_bytes // self.dtype.itemsize
+        flag, x, index, y = (code.pointer_slot(i) for i in range(2, 6))
+        rows, columns, size, x_row, index_step, y_row = (code.slot(i) for i in range(6, 12))
+        zero = code.integer(0)
+        type_ = vector_type(scalar, lanes)
+        whole = code.binary("and", columns, code.integer(-lanes))
+        rest = code.first_lanes(lanes, code.subtract(columns, whole))
+        some = code.compare("slt", whole, columns)
+
+        def at(base: Value, row: Value, stride: Value) -> Value:
+            return code.offset(base, scalar, code.multiply(row, stride))
+
+        def clear(i: Value, _: list[Value]) -> list[Value]:
+            row = at(y, i, y_row)
+
+            def vectors(j: Value, mask: Value | None) -> list[Value]:
+                code.store(code.constant(type_, 0.0), code.offset(row, scalar, j), mask)
+                return []
+
+            code.loop(zero, whole, lanes, [], lambda j, _: vectors(j, None))
+            code.when(some, lambda: vectors(whole, rest) and None)
+            return []
+
+        def add(i: Value, _: list[Value]) -> list[Value]:
+            held = llvm_type(self.index_dtype)
+            target = code.load(held, code.offset(index, held, code.multiply(i, index_step)))
+            if held != "i64":
+                target = code.convert("zext" if self.index_dtype.kind == "u" else "sext", target, "i64")
+            inside = code.compare("ult", target, size)
+            outside = code.binary("xor", inside, Value("i1", "true"))
+            code.when(outside, lambda: code.line(f"store i64 1, {flag}"))
+            target = code.select(inside, target, zero)
+            source, goal = at(x, i, x_row), at(y, target, y_row)
+
+            def vectors(j: Value, mask: Value | None) -> list[Value]:
+                place = code.offset(goal, scalar, j)
+                total = code.add(code.load(type_, place, mask), code.load(type_, code.offset(source, scalar, j), mask))
+                code.store(total, place, mask)
+                return []
+
+            code.loop(zero, whole, lanes, [], lambda j, _: vectors(j, None))
+            code.when(some, lambda: vectors(whole, rest) and None)
+            return []
+
+        code.loop(zero, size, 1, [], clear)
+        code.loop(zero, rows, 1, [], add)
+        return code.module()

@@ -1,0 +1,159 @@
+"""Fuse: elementwise nodes that can run as one loop become a group, which compiled back ends make one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphnet.collector import collector_paused
+from graphnet.expression import is_compilable
+from graphnet.graph import Graph, Group
+from graphnet.node import Node
+from graphnet.ops.elementwise import Elementwise
+from graphnet.ops.index import OneHot, Take
+from graphnet.ops.leaf import Fill
+
+__all__ = ["fuse", "is_fusable"]
+
+#: A group holds no chain longer than this: kernels stay small, however long a chain of nodes is.
+LONGEST_CHAIN = 48
+#: Functions that cost more than reading a value back; all else is done again rather than stored.
+COSTLY = ("exp", "log", "tanh", "sin", "cos", "**", "sqrt", "/")
+
+
+def is_fusable(node: Node) -> bool:
+    """True for nodes that a loop over their elements can compute."""
+    op = node.op
+    if isinstance(op, Elementwise):
+        return is_compilable(op.kernel)
+    if isinstance(op, Take):
+        return op.axis == 0 and node.inputs[0].ndim == 2
+    return isinstance(op, OneHot)
+
+
+def fuse(graph: Graph) -> Graph:
+    """The same nodes, with groups.
+
+    A node's level counts the boundaries (products, reductions, changes of shape) on the longest way to it.
+    Two nodes of one level and shape have no boundary between them, so joining all that are connected makes
+    no cycle. Cheap nodes that only later groups read are computed there again instead of being stored.
+    """
+    with collector_paused():
+        return Graph(graph.outputs, graph.inputs, _groups(graph))
+
+
+def _groups(graph: Graph) -> list[Group]:
+    order = graph.order
+    fusable = {node for node in order if node.inputs and is_fusable(node)}
+    level = _levels(order, fusable)
+    sunk = _sunk(graph, fusable, level)
+    group_of = _components(order, fusable - sunk, level)
+    members: dict[object, list[Node]] = {}
+    for node in order:
+        if node in group_of:
+            members.setdefault(group_of[node], []).append(node)
+    outputs = set(graph.outputs)
+    consumers = graph.consumers
+    return [_group(nodes, sunk, outputs, consumers) for nodes in members.values()]
+
+
+def _levels(order: Sequence[Node], fusable: set[Node]) -> dict[Node, tuple[int, int]]:
+    """(boundaries passed, links of the chain since the last one // LONGEST_CHAIN) along the longest way."""
+    level: dict[Node, tuple[int, int]] = {}
+    chain: dict[Node, int] = {}
+    for node in order:
+        if not node.inputs:
+            level[node] = (0, 0)
+            chain[node] = 0
+            continue
+        joins = node in fusable
+        most, links = 0, 0
+        for source in node.inputs:
+            inside = joins and source in fusable and source.shape == node.shape
+            reached = level[source][0] + (0 if inside or not source.inputs else 1)
+            length = chain[source] + 1 if inside else 0
+            if reached > most:
+                most, links = reached, length
+            elif reached == most:
+                links = max(links, length)
+        chain[node] = links
+        level[node] = (most, links // LONGEST_CHAIN)
+    return level
+
+
+def _sunk(graph: Graph, fusable: set[Node], level: dict[Node, tuple[int, int]]) -> set[Node]:
+    """Nodes that are computed again in each group that reads them."""
+    sunk: set[Node] = set()
+    stored: set[Node] = set(graph.outputs)
+    consumers = graph.consumers
+    kept = set(graph.outputs)
+    for node in reversed(graph.order):
+        if node not in fusable:
+            stored.update(node.inputs)
+            continue
+        readers = consumers[node]
+        if (
+            node not in kept
+            and node not in stored
+            and _is_cheap(node)
+            and all(
+                r in fusable and r.shape == node.shape and (r in sunk or level[r] != level[node]) for r in readers
+            )
+        ):
+            unstored = [
+                x for x in node.inputs
+                if x.inputs and x in fusable and x not in stored and not isinstance(x.op, Fill)
+            ]  # fmt: skip
+            if len(unstored) <= 1:
+                sunk.add(node)
+                stored.update(x for x in node.inputs)
+                continue
+        for source in node.inputs:
+            if source.shape != node.shape or level[source] != level[node] or source not in fusable:
+                stored.add(source)
+    return sunk
+
+
+def _is_cheap(node: Node) -> bool:
+    op = node.op
+    return isinstance(op, Elementwise) and len(node.inputs) <= 2 and not any(f in op.kernel for f in COSTLY)
+
+
+def _components(
+    order: Sequence[Node], fusable: set[Node], level: dict[Node, tuple[int, int]]
+) -> dict[Node, Node]:
+    """For each node, one that stands for its group."""
+    parent = {node: node for node in fusable}
+
+    def find(node: Node) -> Node:
+        root = node
+        while parent[root] is not root:
+            root = parent[root]
+        while parent[node] is not root:
+            parent[node], node = root, parent[node]
+        return root
+
+    for node in order:
+        if node in fusable:
+            for source in node.inputs:
+                if source in fusable and source.shape == node.shape and level[source] == level[node]:
+                    a, b = find(source), find(node)
+                    if a is not b:
+                        parent[b] = a
+    return {node: find(node) for node in fusable}
+
+
+def _group(
+    nodes: list[Node], sunk: set[Node], outputs: set[Node], consumers: dict[Node, list[Node]]
+) -> Group:
+    own = set(nodes)
+    computed = set(nodes)
+    pending = list(nodes)
+    while pending:
+        for source in pending.pop().inputs:
+            if source in sunk and source not in computed:
+                computed.add(source)
+                pending.append(source)
+    given = tuple(
+        n for n in nodes if n in outputs or any(r not in own for r in consumers[n])
+    )
+    return Group(tuple(sorted(computed, key=lambda n: n.serial)), given)

@@ -1,0 +1,13 @@
+"""From a graph to what a machine has to do: order, lifetimes, places in memory, instructions. No back end is in it.
+
+order         the nodes as they run, when each value is last read
+views         where a value lies
+instructions  what a compiled back end does: fused kernels, reductions, products, ...
+placement     which values are written straight into the array that joins them
+lowering      from a graph to instructions
+arena         one piece of memory for all buffers, reused as they die
+"""
+
+from graphnet.plan.order import Memory, Plan, make_plan, readable_bytes
+
+__all__ = ["Memory", "Plan", "make_plan", "readable_bytes"]

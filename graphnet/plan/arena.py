@@ -1,0 +1,113 @@
+"""Arena: one piece of memory for all values of a run, reused as they die."""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from graphnet.plan.views import Buffer
+
+__all__ = ["ALIGNMENT", "Life", "give_places"]
+
+#: Bytes: a cache line, and the widest vector.
+ALIGNMENT = 64
+#: Buffers of at least so many bytes start at different places in a page, or their rows would fall on the same
+#: few lines of the cache.
+STAGGERED = 4096
+
+
+class Life(NamedTuple):
+    """A buffer lives from step `first` to step `last`, both included.
+
+    epoch: (of first, of last). Steps of one epoch may run at different speeds on different cores, so memory
+    that dies in an epoch is free only in the next one, or at once for a buffer of the same `rows`: then each
+    core meets its own part again. None: the buffer is not read and written by rows alone.
+    """
+
+    buffer: Buffer
+    first: int
+    last: int
+    epoch: tuple[int, int]
+    rows: int | None
+
+
+def give_places(lives: Sequence[Life]) -> int:
+    """Sets `offset` of every buffer; returns the bytes that the arena needs. Nearly linear."""
+    births = sorted((life for life in lives if life.buffer.nbytes), key=lambda life: life.first)
+    deaths = sorted(births, key=lambda life: life.last)
+    dead = 0
+    matching: dict[tuple[int, int, int], list[int]] = defaultdict(list)  # (epoch, bytes, rows) -> offsets
+    waiting: dict[int, list[tuple[int, int]]] = defaultdict(list)  # epoch -> (offset, bytes)
+    retaken: dict[tuple[int, int], int] = defaultdict(int)  # (epoch, offset) -> times taken by equal rows
+    free = _FreeList()
+    released = -1
+    end = 0
+    for life in births:
+        while dead < len(deaths) and deaths[dead].last < life.first:
+            gone = deaths[dead]
+            dead += 1
+            epoch, size = gone.epoch[1], _rounded(gone.buffer.nbytes)
+            waiting[epoch].append((gone.buffer.offset, size))
+            if gone.rows is not None:
+                matching[epoch, size, gone.rows].append(gone.buffer.offset)
+        while released < life.epoch[0] - 1:
+            released += 1
+            for offset, size in waiting.pop(released, ()):
+                if retaken[released, offset]:
+                    retaken[released, offset] -= 1
+                else:
+                    free.add(offset, size)
+        size = _rounded(life.buffer.nbytes)
+        same = matching.get((life.epoch[0], size, life.rows)) if life.rows is not None else None
+        if same:
+            life.buffer.offset = same.pop()
+            retaken[life.epoch[0], life.buffer.offset] += 1
+            continue
+        offset = free.take(size)
+        if offset is None:
+            if size >= STAGGERED:
+                end += ALIGNMENT * 5
+            offset, end = end, end + size
+        life.buffer.offset = offset
+    return end
+
+
+def _rounded(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+class _FreeList:
+    """Holes, by size; neighbours are joined."""
+
+    def __init__(self) -> None:
+        self._starts: dict[int, int] = {}  # start -> size
+        self._ends: dict[int, int] = {}  # end -> start
+        self._sizes: list[tuple[int, int]] = []  # (size, start), sorted; stale entries are skipped
+
+    def add(self, start: int, size: int) -> None:
+        end = start + size
+        if start in self._ends:
+            before = self._ends.pop(start)
+            size += self._starts.pop(before)
+            start = before
+        if end in self._starts:
+            size += self._starts.pop(end)
+            end = start + size
+        self._starts[start], self._ends[end] = size, start
+        bisect.insort(self._sizes, (size, start))
+
+    def take(self, size: int) -> int | None:
+        """The start of the smallest hole that is large enough."""
+        at = bisect.bisect_left(self._sizes, (size, -1))
+        while at < len(self._sizes):
+            held, start = self._sizes.pop(at)
+            if self._starts.get(start) != held:
+                continue
+            del self._starts[start]
+            del self._ends[start + held]
+            if held > size:
+                self.add(start + size, held - size)
+            return start
+        return None

@@ -1,0 +1,95 @@
+"""What a compiled back end does: a flat list of instructions over views."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from graphnet.node import Dtype, Node, Shape
+from graphnet.plan.views import Buffer, View
+
+__all__ = ["Access", "Host", "Instruction", "Load", "Loop", "Product", "Scatter", "Step"]
+
+
+class Access(NamedTuple):
+    """A view that is read or written, and the node (or the buffer made by a back end) that it is part of.
+
+    by_rows: row i of the instruction touches row i of the view and no other.
+    """
+
+    view: View
+    node: Node | Buffer
+    by_rows: bool
+
+
+class Load(NamedTuple):
+    """An operand of a loop, one element for each point of its shape.
+
+    plain     data[i, j]
+    rows      data[index[i], j]: a row lookup
+    one_hot   1 where j = index[i], else 0; `dtype` says of what kind
+    """
+
+    kind: str
+    data: View | None
+    index: View | None
+    dtype: Dtype
+    depth: int = 0
+
+
+class Step(NamedTuple):
+    """A scalar expression (see Elementwise.kernel) of earlier values: loads first, then steps, from 0."""
+
+    kernel: str
+    dtype: Dtype
+    sources: tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Instruction:
+    """`nodes`: what it computes. `reads`, `writes`: the memory that it touches."""
+
+    nodes: tuple[Node, ...]
+    reads: list[Access] = field(default_factory=list, kw_only=True)
+    writes: list[Access] = field(default_factory=list, kw_only=True)
+
+
+@dataclass(eq=False)
+class Loop(Instruction):
+    """For every point of `shape`: load, compute the steps, store; with a reduction, combine over its axes.
+
+    stores: (number of the value, where). reduction: ("sum" | "max" | "min", axes, number of the value, where).
+    """
+
+    shape: Shape
+    loads: list[Load]
+    steps: list[Step]
+    stores: list[tuple[int, View]]
+    reduction: tuple[str, tuple[int, ...], int, View] | None = None
+
+
+@dataclass(eq=False)
+class Product(Instruction):
+    """c = a b, or c += a b, matrices. `repeated`: b is the same for so many rows of all products together."""
+
+    a: View
+    b: View
+    c: View
+
+
+@dataclass(eq=False)
+class Scatter(Instruction):
+    """y = 0; y[index[i]] += x[i] for every row i in order"""
+
+    x: View
+    index: View
+    y: View
+
+
+@dataclass(eq=False)
+class Host(Instruction):
+    """The op's own `forward`, run by Python."""
+
+    node: Node
+    sources: list[View]
+    target: View

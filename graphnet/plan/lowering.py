@@ -1,0 +1,422 @@
+"""Lowering: from a graph with groups to instructions over views, in an order in which they can run."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+
+from graphnet.collector import collector_paused
+from graphnet.graph import Graph, Group
+from graphnet.node import Node
+from graphnet.ops.broadcast import BroadcastTo, Sum
+from graphnet.ops.elementwise import Add, Elementwise
+from graphnet.ops.index import OneHot, ScatterAdd, Take
+from graphnet.ops.leaf import Fill, Input, Label, StopGradient
+from graphnet.ops.linear import BatchMatMul, MatMul
+from graphnet.ops.random import Random
+from graphnet.ops.reduce import Max, Min
+from graphnet.ops.shape import Concatenate, Place, Reshape, Slice, Stack, Transpose
+from graphnet.passes.fuse import is_fusable
+from graphnet.plan.instructions import Access, Host, Instruction, Load, Loop, Product, Scatter, Step
+from graphnet.plan.placement import place
+from graphnet.plan.views import Buffer, View
+
+__all__ = ["Lowered", "lower"]
+
+REDUCTIONS = {Sum: "sum", Max: "max", Min: "min"}
+VIEWS = (BroadcastTo, Label, Reshape, Slice, StopGradient, Transpose)
+
+
+@dataclass(eq=False)
+class Lowered:
+    """`instructions` in order; `views`: where each leaf and each output lies.
+
+    `static`: how many instructions, at the start, depend on parameters and constants alone.
+    """
+
+    graph: Graph
+    instructions: list[Instruction]
+    views: dict[Node, View]
+    static: int
+
+
+def lower(graph: Graph) -> Lowered:
+    """Linear in the number of nodes, but for ordering, which takes n log n."""
+    with collector_paused():
+        return _Lowering(graph).run()
+
+
+@dataclass(eq=False)
+class _Unit:
+    """What runs as a whole: a group, or one node."""
+
+    nodes: tuple[Node, ...]
+    group: Group | None
+    position: int
+    static: bool = False
+    before: int = 0
+    then: list[_Unit] = field(default_factory=list)
+
+
+class _Lowering:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.position = {node: i for i, node in enumerate(graph.order)}
+        self.home: dict[Node, _Unit] = {}
+        self.units: list[_Unit] = []
+        self.inside: set[Node] = set()
+        self._make_units()
+        placement = place(graph, self._is_placeable)
+        self.placed, self.copies = placement.views, placement.copies
+        self.extra: dict[Node, list[View]] = {}
+        self._share_copies()
+        self.views: dict[Node, View] = {}
+        self.numbers: dict[Node, float | int | bool] = {}
+        self.instructions: list[Instruction] = []
+
+    # -- units -----------------------------------------------------------------------------------
+
+    def _make_units(self) -> None:
+        for group in self.graph.groups:
+            unit = _Unit(group.nodes, group, max(self.position[n] for n in group.outputs))
+            self.units.append(unit)
+            for node in group.outputs:
+                self.home[node] = unit
+            self.inside.update(group.nodes)
+        for i, node in enumerate(self.graph.order):
+            if node.inputs and node not in self.home and node not in self.inside:
+                unit = _Unit((node,), None, i)
+                self.units.append(unit)
+                self.home[node] = unit
+
+    def _is_placeable(self, node: Node) -> bool:
+        if isinstance(node.op, Input):
+            return True
+        unit = self.home.get(node)
+        if unit is None:
+            return False
+        return unit.group is not None or isinstance(
+            node.op, (MatMul, BatchMatMul, Sum, Max, Min, ScatterAdd, Concatenate, Stack)
+        ) or is_fusable(node)
+
+    def _share_copies(self) -> None:
+        """A fused loop stores its value in every place that wants it: no copy is made later."""
+        for join, copies in self.copies.items():
+            kept = []
+            for source, region in copies:
+                unit = self.home.get(source)
+                if unit is not None and unit.group is not None:
+                    self.extra.setdefault(source, []).append(region)
+                else:
+                    kept.append((source, region))
+            copies[:] = kept
+
+    def _order(self) -> list[_Unit]:
+        for unit in self.units:
+            own = set(unit.nodes)
+            seen: set[_Unit] = set()
+            for node in unit.nodes:
+                for source in node.inputs:
+                    other = self.home.get(source) if source not in own else None
+                    if other is not None and other is not unit and other not in seen:
+                        seen.add(other)
+                        other.then.append(unit)
+                        unit.before += 1
+        ready = []
+        dynamic = {n for n in self.graph.order if isinstance(n.op, (Input, Random))}
+        for node in self.graph.order:
+            if node.inputs and not dynamic.isdisjoint(node.inputs):
+                dynamic.add(node)
+        for unit in self.units:
+            unit.static = dynamic.isdisjoint(unit.nodes)
+            if not unit.before:
+                ready.append((not unit.static, unit.position, id(unit), unit))
+        heapq.heapify(ready)
+        ordered = []
+        while ready:
+            unit = heapq.heappop(ready)[3]
+            ordered.append(unit)
+            for other in unit.then:
+                other.before -= 1
+                if not other.before:
+                    heapq.heappush(ready, (not other.static, other.position, id(other), other))
+        assert len(ordered) == len(self.units), "groups form a cycle"
+        return ordered
+
+    # -- places ------------------------------------------------------------------------------------
+
+    def _leaf(self, node: Node) -> None:
+        op = node.op
+        if isinstance(op, Fill):
+            self.numbers[node] = op.number
+        elif isinstance(op, (Input, Random)):
+            self.views[node] = self.placed.get(node) or Buffer(node.size, node.dtype).whole(node.shape)
+        else:
+            self.views[node] = Buffer(node.size, node.dtype, node).whole(node.shape)
+
+    def _own(self, node: Node) -> View:
+        """The view that the node's value is written to."""
+        view = self.placed.get(node)
+        if view is None:
+            view = Buffer(node.size, node.dtype).whole(node.shape)
+        self.views[node] = view
+        return view
+
+    def view(self, node: Node) -> View:
+        """Where the node's value lies; a number is written out when memory is asked of it."""
+        found = self.views.get(node)
+        if found is None:
+            number = self.numbers[node]
+            found = self._own(node)
+            step = Step(repr(number), node.dtype, ())
+            self.instructions.append(
+                Loop((node,), node.shape, [], [step], [(0, found)], writes=[Access(found, node, True)])
+            )
+        return found
+
+    # -- instructions --------------------------------------------------------------------------------
+
+    def run(self) -> Lowered:
+        for node in self.graph.order:
+            if not node.inputs:
+                self._leaf(node)
+        static = 0
+        for unit in self._order():
+            if unit.group is not None:
+                self._fused(unit.group)
+            else:
+                self._single(unit.nodes[0])
+            if unit.static:
+                static = len(self.instructions)
+        for node in self.graph.outputs:
+            self.view(node)
+        return Lowered(self.graph, self.instructions, self.views, static)
+
+    def _single(self, node: Node) -> None:
+        op = node.op
+        if isinstance(op, VIEWS):
+            self._as_view(node)
+        elif isinstance(op, (Concatenate, Stack)):
+            self._join(node)
+        elif isinstance(op, MatMul):
+            self._product(node, *map(self.view, node.inputs), self._own(node))
+        elif isinstance(op, BatchMatMul):
+            self._batch_product(node)
+        elif type(op) in REDUCTIONS:
+            self._reduction(node)
+        elif isinstance(op, ScatterAdd) and op.axis == 0 and node.size and self._scatter(node):
+            pass
+        elif isinstance(op, Place):
+            self._place_piece(node)
+        elif is_fusable(node):
+            self._fused(Group((node,), (node,)))
+        else:
+            self._host(node)
+
+    def _as_view(self, node: Node) -> None:
+        (x,) = node.inputs
+        if x in self.numbers and x not in self.views:
+            self.numbers[node] = self.numbers[x]
+            return
+        source = self.view(x)
+        found = _view_of(node, source)
+        if found is None:
+            # The elements must move first: a row-major copy has the same elements in the new shape.
+            target = self._own(node)
+            self._copy(node, x, source, target.buffer.whole(x.shape))
+        else:
+            self.views[node] = found
+
+    def _copy(self, node: Node, x: Node, source: View, target: View) -> None:
+        if not source.size:
+            return
+        self.instructions.append(
+            Loop(
+                (node,), source.shape, [Load("plain", source, None, source.dtype)], [], [(0, target)],
+                reads=[Access(source, x, True)], writes=[Access(target, node, True)],
+            )
+        )  # fmt: skip
+
+    def _join(self, node: Node) -> None:
+        if not node.size:
+            self._own(node)
+            return
+        self.views[node] = self.placed[node]
+        for x, region in self.copies[node]:
+            if x in self.numbers and x not in self.views:
+                step = Step(repr(self.numbers[x]), x.dtype, ())
+                self.instructions.append(
+                    Loop((node,), x.shape, [], [step], [(0, region)], writes=[Access(region, node, True)])
+                )
+            else:
+                self._copy(node, x, self.view(x), region)
+
+    def _place_piece(self, node: Node) -> None:
+        assert isinstance(node.op, Place)
+        (x,) = node.inputs
+        target = self._own(node)
+        zero = Step("0", node.dtype, ())
+        self.instructions.append(
+            Loop((node,), node.shape, [], [zero], [(0, target)], writes=[Access(target, node, False)])
+        )
+        source = self.view(x)
+        if source.size:
+            region = target.sliced(node.op.key)
+            self.instructions.append(
+                Loop(
+                    (node,), source.shape, [Load("plain", source, None, source.dtype)], [], [(0, region)],
+                    reads=[Access(source, x, False), Access(target, node, False)],
+                    writes=[Access(target, node, False)],
+                )
+            )  # fmt: skip
+
+    def _product(self, node: Node, a: View, b: View, c: View) -> None:
+        if not c.size:
+            return
+        x, y = node.inputs
+        self.instructions.append(
+            Product(
+                (node,), a, b, c,
+                reads=[Access(a, x, True), Access(b, y, False)], writes=[Access(c, node, True)],
+            )
+        )  # fmt: skip
+
+    def _batch_product(self, node: Node) -> None:
+        a, b = map(self.view, node.inputs)
+        c = self._own(node)
+        for i in range(node.shape[0]):
+            parts = [v.sliced((i, (0, v.shape[1], 1), (0, v.shape[2], 1))) for v in (a, b, c)]
+            self._product(node, *parts)
+
+    def _reduction(self, node: Node) -> None:
+        (x,) = node.inputs
+        target = self._own(node)
+        if not node.size:
+            return
+        axes = node.op.axes  # type: ignore[attr-defined]
+        loads, steps, reads = self._operand(x)
+        by_rows = bool(node.shape) and 0 not in axes
+        reads = [r._replace(by_rows=r.by_rows and by_rows) for r in reads]
+        self.instructions.append(
+            Loop(
+                (node,), x.shape, loads, steps, [], (REDUCTIONS[type(node.op)], axes, 0, target),
+                reads=reads, writes=[Access(target, node, True)],
+            )
+        )  # fmt: skip
+
+    def _operand(self, x: Node) -> tuple[list[Load], list[Step], list[Access]]:
+        if x in self.numbers:
+            return [], [Step(repr(self.numbers[x]), x.dtype, ())], []
+        view = self.view(x)
+        return [Load("plain", view, None, x.dtype)], [], [Access(view, x, _moves_by_rows(view))]
+
+    def _scatter(self, node: Node) -> bool:
+        assert isinstance(node.op, ScatterAdd)
+        x, index = node.inputs
+        source, at = self.view(x), self.view(index)
+        width = node.size // max(node.shape[0], 1)
+        rows = source.reshaped((index.size, width))
+        flat = at.reshaped((index.size,))
+        if rows is None or flat is None or rows.strides[1] != 1 or node.dtype.kind != "f":
+            return False
+        y = self._own(node).reshaped((node.shape[0], width))
+        if y is None:
+            return False
+        self.instructions.append(
+            Scatter(
+                (node,), rows, flat, y,
+                reads=[Access(source, x, False), Access(at, index, False)],
+                writes=[Access(y, node, False)],
+            )
+        )  # fmt: skip
+        return True
+
+    def _host(self, node: Node) -> None:
+        sources = [self.view(x) for x in node.inputs]
+        target = self._own(node)
+        self.instructions.append(
+            Host(
+                (node,), node, sources, target,
+                reads=[Access(v, x, False) for v, x in zip(sources, node.inputs, strict=True)],
+                writes=[Access(target, node, False)],
+            )
+        )  # fmt: skip
+
+    # -- fused loops -----------------------------------------------------------------------------------
+
+    def _fused(self, group: Group) -> None:
+        shape = group.outputs[0].shape
+        loads: list[Load] = []
+        reads: list[Access] = []
+        number: dict[Node, int] = {}  # node -> position in loads; or, for steps, ~position
+        own = set(group.nodes)
+        for node in group.nodes:
+            if isinstance(node.op, (Take, OneHot)):
+                number[node] = len(loads)
+                self._lookup(node, loads, reads)
+                continue
+            for x in node.inputs:
+                if x not in own and x not in number and x not in self.numbers:
+                    number[x] = len(loads)
+                    view = self.view(x)
+                    loads.append(Load("plain", view, None, x.dtype))
+                    reads.append(Access(view, x, _moves_by_rows(view)))
+        steps: list[Step] = []
+
+        def add(step: Step) -> int:
+            steps.append(step)
+            return len(loads) + len(steps) - 1
+
+        for node in group.nodes:
+            if isinstance(node.op, (Take, OneHot)):
+                continue
+            assert isinstance(node.op, Elementwise)
+            for x in node.inputs:
+                if x not in number:
+                    number[x] = add(Step(repr(self.numbers[x]), x.dtype, ()))
+            sources = [number[x] for x in node.inputs]
+            if isinstance(node.op, Add):
+                total = sources[0]
+                for other in sources[1:]:
+                    total = add(Step(node.op.kernel, node.dtype, (total, other)))
+                number[node] = total
+            else:
+                number[node] = add(Step(node.op.kernel, node.dtype, tuple(sources)))
+        stores = []
+        writes = []
+        for node in group.outputs:
+            for view in (self._own(node), *self.extra.get(node, ())):
+                stores.append((number[node], view))
+                writes.append(Access(view, node, True))
+        if stores[0][1].size:
+            self.instructions.append(
+                Loop(group.nodes, shape, loads, steps, stores, reads=reads, writes=writes)
+            )
+
+    def _lookup(self, node: Node, loads: list[Load], reads: list[Access]) -> None:
+        index = self.view(node.inputs[-1])
+        by_rows = len(node.shape) > 1 and _moves_by_rows(index)
+        reads.append(Access(index, node.inputs[-1], by_rows))
+        if isinstance(node.op, OneHot):
+            loads.append(Load("one_hot", None, index, node.dtype, node.op.depth))
+            return
+        table = self.view(node.inputs[0])
+        reads.append(Access(table, node.inputs[0], False))
+        loads.append(Load("rows", table, index, node.dtype, table.shape[0]))
+
+
+def _moves_by_rows(view: View) -> bool:
+    return bool(view.shape) and (view.strides[0] != 0 or view.shape[0] == 1)
+
+
+def _view_of(node: Node, x: View) -> View | None:
+    op = node.op
+    if isinstance(op, Slice):
+        return x.sliced(op.key)
+    if isinstance(op, Transpose):
+        return x.transposed(op.axes)
+    if isinstance(op, BroadcastTo):
+        return x.broadcast(op.to)
+    if isinstance(op, Reshape):
+        return x.reshaped(op.to)
+    return x

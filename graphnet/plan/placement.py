@@ -1,0 +1,137 @@
+"""Placement: a value that is joined with others is computed straight into its place in the joined array.
+
+Joins along the first axis often overlap: h_0 ... h_{T-1} for one product, h_1 ... h_T for another. Where the
+same values follow each other, they are laid out once, as a chain, of which each join is a stretch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from graphnet.graph import Graph
+from graphnet.node import Dtype, Node
+from graphnet.ops.shape import Concatenate, Stack
+from graphnet.plan.views import Buffer, View, contiguous_strides
+
+__all__ = ["Placement", "place"]
+
+
+class Placement:
+    """views: where nodes lie whose place is fixed by a join. copies: for each join, (source, place)s to fill."""
+
+    def __init__(self) -> None:
+        self.views: dict[Node, View] = {}
+        self.copies: dict[Node, list[tuple[Node, View]]] = {}
+
+
+def place(graph: Graph, is_placeable: Callable[[Node], bool]) -> Placement:
+    """is_placeable: the node's value can be written wherever it is wanted."""
+    result = Placement()
+    joins = [node for node in graph.order if isinstance(node.op, (Concatenate, Stack)) and node.size]
+    chained = [node for node in joins if _is_chain(node)]
+    _place_chains(chained, is_placeable, result)
+    # Outer joins first: an inner one then knows its own place.
+    for join in reversed(joins):
+        if join not in result.copies:
+            _place_inputs(join, is_placeable, result)
+    return result
+
+
+def _is_chain(join: Node) -> bool:
+    return join.op.axis == 0 and all(x.size for x in join.inputs)  # type: ignore[attr-defined]
+
+
+#: A piece of a chain: a node that is computed in place, or (join, number) for one that is copied there.
+Piece = Node | tuple[Node, int]
+
+
+def _place_chains(joins: Sequence[Node], is_placeable: Callable[[Node], bool], result: Placement) -> None:
+    follower: dict[Piece, Piece] = {}
+    leader: dict[Piece, Piece] = {}
+    accepted: list[tuple[Node, list[Piece]]] = []
+    for join in sorted(joins, key=lambda j: -len(j.inputs)):
+        pieces: list[Piece] = [x if is_placeable(x) else (join, i) for i, x in enumerate(join.inputs)]
+        if not any(isinstance(p, Node) for p in pieces) or len(set(pieces)) < len(pieces):
+            continue
+        pairs = list(pairwise(pieces))
+        free = all(follower.get(a, b) == b and leader.get(b, a) == a for a, b in pairs)
+        if free and not _leads_to(pieces[-1], pieces[0], follower):
+            accepted.append((join, pieces))
+            follower.update(pairs)
+            leader.update((b, a) for a, b in pairs)
+    at: dict[Piece, tuple[Buffer, int]] = {}
+    for join, pieces in accepted:
+        if pieces[0] not in at:
+            _lay_out(pieces[0], join.dtype, follower, leader, at)
+        buffer, start = at[pieces[0]]
+        result.views[join] = View(buffer, start, join.shape, contiguous_strides(join.shape))
+        copies = result.copies[join] = []
+        for x, piece in zip(join.inputs, pieces, strict=True):
+            view = View(buffer, at[piece][1], x.shape, contiguous_strides(x.shape))
+            if isinstance(piece, Node):
+                result.views[piece] = view
+            else:
+                copies.append((x, view))
+
+
+def _leads_to(piece: Piece, goal: Piece, follower: Mapping[Piece, Piece]) -> bool:
+    """True if the goal comes somewhere behind the piece: joining them the other way would make a ring."""
+    while piece in follower:
+        piece = follower[piece]
+        if piece == goal:
+            return True
+    return False
+
+
+def _lay_out(
+    piece: Piece,
+    dtype: Dtype,
+    follower: Mapping[Piece, Piece],
+    leader: Mapping[Piece, Piece],
+    at: dict[Piece, tuple[Buffer, int]],
+) -> None:
+    """Gives each piece of the chain that `piece` is in its offset in one buffer."""
+    first = piece
+    while first in leader:
+        first = leader[first]
+    chain = [first]
+    while chain[-1] in follower:
+        chain.append(follower[chain[-1]])
+    buffer = Buffer(sum(_size(p) for p in chain), dtype)
+    start = 0
+    for p in chain:
+        at[p] = buffer, start
+        start += _size(p)
+
+
+def _size(piece: Piece) -> int:
+    return piece.size if isinstance(piece, Node) else piece[0].inputs[piece[1]].size
+
+
+def _place_inputs(join: Node, is_placeable: Callable[[Node], bool], result: Placement) -> None:
+    view = result.views.get(join)
+    if view is None:
+        view = result.views[join] = Buffer(join.size, join.dtype).whole(join.shape)
+    copies = result.copies[join] = []
+    for x, region in zip(join.inputs, regions(join, view), strict=True):
+        if x.size == 0:
+            continue
+        if x not in result.views and is_placeable(x) and region.strides[-1:] in ((1,), ()):
+            result.views[x] = region
+        else:
+            copies.append((x, region))
+
+
+def regions(join: Node, view: View) -> Iterable[View]:
+    """The part of the join's view that each of its inputs fills."""
+    whole: list[int | tuple[int, int, int]] = [(0, size, 1) for size in join.shape]
+    axis = join.op.axis  # type: ignore[attr-defined]
+    start = 0
+    for i, x in enumerate(join.inputs):
+        if isinstance(join.op, Stack):
+            whole[axis] = i
+        else:
+            whole[axis] = (start, start + x.shape[axis], 1)
+            start += x.shape[axis]
+        yield view.sliced(whole)
