@@ -68,9 +68,13 @@ class NumpyProgram(Program):
         def observe(i: int, value: Array, seconds: float) -> None:
             spent[self.plan.order[i]] = seconds
 
-        with self.limit(), np.errstate(all="ignore"):
-            self._run_observed(self._given(arrays), observe)
+        self.observed(arrays, observe)
         return spent
+
+    def observed(self, arrays: Sequence[Array], observer: Observer) -> None:
+        """Runs, and shows every node's value as it is made."""
+        with self.limit(), np.errstate(all="ignore"):
+            self._run_observed(self._given(arrays), observer)
 
     def _given(self, arrays: Sequence[Array]) -> list[Array | None]:
         values: list[Array | None] = [None] * len(self.plan.order)

@@ -195,7 +195,7 @@ def parameter(array: Any, name: str | None = None) -> Node:
 
 def constant(array: Any, name: str | None = None) -> Node:
     """A node that holds a fixed array (copied, so that later changes to `array` do not reach it)."""
-    value = np.array(_as_array(array, "constant"))
+    value = np.array(_as_array(array, "constant"), order="C")
     value.flags.writeable = False
     return Constant(value)(name=name)
 

@@ -30,6 +30,11 @@ def is_fusable(node: Node) -> bool:
     return isinstance(op, OneHot)
 
 
+def _flows(source: Node, node: Node) -> bool:
+    """True if an element of the node needs just that element of the source (both fusable)."""
+    return source.shape == node.shape and not isinstance(node.op, (OneHot, Take))
+
+
 def fuse(graph: Graph) -> Graph:
     """The same nodes, with groups.
 
@@ -68,7 +73,7 @@ def _levels(order: Sequence[Node], fusable: set[Node]) -> dict[Node, tuple[int, 
         joins = node in fusable
         most, links = 0, 0
         for source in node.inputs:
-            inside = joins and source in fusable and source.shape == node.shape
+            inside = joins and source in fusable and _flows(source, node)
             reached = level[source][0] + (0 if inside or not source.inputs else 1)
             length = chain[source] + 1 if inside else 0
             if reached > most:
@@ -96,7 +101,7 @@ def _sunk(graph: Graph, fusable: set[Node], level: dict[Node, tuple[int, int]]) 
             and node not in stored
             and _is_cheap(node)
             and all(
-                r in fusable and r.shape == node.shape and (r in sunk or level[r] != level[node]) for r in readers
+                r in fusable and _flows(node, r) and (r in sunk or level[r] != level[node]) for r in readers
             )
         ):
             unstored = [
@@ -108,7 +113,7 @@ def _sunk(graph: Graph, fusable: set[Node], level: dict[Node, tuple[int, int]]) 
                 stored.update(x for x in node.inputs)
                 continue
         for source in node.inputs:
-            if source.shape != node.shape or level[source] != level[node] or source not in fusable:
+            if source not in fusable or not _flows(source, node) or level[source] != level[node]:
                 stored.add(source)
     return sunk
 
@@ -135,7 +140,7 @@ def _components(
     for node in order:
         if node in fusable:
             for source in node.inputs:
-                if source in fusable and source.shape == node.shape and level[source] == level[node]:
+                if source in fusable and _flows(source, node) and level[source] == level[node]:
                     a, b = find(source), find(node)
                     if a is not b:
                         parent[b] = a

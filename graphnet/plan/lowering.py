@@ -31,12 +31,14 @@ VIEWS = (BroadcastTo, Label, Reshape, Slice, StopGradient, Transpose)
 class Lowered:
     """`instructions` in order; `views`: where each leaf and each output lies.
 
+    `brought`: leaves whose own arrays no instruction can read, to be copied to their views before a run.
     `static`: how many instructions, at the start, depend on parameters and constants alone.
     """
 
     graph: Graph
     instructions: list[Instruction]
     views: dict[Node, View]
+    brought: list[Node]
     static: int
 
 
@@ -73,6 +75,7 @@ class _Lowering:
         self.views: dict[Node, View] = {}
         self.numbers: dict[Node, float | int | bool] = {}
         self.instructions: list[Instruction] = []
+        self.brought: list[Node] = []
 
     # -- units -----------------------------------------------------------------------------------
 
@@ -149,8 +152,10 @@ class _Lowering:
         op = node.op
         if isinstance(op, Fill):
             self.numbers[node] = op.number
-        elif isinstance(op, (Input, Random)):
+        elif isinstance(op, (Input, Random)) or not node.value.flags.c_contiguous:
             self.views[node] = self.placed.get(node) or Buffer(node.size, node.dtype).whole(node.shape)
+            if not isinstance(op, Input):
+                self.brought.append(node)
         else:
             self.views[node] = Buffer(node.size, node.dtype, node).whole(node.shape)
 
@@ -190,7 +195,7 @@ class _Lowering:
                 static = len(self.instructions)
         for node in self.graph.outputs:
             self.view(node)
-        return Lowered(self.graph, self.instructions, self.views, static)
+        return Lowered(self.graph, self.instructions, self.views, self.brought, static)
 
     def _single(self, node: Node) -> None:
         op = node.op
@@ -198,9 +203,9 @@ class _Lowering:
             self._as_view(node)
         elif isinstance(op, (Concatenate, Stack)):
             self._join(node)
-        elif isinstance(op, MatMul):
+        elif isinstance(op, MatMul) and node.dtype.kind == "f":
             self._product(node, *map(self.view, node.inputs), self._own(node))
-        elif isinstance(op, BatchMatMul):
+        elif isinstance(op, BatchMatMul) and node.dtype.kind == "f":
             self._batch_product(node)
         elif type(op) in REDUCTIONS:
             self._reduction(node)

@@ -21,6 +21,7 @@ import numpy as np
 
 from graphnet import passes
 from graphnet.backends import AVAILABLE
+from graphnet.backends.numpy import NumpyProgram
 from graphnet.curvature import gauss_newton_product, hessian_product
 from graphnet.diff import backward, gradient, rop
 from graphnet.dtypes import FLOAT32, FLOAT64, is_float
@@ -179,8 +180,8 @@ def _where(node: Node) -> str:
 
 def law_1_forward(problem: Problem) -> None:
     """forward gives the inferred shape and dtype, at every node."""
-    function = compile(problem.outputs, problem.leaves, backend="numpy", passes=())
-    order = function.graph.order
+    graph = Graph(problem.outputs, problem.leaves)
+    order = graph.order
 
     def observe(i: int, value: Array, seconds: float) -> None:
         node = order[i]
@@ -192,7 +193,7 @@ def law_1_forward(problem: Problem) -> None:
                 f"{list(node.shape)} was inferred" + _where(node)
             )
 
-    function._program.run(problem.values, observe)
+    NumpyProgram(graph, None, False).observed(problem.values, observe)
 
 
 def law_2_rop_is_slope(problem: Problem) -> None:

@@ -185,8 +185,8 @@ exp_forward = e.Exp.forward
 class RoundingProgram(NumpyProgram):
     """Gives its results to four digits."""
 
-    def run(self, arrays: Sequence[Array], observer: Any = None) -> list[Array]:
-        return [np.round(value, 4) for value in super().run(arrays, observer)]
+    def run(self, arrays: Sequence[Array]) -> list[Array]:
+        return [np.round(value, 4) for value in super().run(arrays)]
 
 
 class RoundingBackend(NumpyBackend):

@@ -6,6 +6,7 @@ next job needs no waiting: a recurrence runs from the first time step to the las
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -87,10 +88,8 @@ class LoopJob(Job):
         else:
             kept = [n for i, n in enumerate(shape) if i not in loop.reduction[1]]
             rows = kept[0] if kept else 1
-        work = 1
-        for n in shape:
-            work *= n
-        self.split, self.count = ("rows", rows) if rows >= parts and work >= LEAST else ("", 1)
+        divided = rows >= parts > 1 and math.prod(shape) >= LEAST
+        self.split, self.count = ("rows", rows) if divided else ("", 1)
 
     def records(self, target: Target, part: int, parts: int) -> list[Record]:
         if self.split:

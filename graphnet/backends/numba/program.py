@@ -62,7 +62,7 @@ class NumbaProgram(Program):
     def __init__(self, graph: Graph, threads: int | None, check: bool = False) -> None:
         self.graph, self.check = graph, check
         lowered = lower(graph)
-        self._views = lowered.views
+        self._views, self._brought = lowered.views, lowered.brought
         self._machine = this_machine()
         self.parts = _parts(lowered, threads)
         jobs = _jobs(lowered, self.parts, self._machine)
@@ -71,7 +71,6 @@ class NumbaProgram(Program):
         self._allocate(lowered, jobs, barriers)
         self._build(jobs, barriers)
         self._lock = threading.Lock()
-        self._drawn: dict[Node, int] = {}
 
     # -- memory --------------------------------------------------------------------------------------
 
@@ -91,8 +90,9 @@ class NumbaProgram(Program):
                 last[buffer] = i
                 tag = _rows_of(job, access)
                 rows[buffer] = tag if rows.setdefault(buffer, tag) == tag else None
-        for node, view in lowered.views.items():
-            if isinstance(node.op, (Input, Random)):
+        for node in (*self.graph.inputs, *lowered.brought):
+            view = lowered.views.get(node)
+            if view is not None:
                 first[view.buffer] = -1
                 last.setdefault(view.buffer, -1)
                 rows[view.buffer] = None
@@ -100,11 +100,14 @@ class NumbaProgram(Program):
             buffer = lowered.views[node].buffer
             last[buffer] = end
             first.setdefault(buffer, end)
+        def epoch_at(i: int) -> int:
+            return 0 if i < 0 else epochs[i] if i < end else epoch + 1
+
         lives = [
-            Life(b, first[b], last[b], (epochs[first[b]] if 0 <= first[b] < end else 0, epochs[last[b]] if last[b] < end else epoch + 1), rows.get(b))
+            Life(b, first[b], last[b], (epoch_at(first[b]), epoch_at(last[b])), rows.get(b))
             for b in first
             if b.leaf is None
-        ]  # fmt: skip
+        ]
         size = give_places(lives)
         vector = self._machine.vector_bytes
         scratch = max((job.scratch(vector, self.parts) for job in jobs), default=0)
@@ -176,14 +179,8 @@ class NumbaProgram(Program):
             view = self._views.get(node)
             if view is not None:
                 self._array(view)[...] = array
-        for node in self._random_nodes():
-            value = node.value
-            if self._drawn.get(node) != id(value):
-                self._array(self._views[node])[...] = value
-                self._drawn[node] = id(value)
-
-    def _random_nodes(self) -> list[Node]:
-        return [n for n in self.graph.order if isinstance(n.op, Random)]
+        for node in self._brought:
+            self._array(self._views[node])[...] = node.value
 
     def _execute(self) -> None:
         self._arena.header[:] = 0
@@ -314,7 +311,8 @@ def _jobs(lowered: Lowered, parts: int, machine: object) -> list[Job]:
         for access in instruction.writes:
             writer_of[access.view.buffer] = i
     packed: dict[View, Packed] = {}
-    early: list[Job] = []
+    waiting: dict[View, PackJob] = {}
+    early: list[View] = []
     jobs: list[Job] = []
     for b, products in users.items():
         rows = sum(p.c.shape[0] for p in products)
@@ -327,18 +325,16 @@ def _jobs(lowered: Lowered, parts: int, machine: object) -> list[Job]:
         buffer = Buffer(panels * width * b.shape[0], b.dtype)
         node = products[0].reads[1].node
         packed[b] = Packed(b, buffer.whole((buffer.size,)), width, node)  # type: ignore[arg-type]
+        waiting[b] = PackJob(packed[b], products[0].reads[1], parts)
         if static:
-            early.append(PackJob(packed[b], products[0].reads[1], parts))
-    late = {b for b in packed} - {job.packed.source for job in early}  # type: ignore[attr-defined]
+            early.append(b)
     for i, instruction in enumerate(lowered.instructions):
         if i == lowered.static:
-            jobs += early
-            early = []
+            jobs += [waiting.pop(b) for b in early if b in waiting]
         if isinstance(instruction, Product):
             b = instruction.b
-            if b in late:
-                late.discard(b)
-                jobs.append(PackJob(packed[b], instruction.reads[1], parts))
+            if b in waiting:
+                jobs.append(waiting.pop(b))
             if b in packed:
                 jobs.append(PackedProductJob(instruction, packed[b], parts))
             else:
@@ -351,7 +347,7 @@ def _jobs(lowered: Lowered, parts: int, machine: object) -> list[Job]:
             jobs.append(HostJob(instruction))
         else:
             raise BackendError(f"the numba back end has no job for {type(instruction).__name__}")
-    return early + jobs if early else jobs
+    return jobs
 
 
 def _is_fed(node: object) -> bool:

@@ -15,7 +15,7 @@ from graphnet.backends.numba.machine import this_machine
 __all__ = ["BARRIER", "runner"]
 
 #: How often a core looks before it lets others run while it waits.
-PATIENCE = 4096
+PATIENCE = 256
 
 _PAUSE = {
     "x86": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
