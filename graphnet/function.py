@@ -58,8 +58,9 @@ class Function(ShowsItself):
         self.check = check
         self.graph: Graph
         self.reports: list[PassReport]
-        self.graph, self.reports = passes_module.optimize(source, passes)
-        self._program = load_backend(backend).build(self.graph, threads, check)
+        maker = load_backend(backend)
+        self.graph, self.reports = passes_module.optimize(source, passes, maker.compiled)
+        self._program = maker.build(self.graph, source, threads, check)
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -33,7 +33,12 @@ class Backend(ABC):
     """Makes programs from graphs."""
 
     name: str
+    #: True if it wants the passes that only back ends which compile loops want.
+    compiled: bool = True
 
     @abstractmethod
-    def build(self, graph: Graph, threads: int | None, check: bool) -> Program:
-        """A program that uses at most so many threads; None leaves the choice to it."""
+    def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:
+        """A program for the graph, which passes made of `source`: errors speak of the user's own nodes.
+
+        It uses at most so many threads; None leaves the choice to it.
+        """

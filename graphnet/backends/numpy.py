@@ -23,8 +23,9 @@ Observer = Callable[[int, Array, float], None]
 
 class NumpyBackend(Backend):
     name = "numpy"
+    compiled = False
 
-    def build(self, graph: Graph, threads: int | None, check: bool) -> Program:
+    def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:
         return NumpyProgram(graph, threads, check)
 
 

@@ -18,7 +18,7 @@ from graphnet.ops.broadcast import Sum
 from graphnet.ops.elementwise import Elementwise, cast, sigmoid
 from graphnet.ops.index import one_hot
 from graphnet.ops.leaf import as_node, zeros
-from graphnet.ops.reduce import log_softmax, softmax, spread
+from graphnet.ops.reduce import log_softmax, shifted, softmax, spread
 
 __all__ = [
     "SigmoidCrossEntropy", "SoftmaxCrossEntropy", "SquaredError", "SymbolCrossEntropy",
@@ -37,7 +37,7 @@ class _CrossEntropy(Op):
         return result
 
     def log_probabilities(self, logits: Array) -> Array:
-        x = logits - logits.max(axis=-1, keepdims=True)
+        x, _ = shifted(logits, -1)
         return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
 
 

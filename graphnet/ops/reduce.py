@@ -90,8 +90,15 @@ class ArgMax(Op):
         return zeros(y.shape, rx.dtype)
 
 
+def shifted(x: Array, axis: int) -> tuple[Array, Array]:
+    """x minus its maximum over the axis, and the maximum; a row without a finite one is left as it is."""
+    top = x.max(axis=axis, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0) if x.size else top
+    return x - top, top
+
+
 class _OverAxis(Op):
-    """What the softmax family shares: one axis, floats, and a stable shift by the maximum."""
+    """What the softmax family shares: one axis, and floats."""
 
     axis: int
 
@@ -108,12 +115,6 @@ class _OverAxis(Op):
             )
         return x.shape, x.dtype
 
-    def shifted(self, x: Array) -> tuple[Array, Array]:
-        """x minus its maximum, and the maximum; an all -inf row is left as it is."""
-        top = x.max(axis=self.axis, keepdims=True)
-        top = np.where(np.isfinite(top), top, 0) if x.size else top
-        return x - top, top
-
 
 @dataclass(frozen=True, eq=False)
 class Softmax(_OverAxis):
@@ -123,7 +124,7 @@ class Softmax(_OverAxis):
     symbol: ClassVar[str] = "softmax"
 
     def forward(self, x: Array) -> Array:
-        e = np.exp(self.shifted(x)[0])
+        e = np.exp(shifted(x, self.axis)[0])
         return e / e.sum(axis=self.axis, keepdims=True)
 
     def jacobian_product(self, u: Node, y: Node) -> Node:
@@ -145,7 +146,7 @@ class LogSoftmax(_OverAxis):
     symbol: ClassVar[str] = "log softmax"
 
     def forward(self, x: Array) -> Array:
-        x, _ = self.shifted(x)
+        x, _ = shifted(x, self.axis)
         return x - np.log(np.exp(x).sum(axis=self.axis, keepdims=True))
 
     def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
@@ -167,7 +168,7 @@ class LogSumExp(_OverAxis):
         return (*shape[: self.axis], *shape[self.axis + 1 :]), dtype
 
     def forward(self, x: Array) -> Array:
-        x, top = self.shifted(x)
+        x, top = shifted(x, self.axis)
         with np.errstate(divide="ignore"):  # log 0 = -inf is the right answer for an all -inf row
             return np.asarray((np.log(np.exp(x).sum(axis=self.axis, keepdims=True)) + top).squeeze(self.axis))
 

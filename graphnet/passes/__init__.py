@@ -1,11 +1,15 @@
 """Graph optimisation: named pure functions from graph to graph, applied in the order of DEFAULT.
 
-prune     what computes nothing, or assembles what nobody reads
-simplify  algebra: neutral elements, double negation, transposes, one-hot products, log of softmax
-stack     the products that make a weight's gradient, one for each time step, as one product
-fold      constant subexpressions
-merge     the same expression, one node
-fuse      elementwise nodes that run as one loop
+prune           what computes nothing, or assembles what nobody reads
+merge           the same expression, one node
+simplify        algebra: neutral elements, double negation, transposes, one-hot products, log of softmax
+stack sums      Σ_t a_t b_t as one product: gradients of weights over time, of states over gates
+stack rows      what all time steps multiply by one weight, as one product
+stack columns   the gates of a cell, as one product
+batch           elementwise work on the pieces of a join, done once on the whole
+fold            constant subexpressions
+expand          (compiled back ends) the softmax family and the losses in loops and reductions
+fuse            (compiled back ends) elementwise nodes that run as one loop
 
 Each keeps every output and every derivative. Leave one out by name with `passes.without("fold")`.
 """
@@ -19,26 +23,19 @@ from typing import NamedTuple
 
 from graphnet.errors import GraphnetError
 from graphnet.graph import Graph
+from graphnet.passes.batch import batch
+from graphnet.passes.expand import expand
 from graphnet.passes.fold import fold
 from graphnet.passes.fuse import fuse
 from graphnet.passes.merge import merge
+from graphnet.passes.products import stack_columns, stack_rows, stack_sums
 from graphnet.passes.prune import prune
 from graphnet.passes.simplify import simplify
-from graphnet.passes.stack import stack
 
 __all__ = [
-    "DEFAULT",
-    "Pass",
-    "PassReport",
-    "fold",
-    "fuse",
-    "merge",
-    "optimize",
-    "prune",
-    "simplify",
-    "stack",
-    "without",
-]
+    "DEFAULT", "Pass", "PassReport", "batch", "expand", "fold", "fuse", "merge", "optimize", "prune", "simplify",
+    "stack_columns", "stack_rows", "stack_sums", "without",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,8 @@ class Pass:
 
     name: str
     function: Callable[[Graph], Graph]
+    #: Only back ends that compile loops want what it does.
+    compiled: bool = False
 
     def __call__(self, graph: Graph) -> Graph:
         return self.function(graph)
@@ -61,15 +60,19 @@ class PassReport(NamedTuple):
     seconds: float
 
 
-# Merging first makes the others' work smaller; simplifying makes new equal nodes, so it runs again.
+# Merging first makes the others' work smaller; simplifying and stacking make new equal nodes, so it runs again.
 DEFAULT: tuple[Pass, ...] = (
     Pass("prune", prune),
     Pass("merge", merge),
     Pass("simplify", simplify),
-    Pass("stack", stack),
+    Pass("stack sums", stack_sums),
+    Pass("stack rows", stack_rows),
+    Pass("stack columns", stack_columns),
+    Pass("batch", batch),
     Pass("fold", fold),
+    Pass("expand", expand, compiled=True),
     Pass("merge again", merge),
-    Pass("fuse", fuse),
+    Pass("fuse", fuse, compiled=True),
 )
 
 
@@ -83,11 +86,13 @@ def without(*names: str) -> tuple[Pass, ...]:
 
 
 def optimize(
-    graph: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]] = DEFAULT
+    graph: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]] = DEFAULT, compiled: bool = True
 ) -> tuple[Graph, list[PassReport]]:
-    """The graph after all passes, and what each did."""
+    """The graph after all passes, and what each did. compiled: for a back end that compiles loops."""
     reports = []
     for step in passes:
+        if isinstance(step, Pass) and step.compiled and not compiled:
+            continue
         before, start = len(graph), time.perf_counter()
         graph = step(graph)
         name = step.name if isinstance(step, Pass) else getattr(step, "__name__", "pass")

@@ -120,6 +120,8 @@ def _sunk(graph: Graph, fusable: set[Node], level: dict[Node, tuple[int, int]]) 
 
 def _is_cheap(node: Node) -> bool:
     op = node.op
+    if isinstance(op, (OneHot, Take)):
+        return True
     return isinstance(op, Elementwise) and len(node.inputs) <= 2 and not any(f in op.kernel for f in COSTLY)
 
 

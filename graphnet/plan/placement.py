@@ -29,13 +29,47 @@ def place(graph: Graph, is_placeable: Callable[[Node], bool]) -> Placement:
     """is_placeable: the node's value can be written wherever it is wanted."""
     result = Placement()
     joins = [node for node in graph.order if isinstance(node.op, (Concatenate, Stack)) and node.size]
-    chained = [node for node in joins if _is_chain(node)]
-    _place_chains(chained, is_placeable, result)
-    # Outer joins first: an inner one then knows its own place.
-    for join in reversed(joins):
-        if join not in result.copies:
-            _place_inputs(join, is_placeable, result)
+    height = _heights(joins)
+    # Joins of joins first: they decide where their pieces' pieces lie.
+    for level in sorted(set(height.values()), reverse=True):
+        here = [j for j in joins if height[j] == level and j not in result.views]
+        lying = [j for j in here if _lies_already(j, result)]
+        settled = set(lying)
+        free = [j for j in here if j not in settled and _is_chain(j) and not any(x in result.views for x in j.inputs)]
+        _place_chains(free, is_placeable, result)
+        for join in joins:
+            if height[join] == level and join not in result.copies:
+                if not _lies_already(join, result):
+                    _place_inputs(join, is_placeable, result)
     return result
+
+
+def _heights(joins: Sequence[Node]) -> dict[Node, int]:
+    """How many joins lie inside each other below a join."""
+    height: dict[Node, int] = {}
+    for join in joins:
+        height[join] = 1 + max((height.get(x, 0) for x in join.inputs), default=0)
+    return height
+
+
+def _lies_already(join: Node, result: Placement) -> bool:
+    """True if the pieces, placed by other joins, happen to lie as this join wants them; it is then a view."""
+    if join in result.views or join.op.axis != 0 or isinstance(join.op, Stack):  # type: ignore[attr-defined]
+        return False
+    views = [result.views.get(x) for x in join.inputs]
+    first = views[0]
+    if first is None or not first.shape:
+        return False
+    rows = 0
+    for view in views:
+        if view is None or view.buffer is not first.buffer or view.strides != first.strides:
+            return False
+        if view.offset != first.offset + rows * first.strides[0]:
+            return False
+        rows += view.shape[0]
+    result.views[join] = View(first.buffer, first.offset, join.shape, first.strides)
+    result.copies[join] = []
+    return True
 
 
 def _is_chain(join: Node) -> bool:

@@ -12,5 +12,5 @@ __all__ = ["NumbaBackend"]
 class NumbaBackend(Backend):
     name = "numba"
 
-    def build(self, graph: Graph, threads: int | None, check: bool) -> Program:
-        return NumbaProgram(graph, threads, check)
+    def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:
+        return NumbaProgram(graph, source, threads, check)

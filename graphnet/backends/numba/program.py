@@ -59,8 +59,8 @@ class HostJob(Job):
 
 
 class NumbaProgram(Program):
-    def __init__(self, graph: Graph, threads: int | None, check: bool = False) -> None:
-        self.graph, self.check = graph, check
+    def __init__(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> None:
+        self.graph, self.source, self.check = graph, source, check
         lowered = lower(graph)
         self._views, self._brought = lowered.views, lowered.brought
         self._machine = this_machine()
@@ -172,7 +172,7 @@ class NumbaProgram(Program):
         """An index was out of range, or a value not finite: the NumPy back end says which, in its words."""
         from graphnet.backends.numpy import NumpyProgram
 
-        return NumpyProgram(self.graph, None, self.check).run(arrays)
+        return NumpyProgram(self.source, None, self.check).run(arrays)
 
     def _bring(self, arrays: Sequence[Array]) -> None:
         for node, array in zip(self.graph.inputs, arrays, strict=True):

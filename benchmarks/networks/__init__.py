@@ -1,0 +1,1 @@
+"""How long recurrent networks take here and in other engines; `python -m benchmarks.networks` prints it."""

@@ -1,0 +1,64 @@
+"""Batch: elementwise work on the pieces of a join, done once on the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphnet.graph import Graph
+from graphnet.node import Node, Shape
+from graphnet.ops.broadcast import BroadcastTo
+from graphnet.ops.elementwise import Elementwise
+from graphnet.ops.leaf import Fill
+from graphnet.ops.shape import Concatenate, Slice, Stack, reshape
+from graphnet.passes.joining import pieces_of_one
+
+__all__ = ["batch"]
+
+#: How long a chain of elementwise ops is followed back from a join.
+DEEPEST = 16
+
+
+def batch(graph: Graph) -> Graph:
+    """[f(x_1); f(x_2); ...] = f([x_1; x_2; ...]) where the x_t are slices of one array, or one broadcast row.
+
+    After products have been stacked over time, this is what is left at each time step: a bias added to a
+    slice. Also a join of slices that lie one behind another becomes the array that they were cut from.
+    """
+    consumers = graph.consumers
+    outputs = set(graph.outputs)
+    alone = iter([len(consumers[n]) == 1 and n not in outputs for n in graph.order])
+    #: Nodes of the new graph that only one other reads: these may vanish into the whole.
+    single: set[Node] = set()
+
+    def replace(node: Node) -> Node:
+        if next(alone):
+            single.add(node)
+        if isinstance(node.op, (Concatenate, Stack)) and node.op.axis == 0 and len(node.inputs) > 1:
+            whole = _whole(node.inputs, node.shape, single, 0)
+            if whole is not None:
+                return whole
+        return node
+
+    return graph.rewrite(replace)
+
+
+def _whole(pieces: Sequence[Node], to: Shape, single: set[Node], depth: int) -> Node | None:
+    """The pieces joined along the first axis, in shape `to`, made from whole arrays; None if not so."""
+    first = pieces[0]
+    op = first.op
+    if isinstance(op, Slice):
+        found = pieces_of_one(pieces, 0)
+        return None if found is None else reshape(found, to)
+    if isinstance(op, Fill):
+        same = all(isinstance(p.op, Fill) and p.op.number == op.number for p in pieces)
+        return Fill(op.number, to, first.dtype)() if same else None
+    if isinstance(op, BroadcastTo):
+        row = first.inputs[0]
+        same = all(isinstance(p.op, BroadcastTo) and p.inputs[0] is row for p in pieces)
+        return BroadcastTo(to)(row) if same and row.ndim < first.ndim and row.shape == to[-row.ndim :] else None
+    if depth == DEEPEST or not isinstance(op, Elementwise):
+        return None
+    if any(p.op != op or p not in single or len(p.inputs) != len(first.inputs) for p in pieces):
+        return None
+    operands = [_whole(column, to, single, depth + 1) for column in zip(*(p.inputs for p in pieces), strict=True)]
+    return None if None in operands else op(*operands)

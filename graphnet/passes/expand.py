@@ -1,0 +1,85 @@
+"""Expand: the softmax family and the losses, written with sums, maxima and elementwise ops.
+
+A compiled back end then needs to know loops and reductions only, and what two of them share (the exponentials of
+a loss and of its gradient) is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from graphnet.dtypes import BOOL
+from graphnet.graph import Graph
+from graphnet.node import Node
+from graphnet.ops.broadcast import Sum
+from graphnet.ops.elementwise import equal, exp, log, where
+from graphnet.ops.index import OneHot
+from graphnet.ops.loss import SoftmaxCrossEntropy, SymbolCrossEntropy
+from graphnet.ops.reduce import LogSoftmax, LogSumExp, Max, Softmax, spread
+
+__all__ = ["expand"]
+
+
+def expand(graph: Graph) -> Graph:
+    """Replaces each node whose op has a row in EXPANSIONS."""
+
+    def replace(node: Node) -> Node:
+        expansion = EXPANSIONS.get(type(node.op))
+        return node if expansion is None or not node.inputs[0].size else expansion(node)
+
+    return graph.rewrite(replace)
+
+
+def _top(x: Node, axis: int) -> Node:
+    """The maximum over the axis, 0 where it is not finite: an all -inf row is left as it is."""
+    top = Max((axis,))(x)
+    return where(equal(top - top, 0), top, 0)
+
+
+def _shifted(x: Node, axis: int) -> Node:
+    return x - spread(_top(x, axis), x, (axis,))
+
+
+def _softmax(node: Node) -> Node:
+    (x,) = node.inputs
+    axis = node.op.axis  # type: ignore[attr-defined]
+    e = exp(_shifted(x, axis))
+    return e / spread(Sum((axis,))(e), x, (axis,))
+
+
+def _log_softmax_of(x: Node, axis: int) -> Node:
+    shifted = _shifted(x, axis)
+    return shifted - spread(log(Sum((axis,))(exp(shifted))), x, (axis,))
+
+
+def _log_softmax(node: Node) -> Node:
+    return _log_softmax_of(node.inputs[0], node.op.axis)  # type: ignore[attr-defined]
+
+
+def _log_sum_exp(node: Node) -> Node:
+    (x,) = node.inputs
+    axis = node.op.axis  # type: ignore[attr-defined]
+    return log(Sum((axis,))(exp(_shifted(x, axis)))) + _top(x, axis)
+
+
+def _symbol_cross_entropy(node: Node) -> Node:
+    z, t = node.inputs
+    axis = z.ndim - 1
+    shifted = _shifted(z, axis)
+    right = OneHot(z.shape[axis], BOOL)(t)
+    return log(Sum((axis,))(exp(shifted))) - Sum((axis,))(where(right, shifted, 0))
+
+
+def _softmax_cross_entropy(node: Node) -> Node:
+    z, t = node.inputs
+    axis = z.ndim - 1
+    return -Sum((axis,))(where(equal(t, 0), 0, t * _log_softmax_of(z, axis)))
+
+
+EXPANSIONS: dict[type, Callable[[Node], Node]] = {
+    LogSoftmax: _log_softmax,
+    LogSumExp: _log_sum_exp,
+    Softmax: _softmax,
+    SoftmaxCrossEntropy: _softmax_cross_entropy,
+    SymbolCrossEntropy: _symbol_cross_entropy,
+}

@@ -1,0 +1,181 @@
+"""Many small products become few large ones, which run near the machine's peak.
+
+sums      Σ_t a_t b_t = [a_1 | a_2 | ...] [b_1; b_2; ...]: a weight's gradient over time; the gates' part of a state's
+rows      a_1 b, a_2 b, ... = [a_1; a_2; ...] b: what all time steps multiply by one weight
+columns   a b_1, a b_2, ... = a [b_1 | b_2 | ...]: the gates of a cell
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from graphnet.graph import Graph
+from graphnet.node import Node
+from graphnet.ops.broadcast import Sum
+from graphnet.ops.elementwise import Add, add
+from graphnet.ops.leaf import Fill
+from graphnet.ops.linear import MatMul
+from graphnet.ops.shape import Concatenate, Slice, Transpose, part
+from graphnet.passes.analysis import dynamic_nodes, independent_groups, replace_groups
+from graphnet.passes.joining import Joins
+
+__all__ = ["stack_columns", "stack_rows", "stack_sums"]
+
+
+def stack_sums(graph: Graph) -> Graph:
+    """Σ_t a_t b_t = [a_1 | a_2 | ...] [b_1; b_2; ...], and Σ_t Σ_rows x_t = Σ_rows [x_1; x_2; ...].
+
+    Joined are outer products aᵀ b of what varies (gradients of a weight over time), and products with
+    different weights (gradients of a state over gates) unless one of them can rather be stacked over time.
+    A product that something else reads too is left alone: it would be computed twice.
+    """
+    dynamic = dynamic_nodes(graph.order)
+    consumers = graph.consumers
+    outputs = set(graph.outputs)
+    over_time = {p for group in _row_groups(graph) for p in group}
+
+    def kind(term: Node) -> str:
+        """Which terms of a sum may be joined: those of one kind; "" for none."""
+        if len(consumers[term]) > 1 or term in outputs:
+            return ""
+        if isinstance(term.op, Sum) and term.op.axes == (0,) and term.inputs[0].ndim == 2:
+            return "sum over rows"
+        if not isinstance(term.op, MatMul):
+            return ""
+        a, b = term.inputs
+        if b in dynamic:
+            return "outer" if isinstance(a.op, (Fill, Transpose)) else ""
+        return "weights over time" if term in over_time else "weights"
+
+    sums: dict[Node, list[list[Node]]] = {}
+    rank: dict[Node, int] = {}
+    for node in graph.order:
+        if isinstance(node.op, Add):
+            by_kind: dict[str, list[Node]] = defaultdict(list)
+            for term in node.inputs:
+                by_kind[kind(term)].append(term)
+            found = [terms for k, terms in by_kind.items() if k and len(terms) > 1]
+            if found:
+                sums[node] = found
+            for terms in found:
+                if isinstance(terms[0].op, MatMul):
+                    terms.sort(key=_place_in_time)
+                    for i, term in enumerate(terms):
+                        rank.setdefault(term.inputs[1], i)
+    if not sums:
+        return graph
+    for found in sums.values():
+        for terms in found:
+            if isinstance(terms[0].op, Sum):
+                terms.sort(key=lambda t: (rank.get(t.inputs[0], 0), t.inputs[0].serial))
+    # What `replace` is given has new inputs: positions tell which is which.
+    orders = iter(
+        [[[node.inputs.index(t) for t in terms] for terms in sums.get(node, ())] for node in graph.order]
+    )
+    joined = Joins()
+
+    def replace(node: Node) -> Node:
+        found = next(orders)
+        return _joined_sum(node, found, joined) if found else node
+
+    return graph.rewrite(replace)
+
+
+def _joined_sum(node: Node, groups: Sequence[Sequence[int]], joined: Joins) -> Node:
+    taken = {i for group in groups for i in group}
+    terms = [t for i, t in enumerate(node.inputs) if i not in taken]
+    for group in groups:
+        same = [node.inputs[i] for i in group]
+        if isinstance(same[0].op, Sum):
+            terms.append(Sum((0,))(joined([t.inputs[0] for t in same], 0)))
+        else:
+            terms.append(joined([t.inputs[0] for t in same], 1) @ joined([t.inputs[1] for t in same], 0))
+    return add(*terms) if len(terms) > 1 else terms[0]
+
+
+def _place_in_time(product: Node) -> tuple[int, int]:
+    """Sorts by what varies: the left operand, whether transposed or not."""
+    a, b = product.inputs
+    if isinstance(a.op, Transpose):
+        a = a.inputs[0]
+    return a.serial, b.serial
+
+
+def _row_groups(graph: Graph) -> list[list[Node]]:
+    """Products of one right operand that do not depend on each other."""
+    by_right: dict[Node, list[Node]] = defaultdict(list)
+    for node in graph.order:
+        if isinstance(node.op, MatMul) and node.size:
+            by_right[node.inputs[1]].append(node)
+    groups = independent_groups(graph.order, [g for g in by_right.values() if len(g) > 1])
+    # In the order in which other joins have the same rows, so that they lie in memory once.
+    rank = _ranks(graph)
+    for group in groups:
+        group.sort(key=lambda p: (rank.get(p.inputs[0], 0), _place_in_source(p.inputs[0])))
+    return groups
+
+
+def _place_in_source(x: Node) -> tuple[int, ...]:
+    """Where a slice begins; slices of one array are joined in their order there."""
+    if not isinstance(x.op, Slice):
+        return ()
+    return tuple(k if isinstance(k, int) else k[0] for k in x.op.key)
+
+
+def _ranks(graph: Graph) -> dict[Node, int]:
+    """The place of each node in the first join along the rows that it is a piece of."""
+    rank: dict[Node, int] = {}
+    for node in graph.order:
+        if isinstance(node.op, Concatenate) and node.op.axis == 0:
+            for i, piece in enumerate(node.inputs):
+                rank.setdefault(piece, i)
+    for node in graph.order:
+        if isinstance(node.op, Concatenate) and node.op.axis == 1 and node.inputs[0] in rank:
+            rank.setdefault(node, rank[node.inputs[0]])
+    return rank
+
+
+def stack_rows(graph: Graph) -> Graph:
+    """a_1 b, a_2 b, ... = [a_1; a_2; ...] b, where no a_i depends on another's product."""
+    joined = Joins()
+
+    def one_product(products: list[Node]) -> Sequence[Node]:
+        product = joined([p.inputs[0] for p in products], 0) @ products[0].inputs[1]
+        return _parts(product, products, 0)
+
+    return replace_groups(graph, _row_groups(graph), one_product)
+
+
+def stack_columns(graph: Graph) -> Graph:
+    """a b_1, a b_2, ... = a [b_1 | b_2 | ...], where no b_i depends on another's product."""
+    by_left: dict[Node, list[Node]] = defaultdict(list)
+    for node in graph.order:
+        if isinstance(node.op, MatMul) and node.size:
+            by_left[node.inputs[0]].append(node)
+    groups = independent_groups(graph.order, [g for g in by_left.values() if len(g) > 1])
+    joined = Joins()
+
+    def one_product(products: list[Node]) -> Sequence[Node]:
+        ordered = sorted(products, key=lambda p: _first_serial(p.inputs[1]))
+        product = ordered[0].inputs[0] @ joined([p.inputs[1] for p in ordered], 1)
+        found = dict(zip(ordered, _parts(product, ordered, 1), strict=True))
+        return [found[p] for p in products]
+
+    return replace_groups(graph, groups, one_product)
+
+
+def _first_serial(node: Node) -> int:
+    """Of the first piece of a join: joins of the same pieces then sort as the pieces do."""
+    while isinstance(node.op, (Concatenate, Transpose)):
+        node = node.inputs[0]
+    return node.serial
+
+
+def _parts(product: Node, members: Sequence[Node], axis: int) -> list[Node]:
+    parts, start = [], 0
+    for member in members:
+        stop = start + member.shape[axis]
+        parts.append(part(product, axis, (start, stop, 1)))
+        start = stop
+    return parts
