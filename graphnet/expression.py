@@ -14,7 +14,8 @@ __all__ = ["FUNCTIONS", "VARIABLES", "is_compilable", "parse_expression"]
 VARIABLES = ("x", "y", "z")
 #: Name -> number of arguments.
 FUNCTIONS = {
-    "abs": 1, "cos": 1, "exp": 1, "log": 1, "log1p": 1, "max": 2, "min": 2, "sin": 1, "sqrt": 1, "tanh": 1,
+    "abs": 1, "cos": 1, "exp": 1, "log": 1, "log1p": 1, "max": 2, "min": 2, "sigmoid": 1,
+    "sin": 1, "sqrt": 1, "tanh": 1,
 }  # fmt: skip
 
 _NODES = (

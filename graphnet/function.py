@@ -24,7 +24,7 @@ __all__ = ["Function", "compile"]
 def compile(
     outputs: Node | Iterable[Node],
     inputs: Iterable[Node] | None = None,
-    backend: str = "numpy",
+    backend: str = "numba",
     passes: Sequence[Pass | Callable[[Graph], Graph]] = passes_module.DEFAULT,
     check: bool = False,
     threads: int | None = None,

@@ -31,7 +31,7 @@ class Objective:
         inputs: Sequence[Node] = (),
         also: Sequence[Node] = (),
         clip_values: float | None = None,
-        backend: str = "numpy",
+        backend: str = "numba",
         threads: int | None = None,
         random: gn.RandomSource | None = None,
     ) -> None:

@@ -303,7 +303,7 @@ class Sigmoid(Elementwise):
     """y = 1 / (1 + exp(-x))"""
 
     symbol = "σ"
-    kernel = "(1 if x >= 0 else exp(-abs(x))) / (1 + exp(-abs(x)))"
+    kernel = "sigmoid(x)"
     domain = "float"
 
     def forward(self, x: Array) -> Array:

@@ -98,7 +98,6 @@ def _sunk(graph: Graph, fusable: set[Node], level: dict[Node, tuple[int, int]]) 
         readers = consumers[node]
         if (
             node not in kept
-            and node not in stored
             and _is_cheap(node)
             and all(
                 r in fusable and _flows(node, r) and (r in sunk or level[r] != level[node]) for r in readers

@@ -61,8 +61,8 @@ def lanes_of(type_: str) -> int:
 class Code:
     """The body of one function `void (ptr record)`; `text` is the whole module."""
 
-    def __init__(self, vector_bytes: int) -> None:
-        self.vector_bytes = vector_bytes
+    def __init__(self, vector_bytes: int, avx512: bool = False) -> None:
+        self.vector_bytes, self.avx512 = vector_bytes, avx512
         self._lines: list[str] = []
         self._declared: dict[str, str] = {}
         self._count = 0

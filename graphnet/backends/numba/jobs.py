@@ -42,6 +42,7 @@ class Target(NamedTuple):
     vector_bytes: int
     registers: int
     check: bool
+    avx512: bool
 
     def address(self, view: View) -> int:
         buffer = view.buffer
@@ -189,7 +190,7 @@ def loop_record(loop: Loop, target: Target, start: int, stop: int) -> Record:
         words += [target.address(result), *moved, *[0] * (axes_left - len(moved))]
     kernel = LoopKernel(
         target.vector_bytes, axes_left, tuple(operands), tuple(loop.steps), tuple(moves), reduction,
-        counts[1] if loop.reduction else 0, by_rows, target.check,
+        counts[1] if loop.reduction else 0, by_rows, target.check, target.avx512,
     )  # fmt: skip
     return Record(loop_text(kernel), tuple(words))
 

@@ -201,6 +201,7 @@ class LoopKernel:
     reduced: int = 0
     vector_axis_reduced: bool = False
     check: bool = False
+    avx512: bool = False
 
     def text(self) -> str:
         return _LoopCode(self).module()
@@ -217,7 +218,7 @@ def load_slots(operand: Operand, axes: int) -> int:
 
 class _LoopCode(Code):
     def __init__(self, kernel: LoopKernel) -> None:
-        super().__init__(kernel.vector_bytes)
+        super().__init__(kernel.vector_bytes, kernel.avx512)
         self.kernel = kernel
         values = [o.dtype for o in kernel.loads] + [s.dtype for s in kernel.steps]
         floats = [d.itemsize for d in values if d.kind == "f"]

@@ -46,6 +46,7 @@ class Machine:
         self.vector_bytes, self.registers = next(
             ((size, count) for name, size, count in _VECTORS if features.get(name)), (16, 16)
         )
+        self.avx512 = self.vector_bytes == 64
         self._target = llvm.Target.from_default_triple()
         self.triple = self._target.triple
         self._lock = threading.Lock()

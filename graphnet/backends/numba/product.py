@@ -163,15 +163,29 @@ class PackKernel:
             return code.offset(base, self.scalar, code.multiply(index, stride))
 
         def panel(j: Value, columns: int) -> None:
+            """By columns: each is contiguous in B."""
             first = code.multiply(j, code.integer(self.width))
             source, target = at(b, first, b_n), at(p, j, p_panel)
-            if self.contiguous:
-                code.loop(zero, K, 1, [], lambda k, _: copy_row(at(source, k, b_k), at(target, k, p_k), columns))
-            else:
-                for n in range(columns):
-                    column = at(source, code.integer(n), b_n)
-                    goal = code.offset(target, self.scalar, code.integer(n))
-                    code.loop(zero, K, 1, [], lambda k, _, column=column, goal=goal: copy_one(at(column, k, b_k), at(goal, k, p_k)))
+            for n in range(columns):
+                column = at(source, code.integer(n), b_n)
+                goal = code.offset(target, self.scalar, code.integer(n))
+                code.loop(
+                    zero, K, 1, [],
+                    lambda k, _, column=column, goal=goal: copy_one(at(column, k, b_k), at(goal, k, p_k)),
+                )  # fmt: skip
+
+        def row(k: Value, _: list[Value]) -> list[Value]:
+            """By rows: each is contiguous in B, and goes to all panels."""
+            source, target = at(b, k, b_k), at(p, k, p_k)
+
+            def piece(j: Value, columns: int) -> list[Value]:
+                first = code.multiply(j, code.integer(self.width))
+                return copy_row(code.offset(source, self.scalar, first), at(target, j, p_panel), columns)
+
+            code.loop(zero, panels, 1, [], lambda j, _: piece(j, self.width))
+            if self.tail_columns:
+                piece(panels, self.tail_columns)
+            return []
 
         def copy_row(source: Value, target: Value, columns: int) -> list[Value]:
             for start in range(0, columns, lanes):
@@ -186,11 +200,10 @@ class PackKernel:
             code.store(code.load(self.scalar, source), target)
             return []
 
-        def whole(j: Value, _: list[Value]) -> list[Value]:
-            panel(j, self.width)
-            return []
-
-        code.loop(zero, panels, 1, [], whole)
+        if self.contiguous:
+            code.loop(zero, K, 1, [], row)
+            return code.module()
+        code.loop(zero, panels, 1, [], lambda j, _: panel(j, self.width) or [])
         if self.tail_columns:
             panel(panels, self.tail_columns)
         return code.module()

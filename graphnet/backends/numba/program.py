@@ -34,7 +34,7 @@ from graphnet.ops.leaf import Input
 from graphnet.ops.random import Random
 from graphnet.ops.shape import Concatenate, Slice, Stack
 from graphnet.plan.arena import ALIGNMENT, Life, give_places
-from graphnet.plan.instructions import Access, Host, Loop, Product, Scatter
+from graphnet.plan.instructions import Access, Host, Load, Loop, Product, Scatter
 from graphnet.plan.lowering import VIEWS, Lowered, lower
 from graphnet.plan.order import Memory
 from graphnet.plan.views import Buffer, View
@@ -65,7 +65,7 @@ class NumbaProgram(Program):
         self._views, self._brought = lowered.views, lowered.brought
         self._machine = this_machine()
         self.parts = _parts(lowered, threads)
-        jobs = _jobs(lowered, self.parts, self._machine)
+        jobs = _jobs(lowered, self.parts, check)
         barriers = _barriers(jobs, self.parts)
         self._jobs = jobs
         self._allocate(lowered, jobs, barriers)
@@ -125,7 +125,8 @@ class NumbaProgram(Program):
 
     def _build(self, jobs: Sequence[Job], barriers: set[int]) -> None:
         base = self._arena.address
-        target = Target(base, base + HEADER, self._machine.vector_bytes, self._machine.registers, self.check)
+        machine = self._machine
+        target = Target(base, base + HEADER, machine.vector_bytes, machine.registers, self.check, machine.avx512)
         self._target = target
         # A segment ends where Python has to do something.
         segments: list[tuple[list[list[Record]], Host | None]] = []
@@ -299,8 +300,11 @@ def _parts(lowered: Lowered, threads: int | None) -> int:
     return min(cores, 16) if _work(lowered) >= WORTH_SHARING else 1
 
 
-def _jobs(lowered: Lowered, parts: int, machine: object) -> list[Job]:
-    """A job for each instruction, and the packing of right operands that several rows share."""
+def _jobs(lowered: Lowered, parts: int, check: bool) -> list[Job]:
+    """A job for each instruction, and the packing of right operands that several rows share.
+
+    check: loops look at all that they read and compute; what other jobs make is looked at by a loop of its own.
+    """
     machine_ = this_machine()
     users: dict[View, list[Product]] = defaultdict(list)
     for instruction in lowered.instructions:
@@ -347,7 +351,17 @@ def _jobs(lowered: Lowered, parts: int, machine: object) -> list[Job]:
             jobs.append(HostJob(instruction))
         else:
             raise BackendError(f"the numba back end has no job for {type(instruction).__name__}")
+        if check and not (isinstance(instruction, Loop) and instruction.reduction is None):
+            jobs += [LoopJob(_looking_at(access), parts) for access in instruction.writes]
     return jobs
+
+
+def _looking_at(access: Access) -> Loop:
+    """A loop that reads a value and stores nothing."""
+    view, node = access.view, access.node
+    assert isinstance(node, Node)
+    load = Load("plain", view, None, view.dtype)
+    return Loop((node,), view.shape, [load], [], [], reads=[access])
 
 
 def _is_fed(node: object) -> bool:
