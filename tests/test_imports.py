@@ -19,7 +19,7 @@ NETWORKS = ROOT / "graphnet_rnn"
 #: From the bottom to the top. A module imports from its own layer and from those below.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("version", "errors", "collector"),
-    ("display", "dtypes", "provenance", "signature"),
+    ("display", "dtypes", "expression", "provenance", "signature"),
     ("node",),
     ("graph",),
     ("ops",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from graphnet.collector import collector_paused
@@ -16,6 +17,11 @@ __all__ = ["fuse", "is_fusable"]
 
 #: A group holds no chain longer than this: kernels stay small, however long a chain of nodes is.
 LONGEST_CHAIN = 48
+#: A sum of more terms is no part of a group; nor is a group of more nodes made: kernels would grow without end.
+WIDEST = 16
+LARGEST = 400
+#: How long a chain of nodes may be that is computed again.
+DEEPEST = 6
 #: Functions that cost more than reading a value back; all else is done again rather than stored.
 COSTLY = ("exp", "log", "tanh", "sin", "cos", "**", "sqrt", "/")
 
@@ -24,10 +30,15 @@ def is_fusable(node: Node) -> bool:
     """True for nodes that a loop over their elements can compute."""
     op = node.op
     if isinstance(op, Elementwise):
-        return is_compilable(op.kernel)
+        return (
+            len(node.inputs) <= WIDEST
+            and node.dtype.kind != "u"
+            and not any(x.dtype.kind == "u" for x in node.inputs)
+            and is_compilable(op.kernel)
+        )
     if isinstance(op, Take):
-        return op.axis == 0 and node.inputs[0].ndim == 2
-    return isinstance(op, OneHot)
+        return op.axis == 0 and node.inputs[0].ndim == 2 and node.dtype.kind != "u"
+    return isinstance(op, OneHot) and node.dtype.kind != "u"
 
 
 def _flows(source: Node, node: Node) -> bool:
@@ -87,7 +98,7 @@ def _levels(order: Sequence[Node], fusable: set[Node]) -> dict[Node, tuple[int, 
 
 def _sunk(graph: Graph, fusable: set[Node], level: dict[Node, tuple[int, int]]) -> set[Node]:
     """Nodes that are computed again in each group that reads them."""
-    sunk: set[Node] = set()
+    sunk: dict[Node, int] = {}  # -> how many sunk nodes follow each other from here on
     stored: set[Node] = set(graph.outputs)
     consumers = graph.consumers
     kept = set(graph.outputs)
@@ -107,14 +118,15 @@ def _sunk(graph: Graph, fusable: set[Node], level: dict[Node, tuple[int, int]]) 
                 x for x in node.inputs
                 if x.inputs and x in fusable and x not in stored and not isinstance(x.op, Fill)
             ]  # fmt: skip
-            if len(unstored) <= 1:
-                sunk.add(node)
+            follow = 1 + max((sunk.get(r, 0) for r in readers), default=0)
+            if len(unstored) <= 1 and follow <= DEEPEST:
+                sunk[node] = follow
                 stored.update(x for x in node.inputs)
                 continue
         for source in node.inputs:
             if source not in fusable or not _flows(source, node) or level[source] != level[node]:
                 stored.add(source)
-    return sunk
+    return set(sunk)
 
 
 def _is_cheap(node: Node) -> bool:
@@ -145,7 +157,9 @@ def _components(
                     a, b = find(source), find(node)
                     if a is not b:
                         parent[b] = a
-    return {node: find(node) for node in fusable}
+    found = {node: find(node) for node in fusable}
+    size = Counter(found.values())
+    return {node: root if size[root] <= LARGEST else node for node, root in found.items()}
 
 
 def _group(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from graphnet.collector import collector_paused
 from graphnet.graph import Graph, Group
-from graphnet.node import Node
+from graphnet.node import Dtype, Node
 from graphnet.ops.broadcast import BroadcastTo, Sum
 from graphnet.ops.elementwise import Add, Elementwise
 from graphnet.ops.index import OneHot, ScatterAdd, Take
@@ -16,7 +18,7 @@ from graphnet.ops.linear import BatchMatMul, MatMul
 from graphnet.ops.random import Random
 from graphnet.ops.reduce import Max, Min
 from graphnet.ops.shape import Concatenate, Place, Reshape, Slice, Stack, Transpose
-from graphnet.passes.fuse import is_fusable
+from graphnet.passes.fuse import WIDEST, is_fusable
 from graphnet.plan.instructions import Access, Host, Instruction, Load, Loop, Product, Scatter, Step
 from graphnet.plan.placement import place
 from graphnet.plan.views import Buffer, View
@@ -173,7 +175,7 @@ class _Lowering:
         if found is None:
             number = self.numbers[node]
             found = self._own(node)
-            step = Step(repr(number), node.dtype, ())
+            step = _number(number, node.dtype)
             self.instructions.append(
                 Loop((node,), node.shape, [], [step], [(0, found)], writes=[Access(found, node, True)])
             )
@@ -207,7 +209,7 @@ class _Lowering:
             self._product(node, *map(self.view, node.inputs), self._own(node))
         elif isinstance(op, BatchMatMul) and node.dtype.kind == "f":
             self._batch_product(node)
-        elif type(op) in REDUCTIONS:
+        elif type(op) in REDUCTIONS and node.dtype.kind != "u":
             self._reduction(node)
         elif isinstance(op, ScatterAdd) and op.axis == 0 and node.size and self._scatter(node):
             pass
@@ -215,6 +217,8 @@ class _Lowering:
             self._place_piece(node)
         elif is_fusable(node):
             self._fused(Group((node,), (node,)))
+        elif isinstance(op, Add) and node.dtype.kind != "u":
+            self._wide_sum(node)
         else:
             self._host(node)
 
@@ -249,7 +253,7 @@ class _Lowering:
         self.views[node] = self.placed[node]
         for x, region in self.copies[node]:
             if x in self.numbers and x not in self.views:
-                step = Step(repr(self.numbers[x]), x.dtype, ())
+                step = _number(self.numbers[x], x.dtype)
                 self.instructions.append(
                     Loop((node,), x.shape, [], [step], [(0, region)], writes=[Access(region, node, True)])
                 )
@@ -311,7 +315,7 @@ class _Lowering:
 
     def _operand(self, x: Node) -> tuple[list[Load], list[Step], list[Access]]:
         if x in self.numbers:
-            return [], [Step(repr(self.numbers[x]), x.dtype, ())], []
+            return [], [_number(self.numbers[x], x.dtype)], []
         view = self.view(x)
         return [Load("plain", view, None, x.dtype)], [], [Access(view, x, _moves_by_rows(view))]
 
@@ -335,6 +339,28 @@ class _Lowering:
             )
         )  # fmt: skip
         return True
+
+    def _wide_sum(self, node: Node) -> None:
+        """So many terms at a time, added to what there is."""
+        target = self._own(node)
+        if not node.size:
+            return
+        terms = [(self.view(x), x) for x in node.inputs]
+        for start in range(0, len(terms), WIDEST):
+            some = terms[start : start + WIDEST]
+            reads = [Access(v, x, _moves_by_rows(v)) for v, x in some]
+            if start:
+                reads.insert(0, Access(target, node, True))
+            loads = [Load("plain", r.view, None, node.dtype) for r in reads]
+            steps = [
+                Step("x + y", node.dtype, (i - 1 if i == 1 else len(loads) + i - 2, i)) for i in range(1, len(loads))
+            ]
+            self.instructions.append(
+                Loop(
+                    (node,), node.shape, loads, steps, [(len(loads) + len(steps) - 1, target)],
+                    reads=reads, writes=[Access(target, node, True)],
+                )
+            )  # fmt: skip
 
     def _host(self, node: Node) -> None:
         sources = [self.view(x) for x in node.inputs]
@@ -378,7 +404,7 @@ class _Lowering:
             assert isinstance(node.op, Elementwise)
             for x in node.inputs:
                 if x not in number:
-                    number[x] = add(Step(repr(self.numbers[x]), x.dtype, ()))
+                    number[x] = add(_number(self.numbers[x], x.dtype))
             sources = [number[x] for x in node.inputs]
             if isinstance(node.op, Add):
                 total = sources[0]
@@ -408,6 +434,11 @@ class _Lowering:
         table = self.view(node.inputs[0])
         reads.append(Access(table, node.inputs[0], False))
         loads.append(Load("rows", table, index, node.dtype, table.shape[0]))
+
+
+def _number(number: float | int | bool, dtype: Dtype) -> Step:
+    """The number as a step without sources."""
+    return Step(repr(np.asarray(number, dtype).item()), dtype, ())
 
 
 def _moves_by_rows(view: View) -> bool:
