@@ -26,11 +26,13 @@ def dynamic_nodes(order: Sequence[Node]) -> set[Node]:
     return found
 
 
-def independent_groups(order: Sequence[Node], groups: Sequence[list[Node]]) -> list[list[Node]]:
-    """The groups, each split so that no member depends on another of its part; parts of one are left out.
+def independent_groups(
+    order: Sequence[Node], groups: Sequence[list[Node]], split: bool
+) -> list[list[Node]]:
+    """The groups of which no member depends on another.
 
-    A group that is not independent as a whole is split by the number of products on the longest way to
-    each member: on one way that number grows.
+    split: one that is not so is split by the number of products on the longest way to each member: on one
+    way that number grows. Parts of one member are left out.
     """
     bit = {node: 1 << g for g, group in enumerate(groups) for node in group}
     behind: dict[Node, int] = {}
@@ -52,6 +54,7 @@ def independent_groups(order: Sequence[Node], groups: Sequence[list[Node]]) -> l
     for g, group in enumerate(groups):
         if not tied >> g & 1:
             result.append(group)
+        if not tied >> g & 1 or not split:
             continue
         by_level: dict[int, list[Node]] = defaultdict(list)
         for node in group:
@@ -65,15 +68,16 @@ def replace_groups(
 ) -> Graph:
     """The graph in which each group's members, with rewritten inputs, are replaced by build(members).
 
-    Groups that would wait for each other in a circle are dropped, smallest first.
+    Of groups that would wait for each other in a circle the smallest are dropped.
     """
-    chosen = sorted(groups, key=len)
+    chosen = list(groups)
     while chosen:
         done, stuck = _replaced(graph, chosen, build)
         if not stuck:
             return Graph([done[node] for node in graph.outputs], graph.inputs)
-        least = min(stuck, key=lambda g: len(chosen[g]))
-        del chosen[least]
+        least = min(len(chosen[g]) for g in stuck)
+        dropped = {g for g in stuck if len(chosen[g]) == least}
+        chosen = [group for g, group in enumerate(chosen) if g not in dropped]
     return graph
 
 

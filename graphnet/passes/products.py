@@ -33,7 +33,7 @@ def stack_sums(graph: Graph) -> Graph:
     dynamic = dynamic_nodes(graph.order)
     consumers = graph.consumers
     outputs = set(graph.outputs)
-    over_time = {p for group in _row_groups(graph) for p in group}
+    over_time = {p for group in _row_groups(graph, split=False) for p in group}
 
     def kind(term: Node) -> str:
         """Which terms of a sum may be joined: those of one kind; "" for none."""
@@ -102,13 +102,13 @@ def _place_in_time(product: Node) -> tuple[int, int]:
     return a.serial, b.serial
 
 
-def _row_groups(graph: Graph) -> list[list[Node]]:
+def _row_groups(graph: Graph, split: bool) -> list[list[Node]]:
     """Products of one right operand that do not depend on each other."""
     by_right: dict[Node, list[Node]] = defaultdict(list)
     for node in graph.order:
         if isinstance(node.op, MatMul) and node.size:
             by_right[node.inputs[1]].append(node)
-    groups = independent_groups(graph.order, [g for g in by_right.values() if len(g) > 1])
+    groups = independent_groups(graph.order, [g for g in by_right.values() if len(g) > 1], split)
     # In the order in which other joins have the same rows, so that they lie in memory once.
     rank = _ranks(graph)
     for group in groups:
@@ -144,7 +144,9 @@ def stack_rows(graph: Graph) -> Graph:
         product = joined([p.inputs[0] for p in products], 0) @ products[0].inputs[1]
         return _parts(product, products, 0)
 
-    return replace_groups(graph, _row_groups(graph), one_product)
+    # What can be stacked over all of time goes first: parts of a recurrence may then depend on each other.
+    graph = replace_groups(graph, _row_groups(graph, split=False), one_product)
+    return replace_groups(graph, _row_groups(graph, split=True), one_product)
 
 
 def stack_columns(graph: Graph) -> Graph:
@@ -153,7 +155,7 @@ def stack_columns(graph: Graph) -> Graph:
     for node in graph.order:
         if isinstance(node.op, MatMul) and node.size:
             by_left[node.inputs[0]].append(node)
-    groups = independent_groups(graph.order, [g for g in by_left.values() if len(g) > 1])
+    groups = independent_groups(graph.order, [g for g in by_left.values() if len(g) > 1], split=True)
     joined = Joins()
 
     def one_product(products: list[Node]) -> Sequence[Node]:

@@ -23,8 +23,9 @@ __all__ = ["BlockedProductJob", "Job", "LoopJob", "PackJob", "PackedProductJob",
 
 #: Work smaller than this (elements, or multiply-adds / 100) is not divided.
 LEAST = 2048
-#: Rows of B that are packed at a time when the product is used once: a panel of it stays in the first cache.
-BLOCK_K = 192
+#: Rows of B that are packed at a time when the product is the only one of its B: with some columns they stay
+#: in the second cache.
+BLOCK_K = 384
 
 
 class Record(NamedTuple):
@@ -292,7 +293,15 @@ class _ProductJob(Job):
         return target.vector_bytes // self.product.c.dtype.itemsize
 
     def multiply(
-        self, target: Target, a: View, c: View, b: int, b_k: int, b_panel: int, width: int, accumulate: bool
+        self,
+        target: Target,
+        a: View,
+        c: View,
+        b: int,
+        b_k: int,
+        b_panel: int,
+        width: int,
+        accumulate: bool,
     ) -> Record:
         rows, columns = c.shape
         lanes = self.lanes(target)
@@ -378,7 +387,7 @@ class BlockedProductJob(_ProductJob):
 
     def divide(self, rows: int, columns: int, inner: int, parts: int) -> None:
         work = rows * columns * inner / 100
-        if work < LEAST:
+        if work < LEAST or parts == 1:
             self.split, self.count = "", 1
         elif columns >= 32 * parts:
             self.split, self.count = "columns", columns
@@ -416,17 +425,17 @@ class BlockedProductJob(_ProductJob):
         width = panel_width(columns, lanes, target.registers) * lanes
         inner = a.shape[1]
         if rows <= 8 and b.strides[1] == 1:
-            return [self.multiply(target, a, c, target.address(b), b.strides[0], width, width, False)]
-        scratch = self.scratch_address
+            at = target.address(b)
+            return [self.multiply(target, a, c, at, b.strides[0], width, width, False)]
+        here = self.scratch_address + part * self.scratch_stride
         found: list[Record] = []
         blocks = max(1, round(inner / BLOCK_K))
         for i in range(blocks):
             start, stop = share_of(inner, i, blocks)
-            block = b.row_range(start, stop)
-            here = scratch + part * self.scratch_stride
-            found.append(pack_record(target, block, here, width))
+            found.append(pack_record(target, b.row_range(start, stop), here, width))
             left = _part(a, 1, start, stop)
-            found.append(self.multiply(target, left, c, here, width, (stop - start) * width, width, i > 0))
+            panel = (stop - start) * width
+            found.append(self.multiply(target, left, c, here, width, panel, width, i > 0))
         return found
 
     #: Set when memory has been given out.

@@ -16,6 +16,10 @@ __all__ = ["PackKernel", "ProductKernel", "block_rows", "panel_vectors"]
 
 #: How often the loop over k is unrolled.
 UNROLLED = 4
+#: Bytes of a cache line.
+LINE = 64
+#: Packing asks for rows this far ahead: they are short, and the machine does not guess the next one.
+AHEAD = 8
 
 
 @cache
@@ -177,9 +181,15 @@ class PackKernel:
         def row(k: Value, _: list[Value]) -> list[Value]:
             """By rows: each is contiguous in B, and goes to all panels."""
             source, target = at(b, k, b_k), at(p, k, p_k)
+            ahead = at(b, code.add(k, code.integer(AHEAD)), b_k)
 
             def piece(j: Value, columns: int) -> list[Value]:
                 first = code.multiply(j, code.integer(self.width))
+                near = code.offset(ahead, self.scalar, first)
+                for line in range(0, columns, LINE * lanes // self.vector_bytes):
+                    at_line = code.offset(near, self.scalar, code.integer(line))
+                    hints = (Value("i32", "0"), Value("i32", "3"), Value("i32", "1"))
+                    code.call_void("prefetch", at_line, *hints, suffix="ptr")
                 return copy_row(code.offset(source, self.scalar, first), at(target, j, p_panel), columns)
 
             code.loop(zero, panels, 1, [], lambda j, _: piece(j, self.width))

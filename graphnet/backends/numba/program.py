@@ -62,7 +62,6 @@ class NumbaProgram(Program):
     def __init__(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> None:
         self.graph, self.source, self.check = graph, source, check
         lowered = lower(graph)
-        self._views, self._brought = lowered.views, lowered.brought
         self._machine = this_machine()
         self.parts = _parts(lowered, threads)
         jobs = _jobs(lowered, self.parts, check)
@@ -70,6 +69,10 @@ class NumbaProgram(Program):
         self._jobs = jobs
         self._allocate(lowered, jobs, barriers)
         self._build(jobs, barriers)
+        views = lowered.views
+        self._given = [self._array(views[node]) if node in views else None for node in graph.inputs]
+        self._copied = [(self._array(views[node]), node) for node in lowered.brought]
+        self._results = [self._array(views[node]) for node in graph.outputs]
         self._lock = threading.Lock()
 
     # -- memory --------------------------------------------------------------------------------------
@@ -166,7 +169,7 @@ class NumbaProgram(Program):
             self._execute()
             raised = self._arena.header[0] != 0
             if not raised:
-                return [self._fetch(node) for node in self.graph.outputs]
+                return [np.array(result, order="C") for result in self._results]
         return self._explain(arrays)
 
     def _explain(self, arrays: Sequence[Array]) -> list[Array]:
@@ -176,12 +179,11 @@ class NumbaProgram(Program):
         return NumpyProgram(self.source, None, self.check).run(arrays)
 
     def _bring(self, arrays: Sequence[Array]) -> None:
-        for node, array in zip(self.graph.inputs, arrays, strict=True):
-            view = self._views.get(node)
-            if view is not None:
-                self._array(view)[...] = array
-        for node in self._brought:
-            self._array(self._views[node])[...] = node.value
+        for place, array in zip(self._given, arrays, strict=True):
+            if place is not None:
+                place[...] = array
+        for place, node in self._copied:
+            place[...] = node.value
 
     def _execute(self) -> None:
         self._arena.header[:] = 0
@@ -200,9 +202,6 @@ class NumbaProgram(Program):
 
         value = call_forward(host.node, [self._array(v) for v in host.sources])
         self._array(host.target)[...] = value
-
-    def _fetch(self, node: Node) -> Array:
-        return np.array(self._array(self._views[node]), order="C")
 
     def _array(self, view: View) -> Array:
         """The memory of a view, as NumPy sees it."""
