@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from graphnet.backends.base import Backend, Program
+from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.program import NumbaProgram
+from graphnet.backends.numba.schedule import make_image
 from graphnet.graph import Graph
 
 __all__ = ["NumbaBackend"]
@@ -13,4 +15,4 @@ class NumbaBackend(Backend):
     name = "numba"
 
     def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:
-        return NumbaProgram(graph, source, threads, check)
+        return NumbaProgram(make_image(graph, this_machine(), threads, check), source, check)

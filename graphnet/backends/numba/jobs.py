@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from graphnet.backends.numba.ir import llvm_type
@@ -36,10 +36,14 @@ class Record(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What records need to know: where buffers are, the error flag, the machine's vectors and registers."""
+    """What records need to know: symbolic addresses of the error flag, the arena, the leaves and the cores' own
+    memory (`scratch` bytes apart), and the machine's vectors and registers."""
 
     flag: int
     arena: int
+    leaves: Mapping[Node, int]
+    scratch: int
+    scratch_stride: int
     vector_bytes: int
     registers: int
     check: bool
@@ -47,7 +51,7 @@ class Target(NamedTuple):
 
     def address(self, view: View) -> int:
         buffer = view.buffer
-        base = self.arena + buffer.offset if buffer.leaf is None else buffer.leaf.value.ctypes.data
+        base = self.arena + buffer.offset if buffer.leaf is None else self.leaves[buffer.leaf]
         return base + view.offset * view.dtype.itemsize
 
 
@@ -427,7 +431,7 @@ class BlockedProductJob(_ProductJob):
         if rows <= 8 and b.strides[1] == 1:
             at = target.address(b)
             return [self.multiply(target, a, c, at, b.strides[0], width, width, False)]
-        here = self.scratch_address + part * self.scratch_stride
+        here = target.scratch + part * target.scratch_stride
         found: list[Record] = []
         blocks = max(1, round(inner / BLOCK_K))
         for i in range(blocks):
@@ -437,10 +441,6 @@ class BlockedProductJob(_ProductJob):
             panel = (stop - start) * width
             found.append(self.multiply(target, left, c, here, width, panel, width, i > 0))
         return found
-
-    #: Set when memory has been given out.
-    scratch_address = 0
-    scratch_stride = 0
 
 
 class ScatterJob(Job):

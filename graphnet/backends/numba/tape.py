@@ -12,7 +12,7 @@ from functools import cache
 
 from graphnet.backends.numba.machine import this_machine
 
-__all__ = ["BARRIER", "runner"]
+__all__ = ["barrier_text", "runner"]
 
 #: How often a core looks before it lets others run while it waits.
 PATIENCE = 256
@@ -77,8 +77,6 @@ attributes #0 = {{ nounwind }}
 """
     return lines
 
-
-BARRIER = barrier_text
 
 _RUN = """
 define void @kernel(ptr noalias %tape) #0 {

@@ -1,0 +1,353 @@
+"""Schedule: from a graph to an image: jobs, where cores must meet, places in memory, tapes."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+
+from graphnet.backends.numba.image import ARENA, HEADER, Image, Place, address, make_tape
+from graphnet.backends.numba.jobs import (
+    BlockedProductJob,
+    Job,
+    LoopJob,
+    Packed,
+    PackedProductJob,
+    PackJob,
+    Record,
+    ScatterJob,
+    Target,
+    panel_width,
+)
+from graphnet.backends.numba.machine import Machine
+from graphnet.backends.numba.tape import barrier_text
+from graphnet.errors import BackendError
+from graphnet.graph import Graph
+from graphnet.node import Node
+from graphnet.ops.leaf import Input
+from graphnet.ops.random import Random
+from graphnet.ops.shape import Concatenate, Slice, Stack
+from graphnet.plan.arena import ALIGNMENT, Life, give_places
+from graphnet.plan.instructions import Access, Host, Load, Loop, Product, Scatter
+from graphnet.plan.lowering import VIEWS, Lowered, lower
+from graphnet.plan.order import Memory
+from graphnet.plan.views import Buffer, View
+
+__all__ = ["make_image"]
+
+#: A program of fewer multiply-adds and elements runs on one core: waking another would cost more.
+WORTH_SHARING = 3_000_000
+#: The right operand of so few rows is read where it lies; for more it is packed first.
+FEW_ROWS = 8
+
+
+class HostJob(Job):
+    """The op's own `forward`, between two stretches of native code."""
+
+    def __init__(self, host: Host) -> None:
+        self.host, self.nodes, self.reads, self.writes = host, host.nodes, host.reads, host.writes
+        self.split, self.count = "", 1
+
+    def records(self, target: Target, part: int, parts: int) -> list[Record]:
+        return []
+
+
+def make_image(graph: Graph, machine: Machine, threads: int | None, check: bool) -> Image:
+    """The program of a graph. check: the error flag is raised where a value is not finite."""
+    lowered = lower(graph)
+    parts = _parts(lowered, threads)
+    jobs = _jobs(lowered, parts, machine, check)
+    barriers = _barriers(jobs, parts)
+    size = _give_places(lowered, jobs, barriers)
+    scratch = max((job.scratch(machine.vector_bytes, parts) for job in jobs), default=0)
+    scratch = -(-scratch // ALIGNMENT) * ALIGNMENT + 5 * ALIGNMENT
+    leaves: dict[Node, int] = {}
+    for node in graph.order:
+        view = lowered.views.get(node)
+        if view is not None and view.buffer.leaf is node:
+            leaves[node] = ARENA + 1 + len(leaves)
+    target = Target(
+        address(ARENA, 0), address(ARENA, HEADER), {n: address(i, 0) for n, i in leaves.items()},
+        address(ARENA, HEADER + size), scratch, machine.vector_bytes, machine.registers, check, machine.avx512,
+    )  # fmt: skip
+
+    def place(view: View) -> Place:
+        return Place.of(view, ARENA if view.buffer.leaf is None else leaves[view.buffer.leaf])
+
+    numbers: dict[str, int] = {}
+    segments, owners = _segments(jobs, barriers, target, parts)
+    total = HEADER + size + scratch * parts
+    views = lowered.views
+    return Image(
+        parts=parts,
+        arena_bytes=total,
+        memory=Memory(sum(node.nbytes for node in leaves), total),
+        segments=[
+            (
+                [make_tape(tape, numbers) for tape in tapes if tape],
+                None if host is None else (host.node, [place(v) for v in host.sources], place(host.target)),
+            )
+            for tapes, host in segments
+        ],
+        kernels=list(numbers),
+        leaves=list(leaves),
+        given=[place(views[node]) if node in views else None for node in graph.inputs],
+        brought=[(node, place(views[node])) for node in lowered.brought],
+        results=[place(views[node]) for node in graph.outputs],
+        owners=owners,
+    )
+
+
+def _give_places(lowered: Lowered, jobs: Sequence[Job], barriers: set[int]) -> int:
+    """Sets the offset of every buffer in the arena; returns the bytes that they take."""
+    graph = lowered.graph
+    epochs, epoch = [], 0
+    for i in range(len(jobs)):
+        epoch += i in barriers
+        epochs.append(epoch)
+    end = len(jobs)
+    first: dict[Buffer, int] = {}
+    last: dict[Buffer, int] = {}
+    rows: dict[Buffer, int | None] = {}
+    for i, job in enumerate(jobs):
+        for access in (*job.reads, *job.writes):
+            buffer = access.view.buffer
+            first.setdefault(buffer, i)
+            last[buffer] = i
+            tag = _rows_of(job, access)
+            rows[buffer] = tag if rows.setdefault(buffer, tag) == tag else None
+    for node in (*graph.inputs, *lowered.brought):
+        view = lowered.views.get(node)
+        if view is not None:
+            first[view.buffer] = -1
+            last.setdefault(view.buffer, -1)
+            rows[view.buffer] = None
+    for node in graph.outputs:
+        buffer = lowered.views[node].buffer
+        last[buffer] = end
+        first.setdefault(buffer, end)
+
+    def epoch_at(i: int) -> int:
+        return 0 if i < 0 else epochs[i] if i < end else epoch + 1
+
+    return give_places(
+        [
+            Life(b, first[b], last[b], (epoch_at(first[b]), epoch_at(last[b])), rows.get(b))
+            for b in first
+            if b.leaf is None
+        ]
+    )
+
+
+Owners = list[list[tuple[Node, ...]]]
+
+
+def _segments(
+    jobs: Sequence[Job], barriers: set[int], target: Target, parts: int
+) -> tuple[list[tuple[list[list[Record]], Host | None]], list[Owners]]:
+    """The records of each core, cut where Python has to do something, and whom each works for."""
+    segments: list[tuple[list[list[Record]], Host | None]] = []
+    all_owners: list[Owners] = []
+    tapes: list[list[Record]] = [[] for _ in range(parts)]
+    owners: Owners = [[] for _ in range(parts)]
+    met = 0
+
+    def cut(host: Host | None) -> None:
+        nonlocal tapes, owners
+        segments.append((tapes, host))
+        all_owners.append([owner for owner in owners if owner])
+        tapes, owners = [[] for _ in range(parts)], [[] for _ in range(parts)]
+
+    for i, job in enumerate(jobs):
+        if isinstance(job, HostJob):
+            cut(job.host)
+            continue
+        if i in barriers and any(tapes):
+            met += 1
+            for tape, owner in zip(tapes, owners, strict=True):
+                tape.append(Record(barrier_text(), (target.flag + 64, met * parts)))
+                owner.append(job.nodes)
+        for part, (tape, owner) in enumerate(zip(tapes, owners, strict=True)):
+            records = job.records(target, part, parts)
+            tape += records
+            owner += [job.nodes] * len(records)
+    cut(None)
+    return segments, all_owners
+
+
+def _work(lowered: Lowered) -> int:
+    total = 0
+    for instruction in lowered.instructions:
+        if isinstance(instruction, Product):
+            total += instruction.c.size * instruction.a.shape[1]
+        elif isinstance(instruction, Loop):
+            total += math.prod(instruction.shape) * (1 + len(instruction.steps))
+    return total
+
+
+def _parts(lowered: Lowered, threads: int | None) -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if threads is not None:
+        return min(threads, 64)
+    return min(cores, 16) if _work(lowered) >= WORTH_SHARING else 1
+
+
+def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> list[Job]:
+    """A job for each instruction, and the packing of right operands that several rows share.
+
+    check: loops look at all that they read and compute; what other jobs make is looked at by a loop of its own.
+    """
+    users: dict[View, list[Product]] = defaultdict(list)
+    for instruction in lowered.instructions:
+        if isinstance(instruction, Product):
+            users[instruction.b].append(instruction)
+    writer_of: dict[Buffer, int] = {}
+    for i, instruction in enumerate(lowered.instructions):
+        for access in instruction.writes:
+            writer_of[access.view.buffer] = i
+    packed: dict[View, Packed] = {}
+    waiting: dict[View, PackJob] = {}
+    early: list[View] = []
+    jobs: list[Job] = []
+    for b, products in users.items():
+        rows = sum(p.c.shape[0] for p in products)
+        static = writer_of.get(b.buffer, -1) < lowered.static and not _is_fed(products[0].reads[1].node)
+        if rows <= FEW_ROWS or not (static or len(products) > 1):
+            continue
+        lanes = machine.vector_bytes // b.dtype.itemsize
+        width = panel_width(b.shape[1], lanes, machine.registers) * lanes
+        panels = -(-b.shape[1] // width)
+        buffer = Buffer(panels * width * b.shape[0], b.dtype)
+        node = products[0].reads[1].node
+        packed[b] = Packed(b, buffer.whole((buffer.size,)), width, node)  # type: ignore[arg-type]
+        waiting[b] = PackJob(packed[b], products[0].reads[1], parts)
+        if static:
+            early.append(b)
+    for i, instruction in enumerate(lowered.instructions):
+        if i == lowered.static:
+            jobs += [waiting.pop(b) for b in early if b in waiting]
+        if isinstance(instruction, Product):
+            b = instruction.b
+            if b in waiting:
+                jobs.append(waiting.pop(b))
+            if b in packed:
+                jobs.append(PackedProductJob(instruction, packed[b], parts))
+            else:
+                jobs.append(BlockedProductJob(instruction, parts))
+        elif isinstance(instruction, Loop):
+            jobs.append(LoopJob(instruction, parts))
+        elif isinstance(instruction, Scatter):
+            jobs.append(ScatterJob(instruction, parts))
+        elif isinstance(instruction, Host):
+            jobs.append(HostJob(instruction))
+        else:
+            raise BackendError(f"the numba back end has no job for {type(instruction).__name__}")
+        if check and not (isinstance(instruction, Loop) and instruction.reduction is None):
+            jobs += [LoopJob(_looking_at(access), parts) for access in instruction.writes]
+    return jobs
+
+
+def _looking_at(access: Access) -> Loop:
+    """A loop that reads a value and stores nothing."""
+    view, node = access.view, access.node
+    assert isinstance(node, Node)
+    load = Load("plain", view, None, view.dtype)
+    return Loop((node,), view.shape, [load], [], [], reads=[access])
+
+
+def _is_fed(node: object) -> bool:
+    """True for what depends directly on an Input or a Random node."""
+    while isinstance(node, Node) and isinstance(node.op, VIEWS):
+        node = node.inputs[0]
+    return isinstance(node, Node) and isinstance(node.op, (Input, Random))
+
+
+def _rows_of(job: Job, access: Access) -> int | None:
+    """The number of rows, if the job's cores each touch their own rows of the whole buffer."""
+    view = access.view
+    if job.split != "rows" or not access.by_rows or not view.shape or view.shape[0] != job.count:
+        return None
+    return job.count if view.strides[0] * job.count == view.buffer.size else None
+
+
+def _barriers(jobs: Sequence[Job], parts: int) -> set[int]:
+    """Before which jobs all cores must meet: those that read what another core wrote since the last meeting."""
+    if parts == 1:
+        return set()
+    barriers: set[int] = set()
+    written: dict[object, list[tuple[int, Job, Access]]] = defaultdict(list)
+    origins = _Origins()
+    since = 0
+    for i, job in enumerate(jobs):
+        if isinstance(job, HostJob):
+            since = i + 1
+            barriers.add(i)
+            continue
+        if any(_clashes(job, access, written, origins, since) for access in job.reads):
+            barriers.add(i)
+            since = i
+        for access in job.writes:
+            written[access.node].append((i, job, access))
+    return barriers
+
+
+def _clashes(
+    job: Job,
+    access: Access,
+    written: dict[object, list[tuple[int, Job, Access]]],
+    origins: _Origins,
+    since: int,
+) -> bool:
+    view = access.view
+    for node, whole_rows in origins.of(access.node):
+        for i, writer, made in reversed(written.get(node, ())):
+            if i < since:
+                break
+            if job.key != writer.key:
+                return True
+            if not job.split:
+                continue
+            aligned = (
+                job.split == "rows"
+                and access.by_rows
+                and made.by_rows
+                and whole_rows
+                and view.shape[0] == made.view.shape[0]
+                and view.strides[0] == made.view.strides[0]
+            )
+            if not aligned:
+                return True
+    return False
+
+
+class _Origins:
+    """For each node, the nodes that wrote its memory, and whether its rows are theirs, one for one."""
+
+    def __init__(self) -> None:
+        self._found: dict[object, list[tuple[object, bool]]] = {}
+
+    def of(self, node: object) -> list[tuple[object, bool]]:
+        found = self._found.get(node)
+        if found is None:
+            found = self._found[node] = list(self._search(node))
+        return found
+
+    def _search(self, start: object) -> list[tuple[object, bool]]:
+        result: list[tuple[object, bool]] = []
+        pending: list[tuple[object, bool]] = [(start, True)]
+        seen: set[object] = set()
+        while pending:
+            node, rows = pending.pop()
+            result.append((node, rows))
+            if not isinstance(node, Node) or node in seen:
+                continue
+            seen.add(node)
+            if isinstance(node.op, VIEWS):
+                x = node.inputs[0]
+                same = isinstance(node.op, Slice) and bool(x.shape) and node.op.key[0] == (0, x.shape[0], 1)
+                joined = isinstance(x.op, (Concatenate, Stack))
+                pending.append((x, rows and (same or not joined)))
+            elif isinstance(node.op, (Concatenate, Stack)):
+                pending += [(x, rows) for x in node.inputs]
+        return result
