@@ -39,13 +39,14 @@ from graphnet.diff import backward, gradient, rop  # isort: skip
 from graphnet.curvature import gauss_newton_product, hessian_product  # isort: skip
 from graphnet import passes  # isort: skip
 from graphnet.function import Function, compile  # isort: skip
+from graphnet.stored import StoredFunction, load_function  # isort: skip
 from graphnet import testing  # isort: skip
 
 from graphnet.version import __version__  # isort: skip
 
 __all__ = [
     "BackendError", "DifferentiationError", "DtypeError", "Elementwise", "Function", "Graph",
-    "GraphnetError", "Node", "NonFiniteError", "Op", "RandomSource", "ShapeError", "ValueAccessError",
+    "GraphnetError", "Node", "NonFiniteError", "Op", "RandomSource", "ShapeError", "StoredFunction", "ValueAccessError",
     "__version__", "absolute", "add", "argmax", "backward", "broadcast_to", "cast", "clip", "compile",
     "concatenate", "constant", "cos", "divide", "equal", "exp", "fill", "gauss_newton_product",
     "gradient", "greater", "greater_equal", "hessian_product", "input", "label", "less", "less_equal",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -11,12 +12,14 @@ import numpy as np
 from graphnet import passes as passes_module
 from graphnet.backends import load_backend
 from graphnet.display import ShowsItself
-from graphnet.errors import BackendError, DtypeError, ShapeError
+from graphnet.arguments import checked_inputs
+from graphnet.errors import BackendError
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
 from graphnet.passes import Pass, PassReport
 from graphnet.plan import Memory
 from graphnet.profile import Profile
+from graphnet.stored import store_function
 
 __all__ = ["Function", "compile"]
 
@@ -80,15 +83,15 @@ class Function(ShowsItself):
 
         Raises ShapeError or DtypeError, naming the input, before anything runs.
         """
-        return tuple(self._program.run(self._checked(arrays)))
+        return tuple(self._program.run(checked_inputs(self.inputs, arrays)))
 
-    def _checked(self, arrays: Sequence[Any]) -> list[Array]:
-        if len(arrays) != len(self.inputs):
-            listed = ", ".join(node.describe() for node in self.inputs) or "none"
-            raise ShapeError(
-                f"this function takes {len(self.inputs)} array(s) ({listed}), but {len(arrays)} were given."
-            )
-        return [as_input(node, array) for node, array in zip(self.inputs, arrays, strict=True)]
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the function, with the present values of its parameters, to a file for `gn.load_function`.
+
+        Raises BackendError for a function that no file can hold: one of the NumPy back end, with check=True,
+        or with an op that only Python can run.
+        """
+        store_function(path, self.backend, self.inputs, self._program)
 
     # -- diagnosis ---------------------------------------------------------------------------
 
@@ -98,7 +101,7 @@ class Function(ShowsItself):
         Without arrays, it runs on standard normal numbers (zeros for integers and booleans).
         """
         if arrays:
-            given = self._checked(arrays)
+            given = checked_inputs(self.inputs, arrays)
         else:
             generator = np.random.default_rng(0)
             given = [
@@ -125,35 +128,3 @@ class Function(ShowsItself):
 
     def __repr__(self) -> str:
         return f"<Function {self.source!r} on {self.backend}, {len(self.graph)} nodes after passes>"
-
-
-def as_input(node: Node, array: Any) -> Array:
-    """The array given for an Input node; ShapeError or DtypeError if it does not fit.
-
-    Python numbers and lists take the node's dtype; an array is converted only where no value can change.
-    """
-    is_array = isinstance(array, (np.ndarray, np.generic))
-    if isinstance(array, Node):
-        raise DtypeError(f"input {node.describe()}: a node was given where an array is needed")
-    try:
-        value = np.asarray(array)
-    except ValueError as error:
-        raise ShapeError(f"input {node.describe()}: this is not an array: {error}") from None
-    if value.shape != node.shape:
-        raise ShapeError(
-            f"input {node.describe()} (made at {node.origin}) was given an array of shape "
-            f"{list(value.shape)}."
-        )
-    if value.dtype == node.dtype:
-        return value
-    same_kind = np.can_cast(value.dtype, node.dtype, "same_kind")
-    if np.can_cast(value.dtype, node.dtype, "safe") or (same_kind and not is_array):
-        return value.astype(node.dtype)
-    if value.dtype.kind in "iu" and node.dtype.kind in "iu":
-        converted = value.astype(node.dtype)
-        if np.array_equal(converted, value):
-            return converted
-    raise DtypeError(
-        f"input {node.describe()} (made at {node.origin}) is {node.dtype}, but was given an array of "
-        f"{value.dtype}; convert it: array.astype({node.dtype.name!r})."
-    )

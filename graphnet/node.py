@@ -57,6 +57,8 @@ class Op:
     judged_input: ClassVar[int | None] = None
     #: True for ops whose value is fed at every call.
     is_input: ClassVar[bool] = False
+    #: True for ops that hold what training changes.
+    is_parameter: ClassVar[bool] = False
     #: True for the zeros that stand for an absent derivative.
     is_zeros: ClassVar[bool] = False
     #: True for ops that compute nothing: labels for the reader.

@@ -28,7 +28,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("passes",),
     ("plan",),
     ("backends",),
-    ("profile", "function"),
+    ("arguments", "profile", "stored"),
+    ("function",),
     ("testing",),
     ("__init__",),
 )

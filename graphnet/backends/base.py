@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from graphnet.errors import BackendError
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
 from graphnet.plan import Memory
@@ -29,6 +31,13 @@ class Program(ABC):
         """Runs, and tells the seconds that each node took; nodes that cost nothing may be left out."""
 
 
+    def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """The program as what JSON can hold, and arrays. BackendError where no file can hold it."""
+        raise BackendError(
+            "functions of this back end cannot be stored: they run the ops' Python rules. Compile with backend='numba'."
+        )
+
+
 class Backend(ABC):
     """Makes programs from graphs."""
 
@@ -42,3 +51,7 @@ class Backend(ABC):
 
         It uses at most so many threads; None leaves the choice to it.
         """
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Program:
+        """The program that was stored. BackendError if it was made for another machine."""
+        raise BackendError(f"the {self.name} back end stores no functions")

@@ -60,6 +60,7 @@ class Input(Static, ByIdentity):
 class Parameter(Static, ByIdentity):
     """θ: an array that training changes; the node shares its memory"""
 
+    is_parameter: ClassVar[bool] = True
     symbol: ClassVar[str] = "θ"
     value: Array = field(repr=False, default_factory=lambda: np.zeros(()))
 

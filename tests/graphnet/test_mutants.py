@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import graphnet as gn
+from graphnet.backends.numba import jobs, loop, mathematics, program
 from graphnet.backends.numpy import NumpyBackend, NumpyProgram
 from graphnet.node import Array, ByIdentity, Node, Op
 from graphnet.ops import elementwise as e
@@ -20,14 +21,17 @@ from graphnet.ops.leaf import Constant, Fill, Parameter
 from graphnet.ops.linear import MatMul, Product
 from graphnet.ops.loss import SigmoidCrossEntropy, SquaredError, SymbolCrossEntropy
 from graphnet.ops.reduce import LogSoftmax, Softmax, spread
+from graphnet.plan import lowering, placement
+from graphnet.plan.instructions import Loop
 from graphnet.testing import LawError, check_graph, check_op
 
 from .op_cases import CASES, distinct
 
 #: The modules of which functions are replaced; `graphnet.passes.fold` as an attribute is the function.
 curvature, diff, laws = (sys.modules[f"graphnet.{name}"] for name in ("curvature", "diff", "testing.laws"))
-fold, prune, simplify, stack = (
-    sys.modules[f"graphnet.passes.{name}"] for name in ("fold", "prune", "simplify", "stack")
+batch, expand, fold, fuse, joining, products, prune, simplify = (
+    sys.modules[f"graphnet.passes.{name}"]
+    for name in ("batch", "expand", "fold", "fuse", "joining", "products", "prune", "simplify")
 )
 
 ALL_LAWS = (1, 2, 3, 4, 5, 6, 7)
@@ -63,6 +67,7 @@ def graph(build: Callable[..., Any], *values: Array, laws: Sequence[int] = ALL_L
 
 x = np.array([[0.5, -1.5, 2.0], [1.0, 0.25, -0.75]])
 y = np.array([[1.5, 0.5, -1.0], [0.75, -0.5, 2.5]])
+W, twice = gn.constant(y.T / 2), gn.constant(np.sin(np.arange(12.0)).reshape(6, 2))
 two_consumers = graph(lambda a: gn.sum(gn.tanh(a) * gn.sin(a)), x)
 two_inputs = graph(lambda a, b: [gn.tanh(a) - gn.tanh(b)], x, y)
 net = graph(lambda a, W: [gn.tanh(gn.tanh(a @ W) @ W.T)], x, y.T)
@@ -77,7 +82,20 @@ transposed_twice = graph(lambda a: [gn.transpose(gn.transpose(a, (1, 2, 0)), (0,
 parameter_and_input = graph(lambda a, b: [a * gn.tanh(b)], x, y)
 joined = graph(lambda a, b: gn.concatenate([a, b], 1)[:, 4], x, y)
 stacked = graph(lambda a, b: gn.stack([a, b, a * b], 1)[:, 1], x, y)
-outer_products = graph(lambda a, b: [a.T @ b + (a * b).T @ gn.sin(a)], x, y)
+outer_products = graph(lambda a, b: [gn.add(a.T @ b, (a * b).T @ gn.sin(a), b.T @ a)], x, y)
+shared_weight = graph(lambda a, b: [gn.sin(a @ W) - b @ W], x, y, laws=(1, 6, 7))
+gates = graph(lambda a, b: [gn.sin(a @ W) * (a @ gn.cos(W)), b], x, y, laws=(1, 6, 7))
+time_reversed = graph(lambda a, b: [gn.stack([a[1], a[0]]) * b], x, y, laws=(1, 6, 7))
+two_functions = graph(lambda a: [gn.stack([gn.sin(a[0]), gn.cos(a[1])])], x, laws=(1, 6, 7))
+large_logits = graph(lambda a: [gn.softmax(a), gn.log_softmax(a)], 1000 * x, laws=(1, 6, 7))
+two_results = graph(lambda a, b: [h := gn.tanh(a * b), gn.sum(gn.sin(h), 0), h @ W], x, y, laws=(1, 6, 7))
+side_by_side = graph(lambda a, b: [gn.concatenate([gn.tanh(a), gn.sin(b)], 1) @ twice], x, y, laws=(1, 6, 7))
+one_after_another = graph(
+    lambda a, b: [gn.concatenate([gn.tanh(a @ W), gn.sin(b @ W)]) @ W.T], x, y, laws=(1, 6, 7)
+)
+long_product = graph(lambda a: [a @ gn.sin(a.T)], np.sin(np.arange(4000.0)).reshape(10, 400), laws=(7,))
+square = np.sin(np.arange(400.0)).reshape(20, 20) / 3
+many_products = graph(lambda a, b: [((((a.T @ b).T @ b).T @ b).T @ b).T @ b], square, square + 0.1, laws=(7,))
 parts = graph(lambda a: gn.sum(gn.tanh(a[0]) * a[1]), x)
 
 
@@ -170,16 +188,63 @@ def walks_on(*arguments: Any) -> list[Node]:
     return diff.pull_back(*arguments[:5])  # less the last, the places where walks stop
 
 
-def stacked_against_the_order(products: Sequence[Node]) -> Node:
-    rows = [
-        gn.concatenate([p.inputs[0].inputs[0] for p in products]),
-        gn.concatenate([p.inputs[1] for p in products[::-1]]),
-    ]
-    return rows[0].T @ rows[1]
+def joined_against_the_order(nodes: Sequence[Node], axis: int) -> Node:
+    return gn.concatenate(list(nodes)[::-1], axis)
+
+
+class RightFactorsReversed(joining.Joins):
+    """[a_1 | a_2] [b_2; b_1]."""
+
+    def __call__(self, nodes: Sequence[Node], axis: int) -> Node:
+        is_transposed = isinstance(nodes[0].op, shape.Transpose)
+        return super().__call__(list(nodes) if axis or is_transposed else list(nodes)[::-1], axis)
+
+
+def parts_off_by_one(product: Node, members: Sequence[Node], axis: int) -> list[Node]:
+    parts = products_parts(product, members, axis)
+    return [*parts[1:], parts[0]]
+
+
+def whatever_was_sliced(nodes: Sequence[Node], axis: int) -> Node | None:
+    """The source of slices, in whatever order they were cut."""
+    first = nodes[0]
+    return first.inputs[0] if isinstance(first.op, shape.Slice) else None
+
+
+def first_function_for_all(pieces: Sequence[Node], *rest: Any) -> Node | None:
+    first = pieces[0]
+    if isinstance(first.op, e.Elementwise):
+        pieces = [first.op(*p.inputs) if len(p.inputs) == len(first.inputs) else p for p in pieces]
+        rest = (rest[0], rest[1] | set(pieces), rest[2])
+    return batch_whole(pieces, *rest)
+
+
+def stored_in_each_other_s_place(
+    nodes: Any, of: Any, loads: Any, steps: Any, stores: Any, *a: Any, **k: Any
+) -> Loop:
+    numbers = [number for number, _ in stores]
+    return Loop(
+        nodes, of, loads, steps, list(zip(numbers[::-1], [v for _, v in stores], strict=True)), *a, **k
+    )
+
+
+def without_accumulation(self: Any, *arguments: Any) -> Any:
+    return product_multiply(self, *arguments[:-1], False)
+
+
+def dead_too_early(lives: Sequence[Any]) -> int:
+    """Memory is given away while the last reader runs."""
+    early = [(life.first, max(life.first, life.last - 1)) for life in lives]
+    return program_give_places(
+        [life._replace(last=e[1], epoch=(e[0] + 1, e[1])) for life, e in zip(lives, early, strict=True)]
+    )
 
 
 shape_concatenate_backward = shape.Concatenate.backward
 exp_forward = e.Exp.forward
+products_parts, batch_whole, program_give_places = products._parts, batch._whole, program.give_places
+placement_regions = placement.regions
+exp_coefficients, product_multiply = mathematics._exp_coefficients, jobs.BlockedProductJob.multiply
 
 
 class RoundingProgram(NumpyProgram):
@@ -193,7 +258,7 @@ class RoundingBackend(NumpyBackend):
     """A back end that is not quite right."""
 
     def build(self, *arguments: Any) -> RoundingProgram:
-        return RoundingProgram(*arguments)
+        return RoundingProgram(arguments[0], *arguments[2:])
 
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -326,9 +391,86 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("prune: next piece of a stack", [(prune, "_slice_of_stack", stack_off_by_one)], stacked),
     Mutant("prune: first columns of the piece", [(prune, "_slice_or_whole", without_shift)], joined),
     Mutant(
-        "stack: factors in different orders", [(stack, "_stacked", stacked_against_the_order)], outer_products
+        "joins: against the order",
+        [(joining, "concatenate", joined_against_the_order)],
+        shared_weight,
+    ),
+    Mutant("stack: parts off by one, in rows", [(products, "_parts", parts_off_by_one)], shared_weight),
+    Mutant("stack: parts off by one, in columns", [(products, "_parts", parts_off_by_one)], gates),
+    Mutant(
+        "stack sums: right factors against the order",
+        [(products, "Joins", RightFactorsReversed)],
+        outer_products,
+    ),
+    Mutant("batch: slices in any order", [(batch, "pieces_of_one", whatever_was_sliced)], time_reversed),
+    Mutant(
+        "batch: the first piece's function for all",
+        [(batch, "_whole", first_function_for_all)],
+        two_functions,
+    ),
+    Mutant(
+        "expand: no shift by the maximum",
+        [(expand, "_top", lambda z, axis: gn.sum(z, axis) * 0.0)],
+        large_logits,
+    ),
+    # plans
+    Mutant(
+        "loops: values in each other's place", [(lowering, "Loop", stored_in_each_other_s_place)], two_results
+    ),
+    Mutant(
+        "placement: regions of the next piece",
+        [(placement, "regions", lambda join, view: [*placement_regions(join, view)][::-1])],
+        side_by_side,
+    ),
+    Mutant(
+        "placement: the pieces of a chain in one place",
+        [(placement, "_size", lambda piece: 0)],
+        one_after_another,
+    ),
+    Mutant(
+        "arena: memory is reused one step too early",
+        [(program, "give_places", dead_too_early)],
+        many_products,
     ),
     # back ends
+    Mutant(
+        "exp: a shorter series",
+        [
+            (mathematics, "_exp_coefficients", lambda single: exp_coefficients(single)[:6]),
+            (jobs, "_texts", {}),
+        ],
+        graph(lambda a: [gn.exp(a)], x, laws=(7,)),
+    ),
+    Mutant(
+        "sigmoid: a tanh",
+        [(mathematics.FUNCTIONS, "sigmoid", mathematics.hyperbolic_tangent), (jobs, "_texts", {})],
+        graph(lambda a: [gn.sigmoid(a)], x, laws=(7,)),
+    ),
+    Mutant(
+        "max of rows: the masked rest counts as 0",
+        [(loop._LoopCode, "_combined_where", lambda s, t, v, mask: s._combined(t, v)), (jobs, "_texts", {})],
+        graph(lambda a: [gn.max(a, 1)], x - 3, laws=(7,)),
+    ),
+    Mutant(
+        "product: a transposed operand read as it lies",
+        [(jobs, "_unit", lambda view: "k")],
+        graph(lambda a, b: [a.T @ b], x, y, laws=(7,)),
+    ),
+    Mutant(
+        "product in blocks: each overwrites the one before",
+        [(jobs.BlockedProductJob, "multiply", without_accumulation)],
+        long_product,
+    ),
+    Mutant(
+        "product: a right operand is not packed in time",
+        [(jobs.PackJob, "records", lambda s, *target: [])],
+        graph(
+            lambda a, b: [gn.tanh(a @ b) @ b],
+            np.sin(np.arange(36.0)).reshape(12, 3),
+            distinct(3, 3),
+            laws=(7,),
+        ),
+    ),
     Mutant("a back end that rounds", [(laws.AVAILABLE, "rounding", (__name__, "RoundingBackend"))], net),
 )
 

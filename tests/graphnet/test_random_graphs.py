@@ -474,30 +474,6 @@ class TestSimplify:
                 assert np.signbit(found) == np.signbit(expected)
 
 
-class TestStack:
-    def test_the_gradient_of_a_shared_weight_is_one_product(self) -> None:
-        """Σ_t a_tᵀ g_t over the steps of a recurrent net, and terms that are no products stay."""
-        data, weights = gn.input((5, 4, 3), "float64"), gn.input((3, 3), "float64")
-        h = gn.fill(0.5, (4, 3), "float64")
-        for t in range(5):
-            h = gn.tanh((h + data[t]) @ weights)
-        cost = gn.sum(h) + gn.sum(weights * weights)
-        (gradient,) = gn.gradient(cost, weights)
-        graph = passes.simplify(passes.merge(Graph([gradient])))
-        stacked = passes.stack(graph)
-        assert ops_of(graph)["MatMul"] - ops_of(stacked)["MatMul"] == 4
-        arrays = [np.linspace(-1, 1, node.size).reshape(node.shape) for node in graph.inputs]
-        values = [gn.compile(g.outputs, g.inputs, passes=())(*arrays)[0] for g in (graph, stacked)]
-        np.testing.assert_allclose(*values, rtol=1e-12)
-
-    @pytest.mark.parametrize(
-        "node", [x.T @ y, x @ W + y @ W, x.T @ y + gn.sin(x.T @ y), gn.stack([x.T @ x, y.T @ y])]
-    )
-    def test_other_products_stay(self, node: Node) -> None:
-        graph = Graph([node])
-        assert ops_of(passes.stack(graph)) == ops_of(graph)
-
-
 class TestAll:
     def test_without_leaves_a_pass_out(self) -> None:
         names = [step.name for step in passes.without("fold", "prune")]

@@ -6,7 +6,7 @@ arena, from 2 on: the leaves) and a byte in it. An image can therefore be kept i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,14 @@ class Place:
         item = view.dtype.itemsize
         byte = view.offset * item + (HEADER + view.buffer.offset if piece == ARENA else 0)
         return cls(piece, byte, view.shape, tuple(s * item for s in view.strides), view.dtype)
+
+    def told(self) -> list[Any]:
+        return [self.piece, self.byte, list(self.shape), list(self.strides), self.dtype.str]
+
+    @classmethod
+    def from_told(cls, told: Sequence[Any]) -> Place:
+        piece, byte, shape, strides, dtype = told
+        return cls(piece, byte, tuple(shape), tuple(strides), np.dtype(dtype))
 
     def array(self, memory: Array) -> Array:
         """The array in the bytes of its piece of memory."""
@@ -101,24 +109,42 @@ class Image:
     segments: list[tuple[list[Tape], tuple[Node, list[Place], Place] | None]]
     leaves: list[Node]
     given: list[Place | None]
-    brought: list[tuple[Node, Place]]
+    brought: list[tuple[Node | None, Place]]
     results: list[Place]
     owners: list[list[list[tuple[Node, ...]]]]
 
-    def header(self) -> dict[str, Any]:
-        """What JSON can hold of it."""
-
-        def told(place: Place | None) -> Any:
-            if place is None:
-                return None
-            return [place.piece, place.byte, list(place.shape), list(place.strides), place.dtype.str]
-
-        return {
+    def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """The image as what JSON can hold, and arrays. Kernels, leaves and nodes are the caller's to keep."""
+        header = {
             "parts": self.parts,
             "arena_bytes": self.arena_bytes,
             "memory": [self.memory.leaves, self.memory.peak],
-            "kernels": self.kernels,
-            "given": [told(p) for p in self.given],
-            "brought": [told(p) for _, p in self.brought],
-            "results": [told(p) for p in self.results],
+            "tapes": [len(tapes) for tapes, _ in self.segments],
+            "given": [None if p is None else p.told() for p in self.given],
+            "brought": [p.told() for _, p in self.brought],
+            "results": [p.told() for p in self.results],
         }
+        arrays: dict[str, Array] = {}
+        for i, (tapes, _) in enumerate(self.segments):
+            for k, tape in enumerate(tapes):
+                arrays |= {f"words.{i}.{k}": tape.words, f"heads.{i}.{k}": tape.heads, f"kernels.{i}.{k}": tape.kernels}
+        return header, arrays
+
+    @classmethod
+    def restored(cls, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Image:
+        """The image that was stored; it has no nodes: their arrays are given to the program."""
+        return cls(
+            parts=header["parts"],
+            arena_bytes=header["arena_bytes"],
+            memory=Memory(*header["memory"]),
+            kernels=[],
+            segments=[
+                ([Tape(*(arrays[f"{part}.{i}.{k}"] for part in ("words", "heads", "kernels"))) for k in range(count)], None)
+                for i, count in enumerate(header["tapes"])
+            ],
+            leaves=[],
+            given=[None if p is None else Place.from_told(p) for p in header["given"]],
+            brought=[(None, Place.from_told(p)) for p in header["brought"]],
+            results=[Place.from_told(p) for p in header["results"]],
+            owners=[],
+        )

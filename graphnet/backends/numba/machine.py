@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 import threading
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -53,7 +54,6 @@ class Machine:
         self._addresses: dict[str, int] = {}
         #: Kernels that this process compiled, and those that it found on disk.
         self.compiled = self.found = 0
-        self._keep: list[object] = []
 
     @cached_property
     def _target_machine(self) -> llvm.TargetMachine:
@@ -69,20 +69,30 @@ class Machine:
         version = ".".join(map(str, llvm.llvm_version_info))
         return f"{self.triple} {self.processor} {self.features} llvm {version}"
 
-    def addresses(self, modules: list[str]) -> list[int]:
+    def keys(self, texts: Iterable[str]) -> list[str]:
+        """The names under which kernels with these texts are kept."""
+        return [hashlib.sha256(f"{self.fingerprint}\n{text}".encode()).hexdigest() for text in texts]
+
+    def addresses(self, texts: Sequence[str]) -> list[int]:
         """The addresses of the kernels with these texts: loaded, found on disk or compiled, each once."""
-        keys = [hashlib.sha256(f"{self.fingerprint}\n{text}".encode()).hexdigest() for text in modules]
+        keys = self.keys(texts)
+        text_of = dict(zip(keys, texts, strict=True))
+        return self.load(keys, lambda key: self.machine_code(key, text_of[key]))
+
+    def load(self, keys: Sequence[str], code_of: Callable[[str], bytes]) -> list[int]:
+        """The addresses of the kernels of these names; `code_of` gives the code of those that are new."""
         with self._lock:
-            new = {k: t for k, t in zip(keys, modules, strict=True) if k not in self._addresses}
-            for key, text in new.items():
-                self._engine.add_object_file(self._object(key, text))
+            new = [key for key in dict.fromkeys(keys) if key not in self._addresses]
+            for key in new:
+                self._engine.add_object_file(llvm.ObjectFileRef.from_data(code_of(key)))
             if new:
                 self._engine.finalize_object()
             for key in new:
                 self._addresses[key] = self._engine.get_function_address(_symbol(key))
         return [self._addresses[key] for key in keys]
 
-    def _object(self, key: str, text: str) -> llvm.ObjectFileRef:
+    def machine_code(self, key: str, text: str) -> bytes:
+        """The object file of a kernel, from the disk or from the compiler."""
         path = cache_folder() / f"{key}.kernel"
         code = _read_checked(path)
         if code is None:
@@ -91,7 +101,7 @@ class Machine:
             _write_checked(path, code)
         else:
             self.found += 1
-        return llvm.ObjectFileRef.from_data(code)
+        return code
 
     def _compile(self, text: str) -> bytes:
         try:

@@ -6,8 +6,9 @@ import ctypes
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.tape import runner
 from graphnet.backends.numba.threads import run_together
 from graphnet.backends.numpy import NumpyProgram, call_forward
-from graphnet.errors import GraphnetError
+from graphnet.errors import BackendError, GraphnetError
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
 from graphnet.plan.arena import ALIGNMENT
@@ -28,7 +29,8 @@ __all__ = ["Arena", "NumbaProgram"]
 class NumbaProgram(Program):
     """source: the graph that the user gave, which tells what went wrong; None for one that comes from a file.
 
-    leaves, brought: the arrays of the image's leaves, in its order, where they are not its nodes' own.
+    kernels: addresses. leaves: the arrays that are read where they are. brought: what gives those that are
+    copied before each run. All in the image's order.
     """
 
     def __init__(
@@ -36,33 +38,75 @@ class NumbaProgram(Program):
         image: Image,
         source: Graph | None,
         check: bool,
-        leaves: Sequence[Array] | None = None,
-        brought: Sequence[Array] | None = None,
+        kernels: Sequence[int],
+        leaves: Sequence[Array],
+        brought: Sequence[Callable[[], Array]],
     ) -> None:
         self.image, self.source, self.check = image, source, check
         self.memory = image.memory
-        self.leaves = [node.value for node in image.leaves] if leaves is None else list(leaves)
+        self.leaves = list(leaves)
         self._arena = Arena(image.arena_bytes)
-        kernels = np.array(this_machine().addresses(image.kernels), np.int64)
         # Piece 0 is nothing, 1 the arena, then the leaves.
         pieces = np.array([0, self._arena.address, *(a.ctypes.data for a in self.leaves)], np.int64)
         self._tapes: list[list[tuple[Array, Array]]] = []
         for tapes, _ in image.segments:
-            located = [tape.located(pieces, kernels) for tape in tapes]
+            located = [tape.located(pieces, np.array(kernels, np.int64)) for tape in tapes]
             self._tapes.append(
                 [(t, np.array([t.ctypes.data, t.ctypes.data + t.nbytes], np.int64)) for t in located]
             )
         self._starts = [[bounds.ctypes.data for _, bounds in tapes] for tapes in self._tapes]
         self._given = [None if p is None else self._array(p) for p in image.given]
         self._results = [self._array(p) for p in image.results]
-        self._brought = [(self._array(p), node) for node, p in image.brought]
-        self._fixed = None if brought is None else list(brought)
+        self._brought = [(self._array(p), get) for (_, p), get in zip(image.brought, brought, strict=True)]
         self._lock = threading.Lock()
 
     def _array(self, place: Place) -> Array:
         if place.piece > 1:
             return place.array(self.leaves[place.piece - 2].reshape(-1).view(np.uint8))
         return place.array(self._arena.bytes)
+
+    # -- storing ----------------------------------------------------------------------------------------
+
+    def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        for _, host in self.image.segments:
+            if host is not None:
+                node = host[0]
+                raise BackendError(
+                    f"this function cannot be stored: {node.describe()} (made at {node.origin}) runs the Python rule "
+                    f"of {node.op.name}, which no file can hold. Give the op a `kernel`, or leave it out."
+                )
+        if self.check:
+            raise BackendError("a function compiled with check=True cannot be stored: errors need its graph")
+        machine = this_machine()
+        header, arrays = self.image.stored()
+        keys = machine.keys(self.image.kernels)
+        codes = [machine.machine_code(k, t) for k, t in zip(keys, self.image.kernels, strict=True)]
+        header |= {
+            "machine": machine.fingerprint,
+            "kernels": keys,
+            "leaves": [node.name or f"leaf{i}" for i, node in enumerate(self.image.leaves)],
+            "trainable": [node.op.is_parameter for node in self.image.leaves],
+        }
+        arrays |= {f"kernel.{i}": np.frombuffer(code, np.uint8) for i, code in enumerate(codes)}
+        arrays |= {f"leaf.{i}": array for i, array in enumerate(self.leaves)}
+        arrays |= {f"brought.{i}": np.array(get()) for i, (_, get) in enumerate(self._brought)}
+        return header, arrays
+
+    @classmethod
+    def restored(cls, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> NumbaProgram:
+        """BackendError for a program of another machine or version of LLVM."""
+        machine = this_machine()
+        if header["machine"] != machine.fingerprint:
+            raise BackendError(
+                "this stored function was compiled for another processor or version of LLVM "
+                f"({header['machine'].split()[1]}, here {machine.processor}); compile and save it again here."
+            )
+        keys = header["kernels"]
+        code_of = {key: arrays[f"kernel.{i}"].tobytes() for i, key in enumerate(keys)}
+        leaves = [arrays[f"leaf.{i}"] for i in range(len(header["leaves"]))]
+        brought = [arrays[f"brought.{i}"] for i in range(len(header["brought"]))]
+        addresses = machine.load(keys, code_of.__getitem__)
+        return cls(Image.restored(header, arrays), None, False, addresses, leaves, [lambda a=a: a for a in brought])
 
     # -- running -----------------------------------------------------------------------------------------
 
@@ -87,12 +131,8 @@ class NumbaProgram(Program):
         for place, array in zip(self._given, arrays, strict=True):
             if place is not None:
                 place[...] = array
-        if self._fixed is None:
-            for place, node in self._brought:
-                place[...] = node.value
-        else:
-            for (place, _), array in zip(self._brought, self._fixed, strict=True):
-                place[...] = array
+        for place, get in self._brought:
+            place[...] = get()
 
     def _execute(self) -> None:
         self._arena.header[:] = 0

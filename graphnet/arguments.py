@@ -1,0 +1,55 @@
+"""The arrays that a function is called with, checked before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphnet.errors import DtypeError, ShapeError
+from graphnet.node import Array, Node
+
+__all__ = ["as_input", "checked_inputs"]
+
+
+def checked_inputs(inputs: Sequence[Node], arrays: Sequence[Any]) -> list[Array]:
+    """One array for each input; ShapeError or DtypeError if their number, or one of them, does not fit."""
+    if len(arrays) != len(inputs):
+        listed = ", ".join(node.describe() for node in inputs) or "none"
+        raise ShapeError(
+            f"this function takes {len(inputs)} array(s) ({listed}), but {len(arrays)} were given."
+        )
+    return [as_input(node, array) for node, array in zip(inputs, arrays, strict=True)]
+
+
+def as_input(node: Node, array: Any) -> Array:
+    """The array given for an Input node; ShapeError or DtypeError if it does not fit.
+
+    Python numbers and lists take the node's dtype; an array is converted only where no value can change.
+    """
+    is_array = isinstance(array, (np.ndarray, np.generic))
+    if isinstance(array, Node):
+        raise DtypeError(f"input {node.describe()}: a node was given where an array is needed")
+    try:
+        value = np.asarray(array)
+    except ValueError as error:
+        raise ShapeError(f"input {node.describe()}: this is not an array: {error}") from None
+    if value.shape != node.shape:
+        raise ShapeError(
+            f"input {node.describe()} (made at {node.origin}) was given an array of shape "
+            f"{list(value.shape)}."
+        )
+    if value.dtype == node.dtype:
+        return value
+    same_kind = np.can_cast(value.dtype, node.dtype, "same_kind")
+    if np.can_cast(value.dtype, node.dtype, "safe") or (same_kind and not is_array):
+        return value.astype(node.dtype)
+    if value.dtype.kind in "iu" and node.dtype.kind in "iu":
+        converted = value.astype(node.dtype)
+        if np.array_equal(converted, value):
+            return converted
+    raise DtypeError(
+        f"input {node.describe()} (made at {node.origin}) is {node.dtype}, but was given an array of "
+        f"{value.dtype}; convert it: array.astype({node.dtype.name!r})."
+    )

@@ -1,0 +1,121 @@
+"""Compiled functions in files: run again in another process without differentiating, optimising or compiling.
+
+A file holds a line that says what it is, the SHA-256 of all behind it, and an uncompressed NumPy archive (no
+pickles): the header as JSON, tapes, machine code, and the values of parameters and constants. It is run only on
+the kind of processor, and with the version of LLVM, that it was made for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphnet.arguments import checked_inputs
+from graphnet.backends import load_backend
+from graphnet.backends.base import Program
+from graphnet.dtypes import as_dtype
+from graphnet.errors import BackendError
+from graphnet.node import Array, Node
+from graphnet.ops.leaf import input
+from graphnet.plan import Memory
+from graphnet.provenance import Origin
+from graphnet.version import __version__
+
+__all__ = ["StoredFunction", "load_function", "store_function"]
+
+MAGIC = b"graphnet function 1\n"
+
+
+def store_function(path: str | os.PathLike[str], backend: str, inputs: Sequence[Node], program: Program) -> None:
+    """Writes the file, whole or not at all. BackendError for a function that no file can hold."""
+    header, arrays = program.stored()
+    header |= {
+        "graphnet": __version__,
+        "backend": backend,
+        "inputs": [[n.name, list(n.shape), n.dtype.name, n.origin.file, n.origin.line] for n in inputs],
+    }
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    content = io.BytesIO()
+    np.savez(content, header=text, **arrays)
+    body = content.getvalue()
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)
+    with os.fdopen(handle, "wb") as file:
+        file.write(MAGIC + hashlib.sha256(body).digest() + body)
+    os.replace(temporary, target)
+
+
+def load_function(path: str | os.PathLike[str]) -> StoredFunction:
+    """A function that `Function.save` wrote, ready to run.
+
+    Raises BackendError for a file that is damaged, is no function, or was made by another version of graphnet or
+    for another processor: compile and save it again here.
+    """
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise BackendError(f"load_function: cannot read {os.fspath(path)}: {error.strerror}") from None
+    start = len(MAGIC) + 32
+    if not content.startswith(MAGIC):
+        raise BackendError(f"load_function: {os.fspath(path)} is no function stored by this version of graphnet")
+    if hashlib.sha256(content[start:]).digest() != content[len(MAGIC) : start]:
+        raise BackendError(f"load_function: {os.fspath(path)} is damaged: its checksum does not fit; save it again")
+    try:
+        with np.load(io.BytesIO(content[start:]), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        header = json.loads(arrays.pop("header").tobytes())
+    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise BackendError(f"load_function: {os.fspath(path)} cannot be read: {error}") from None
+    if header["graphnet"] != __version__:
+        raise BackendError(
+            f"load_function: {os.fspath(path)} was stored by graphnet {header['graphnet']}, this is {__version__}; "
+            "compile and save it again."
+        )
+    return StoredFunction(header, arrays)
+
+
+class StoredFunction:
+    """A compiled function from a file: call it with one array for each input; it returns a tuple of arrays.
+
+    parameters: name -> array, in the order of use; what is written into them holds from the next call on.
+    """
+
+    def __init__(self, header: dict[str, Any], arrays: dict[str, Array]) -> None:
+        self._program = load_backend(header["backend"]).restore(header, arrays)
+        self.backend: str = header["backend"]
+        self.inputs: tuple[Node, ...] = tuple(map(_input, header["inputs"]))
+        self.parameters: dict[str, Array] = {
+            name: arrays[f"leaf.{i}"]
+            for i, (name, trainable) in enumerate(zip(header["leaves"], header["trainable"], strict=True))
+            if trainable
+        }
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes that a run needs."""
+        return self._program.memory
+
+    def __call__(self, *arrays: Any) -> tuple[Array, ...]:
+        """The outputs, as arrays that belong to the caller. ShapeError or DtypeError before anything runs."""
+        return tuple(self._program.run(checked_inputs(self.inputs, arrays)))
+
+    def __repr__(self) -> str:
+        listed = ", ".join(node.describe() for node in self.inputs)
+        return f"<StoredFunction of ({listed}) on {self.backend}>"
+
+
+def _input(told: Sequence[Any]) -> Node:
+    name, shape, dtype, file, line = told
+    node = input(shape, as_dtype(dtype), name=name)
+    node.origin = Origin(file, line)
+    return node

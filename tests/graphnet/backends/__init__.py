@@ -1,0 +1,1 @@
+"""Tests of single back ends."""

@@ -1,0 +1,226 @@
+"""Products of the numba back end against float64 or long double, for all ways in which operands and results lie."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+from graphnet.node import Array, Node
+
+from .conftest import require_same
+
+TOLERANCE = {"float32": 2e-6, "float64": 1e-14}
+both = pytest.mark.parametrize("dtype", ["float32", "float64"])
+
+
+def matrix(n: int, m: int, dtype: str = "float64") -> Array:
+    return np.random.default_rng(100 * n + m).uniform(-1, 1, (n, m)).astype(dtype)
+
+
+def require_product(found: Array, a: Array, b: Array) -> None:
+    """Each element to rounding, relative to Σ |a| |b|: what any order of summation keeps."""
+    right = a.astype(np.float64) @ b.astype(np.float64)
+    bound = abs(a).astype(np.float64) @ abs(b).astype(np.float64)
+    assert found.shape == right.shape
+    assert found.dtype == a.dtype
+    wrong = ~(abs(found - right) <= TOLERANCE[found.dtype.name] * bound + 1e-300)
+    assert not wrong.any(), f"{wrong.sum()} of {wrong.size} are wrong, first at {np.argwhere(wrong)[0]}"
+
+
+SIZES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 48, 49, 100)
+#: Every size occurs as M, N and K at least four times, beside other sizes each time.
+SHAPES = sorted(
+    {
+        (SIZES[i], SIZES[(i * 5 + shift) % 14], SIZES[(i * 3 + 4 * shift + 1) % 14])
+        for i in range(14)
+        for shift in range(4)
+    }
+)
+
+
+def test_the_shapes_cover_the_sizes() -> None:
+    for axis in range(3):
+        assert {shape[axis] for shape in SHAPES} == set(SIZES)
+
+
+@both
+def test_products_of_all_sizes(dtype: str) -> None:
+    """a b, with b an input: never packed before; several independent products in one function."""
+    for some in (SHAPES[:20], SHAPES[20:40], SHAPES[40:]):
+        arrays = [x for M, K, N in some for x in (matrix(M, K, dtype), matrix(K, N, dtype))]
+        leaves = [gn.input(x.shape, dtype) for x in arrays]
+        products = [a @ b for a, b in zip(leaves[::2], leaves[1::2], strict=True)]
+        for found, a, b in zip(gn.compile(products, leaves)(*arrays), arrays[::2], arrays[1::2], strict=True):
+            require_product(found, a, b)
+
+
+@both
+@pytest.mark.parametrize("rows", [1, 2, 7, 8, 9, 17, 49])
+def test_products_with_a_parameter(rows: int, dtype: str) -> None:
+    """W is packed once for all; its value may change between runs."""
+    for inner, columns in [(1, 1), (3, 17), (9, 48), (33, 49), (100, 31), (16, 100)]:
+        W = gn.parameter(matrix(inner, columns, dtype))
+        x = gn.input((rows, inner), dtype)
+        function = gn.compile([x @ W, gn.tanh(x) @ W], [x])
+        array = matrix(rows, inner, dtype)
+        for _ in range(2):
+            found = function(array)
+            require_product(found[0], array, W.value)
+            # tanh is rounded before the product: the tolerance of one more rounding.
+            np.testing.assert_allclose(found[1], np.tanh(array) @ W.value, rtol=0, atol=inner * 1e-5)
+            W.value = W.value[::-1].copy()
+
+
+WAYS: dict[str, Callable[[Node], Node]] = {
+    "as it is": lambda x: x,
+    "transposed": lambda x: x.T,
+    "columns of a wider one": lambda x: gn.concatenate([x, x], 1)[:, : x.shape[1]],
+    "every second row": lambda x: gn.reshape(gn.stack([x, x], 1), (-1, x.shape[1]))[::2],
+    "reversed": lambda x: x[::-1],
+    "columns reversed": lambda x: x[:, ::-1],
+    "every second column": lambda x: gn.reshape(gn.stack([x, x], 2), (x.shape[0], -1))[:, ::2],
+    "a broadcast row": lambda x: gn.broadcast_to(x[0], x.shape),
+    "a broadcast column": lambda x: gn.broadcast_to(x[:, :1], x.shape),
+    "computed": lambda x: x * 0.5,
+    "computed and transposed": lambda x: (x.T * 0.5).T,
+}
+
+
+@both
+@pytest.mark.parametrize("shape", [(7, 9, 17), (1, 33, 5), (17, 3, 1), (33, 2, 49)], ids=str)
+def test_operands_may_lie_in_every_way(shape: tuple[int, int, int], dtype: str) -> None:
+    M, K, N = shape
+    plain, turned = (matrix(M, K, dtype), matrix(K, N, dtype)), (matrix(K, M, dtype), matrix(N, K, dtype))
+    leaves = [gn.input(array.shape, dtype) for array in (*plain, *turned)]
+    nodes, pairs = [], []
+    for left, right in itertools.product(WAYS, WAYS):
+        a = WAYS[left](leaves[2] if left == "transposed" else leaves[0])
+        b = WAYS[right](leaves[3] if right == "transposed" else leaves[1])
+        nodes.append(a @ b)
+        pairs += [a, b]
+    arrays = (*plain, *turned)
+    found = gn.compile(nodes, leaves)(*arrays)
+    operands = gn.compile(pairs, leaves, backend="numpy", passes=())(*arrays)
+    for c, a, b in zip(found, operands[::2], operands[1::2], strict=True):
+        require_product(c, a, b)
+
+
+@both
+@pytest.mark.parametrize("inner", [191, 192, 193, 200, 287, 288, 289, 385, 577, 1000])
+def test_long_products_are_made_block_by_block(inner: int, dtype: str) -> None:
+    a, b, c = matrix(9, inner, dtype), matrix(inner, 33, dtype), matrix(inner, 9, dtype)
+    x, y, z = (gn.input(array.shape, dtype) for array in (a, b, c))
+    found = gn.compile([x @ y, z.T @ y, x[:3] @ y, y.T @ z, x @ x.T], [x, y, z])(a, b, c)
+    for product, (left, right) in zip(found, [(a, b), (c.T, b), (a[:3], b), (b.T, c), (a, a.T)], strict=True):
+        require_product(product, left, right)
+
+
+@both
+@pytest.mark.parametrize("steps", [2, 5])
+def test_products_that_share_a_right_operand(steps: int, dtype: str) -> None:
+    """h_{t+1} = tanh(h_t W): W is packed for all, whether given, a parameter or computed at every run."""
+    h0, W = matrix(11, 19, dtype), matrix(19, 19, dtype)
+    for weights in (gn.input(W.shape, dtype), gn.parameter(W.copy()), None):
+        x = gn.input(h0.shape, dtype)
+        computed = gn.tanh(x[0, 0] * gn.constant(W)) if weights is None else weights
+        nodes = [x]
+        for _ in range(steps):
+            nodes.append(gn.tanh(nodes[-1] @ computed))
+        given = [weights] if weights is not None and weights.op.is_input else []
+        require_same(nodes[1:], [x, *given], [h0, W][: 1 + len(given)], 1e-5 if dtype == "float32" else 1e-13)
+
+
+def test_a_right_operand_that_changes_is_packed_again() -> None:
+    x, W = gn.input((12, 5), "float64"), gn.input((5, 5), "float64")
+    function = gn.compile([gn.tanh(x @ W) @ W], [x, W])
+    a = matrix(12, 5)
+    for shift in range(3):
+        b = matrix(5, 5) + shift
+        np.testing.assert_allclose(function(a, b)[0], np.tanh(a @ b) @ b, rtol=1e-12, atol=1e-12)
+
+
+@both
+def test_products_of_batches(dtype: str) -> None:
+    a, b = (
+        np.random.default_rng(i).uniform(-1, 1, s).astype(dtype)
+        for i, s in enumerate([(3, 1, 7, 5), (4, 5, 17)])
+    )
+    x, y = gn.input(a.shape, dtype), gn.input(b.shape, dtype)
+    nodes = [x @ y, gn.transpose(y, (0, 2, 1)) @ y, x[:, 0] @ y[:3], x[::-1, 0, 1:] @ y[1:], x @ gn.tanh(y[0]),
+             gn.gradient(gn.sum(gn.sin(x @ y)), y)[0]]  # fmt: skip
+    require_same(nodes, [x, y], [a, b], 5e-6 if dtype == "float32" else 1e-13)
+
+
+@pytest.mark.parametrize(("M", "K", "N"), [(0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 0), (1, 0, 1), (9, 0, 33)])
+def test_empty_products(M: int, K: int, N: int) -> None:
+    """A sum of nothing is 0, also where the memory held something else before."""
+    x, y = gn.input((M, K), "float64"), gn.input((K, N), "float64")
+    noise = gn.input((M + 1, N + 1), "float64")
+    nodes = [x @ y, gn.tanh(x) @ y + 1.0, gn.concatenate([gn.sin(noise)[:M, :N], x @ y])]
+    function = gn.compile(nodes, [x, y, noise])
+    for _ in range(2):
+        found = function(np.ones((M, K)), np.ones((K, N)), np.ones((M + 1, N + 1)))
+        np.testing.assert_array_equal(found[0], np.zeros((M, N)))
+        np.testing.assert_array_equal(found[1], np.ones((M, N)))
+        np.testing.assert_array_equal(found[2][M:], np.zeros((M, N)))
+
+
+def test_vectors() -> None:
+    a, b, v = matrix(7, 9), matrix(9, 9), matrix(1, 9)[0]
+    x, y, z = (gn.input(array.shape, "float64") for array in (a, b, v))
+    require_same([x @ z, z @ y, z @ z, y.T @ z, x[:, 0] @ x], [x, y, z], [a, b, v], 1e-13)
+
+
+# -- results written where they are wanted ------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("axis", [0, 1])
+def test_results_are_written_into_joins(axis: int, dtype: str) -> None:
+    """Their masked rests touch no neighbour; several joins may want one result."""
+    M, K = 9, 7
+    a, ws = matrix(M, K, dtype), [matrix(K, n, dtype) for n in (17, 1, 17, 33)]
+    x, leaves = gn.input(a.shape, dtype), [gn.input(w.shape, dtype) for w in ws]
+
+    def build() -> list[Node]:
+        products = [x @ w if axis else (x @ w).T for w in leaves]
+        one, two, three, four = products
+        same_shape = [one, three, gn.tanh(one), one]
+        return [gn.concatenate([one, x if axis else x.T, two, three, four], axis), gn.concatenate([four, one], axis),
+                *(gn.stack(same_shape, k) for k in range(3)), gn.concatenate([gn.stack([one, three], axis)] * 2, axis),
+                one, gn.sum(two)]  # fmt: skip
+
+    for how in ({}, {"passes": ()}, {"passes": gn.passes.without("stack columns", "stack rows")}):
+        require_same(build(), [x, *leaves], [a, *ws], TOLERANCE[dtype] * 5, **how)
+
+
+def test_infinities_and_nan_stay_in_their_rows_and_columns() -> None:
+    """Padding of panels and tiles is never multiplied by them."""
+    for M, K, N in [(9, 5, 17), (1, 3, 9), (17, 9, 33)]:
+        a, b = matrix(M, K), matrix(K, N)
+        a[M // 2, 0], b[1, N - 1] = np.inf, np.nan
+        x, y = gn.input(a.shape, "float64"), gn.input(b.shape, "float64")
+        W = gn.parameter(b)
+        with np.errstate(invalid="ignore"):
+            require_same([x @ y, (y.T @ x.T), x @ W], [x, y], [a, b], 1e-14)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+@both
+def test_divided_products(threads: int, dtype: str) -> None:
+    """By rows and by columns, with fewer rows than threads, and into joins."""
+    shapes = [(1, 150, 1500), (2, 400, 300), (50, 33, 133), (133, 50, 7), (100, 250, 130)]
+    arrays: list[Array] = [x for M, K, N in shapes for x in (matrix(M, K, dtype), matrix(K, N, dtype))]
+    leaves: list[Node] = [gn.input(x.shape, dtype) for x in arrays]
+    products = [a @ b for a, b in zip(leaves[::2], leaves[1::2], strict=True)]
+    nodes: list[Any] = [
+        *products,
+        gn.concatenate([products[2], products[4][:50]], 1),
+        products[4].T @ products[4],
+    ]
+    require_same(nodes, leaves, arrays, 1e-5 if dtype == "float32" else 1e-13, threads=threads)

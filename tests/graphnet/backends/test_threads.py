@@ -1,0 +1,388 @@
+"""The numba back end with several threads, callers and processes; interrupted, and given wrong input."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.backends.numba.threads import _Worker
+from graphnet.node import Array
+
+ROOT = Path(gn.__file__).parent.parent
+
+
+def make_net(threads: int | None, seed: int = 0) -> tuple[gn.Function, list[Array]]:
+    """Cost, gradient and last states of an LSTM that is large enough to be divided among cores."""
+    net = rnn.Network([rnn.LSTM(64)], 20, 20, seed=seed)
+    u = net.unroll(6, 32, training=False)
+    function = gn.compile(
+        [u.cost, *u.final, *gn.gradient(u.cost, list(net.parameters.values()))],
+        [u.inputs, u.targets, *u.initial],
+        threads=threads,
+    )
+    generator = np.random.default_rng(seed)
+    symbols = generator.integers(0, 20, (2, 6, 32))
+    return function, [symbols[0], symbols[1], *net.zero_states(32)]
+
+
+# -- how many threads -----------------------------------------------------------------------------------
+
+
+def test_every_number_of_threads_gives_the_same() -> None:
+    results = []
+    for threads in (1, 2, 3, 4, 7, None):
+        function, arrays = make_net(threads)
+        results.append(function(*arrays))
+    for other in results[1:]:
+        for a, b in zip(other, results[0], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6 * float(abs(b).max()))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_a_run_repeats_itself_bit_for_bit(threads: int) -> None:
+    function, arrays = make_net(threads)
+    first = [value.tobytes() for value in function(*arrays)]
+    for _ in range(5):
+        assert [value.tobytes() for value in function(*arrays)] == first
+
+
+@pytest.mark.parametrize("threads", [2, 3, 4])
+def test_cores_wait_where_one_reads_what_another_wrote(threads: int) -> None:
+    """Rows become columns at every step, so each core needs all that the others made: many barriers, many runs."""
+    n = 96
+    x = gn.input((n, n), "float64")
+    W = gn.parameter(np.random.default_rng(0).standard_normal((n, n)) / np.sqrt(n))
+    h = x
+    for k in range(12):
+        h = gn.tanh(h.T @ W) if k % 3 else gn.tanh(h.T[::-1] + gn.sum(h, 0) / n)
+    nodes = [h, gn.sum(h, 0), *gn.gradient(gn.sum(h * h), x)]
+    array = np.random.default_rng(1).standard_normal((n, n))
+    expected = gn.compile(nodes, [x], backend="numpy", passes=())(array)
+    function = gn.compile(nodes, [x], threads=threads)
+    for _ in range(20):
+        for a, b in zip(function(array), expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_more_threads_than_rows() -> None:
+    for rows in (1, 2, 3):
+        x = gn.input((rows, 4000), "float64")
+        nodes = [gn.tanh(x), gn.sum(x, 1), gn.sum(x, 0), gn.max(x)]
+        array = np.random.default_rng(0).standard_normal((rows, 4000))
+        for a, b in zip(
+            gn.compile(nodes, [x], threads=8)(array),
+            gn.compile(nodes, [x], backend="numpy")(array),
+            strict=True,
+        ):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_no_threads_are_an_error(threads: int) -> None:
+    with pytest.raises(gn.BackendError, match="at least 1"):
+        gn.compile([gn.fill(0.0, (2,), "float64") + 1.0], threads=threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_memory_is_used_again(threads: int) -> None:
+    """Thirty steps of which only the last is wanted need the memory of a few, whatever the number of threads."""
+    n = 200
+    x, W = gn.input((n, n)), gn.parameter(np.eye(n, dtype="float32"))
+    h = x
+    for _ in range(30):
+        h = gn.tanh(h @ W)
+    function = gn.compile([h], [x], threads=threads)
+    assert function.memory.peak < 10 * 4 * n * n
+    np.testing.assert_allclose(function(np.full((n, n), 1e-4, "float32"))[0], 1e-4, rtol=1e-5)
+
+
+# -- several callers ---------------------------------------------------------------------------------------
+
+
+def call_at_once(*calls: tuple[gn.Function, list[Array]], times: int = 30) -> list[list[tuple[Array, ...]]]:
+    """Each call repeated in a thread of its own, all starting together; an error in one is raised here."""
+    results: list[list[tuple[Array, ...]]] = [[] for _ in calls]
+    errors: list[BaseException] = []
+    barrier = threading.Barrier(len(calls))
+
+    def work(function: gn.Function, arrays: list[Array], into: list[tuple[Array, ...]]) -> None:
+        try:
+            barrier.wait()
+            for _ in range(times):
+                into.append(function(*arrays))
+        except BaseException as error:
+            errors.append(error)
+
+    workers = [
+        threading.Thread(target=work, args=(*call, into)) for call, into in zip(calls, results, strict=True)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert not worker.is_alive(), "a caller hangs"
+    if errors:
+        raise errors[0]
+    return results
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_one_function_called_from_two_threads_at_once(threads: int) -> None:
+    """Each caller gets the results of its own arrays."""
+    function, arrays = make_net(threads)
+    others = [arrays[1], arrays[0], *(a + 0.5 for a in arrays[2:])]
+    alone = [function(*arrays), function(*others)]
+    for found, wanted in zip(call_at_once((function, arrays), (function, others)), alone, strict=True):
+        for result in found:
+            for a, b in zip(result, wanted, strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_two_functions_in_two_threads(threads: int) -> None:
+    calls = [make_net(threads, seed) for seed in (0, 1)]
+    alone = [function(*arrays) for function, arrays in calls]
+    for found, wanted in zip(call_at_once(*calls), alone, strict=True):
+        for result in found:
+            for a, b in zip(result, wanted, strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+def test_two_threads_compile_at_once() -> None:
+    """The same kernels, wanted by both at the same time."""
+    made: list[Any] = []
+
+    def work(shift: float) -> None:
+        x = gn.input((37,), "float64")
+        made.append(gn.compile([gn.tanh(x * 1.7 + shift) / (2.0 + gn.cos(x))], [x])(np.ones(37))[0])
+
+    workers = [threading.Thread(target=work, args=(0.125,)) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert len(made) == 4
+    for value in made:
+        np.testing.assert_allclose(value, np.tanh(1.825) / (2 + np.cos(1.0)), rtol=1e-13)
+
+
+# -- several processes -------------------------------------------------------------------------------------
+
+HEAD = """
+import multiprocessing, sys, threading, time
+import numpy as np
+import graphnet as gn
+
+x = gn.input((96, 96), "float64")
+h = x
+for _ in range(10):
+    h = gn.tanh(h.T @ x) + gn.sum(h, 0)
+function = gn.compile([h, gn.sum(h)], [x], threads=2)
+array = np.random.default_rng(0).standard_normal((96, 96)) / 10
+
+def work(pipe):
+    pipe.send([float(abs(value).sum()) for value in function(array)])
+"""
+
+CHILD = """
+    mine, its = context.Pipe()
+    child = context.Process(target=work, args=(its,))
+    child.start()
+    assert mine.poll(30), "the child hangs"
+    found = mine.recv()
+    child.join(10)
+    assert child.exitcode == 0
+    assert found == [float(abs(value).sum()) for value in function(array)], found
+"""
+
+
+def run_script(code: str, folder: Path, timeout: float = 60) -> str:
+    """The script's output; its errors are the test's."""
+    script = folder / "script.py"
+    script.write_text(code)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux forks safely")
+@pytest.mark.parametrize("ran_before", [True, False], ids=["after a run", "before any run"])
+def test_a_forked_child_runs_functions_made_before(ran_before: bool, tmp_path: Path) -> None:
+    """Threads do not survive a fork: the child makes its own; and the parent goes on."""
+    before = "    function(array)\n" if ran_before else ""
+    code = (
+        HEAD
+        + "\nif __name__ == '__main__':\n"
+        + before
+        + "    context = multiprocessing.get_context('fork')\n"
+        + CHILD * 2
+    )
+    assert run_script(code, tmp_path) == ""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux forks safely")
+def test_a_fork_while_another_thread_runs(tmp_path: Path) -> None:
+    """The child inherits no lock that nobody will release."""
+    code = (
+        HEAD
+        + """
+if __name__ == '__main__':
+    import warnings
+    warnings.simplefilter("ignore")
+    going = True
+    def run():
+        while going:
+            function(array)
+    runner = threading.Thread(target=run)
+    runner.start()
+    context = multiprocessing.get_context('fork')
+    try:
+        for _ in range(5):
+            time.sleep(0.01)
+            mine, its = context.Pipe()
+            child = context.Process(target=work, args=(its,))
+            child.start()
+            arrived = mine.poll(10)
+            if not arrived:
+                child.kill()
+                print("the child hangs")
+                break
+            child.join(10)
+    finally:
+        going = False
+        runner.join()
+"""
+    )
+    assert run_script(code, tmp_path) == ""
+
+
+def test_a_spawned_child_runs(tmp_path: Path) -> None:
+    code = HEAD + "\nif __name__ == '__main__':\n    context = multiprocessing.get_context('spawn')\n" + CHILD
+    assert run_script(code, tmp_path) == ""
+
+
+def test_a_process_ends_with_idle_threads(tmp_path: Path) -> None:
+    start = time.perf_counter()
+    assert run_script(HEAD + "\nfunction(array)\nprint('done')\n", tmp_path, timeout=30) == "done\n"
+    assert time.perf_counter() - start < 20
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT is Ctrl-C elsewhere")
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_ctrl_c_ends_a_loop_of_calls(threads: int, tmp_path: Path) -> None:
+    """KeyboardInterrupt within 5 s; the function works afterwards."""
+    code = (
+        HEAD.replace("threads=2", f"threads={threads}")
+        + """
+wanted = function(array)[0]
+print("ready", flush=True)
+try:
+    while True:
+        function(array)
+except KeyboardInterrupt:
+    found = function(array)[0]
+    print("right" if np.array_equal(found, wanted) else "wrong")
+    raise
+"""
+    )
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for delay in (0.05, 0.2, 0.35):
+        process = subprocess.Popen(
+            [sys.executable, str(script)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(delay)
+            process.send_signal(signal.SIGINT)
+            out, errors = process.communicate(timeout=5)
+        finally:
+            process.kill()
+        assert out == "right\n"
+        assert "KeyboardInterrupt" in errors
+        assert process.returncode not in (0, -signal.SIGSEGV, -signal.SIGABRT)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("at", [1, 2], ids=["first", "second"])
+def test_an_interrupt_before_a_thread_has_its_work_hangs_nobody(
+    at: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C may fall between any two instructions of Python: here, just before work is handed over."""
+    function, arrays = make_net(threads)
+    wanted = function(*arrays)[0]
+    start, calls = _Worker.start, itertools.count(1)
+
+    def interrupted(self: _Worker, *work: Any) -> None:
+        if next(calls) == at:
+            raise KeyboardInterrupt
+        start(self, *work)
+
+    monkeypatch.setattr(_Worker, "start", interrupted)
+    raised: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            for _ in range(2):
+                function(*arrays)
+        except KeyboardInterrupt as error:
+            raised.append(error)
+
+    caller = threading.Thread(target=call, daemon=True)
+    caller.start()
+    caller.join(10)
+    assert not caller.is_alive(), "the call waits for a thread that was never given its work"
+    assert len(raised) == 1
+    np.testing.assert_allclose(function(*arrays)[0], wanted, rtol=1e-6)
+
+
+# -- wrong input ---------------------------------------------------------------------------------------------
+
+
+def test_wrong_input_is_an_error_before_anything_runs() -> None:
+    x, i = gn.input((3, 4), name="x"), gn.input((2,), "int64", name="i")
+    function = gn.compile([gn.take(gn.tanh(x), i)], [x, i], threads=2)
+    good, index = np.ones((3, 4), "float32"), np.array([0, 2])
+    wanted = function(good, index)[0]
+    for arrays, error, words in [
+        ((good.T, index), gn.ShapeError, r"x.*\[4, 3\]"),
+        ((good[:2], index), gn.ShapeError, r"x.*\[2, 4\]"),
+        ((good, index[:1]), gn.ShapeError, r"i.*\[1\]"),
+        ((good,), gn.ShapeError, "takes 2"),
+        ((good, index, index), gn.ShapeError, "takes 2"),
+        ((good.astype("float64"), index), gn.DtypeError, "x.*float32.*float64"),
+        ((good.astype(complex), index), gn.DtypeError, "x"),
+        ((good, index.astype("float64")), gn.DtypeError, "i.*int64"),
+        ((index, good), gn.GraphnetError, "x"),
+        ((np.array([["a"] * 4] * 3), index), gn.GraphnetError, "x"),
+        ((None, index), gn.GraphnetError, "x"),
+    ]:
+        with pytest.raises(error, match=words):
+            function(*arrays)
+        np.testing.assert_array_equal(function(good, index)[0], wanted)
