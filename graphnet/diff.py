@@ -83,7 +83,7 @@ def pull_back(
         for node in reversed(order):
             if node not in reached or node not in contributions:
                 continue
-            made.origin, made.scope = node.origin, node.scope
+            made.model = node
             parts = contributions.pop(node)
             total = parts[0] if len(parts) == 1 else add(*parts)
             if clip_values is not None:
@@ -141,7 +141,7 @@ def push_forward(order: Sequence[Node], outputs: Sequence[Node], seeds: Mapping[
         for node in order:
             if node not in reached or node in tangent:
                 continue
-            made.origin, made.scope = node.origin, node.scope
+            made.model = node
             incoming = [tangent_of(source) for source in node.inputs]
             if all(r.op.is_zeros for r in incoming):
                 continue

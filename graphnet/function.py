@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from graphnet import passes as passes_module
+from graphnet.arguments import checked_inputs
 from graphnet.backends import load_backend
 from graphnet.display import ShowsItself
-from graphnet.arguments import checked_inputs
 from graphnet.errors import BackendError
 from graphnet.graph import Graph
 from graphnet.node import Array, Node

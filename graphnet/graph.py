@@ -23,15 +23,16 @@ def ancestors(outputs: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:
 
     Iterative: a graph may be any number of nodes deep.
     """
-    seen: set[Node] = set()
+    seen = set(outputs)
     barrier = set(stop)
-    pending = list(outputs)
+    pending = list(seen)
     while pending:
         node = pending.pop()
-        if node not in seen:
-            seen.add(node)
-            if node not in barrier:
-                pending.extend(node.inputs)
+        if node not in barrier:
+            for source in node.inputs:
+                if source not in seen:
+                    seen.add(source)
+                    pending.append(source)
     return sorted(seen, key=_by_serial)
 
 
@@ -104,7 +105,9 @@ class Graph(ShowsItself):
     def rewrite(self, replace: Callable[[Node], Node]) -> Graph:
         """The graph in which each node, with its inputs already rewritten, is `replace(node)`."""
         done = rewrite(self.order, replace)
-        return Graph([done[node] for node in self.outputs], self.inputs)
+        if not done:
+            return self
+        return Graph([done.get(node, node) for node in self.outputs], self.inputs)
 
     def __len__(self) -> int:
         return len(self.order)
@@ -116,26 +119,23 @@ class Graph(ShowsItself):
 
 
 def rewrite(order: Iterable[Node], replace: Callable[[Node], Node]) -> dict[Node, Node]:
-    """Maps each node of `order` (inputs first) to `replace(node with rewritten inputs)`.
+    """Maps each node of `order` (inputs first) to `replace(node with rewritten inputs)`, where that is another.
 
     What `replace` makes is attributed to the line and scope of the node that it replaces.
     """
     done: dict[Node, Node] = {}
+    find, untouched = done.get, done.keys().isdisjoint
     with collector_paused(), attributed_to() as made:
         for node in order:
-            made.origin, made.scope = node.origin, node.scope
+            made.model = node
             inputs = node.inputs
-            current = node
-            if inputs:
-                new_inputs = tuple([done.get(source, source) for source in inputs])
-                if any(map(_differs, inputs, new_inputs)):
-                    current = node.replace_inputs(new_inputs)
-            done[node] = replace(current)
+            if untouched(inputs):
+                new = replace(node)
+            else:
+                new = replace(node.replace_inputs(tuple([find(source, source) for source in inputs])))
+            if new is not node:
+                done[node] = new
     return done
-
-
-def _differs(a: Node, b: Node) -> bool:
-    return a is not b
 
 
 def substitute(outputs: Sequence[Node], replacements: Mapping[Node, Node]) -> list[Node]:

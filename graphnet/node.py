@@ -61,6 +61,8 @@ class Op:
     is_parameter: ClassVar[bool] = False
     #: True for the zeros that stand for an absent derivative.
     is_zeros: ClassVar[bool] = False
+    #: True for ops that are equal to themselves alone.
+    by_identity: ClassVar[bool] = False
     #: True for ops that compute nothing: labels for the reader.
     is_label: ClassVar[bool] = False
 
@@ -137,6 +139,8 @@ class Op:
 class ByIdentity(Op):
     """An op that is equal to itself alone: two inputs of one shape are still two inputs."""
 
+    by_identity: ClassVar[bool] = True
+
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
@@ -175,8 +179,11 @@ class Node(ShowsItself):
         self.shape = shape
         self.dtype = dtype
         self.name = name
-        self.origin = here()
-        self.scope = context.scope
+        model = context.model
+        if model is None:
+            self.origin, self.scope = here(), context.scope
+        else:
+            self.origin, self.scope = model.origin, model.scope
         self.serial = next(_serials)
 
     def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:

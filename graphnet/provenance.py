@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 __all__ = ["Origin", "Scope", "attributed_to", "here", "hide_module", "scope"]
 
@@ -32,9 +32,17 @@ class Origin(NamedTuple):
         return f"{self.file if name.startswith('..') else name}:{self.line}"
 
 
+class Attributed(Protocol):
+    """What has an origin and a scope: a node."""
+
+    origin: Origin
+    scope: Scope
+
+
 class _Context(threading.local):
     scope: Scope = NO_SCOPE
-    origin: Origin | None = None
+    #: The node whose origin and scope new nodes take; None while the user's own lines make them.
+    model: Attributed | None = None
 
 
 context = _Context()
@@ -50,8 +58,6 @@ def hide_module(file: str) -> None:
 
 def here() -> Origin:
     """The innermost line on the call stack that is not machinery."""
-    if context.origin is not None:
-        return context.origin
     frame = sys._getframe(1)
     while True:
         file = frame.f_code.co_filename
@@ -80,9 +86,9 @@ def scope(**labels: Any) -> Iterator[None]:
 
 @contextmanager
 def attributed_to() -> Iterator[_Context]:
-    """Lets a transformation set `context.origin` and `context.scope` node by node, then restores."""
-    before = context.origin, context.scope
+    """Lets a transformation set `context.model` node by node: what it makes belongs where the model does."""
+    before = context.model
     try:
         yield context
     finally:
-        context.origin, context.scope = before
+        context.model = before

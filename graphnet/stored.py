@@ -35,7 +35,9 @@ __all__ = ["StoredFunction", "load_function", "store_function"]
 MAGIC = b"graphnet function 1\n"
 
 
-def store_function(path: str | os.PathLike[str], backend: str, inputs: Sequence[Node], program: Program) -> None:
+def store_function(
+    path: str | os.PathLike[str], backend: str, inputs: Sequence[Node], program: Program
+) -> None:
     """Writes the file, whole or not at all. BackendError for a function that no file can hold."""
     header, arrays = program.stored()
     header |= {
@@ -45,7 +47,7 @@ def store_function(path: str | os.PathLike[str], backend: str, inputs: Sequence[
     }
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     content = io.BytesIO()
-    np.savez(content, header=text, **arrays)
+    np.savez(content, allow_pickle=False, **{"header": text, **arrays})
     body = content.getvalue()
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -67,9 +69,13 @@ def load_function(path: str | os.PathLike[str]) -> StoredFunction:
         raise BackendError(f"load_function: cannot read {os.fspath(path)}: {error.strerror}") from None
     start = len(MAGIC) + 32
     if not content.startswith(MAGIC):
-        raise BackendError(f"load_function: {os.fspath(path)} is no function stored by this version of graphnet")
+        raise BackendError(
+            f"load_function: {os.fspath(path)} is no function stored by this version of graphnet"
+        )
     if hashlib.sha256(content[start:]).digest() != content[len(MAGIC) : start]:
-        raise BackendError(f"load_function: {os.fspath(path)} is damaged: its checksum does not fit; save it again")
+        raise BackendError(
+            f"load_function: {os.fspath(path)} is damaged: its checksum does not fit; save it again"
+        )
     try:
         with np.load(io.BytesIO(content[start:]), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}

@@ -97,7 +97,7 @@ class Weights:
         node = self.nodes[name]
         array[...] = node.value
         with attributed_to() as made:
-            made.origin, made.scope = node.origin, node.scope
+            made.model = node
             self.nodes[name] = gn.parameter(array, name=node.name)
 
 

@@ -30,7 +30,6 @@ class Program(ABC):
     def timed(self, arrays: Sequence[Array]) -> Mapping[Node, float]:
         """Runs, and tells the seconds that each node took; nodes that cost nothing may be left out."""
 
-
     def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The program as what JSON can hold, and arrays. BackendError where no file can hold it."""
         raise BackendError(

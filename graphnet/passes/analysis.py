@@ -26,9 +26,7 @@ def dynamic_nodes(order: Sequence[Node]) -> set[Node]:
     return found
 
 
-def independent_groups(
-    order: Sequence[Node], groups: Sequence[list[Node]], split: bool
-) -> list[list[Node]]:
+def independent_groups(order: Sequence[Node], groups: Sequence[list[Node]], split: bool) -> list[list[Node]]:
     """The groups of which no member depends on another.
 
     split: one that is not so is split by the number of products on the longest way to each member: on one
@@ -43,8 +41,7 @@ def independent_groups(
         for source in node.inputs:
             mask |= behind[source]
             reached = level[source]
-            if reached > depth:
-                depth = reached
+            depth = max(depth, reached)
         own = bit.get(node, 0)
         if own:
             tied |= mask & own
@@ -116,7 +113,7 @@ def _replaced(
                 left -= 1
                 members = groups[i - n]
                 rebuilt = [_rebuilt(m, done) for m in members]
-                made.origin, made.scope = members[0].origin, members[0].scope
+                made.model = members[0]
                 done.update(zip(members, build(rebuilt), strict=True))
             for j in then[i]:
                 waits[j] -= 1

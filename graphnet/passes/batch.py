@@ -55,10 +55,14 @@ def _whole(pieces: Sequence[Node], to: Shape, single: set[Node], depth: int) -> 
     if isinstance(op, BroadcastTo):
         row = first.inputs[0]
         same = all(isinstance(p.op, BroadcastTo) and p.inputs[0] is row for p in pieces)
-        return BroadcastTo(to)(row) if same and row.ndim < first.ndim and row.shape == to[-row.ndim :] else None
+        return (
+            BroadcastTo(to)(row) if same and row.ndim < first.ndim and row.shape == to[-row.ndim :] else None
+        )
     if depth == DEEPEST or not isinstance(op, Elementwise):
         return None
     if any(p.op != op or p not in single or len(p.inputs) != len(first.inputs) for p in pieces):
         return None
-    operands = [_whole(column, to, single, depth + 1) for column in zip(*(p.inputs for p in pieces), strict=True)]
+    operands = [
+        _whole(column, to, single, depth + 1) for column in zip(*(p.inputs for p in pieces), strict=True)
+    ]
     return None if None in operands else op(*operands)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from graphnet.collector import collector_paused
 from graphnet.expression import is_compilable
@@ -163,7 +163,7 @@ def _components(
 
 
 def _group(
-    nodes: list[Node], sunk: set[Node], outputs: set[Node], consumers: dict[Node, list[Node]]
+    nodes: list[Node], sunk: set[Node], outputs: set[Node], consumers: Mapping[Node, list[Node]]
 ) -> Group:
     own = set(nodes)
     computed = set(nodes)
@@ -173,7 +173,5 @@ def _group(
             if source in sunk and source not in computed:
                 computed.add(source)
                 pending.append(source)
-    given = tuple(
-        n for n in nodes if n in outputs or any(r not in own for r in consumers[n])
-    )
+    given = tuple(n for n in nodes if n in outputs or any(r not in own for r in consumers[n]))
     return Group(tuple(sorted(computed, key=lambda n: n.serial)), given)

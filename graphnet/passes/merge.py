@@ -18,6 +18,9 @@ def merge(graph: Graph) -> Graph:
     def replace(node: Node) -> Node:
         if node.op.is_label:
             return node
-        return first.setdefault((type(node.op), node.op, node.dtype, *map(id, node.inputs)), node)
+        op = node.op
+        # Ops without settings are equal by class: no need to compare them.
+        settings = op if op.__dict__ or op.by_identity else None
+        return first.setdefault((type(op), settings, node.dtype, *map(id, node.inputs)), node)
 
     return graph.rewrite(replace)

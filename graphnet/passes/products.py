@@ -70,9 +70,7 @@ def stack_sums(graph: Graph) -> Graph:
             if isinstance(terms[0].op, Sum):
                 terms.sort(key=lambda t: (rank.get(t.inputs[0], 0), t.inputs[0].serial))
     # What `replace` is given has new inputs: positions tell which is which.
-    orders = iter(
-        [[[node.inputs.index(t) for t in terms] for terms in sums.get(node, ())] for node in graph.order]
-    )
+    orders = iter([_positions(node, sums[node]) if node in sums else None for node in graph.order])
     joined = Joins()
 
     def replace(node: Node) -> Node:
@@ -80,6 +78,11 @@ def stack_sums(graph: Graph) -> Graph:
         return _joined_sum(node, found, joined) if found else node
 
     return graph.rewrite(replace)
+
+
+def _positions(node: Node, groups: Sequence[Sequence[Node]]) -> list[list[int]]:
+    at = {term: i for i, term in enumerate(node.inputs)}
+    return [[at[term] for term in group] for group in groups]
 
 
 def _joined_sum(node: Node, groups: Sequence[Sequence[int]], joined: Joins) -> Node:

@@ -65,12 +65,12 @@ def give_places(lives: Sequence[Life]) -> int:
             life.buffer.offset = same.pop()
             retaken[life.epoch[0], life.buffer.offset] += 1
             continue
-        offset = free.take(size)
-        if offset is None:
+        hole = free.take(size)
+        if hole is None:
             if size >= STAGGERED:
                 end += ALIGNMENT * 5
-            offset, end = end, end + size
-        life.buffer.offset = offset
+            hole, end = end, end + size
+        life.buffer.offset = hole
     return end
 
 

@@ -26,13 +26,13 @@ class Load(NamedTuple):
     """An operand of a loop, one element for each point of its shape.
 
     plain     data[i, j]
-    rows      data[index[i], j]: a row lookup
-    one_hot   1 where j = index[i], else 0; `dtype` says of what kind
+    rows      data[at[i], j]: a row lookup
+    one_hot   1 where j = at[i], else 0; `dtype` says of what kind
     """
 
     kind: str
     data: View | None
-    index: View | None
+    at: View | None
     dtype: Dtype
     depth: int = 0
 

@@ -100,13 +100,15 @@ class _Lowering:
         unit = self.home.get(node)
         if unit is None:
             return False
-        return unit.group is not None or isinstance(
-            node.op, (MatMul, BatchMatMul, Sum, Max, Min, ScatterAdd, Concatenate, Stack)
-        ) or is_fusable(node)
+        return (
+            unit.group is not None
+            or isinstance(node.op, (MatMul, BatchMatMul, Sum, Max, Min, ScatterAdd, Concatenate, Stack))
+            or is_fusable(node)
+        )
 
     def _share_copies(self) -> None:
         """A fused loop stores its value in every place that wants it: no copy is made later."""
-        for join, copies in self.copies.items():
+        for copies in self.copies.values():
             kept = []
             for source, region in copies:
                 unit = self.home.get(source)
@@ -206,7 +208,8 @@ class _Lowering:
         elif isinstance(op, (Concatenate, Stack)):
             self._join(node)
         elif isinstance(op, MatMul) and node.dtype.kind == "f":
-            self._product(node, *map(self.view, node.inputs), self._own(node))
+            a, b = map(self.view, node.inputs)
+            self._product(node, a, b, self._own(node))
         elif isinstance(op, BatchMatMul) and node.dtype.kind == "f":
             self._batch_product(node)
         elif type(op) in REDUCTIONS and node.dtype.kind != "u":
@@ -294,8 +297,8 @@ class _Lowering:
         a, b = map(self.view, node.inputs)
         c = self._own(node)
         for i in range(node.shape[0]):
-            parts = [v.sliced((i, (0, v.shape[1], 1), (0, v.shape[2], 1))) for v in (a, b, c)]
-            self._product(node, *parts)
+            x, y, z = (v.sliced((i, (0, v.shape[1], 1), (0, v.shape[2], 1))) for v in (a, b, c))
+            self._product(node, x, y, z)
 
     def _reduction(self, node: Node) -> None:
         (x,) = node.inputs
@@ -353,7 +356,8 @@ class _Lowering:
                 reads.insert(0, Access(target, node, True))
             loads = [Load("plain", r.view, None, node.dtype) for r in reads]
             steps = [
-                Step("x + y", node.dtype, (i - 1 if i == 1 else len(loads) + i - 2, i)) for i in range(1, len(loads))
+                Step("x + y", node.dtype, (i - 1 if i == 1 else len(loads) + i - 2, i))
+                for i in range(1, len(loads))
             ]
             self.instructions.append(
                 Loop(

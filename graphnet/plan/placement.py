@@ -35,12 +35,15 @@ def place(graph: Graph, is_placeable: Callable[[Node], bool]) -> Placement:
         here = [j for j in joins if height[j] == level and j not in result.views]
         lying = [j for j in here if _lies_already(j, result)]
         settled = set(lying)
-        free = [j for j in here if j not in settled and _is_chain(j) and not any(x in result.views for x in j.inputs)]
+        free = [
+            j
+            for j in here
+            if j not in settled and _is_chain(j) and not any(x in result.views for x in j.inputs)
+        ]
         _place_chains(free, is_placeable, result)
         for join in joins:
-            if height[join] == level and join not in result.copies:
-                if not _lies_already(join, result):
-                    _place_inputs(join, is_placeable, result)
+            if height[join] == level and join not in result.copies and not _lies_already(join, result):
+                _place_inputs(join, is_placeable, result)
     return result
 
 

@@ -12,10 +12,15 @@ from graphnet.node import Array
 
 __all__ = ["MATHEMATICS", "evaluate_kernel"]
 
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
 #: What a kernel may use besides x, y, z, arithmetic, comparisons and `a if c else b`.
 MATHEMATICS: dict[str, Callable[..., Any]] = {
     "abs": abs, "cos": math.cos, "exp": math.exp, "log": math.log, "log1p": math.log1p, "max": max,
-    "min": min, "sigmoid": lambda x: 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x)), "sin": math.sin, "sqrt": math.sqrt, "tanh": math.tanh,
+    "min": min, "sigmoid": _sigmoid, "sin": math.sin, "sqrt": math.sqrt, "tanh": math.tanh,
 }  # fmt: skip
 
 

@@ -130,7 +130,7 @@ def make_problem(outputs: Sequence[Node], leaves: Sequence[Node], values: Sequen
         return (replace(op, **changes) if changes else op)(*node.inputs, name=node.name)
 
     done = rewrite(ancestors(outputs), in_float64)
-    doubled = [done[node] for node in outputs]
+    doubled = [done.get(node, node) for node in outputs]
     return Problem(doubled, [fed[leaf] for leaf in leaves], [_as_double(v) for v in values])
 
 

@@ -24,7 +24,7 @@ class NumbaBackend(Backend):
         image = make_image(graph, machine, threads, check)
         return NumbaProgram(
             image, source, check, machine.addresses(image.kernels), [node.value for node in image.leaves],
-            [partial(_value, node) for node, _ in image.brought],
+            [partial(_value, node) for node in image.brought_from],
         )  # fmt: skip
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Program:

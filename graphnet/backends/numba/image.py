@@ -98,7 +98,8 @@ class Image:
     """segments: for each stretch of native code, a tape for each core; then, if any, the node whose own
     `forward` Python runs, with the places of its inputs and of its value.
 
-    leaves: parameters and constants that are read where they are. brought: leaves copied to their places first.
+    leaves: parameters and constants that are read where they are. brought: where other leaves are copied to
+    first, from the arrays of `brought_from`.
     owners: for each segment and core, the nodes that each record works for (for profiles; not stored).
     """
 
@@ -109,7 +110,8 @@ class Image:
     segments: list[tuple[list[Tape], tuple[Node, list[Place], Place] | None]]
     leaves: list[Node]
     given: list[Place | None]
-    brought: list[tuple[Node | None, Place]]
+    brought: list[Place]
+    brought_from: list[Node]
     results: list[Place]
     owners: list[list[list[tuple[Node, ...]]]]
 
@@ -121,13 +123,17 @@ class Image:
             "memory": [self.memory.leaves, self.memory.peak],
             "tapes": [len(tapes) for tapes, _ in self.segments],
             "given": [None if p is None else p.told() for p in self.given],
-            "brought": [p.told() for _, p in self.brought],
+            "brought": [p.told() for p in self.brought],
             "results": [p.told() for p in self.results],
         }
         arrays: dict[str, Array] = {}
         for i, (tapes, _) in enumerate(self.segments):
             for k, tape in enumerate(tapes):
-                arrays |= {f"words.{i}.{k}": tape.words, f"heads.{i}.{k}": tape.heads, f"kernels.{i}.{k}": tape.kernels}
+                arrays |= {
+                    f"words.{i}.{k}": tape.words,
+                    f"heads.{i}.{k}": tape.heads,
+                    f"kernels.{i}.{k}": tape.kernels,
+                }
         return header, arrays
 
     @classmethod
@@ -139,12 +145,19 @@ class Image:
             memory=Memory(*header["memory"]),
             kernels=[],
             segments=[
-                ([Tape(*(arrays[f"{part}.{i}.{k}"] for part in ("words", "heads", "kernels"))) for k in range(count)], None)
+                (
+                    [
+                        Tape(*(arrays[f"{part}.{i}.{k}"] for part in ("words", "heads", "kernels")))
+                        for k in range(count)
+                    ],
+                    None,
+                )
                 for i, count in enumerate(header["tapes"])
             ],
             leaves=[],
             given=[None if p is None else Place.from_told(p) for p in header["given"]],
-            brought=[(None, Place.from_told(p)) for p in header["brought"]],
+            brought=[Place.from_told(p) for p in header["brought"]],
+            brought_from=[],
             results=[Place.from_told(p) for p in header["results"]],
             owners=[],
         )

@@ -55,7 +55,7 @@ def element(type_: str) -> str:
 
 
 def lanes_of(type_: str) -> int:
-    return int(type_[1:].split(" x ")[0]) if type_.startswith("<") else 1
+    return int(type_[1:].split(" x ", maxsplit=1)[0]) if type_.startswith("<") else 1
 
 
 class Code:
@@ -200,9 +200,12 @@ class Code:
         stop: Value,
         step: int,
         carried: Sequence[Value],
-        body: Callable[[Value, list[Value]], Sequence[Value]],
+        body: Callable[[Value, list[Value]], Sequence[Value] | None],
     ) -> list[Value]:
-        """for i in range(start, stop, step): carried = body(i, carried). Runs no times if start >= stop."""
+        """for i in range(start, stop, step): carried = body(i, carried). Runs no times if start >= stop.
+
+        A body that carries nothing may return None.
+        """
         number = self._count
         self._count += 1
         head, inside, after = f"head{number}", f"inside{number}", f"after{number}"
@@ -216,7 +219,7 @@ class Code:
         more = self.compare("slt", index, stop)
         self.line(f"br {more}, label %{inside}, label %{after}")
         self._open(inside)
-        results = list(body(index, phis))
+        results = list(body(index, phis) or ())
         following = self.add(index, self.integer(step))
         last = self._block
         self.line(f"br label %{head}")
@@ -229,7 +232,7 @@ class Code:
         self._open(after)
         return phis
 
-    def when(self, condition: Value, body: Callable[[], None]) -> None:
+    def when(self, condition: Value, body: Callable[[], object]) -> None:
         """if condition: body()"""
         number = self._count
         self._count += 1

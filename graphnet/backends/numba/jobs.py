@@ -19,7 +19,16 @@ from graphnet.node import Node
 from graphnet.plan.instructions import Access, Load, Loop, Product, Scatter
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["BlockedProductJob", "Job", "LoopJob", "PackJob", "PackedProductJob", "Record", "ScatterJob", "Target"]
+__all__ = [
+    "BlockedProductJob",
+    "Job",
+    "LoopJob",
+    "PackJob",
+    "PackedProductJob",
+    "Record",
+    "ScatterJob",
+    "Target",
+]
 
 #: Work smaller than this (elements, or multiply-adds / 100) is not divided.
 LEAST = 2048
@@ -172,14 +181,14 @@ def loop_record(loop: Loop, target: Target, start: int, stop: int) -> Record:
             operands.append(Operand("plain", load.dtype, _move(inner)))
             words += [target.address(load.data) + starts[k] * load.dtype.itemsize, *(s or 0 for s in own)]
         else:
-            assert load.index is not None
-            itemsize = load.index.dtype.itemsize
+            assert load.at is not None
+            itemsize = load.at.dtype.itemsize
             row = load.data.strides[0] if load.data is not None else 0
             along = load.data.strides[1] if load.data is not None else 1
-            operands.append(Operand(load.kind, load.dtype, _move(along), load.index.dtype))
+            operands.append(Operand(load.kind, load.dtype, _move(along), load.at.dtype))
             base = target.address(load.data) if load.data is not None else 0
             words += [base, row, *[0] * (axes_left - 2), along]
-            words += [target.address(load.index) + starts[k] * itemsize, *(s or 0 for s in own), load.depth]
+            words += [target.address(load.at) + starts[k] * itemsize, *(s or 0 for s in own), load.depth]
     first_store = len(loop.loads)
     moves = []
     for k, (number, view) in enumerate(stores):
@@ -214,12 +223,12 @@ def _strides(load: Load, axes: int) -> list[int | None]:
     if load.kind == "plain":
         assert load.data is not None
         return list(load.data.strides)
-    assert load.index is not None
-    return [*load.index.strides, *[None] * (axes - len(load.index.strides))]
+    assert load.at is not None
+    return [*load.at.strides, *[None] * (axes - len(load.at.strides))]
 
 
 def _load_offset(load: Load, row_axis: int, start: int) -> int:
-    view = load.data if load.kind == "plain" else load.index
+    view = load.data if load.kind == "plain" else load.at
     assert view is not None
     return view.strides[row_axis] * start if row_axis < len(view.strides) else 0
 
@@ -311,7 +320,14 @@ class _ProductJob(Job):
         lanes = self.lanes(target)
         tile = rows_of_tile(rows, target.registers)
         kernel = ProductKernel(
-            self.scalar, target.vector_bytes, tile, width // lanes, rows % tile, columns % width, _unit(a), accumulate
+            self.scalar,
+            target.vector_bytes,
+            tile,
+            width // lanes,
+            rows % tile,
+            columns % width,
+            _unit(a),
+            accumulate,
         )
         words = (
             target.address(a), b, target.address(c), a.shape[1], a.strides[0], a.strides[1], b_k, b_panel,
@@ -334,7 +350,16 @@ def pack_record(target: Target, b: View, panels: int, width: int) -> Record:
     """Packs all of b at the address `panels`."""
     inner, columns = b.shape
     kernel = PackKernel(llvm_type(b.dtype), target.vector_bytes, width, columns % width, b.strides[1] == 1)
-    words = (target.address(b), panels, inner, b.strides[0], width, columns // width, inner * width, b.strides[1])
+    words = (
+        target.address(b),
+        panels,
+        inner,
+        b.strides[0],
+        width,
+        columns // width,
+        inner * width,
+        b.strides[1],
+    )
     return Record(product_text(kernel), words)
 
 
@@ -362,7 +387,9 @@ class PackJob(Job):
         start, stop = share_of(self.panels, part, parts) if self.split else (0, 0 if part else self.panels)
         if start == stop:
             return []
-        columns = source.sliced([(0, source.shape[0], 1), (start * width, min(stop * width, source.shape[1]), 1)])
+        columns = source.sliced(
+            [(0, source.shape[0], 1), (start * width, min(stop * width, source.shape[1]), 1)]
+        )
         at = target.address(self.packed.view) + start * width * source.shape[0] * source.dtype.itemsize
         return [pack_record(target, columns, at, width)]
 
@@ -383,7 +410,11 @@ class PackedProductJob(_ProductJob):
         elif part:
             return []
         width = self.packed.width
-        return [self.multiply(target, a, c, target.address(self.packed.view), width, a.shape[1] * width, width, False)]
+        return [
+            self.multiply(
+                target, a, c, target.address(self.packed.view), width, a.shape[1] * width, width, False
+            )
+        ]
 
 
 class BlockedProductJob(_ProductJob):

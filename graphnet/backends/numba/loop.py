@@ -7,165 +7,24 @@ strides and addresses are in the record.
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from graphnet.backends.numba import mathematics
+from graphnet.backends.numba.expressions import FLOATS, convert, evaluate
 from graphnet.backends.numba.ir import Code, Value, element, lanes_of, llvm_type, vector_type
-from graphnet.expression import parse_expression
 from graphnet.node import Dtype
 from graphnet.plan.instructions import Step
 
-__all__ = ["LoopKernel", "Operand", "convert", "evaluate"]
+__all__ = [
+    "LoopKernel",
+    "Operand",
+]
 
-FLOATS = ("float", "double")
 #: Vectors side by side in a reduction over rows; a power of two.
 COLUMNS = 4
-
-
-# -- expressions ---------------------------------------------------------------------------------
-
-
-def evaluate(code: Code, step: Step, inputs: Sequence[Value], lanes: int) -> Value:
-    """The step's value from its inputs' values."""
-    result = _Expression(code, inputs, llvm_type(step.dtype), lanes).visit(parse_expression(step.kernel))
-    return convert(code, result, llvm_type(step.dtype))
-
-
-def convert(code: Code, x: Value, scalar: str) -> Value:
-    """x as another type, as NumPy's astype does."""
-    of = element(x.type)
-    if of == scalar:
-        return x
-    if scalar == "i1":
-        return code.compare("une" if of in FLOATS else "ne", x, code.constant(x.type, 0))
-    if of == "i1":
-        return code.convert("uitofp" if scalar in FLOATS else "zext", x, scalar)
-    if of in FLOATS and scalar in FLOATS:
-        return code.convert("fpext" if scalar == "double" else "fptrunc", x, scalar)
-    if of in FLOATS:
-        return code.intrinsic("fptosi.sat", vector_type(scalar, lanes_of(x.type)), x, suffix=f"{vector_type(scalar, lanes_of(x.type))}.{x.type}")
-    if scalar in FLOATS:
-        return code.convert("sitofp", x, scalar)
-    return code.convert("sext" if int(scalar[1:]) > int(of[1:]) else "trunc", x, scalar)
-
-
-class _Expression:
-    """Turns a parsed expression into code; numbers take the type of what stands beside them."""
-
-    def __init__(self, code: Code, inputs: Sequence[Value], target: str, lanes: int) -> None:
-        self.code, self.lanes = code, lanes
-        self.variables = dict(zip("xyz", inputs, strict=False))
-        #: The type of numbers: that of the inputs, or what is wanted where there are none.
-        types = [element(v.type) for v in inputs if element(v.type) != "i1"]
-        self.scalar = types[0] if types else target
-
-    def visit(self, tree: ast.expr) -> Value:
-        method: Callable[..., Value] = getattr(self, type(tree).__name__)
-        return method(tree)
-
-    def number(self, value: float) -> Value:
-        return self.code.constant(vector_type(self.scalar, self.lanes), value)
-
-    def Constant(self, tree: ast.Constant) -> Value:
-        assert isinstance(tree.value, (int, float))
-        return self.number(tree.value)
-
-    def Name(self, tree: ast.Name) -> Value:
-        if tree.id in ("inf", "nan"):
-            return self.number(math.inf if tree.id == "inf" else math.nan)
-        return self.variables[tree.id]
-
-    def arithmetic(self, tree: ast.expr) -> Value:
-        """The value as a number: booleans become 0 and 1."""
-        return convert(self.code, v, self.scalar) if element((v := self.visit(tree)).type) == "i1" else v
-
-    def truth(self, tree: ast.expr) -> Value:
-        return convert(self.code, self.visit(tree), "i1")
-
-    def BinOp(self, tree: ast.BinOp) -> Value:
-        if isinstance(tree.op, ast.Pow):
-            return self.power(tree)
-        a, b = self.visit(tree.left), self.visit(tree.right)
-        if element(a.type) == element(b.type) == "i1" and self.scalar == "i1":
-            return self.code.binary("or" if isinstance(tree.op, ast.Add) else "and", a, b)
-        a, b = (convert(self.code, v, self.scalar) if element(v.type) == "i1" else v for v in (a, b))
-        code = self.code
-        if isinstance(tree.op, ast.Add):
-            return code.add(a, b)
-        if isinstance(tree.op, ast.Sub):
-            return code.subtract(a, b)
-        if isinstance(tree.op, ast.Mult):
-            return code.multiply(a, b)
-        return code.binary("fdiv", a, b)
-
-    def power(self, tree: ast.BinOp) -> Value:
-        base, code = self.arithmetic(tree.left), self.code
-        exponent = _fixed_number(tree.right)
-        if exponent is None:
-            return mathematics.FUNCTIONS["pow"](code, base, self.arithmetic(tree.right))
-        if exponent == 0.5:
-            return mathematics.square_root(code, base)
-        if exponent == int(exponent) and 0 < abs(exponent) <= 8:
-            result = base
-            for bit in bin(int(abs(exponent)))[3:]:
-                result = code.multiply(result, result)
-                if bit == "1":
-                    result = code.multiply(result, base)
-            return result if exponent > 0 else code.binary("fdiv", self.number(1), result)
-        return mathematics.FUNCTIONS["pow"](code, base, self.number(exponent))
-
-    def UnaryOp(self, tree: ast.UnaryOp) -> Value:
-        code = self.code
-        if isinstance(tree.op, ast.Not):
-            truth = self.truth(tree.operand)
-            return code.binary("xor", truth, code.constant(truth.type, True))
-        x = self.arithmetic(tree.operand)
-        if isinstance(tree.op, ast.UAdd):
-            return x
-        if element(x.type) in FLOATS:
-            return code.value(x.type, f"fneg {x}")
-        return code.subtract(code.constant(x.type, 0), x)
-
-    def Compare(self, tree: ast.Compare) -> Value:
-        a, b = self.visit(tree.left), self.visit(tree.comparators[0])
-        if element(a.type) != element(b.type):
-            a, b = (convert(self.code, v, self.scalar) for v in (a, b))
-        names = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
-        name = names[type(tree.ops[0])]
-        scalar = element(a.type)
-        if scalar in FLOATS:
-            return self.code.compare("une" if name == "ne" else f"o{name}", a, b)
-        signed = name if name in ("eq", "ne") else ("u" if scalar == "i1" else "s") + name
-        return self.code.compare(signed, a, b)
-
-    def IfExp(self, tree: ast.IfExp) -> Value:
-        condition, a, b = self.truth(tree.test), self.visit(tree.body), self.visit(tree.orelse)
-        if element(a.type) != element(b.type):
-            a, b = (convert(self.code, v, self.scalar) for v in (a, b))
-        return self.code.select(condition, a, b)
-
-    def BoolOp(self, tree: ast.BoolOp) -> Value:
-        values = [self.truth(v) for v in tree.values]
-        result = values[0]
-        for value in values[1:]:
-            result = self.code.binary("and" if isinstance(tree.op, ast.And) else "or", result, value)
-        return result
-
-    def Call(self, tree: ast.Call) -> Value:
-        assert isinstance(tree.func, ast.Name)
-        return mathematics.FUNCTIONS[tree.func.id](self.code, *(self.arithmetic(a) for a in tree.args))
-
-
-def _fixed_number(tree: ast.expr) -> float | None:
-    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
-        inner = _fixed_number(tree.operand)
-        return None if inner is None else -inner
-    return float(tree.value) if isinstance(tree, ast.Constant) and isinstance(tree.value, (int, float)) else None
 
 
 # -- loops -----------------------------------------------------------------------------------------
@@ -207,8 +66,12 @@ class LoopKernel:
         return _LoopCode(self).module()
 
     def record_length(self) -> int:
-        return 3 + self.axes + sum(load_slots(o, self.axes) for o in self.loads) + len(self.stores) * (1 + self.axes) + (
-            1 + self.axes if self.reduction else 0
+        return (
+            3
+            + self.axes
+            + sum(load_slots(o, self.axes) for o in self.loads)
+            + len(self.stores) * (1 + self.axes)
+            + (1 + self.axes if self.reduction else 0)
         )
 
 
@@ -274,11 +137,16 @@ class _LoopCode(Code):
             self.loop(self.integer(0), self.sizes[axis], 1, [], body)
             return
         starts = self._row_starts(indices)
-        targets = [self._moved(b, s, indices, self._dtype(v)) for b, s, (v, _) in zip(self.store_bases, self.store_strides, self.kernel.stores, strict=True)]
+        targets = [
+            self._moved(b, s, indices, self._dtype(v))
+            for b, s, (v, _) in zip(self.store_bases, self.store_strides, self.kernel.stores, strict=True)
+        ]
 
         def vectors(j: Value, mask: Value | None) -> None:
             values = self._values(starts, j, mask, self.lanes)
-            for (v, move), target, strides in zip(self.kernel.stores, targets, self.store_strides, strict=True):
+            for (v, move), target, strides in zip(
+                self.kernel.stores, targets, self.store_strides, strict=True
+            ):
                 self._store(values[v], target, strides[-1], move, j, mask)
 
         self._over_vectors(self.sizes[-1], vectors)
@@ -286,10 +154,10 @@ class _LoopCode(Code):
     def _over_vectors(self, size: Value, body: Callable[[Value, Value | None], None]) -> None:
         lanes = self.lanes
         if lanes == 1:
-            self.loop(self.integer(0), size, 1, [], lambda j, _: body(j, None) or [])
+            self.loop(self.integer(0), size, 1, [], lambda j, _: body(j, None))
             return
         whole = self.binary("and", size, self.integer(-lanes))
-        self.loop(self.integer(0), whole, lanes, [], lambda j, _: body(j, None) or [])
+        self.loop(self.integer(0), whole, lanes, [], lambda j, _: body(j, None))
         rest = self.subtract(size, whole)
         some = self.compare("sgt", rest, self.integer(0))
         self.when(some, lambda: body(whole, self.first_lanes(lanes, rest)))
@@ -317,7 +185,9 @@ class _LoopCode(Code):
                 found.append((self._moved(self.bases[k], self.strides[k], indices, operand.dtype), None))
                 continue
             base, count = self.index_bases[k], self.row_counts[k]
-            assert base is not None and count is not None and operand.index_dtype is not None
+            assert base is not None
+            assert count is not None
+            assert operand.index_dtype is not None
             at = self._moved(base, self.index_strides[k], indices, operand.index_dtype)
             scalar = llvm_type(operand.index_dtype)
             index = self.load(scalar, at)
@@ -334,7 +204,9 @@ class _LoopCode(Code):
             found.append((start, index))
         return found
 
-    def _values(self, starts: Sequence[tuple[Value, Value | None]], j: Value, mask: Value | None, lanes: int) -> list[Value]:
+    def _values(
+        self, starts: Sequence[tuple[Value, Value | None]], j: Value, mask: Value | None, lanes: int
+    ) -> list[Value]:
         values: list[Value] = []
         for k, (operand, (start, index)) in enumerate(zip(self.kernel.loads, starts, strict=True)):
             if operand.kind == "one_hot":
@@ -362,7 +234,9 @@ class _LoopCode(Code):
             return
         if mask is not None:
             bad = self.binary("and", bad, mask)
-        found = self.intrinsic("vector.reduce.or", "i1", bad, suffix=bad.type) if lanes_of(bad.type) > 1 else bad
+        found = (
+            self.intrinsic("vector.reduce.or", "i1", bad, suffix=bad.type) if lanes_of(bad.type) > 1 else bad
+        )
         self.when(found, lambda: self.line(f"store i64 1, {self.flag}"))
 
     def _columns(self, j: Value, lanes: int) -> Value:
@@ -370,7 +244,9 @@ class _LoopCode(Code):
             return j
         return self.add(Value(vector_type("i64", lanes), self.splat(j, lanes).name), self.lane_numbers(lanes))
 
-    def _load(self, operand: Operand, start: Value, stride: Value, j: Value, mask: Value | None, lanes: int) -> Value:
+    def _load(
+        self, operand: Operand, start: Value, stride: Value, j: Value, mask: Value | None, lanes: int
+    ) -> Value:
         scalar = llvm_type(operand.dtype)
         if operand.move == "same":
             return self.splat(self.load(scalar, start), lanes)
@@ -384,7 +260,9 @@ class _LoopCode(Code):
         held = "i8" if scalar == "i1" else scalar
         return self.value(vector_type("ptr", lanes), f"getelementptr {held}, {start}, {steps}")
 
-    def _gathered(self, scalar: str, start: Value, stride: Value, j: Value, mask: Value | None, lanes: int) -> Value:
+    def _gathered(
+        self, scalar: str, start: Value, stride: Value, j: Value, mask: Value | None, lanes: int
+    ) -> Value:
         if scalar == "i1":
             held = self._gathered("i8", start, stride, j, mask, lanes)
             return self.compare("ne", held, self.constant(held.type, 0))
@@ -395,7 +273,9 @@ class _LoopCode(Code):
             Value(type_, "zeroinitializer"), suffix=f"{type_}.{vector_type('ptr', lanes)}",
         )  # fmt: skip
 
-    def _store(self, value: Value, start: Value, stride: Value, move: str, j: Value, mask: Value | None) -> None:
+    def _store(
+        self, value: Value, start: Value, stride: Value, move: str, j: Value, mask: Value | None
+    ) -> None:
         scalar, lanes = element(value.type), lanes_of(value.type)
         if move == "vector" or lanes == 1:
             at = j if move == "vector" else self.multiply(j, stride)
@@ -405,7 +285,14 @@ class _LoopCode(Code):
             value = self.convert("zext", value, "i8")
         every = mask or self.constant(vector_type("i1", lanes), True)
         addresses = self._addresses(scalar, start, stride, j, lanes)
-        self.call_void("masked.scatter", value, addresses, Value("i32", "1"), every, suffix=f"{value.type}.{addresses.type}")
+        self.call_void(
+            "masked.scatter",
+            value,
+            addresses,
+            Value("i32", "1"),
+            every,
+            suffix=f"{value.type}.{addresses.type}",
+        )
 
     # -- with a reduction -------------------------------------------------------------------------------
 
@@ -480,13 +367,23 @@ class _LoopCode(Code):
 
         def over(axis: int, at: list[Value], total: Value) -> Value:
             if axis < kernel.axes - 1:
-                (total,) = self.loop(self.integer(0), self.sizes[axis], 1, [total], lambda i, c: [over(axis + 1, [*at, i], c[0])])
+                (total,) = self.loop(
+                    self.integer(0),
+                    self.sizes[axis],
+                    1,
+                    [total],
+                    lambda i, c: [over(axis + 1, [*at, i], c[0])],
+                )
                 return total
             starts = self._row_starts(at)
             lanes, size = self.lanes, self.sizes[-1]
 
             def step(j: Value, carried: list[Value], mask: Value | None) -> list[Value]:
-                return [self._combined_where(carried[0], self._values(starts, j, mask, lanes)[self.value_number], mask)]
+                return [
+                    self._combined_where(
+                        carried[0], self._values(starts, j, mask, lanes)[self.value_number], mask
+                    )
+                ]
 
             whole = self.binary("and", size, self.integer(-lanes))
             (total,) = self.loop(self.integer(0), whole, lanes, [total], lambda j, c: step(j, c, None))
@@ -496,7 +393,12 @@ class _LoopCode(Code):
             return total
 
         total = self._across(over(kept, indices, self._identity()))
-        target = self._moved(self.result_base, self.result_strides, indices, np.dtype(np.float32) if self.reduced_scalar == "float" else self._dtype(self.value_number))
+        target = self._moved(
+            self.result_base,
+            self.result_strides,
+            indices,
+            np.dtype(np.float32) if self.reduced_scalar == "float" else self._dtype(self.value_number),
+        )
         self.store(convert(self, total, self.reduced_scalar), target)
 
     def _reduce_columns(self, indices: list[Value]) -> None:
@@ -509,7 +411,9 @@ class _LoopCode(Code):
         def block(columns: list[Value], mask: Value | None) -> None:
             def over(axis: int, at: list[Value], totals: list[Value]) -> list[Value]:
                 if axis < kernel.axes - 1:
-                    return self.loop(self.integer(0), self.sizes[axis], 1, totals, lambda i, c: over(axis + 1, [*at, i], c))
+                    return self.loop(
+                        self.integer(0), self.sizes[axis], 1, totals, lambda i, c: over(axis + 1, [*at, i], c)
+                    )
                 starts = self._row_starts(at)
                 values = [self._values(starts, j, mask, lanes)[self.value_number] for j in columns]
                 return [self._combined(t, v) for t, v in zip(totals, values, strict=True)]
@@ -523,9 +427,13 @@ class _LoopCode(Code):
         wide = lanes * COLUMNS
         whole = self.binary("and", self.sizes[-1], self.integer(-wide))
         offsets = [self.integer(k * lanes) for k in range(COLUMNS)]
-        self.loop(self.integer(0), whole, wide, [], lambda j, _: block([self.add(j, o) for o in offsets], None) or [])
+
+        def side_by_side(j: Value, _: list[Value]) -> None:
+            block([self.add(j, o) for o in offsets], None)
+
+        self.loop(self.integer(0), whole, wide, [], side_by_side)
         aligned = self.binary("and", self.sizes[-1], self.integer(-lanes))
-        self.loop(whole, aligned, lanes, [], lambda j, _: block([j], None) or [])
+        self.loop(whole, aligned, lanes, [], lambda j, _: block([j], None))
         if lanes > 1:
             rest = self.subtract(self.sizes[-1], aligned)
             some = self.compare("sgt", rest, self.integer(0))

@@ -72,7 +72,10 @@ def _clamped(code: Code, x: Value, low: float, high: float) -> Value:
 
 
 #: ln 2 in two parts: n times the first is exact for all n that occur.
-_LN2 = {True: (0.693145751953125, 1.42860682030941723212e-6), False: (0.69314718036912381649, 1.90821492927058770002e-10)}
+_LN2 = {
+    True: (0.693145751953125, 1.42860682030941723212e-6),
+    False: (0.69314718036912381649, 1.90821492927058770002e-10),
+}
 
 
 def _reduced(code: Code, x: Value) -> tuple[Value, Value]:
@@ -179,7 +182,7 @@ def hyperbolic_tangent(code: Code, x: Value) -> Value:
 def logarithm(code: Code, x: Value) -> Value:
     """e ln 2 + 2 atanh(s), s = (m - 1) / (m + 1), where x = 2^e m and √½ <= m < √2."""
     single = _is_single(x)
-    mantissa, bias = (23, 127) if single else (52, 1023)
+    mantissa = 23 if single else 52
     tiny = code.constant(x.type, 1.1754943508222875e-38 if single else 2.2250738585072014e-308)
     is_tiny = code.compare("olt", x, tiny)
     lifted = code.multiply(x, code.constant(x.type, 2.0 ** (mantissa + 2)))

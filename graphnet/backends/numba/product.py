@@ -78,7 +78,9 @@ class _ProductCode(Code):
 
             def block(i: Value, rows: int) -> list[Value]:
                 first = self.multiply(i, self.integer(kernel.rows))
-                self.tile(self.at(a, first, self.a_m), b_panel_j, self.at(c_panel_j, first, self.c_m), rows, columns)
+                self.tile(
+                    self.at(a, first, self.a_m), b_panel_j, self.at(c_panel_j, first, self.c_m), rows, columns
+                )
                 return []
 
             self.loop(self.integer(0), blocks, 1, [], lambda i, _: block(i, kernel.rows))
@@ -109,7 +111,11 @@ class _ProductCode(Code):
         def step(k: Value, sums: list[Value]) -> list[Value]:
             b_row = self.at(b, k, self.b_k)
             b_vectors = [
-                self.load(type_, self.offset(b_row, scalar, self.integer(j * lanes)), mask if j == vectors - 1 else None)
+                self.load(
+                    type_,
+                    self.offset(b_row, scalar, self.integer(j * lanes)),
+                    mask if j == vectors - 1 else None,
+                )
                 for j in range(vectors)
             ]
             along = k if unit == "k" else self.multiply(k, self.a_k)
@@ -173,10 +179,11 @@ class PackKernel:
             for n in range(columns):
                 column = at(source, code.integer(n), b_n)
                 goal = code.offset(target, self.scalar, code.integer(n))
-                code.loop(
-                    zero, K, 1, [],
-                    lambda k, _, column=column, goal=goal: copy_one(at(column, k, b_k), at(goal, k, p_k)),
-                )  # fmt: skip
+
+                def one(k: Value, _: list[Value], column: Value = column, goal: Value = goal) -> None:
+                    code.store(code.load(self.scalar, at(column, k, b_k)), at(goal, k, p_k))
+
+                code.loop(zero, K, 1, [], one)
 
         def row(k: Value, _: list[Value]) -> list[Value]:
             """By rows: each is contiguous in B, and goes to all panels."""
@@ -202,18 +209,16 @@ class PackKernel:
                 n = min(lanes, columns - start)
                 mask = code.first_lanes(lanes, code.integer(n)) if n < lanes else None
                 where = code.integer(start)
-                vector = code.load(vector_type(self.scalar, lanes), code.offset(source, self.scalar, where), mask)
+                vector = code.load(
+                    vector_type(self.scalar, lanes), code.offset(source, self.scalar, where), mask
+                )
                 code.store(vector, code.offset(target, self.scalar, where), mask)
-            return []
-
-        def copy_one(source: Value, target: Value) -> list[Value]:
-            code.store(code.load(self.scalar, source), target)
             return []
 
         if self.contiguous:
             code.loop(zero, K, 1, [], row)
             return code.module()
-        code.loop(zero, panels, 1, [], lambda j, _: panel(j, self.width) or [])
+        code.loop(zero, panels, 1, [], lambda j, _: panel(j, self.width))
         if self.tail_columns:
             panel(panels, self.tail_columns)
         return code.module()

@@ -57,7 +57,7 @@ class NumbaProgram(Program):
         self._starts = [[bounds.ctypes.data for _, bounds in tapes] for tapes in self._tapes]
         self._given = [None if p is None else self._array(p) for p in image.given]
         self._results = [self._array(p) for p in image.results]
-        self._brought = [(self._array(p), get) for (_, p), get in zip(image.brought, brought, strict=True)]
+        self._brought = [(self._array(p), get) for p, get in zip(image.brought, brought, strict=True)]
         self._lock = threading.Lock()
 
     def _array(self, place: Place) -> Array:
@@ -106,7 +106,7 @@ class NumbaProgram(Program):
         leaves = [arrays[f"leaf.{i}"] for i in range(len(header["leaves"]))]
         brought = [arrays[f"brought.{i}"] for i in range(len(header["brought"]))]
         addresses = machine.load(keys, code_of.__getitem__)
-        return cls(Image.restored(header, arrays), None, False, addresses, leaves, [lambda a=a: a for a in brought])
+        return cls(Image.restored(header, arrays), None, False, addresses, leaves, [a.copy for a in brought])
 
     # -- running -----------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class ScatterKernel:
                 return []
 
             code.loop(zero, whole, lanes, [], lambda j, _: vectors(j, None))
-            code.when(some, lambda: vectors(whole, rest) and None)
+            code.when(some, lambda: vectors(whole, rest))
             return []
 
         def add(i: Value, _: list[Value]) -> list[Value]:
@@ -61,12 +61,14 @@ class ScatterKernel:
 
             def vectors(j: Value, mask: Value | None) -> list[Value]:
                 place = code.offset(goal, scalar, j)
-                total = code.add(code.load(type_, place, mask), code.load(type_, code.offset(source, scalar, j), mask))
+                total = code.add(
+                    code.load(type_, place, mask), code.load(type_, code.offset(source, scalar, j), mask)
+                )
                 code.store(total, place, mask)
                 return []
 
             code.loop(zero, whole, lanes, [], lambda j, _: vectors(j, None))
-            code.when(some, lambda: vectors(whole, rest) and None)
+            code.when(some, lambda: vectors(whole, rest))
             return []
 
         code.loop(zero, size, 1, [], clear)

@@ -93,7 +93,8 @@ def make_image(graph: Graph, machine: Machine, threads: int | None, check: bool)
         kernels=list(numbers),
         leaves=list(leaves),
         given=[place(views[node]) if node in views else None for node in graph.inputs],
-        brought=[(node, place(views[node])) for node in lowered.brought],
+        brought=[place(views[node]) for node in lowered.brought],
+        brought_from=lowered.brought,
         results=[place(views[node]) for node in graph.outputs],
         owners=owners,
     )
