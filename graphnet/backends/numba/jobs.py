@@ -346,8 +346,8 @@ def product_text(kernel: ProductKernel | PackKernel) -> str:
     return text
 
 
-def pack_record(target: Target, b: View, panels: int, width: int) -> Record:
-    """Packs all of b at the address `panels`."""
+def pack_record(target: Target, b: View, panels: int, width: int, rows: int = 0) -> Record:
+    """Packs all of b at the address `panels`; panels are so many rows long (b's own, if 0)."""
     inner, columns = b.shape
     kernel = PackKernel(llvm_type(b.dtype), target.vector_bytes, width, columns % width, b.strides[1] == 1)
     words = (
@@ -357,41 +357,53 @@ def pack_record(target: Target, b: View, panels: int, width: int) -> Record:
         b.strides[0],
         width,
         columns // width,
-        inner * width,
+        (rows or inner) * width,
         b.strides[1],
     )
     return Record(product_text(kernel), words)
 
 
+class Piece(NamedTuple):
+    """A part of a right operand: where it lies, and where it belongs in the whole."""
+
+    source: View
+    row: int
+    column: int
+
+
 class Packed(NamedTuple):
-    """A right operand in panels."""
+    """A right operand in panels. pieces: what it is made of, each at the edge of a panel."""
 
     source: View
     view: View
     width: int
     node: Node
+    pieces: tuple[Piece, ...]
 
 
 class PackJob(Job):
     """Brings a right operand into panels, for all products that use it."""
 
-    def __init__(self, packed: Packed, read: Access, parts: int) -> None:
+    def __init__(self, packed: Packed, reads: Sequence[Access], parts: int) -> None:
         self.packed, self.nodes = packed, (packed.node,)
-        self.reads = [read._replace(by_rows=False)]
+        self.reads = [read._replace(by_rows=False) for read in reads]
         self.writes = [Access(packed.view, packed.view.buffer, False)]
-        self.panels = -(-packed.source.shape[1] // packed.width)
-        self.split, self.count = ("columns", self.panels) if self.panels >= parts else ("", 1)
+        columns = packed.source.shape[1]
+        self.split, self.count = ("columns", columns) if columns >= packed.width * parts > packed.width else ("", 1)
 
     def records(self, target: Target, part: int, parts: int) -> list[Record]:
-        source, width = self.packed.source, self.packed.width
-        start, stop = share_of(self.panels, part, parts) if self.split else (0, 0 if part else self.panels)
-        if start == stop:
-            return []
-        columns = source.sliced(
-            [(0, source.shape[0], 1), (start * width, min(stop * width, source.shape[1]), 1)]
-        )
-        at = target.address(self.packed.view) + start * width * source.shape[0] * source.dtype.itemsize
-        return [pack_record(target, columns, at, width)]
+        packed, width = self.packed, self.packed.width
+        rows = packed.source.shape[0]
+        base, item = target.address(packed.view), packed.source.dtype.itemsize
+        found = []
+        for source, row, column in packed.pieces:
+            panels = -(-source.shape[1] // width)
+            start, stop = share_of(panels, part, parts) if self.split else (0, 0 if part else panels)
+            if start < stop:
+                columns = _part(source, 1, start * width, min(stop * width, source.shape[1]))
+                at = base + ((column + start * width) * rows + row * width) * item
+                found.append(pack_record(target, columns, at, width, rows))
+        return found
 
 
 class PackedProductJob(_ProductJob):

@@ -15,7 +15,6 @@ import numpy as np
 from graphnet.backends.base import Program
 from graphnet.backends.numba.image import HEADER, Image, Place
 from graphnet.backends.numba.machine import this_machine
-from graphnet.backends.numba.tape import runner
 from graphnet.backends.numba.threads import run_together
 from graphnet.backends.numpy import NumpyProgram, call_forward
 from graphnet.errors import BackendError, GraphnetError
@@ -136,9 +135,8 @@ class NumbaProgram(Program):
 
     def _execute(self) -> None:
         self._arena.header[:] = 0
-        run = runner()
         for starts, (_, host) in zip(self._starts, self.image.segments, strict=True):
-            run_together(run, starts, self._give_up)
+            run_together(starts, self._give_up)
             if host is not None:
                 self._run_host(*host)
 
@@ -171,7 +169,7 @@ class NumbaProgram(Program):
         ticks = [np.zeros(len(owner), np.int64) for owner in owners]
         extended = [np.append(b, t.ctypes.data) for b, t in zip(bounds, ticks, strict=True)]
         start = time.perf_counter()
-        run_together(runner(timed=True), [b.ctypes.data for b in extended], self._give_up)
+        run_together([b.ctypes.data for b in extended], self._give_up, timed=True)
         elapsed = time.perf_counter() - start
         longest = max((int(t.sum()) for t in ticks), default=0)
         for counted, owner in zip(ticks, owners, strict=True):

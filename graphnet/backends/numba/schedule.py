@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from graphnet.backends.numba.image import ARENA, HEADER, Image, Place, address, make_tape
 from graphnet.backends.numba.jobs import (
@@ -15,6 +15,7 @@ from graphnet.backends.numba.jobs import (
     Packed,
     PackedProductJob,
     PackJob,
+    Piece,
     Record,
     ScatterJob,
     Target,
@@ -210,6 +211,8 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> list[J
     packed: dict[View, Packed] = {}
     waiting: dict[View, PackJob] = {}
     early: list[View] = []
+    joins = _static_joins(lowered)
+    in_pieces: set[View] = set()
     jobs: list[Job] = []
     for b, products in users.items():
         rows = sum(p.c.shape[0] for p in products)
@@ -221,10 +224,18 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> list[J
         panels = -(-b.shape[1] // width)
         buffer = Buffer(panels * width * b.shape[0], b.dtype)
         node = products[0].reads[1].node
-        packed[b] = Packed(b, buffer.whole((buffer.size,)), width, node)  # type: ignore[arg-type]
-        waiting[b] = PackJob(packed[b], products[0].reads[1], parts)
+        pieces = _pieces(b, joins.get(b.buffer), width)
+        reads = [products[0].reads[1]]
+        if pieces is None:
+            pieces = (Piece(b, 0, 0),)
+        else:
+            reads = [copy.reads[0] for copy in joins[b.buffer]]
+            in_pieces.add(b)
+        packed[b] = Packed(b, buffer.whole((buffer.size,)), width, node, pieces)  # type: ignore[arg-type]
+        waiting[b] = PackJob(packed[b], reads, parts)
         if static:
             early.append(b)
+    needless = _needless_copies(lowered, joins, in_pieces)
     for i, instruction in enumerate(lowered.instructions):
         if i == lowered.static:
             jobs += [waiting.pop(b) for b in early if b in waiting]
@@ -237,7 +248,8 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> list[J
             else:
                 jobs.append(BlockedProductJob(instruction, parts))
         elif isinstance(instruction, Loop):
-            jobs.append(LoopJob(instruction, parts))
+            if instruction not in needless:
+                jobs.append(LoopJob(instruction, parts))
         elif isinstance(instruction, Scatter):
             jobs.append(ScatterJob(instruction, parts))
         elif isinstance(instruction, Host):
@@ -247,6 +259,66 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> list[J
         if check and not (isinstance(instruction, Loop) and instruction.reduction is None):
             jobs += [LoopJob(_looking_at(access), parts) for access in instruction.writes]
     return jobs
+
+
+def _static_joins(lowered: Lowered) -> dict[Buffer, list[Loop]]:
+    """Buffers into which weights are only copied, side by side, with the copies."""
+    found: dict[Buffer, list[Loop]] = defaultdict(list)
+    others: set[Buffer] = set()
+    for i, instruction in enumerate(lowered.instructions):
+        plain = (
+            isinstance(instruction, Loop)
+            and i < lowered.static
+            and not instruction.steps
+            and len(instruction.loads) == len(instruction.stores) == 1
+            and instruction.loads[0].kind == "plain"
+        )
+        for access in instruction.writes:
+            if plain:
+                assert isinstance(instruction, Loop)
+                found[access.view.buffer].append(instruction)
+            else:
+                others.add(access.view.buffer)
+    return {buffer: copies for buffer, copies in found.items() if buffer not in others}
+
+
+def _pieces(b: View, copies: Sequence[Loop] | None, width: int) -> tuple[Piece, ...] | None:
+    """The right operand as the pieces that were to be copied together; None if they do not end with panels."""
+    if not copies:
+        return None
+    turned = b.strides[1] != 1
+    pitch = b.strides[1] if turned else b.strides[0]
+    pieces = []
+    for copy in copies:
+        ((_, region),) = copy.stores
+        source = copy.loads[0].data
+        if source is None or source.buffer.leaf is None or len(region.shape) != 2 or region.strides != (pitch, 1):
+            return None
+        major, minor = divmod(region.offset - b.offset, pitch)
+        row, column = (minor, major) if turned else (major, minor)
+        piece = Piece(source.transposed((1, 0)) if turned else source, row, column)
+        rows, columns = piece.source.shape
+        inside = 0 <= row <= b.shape[0] - rows and 0 <= column <= b.shape[1] - columns
+        ends = column % width == 0 and (columns % width == 0 or column + columns == b.shape[1])
+        if not inside or not ends:
+            return None
+        pieces.append(piece)
+    return tuple(pieces) if sum(p.source.size for p in pieces) == b.size else None
+
+
+def _needless_copies(
+    lowered: Lowered, joins: Mapping[Buffer, Sequence[Loop]], in_pieces: set[View]
+) -> set[Loop]:
+    """Copies into joins that only products read, which pack the pieces from where they are."""
+    buffers = {b.buffer for b in in_pieces}
+    for instruction in lowered.instructions:
+        for access in instruction.reads:
+            packed = isinstance(instruction, Product) and access is instruction.reads[1]
+            if not packed or access.view not in in_pieces:
+                buffers.discard(access.view.buffer)
+    for node in lowered.graph.outputs:
+        buffers.discard(lowered.views[node].buffer)
+    return {copy for buffer in buffers for copy in joins[buffer]}
 
 
 def _looking_at(access: Access) -> Loop:

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable
 from functools import cache
 
 from graphnet.backends.numba.machine import this_machine
 
-__all__ = ["barrier_text", "runner"]
+__all__ = ["address_of_runner", "barrier_text", "mail", "runner"]
 
+#: States of a mailbox.
+IDLE, WORK, ASLEEP = 0, 1, 2
+#: How often a worker without work looks for more before it goes to sleep: some 0.2 ms.
+VIGIL = 8192
 #: How often a core looks before it lets others run while it waits.
 PATIENCE = 256
 
@@ -136,8 +141,124 @@ attributes #0 = { nounwind }
 """
 
 
+def _serve_text() -> str:
+    """Record: a mailbox. A worker looks into it for a while, does what it finds, and looks again.
+
+    Words of a mailbox: 0 state (IDLE: its worker looks; WORK; ASLEEP), 1 the bounds of a tape, 2 the address of
+    the loop that runs it, 3 whether it is done.
+    """
+    declared, pause = _waiting()
+    return f"""
+{declared}
+define void @kernel(ptr noalias %box) #0 {{
+entry:
+  %tape_at = getelementptr i64, ptr %box, i64 1
+  %run_at = getelementptr i64, ptr %box, i64 2
+  %done_at = getelementptr i64, ptr %box, i64 3
+  br label %look
+look:
+  %tries = phi i64 [ 0, %entry ], [ 0, %work ], [ %more, %wait ], [ 0, %stay ]
+  %state = load atomic i64, ptr %box acquire, align 8
+  %some = icmp eq i64 %state, {WORK}
+  br i1 %some, label %work, label %none
+work:
+  %tape = load ptr, ptr %tape_at
+  %run = load ptr, ptr %run_at
+  store atomic i64 {IDLE}, ptr %box release, align 8
+  call void %run(ptr %tape)
+  store atomic i64 1, ptr %done_at release, align 8
+  br label %look
+none:
+  %more = add i64 %tries, 1
+  %tired = icmp sge i64 %more, {VIGIL}
+  br i1 %tired, label %leave, label %wait
+wait:
+  {pause}
+  br label %look
+leave:
+  %swap = cmpxchg ptr %box, i64 {IDLE}, i64 {ASLEEP} acq_rel acquire
+  %left = extractvalue {{ i64, i1 }} %swap, 1
+  br i1 %left, label %done, label %stay
+stay:
+  br label %look
+done:
+  ret void
+}}
+attributes #0 = {{ nounwind }}
+"""
+
+
+_POST = f"""
+define void @kernel(ptr noalias %box) #0 {{
+entry:
+  %done_at = getelementptr i64, ptr %box, i64 3
+  %slept_at = getelementptr i64, ptr %box, i64 4
+  store atomic i64 0, ptr %done_at release, align 8
+  %before = atomicrmw xchg ptr %box, i64 {WORK} acq_rel
+  %slept = icmp eq i64 %before, {ASLEEP}
+  %word = zext i1 %slept to i64
+  store i64 %word, ptr %slept_at
+  ret void
+}}
+attributes #0 = {{ nounwind }}
+"""
+
+
+def _join_text() -> str:
+    """Record: a mailbox; returns when its work is done."""
+    declared, pause = _waiting()
+    gives_way = sys.platform != "win32"
+    return f"""
+{declared}
+{"declare i32 @sched_yield()" if gives_way else ""}
+define void @kernel(ptr noalias %box) #0 {{
+entry:
+  %done_at = getelementptr i64, ptr %box, i64 3
+  br label %look
+look:
+  %tries = phi i64 [ 0, %entry ], [ %more, %wait ]
+  %now = load atomic i64, ptr %done_at acquire, align 8
+  %there = icmp ne i64 %now, 0
+  br i1 %there, label %done, label %wait0
+wait0:
+  {pause}
+  %more = add i64 %tries, 1
+  %part = and i64 %more, {PATIENCE - 1}
+  %tired = icmp eq i64 %part, 0
+  br i1 %tired, label %give, label %wait
+give:
+  {"%y = call i32 @sched_yield()" if gives_way else ""}
+  br label %wait
+wait:
+  br label %look
+done:
+  ret void
+}}
+attributes #0 = {{ nounwind }}
+"""
+
+
+Native = Callable[[int], None]
+
+
 @cache
-def runner(timed: bool = False):  # type: ignore[no-untyped-def]
-    """The native loop, called with the address of (first record, end of records[, where to put times])."""
-    (address,) = this_machine().addresses([_RUN_TIMED if timed else _RUN])
+def _native(text: str) -> Native:
+    (address,) = this_machine().addresses([text])
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+
+
+def runner(timed: bool = False) -> Native:
+    """The native loop, called with the address of (first record, end of records[, where to put times])."""
+    return _native(_RUN_TIMED if timed else _RUN)
+
+
+def address_of_runner(timed: bool) -> int:
+    """The same, for native code to call."""
+    (address,) = this_machine().addresses([_RUN_TIMED if timed else _RUN])
+    return address
+
+
+@cache
+def mail() -> tuple[Native, Native, Native]:
+    """serve (a worker's loop), post (puts work into a mailbox; word 4 tells if its worker slept), join (waits)."""
+    return _native(_serve_text()), _native(_POST), _native(_join_text())
