@@ -106,10 +106,13 @@ def _place_in_time(product: Node) -> tuple[int, int]:
 
 
 def _row_groups(graph: Graph, split: bool) -> list[list[Node]]:
-    """Products of one right operand that do not depend on each other."""
+    """Products of one right operand that do not depend on each other.
+
+    Gradients of weights, aᵀ b, are no such rows: a and its neighbours would have to be copied side by side.
+    """
     by_right: dict[Node, list[Node]] = defaultdict(list)
     for node in graph.order:
-        if isinstance(node.op, MatMul) and node.size:
+        if isinstance(node.op, MatMul) and node.size and not isinstance(node.inputs[0].op, Transpose):
             by_right[node.inputs[1]].append(node)
     groups = independent_groups(graph.order, [g for g in by_right.values() if len(g) > 1], split)
     # In the order in which other joins have the same rows, so that they lie in memory once.

@@ -32,17 +32,15 @@ def place(graph: Graph, is_placeable: Callable[[Node], bool]) -> Placement:
     height = _heights(joins)
     # Joins of joins first: they decide where their pieces' pieces lie.
     for level in sorted(set(height.values()), reverse=True):
-        here = [j for j in joins if height[j] == level and j not in result.views]
-        lying = [j for j in here if _lies_already(j, result)]
-        settled = set(lying)
-        free = [
-            j
-            for j in here
-            if j not in settled and _is_chain(j) and not any(x in result.views for x in j.inputs)
-        ]
-        _place_chains(free, is_placeable, result)
-        for join in joins:
-            if height[join] == level and join not in result.copies and not _lies_already(join, result):
+        here = [join for join in joins if height[join] == level]
+        for join in here:
+            if join in result.views:
+                _place_inputs(join, is_placeable, result)
+        loose = [j for j in here if j not in result.views and not _lies_already(j, result)]
+        chains = [j for j in loose if _is_chain(j) and not any(x in result.views for x in j.inputs)]
+        _place_chains(chains, is_placeable, result)
+        for join in loose:
+            if join not in result.views:
                 _place_inputs(join, is_placeable, result)
     return result
 

@@ -377,6 +377,8 @@ def _clashes(
         for i, writer, made in reversed(written.get(node, ())):
             if i < since:
                 break
+            if made.view.buffer is not view.buffer:
+                continue
             if job.key != writer.key:
                 return True
             if not job.split:
