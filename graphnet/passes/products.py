@@ -115,11 +115,17 @@ def _row_groups(graph: Graph, split: bool) -> list[list[Node]]:
         if isinstance(node.op, MatMul) and node.size and not isinstance(node.inputs[0].op, Transpose):
             by_right[node.inputs[1]].append(node)
     groups = independent_groups(graph.order, [g for g in by_right.values() if len(g) > 1], split)
-    # In the order in which other joins have the same rows, so that they lie in memory once.
-    rank = _ranks(graph)
+    # As other joins have the same rows, and in their order: the rows then lie in memory once.
+    place = _places(graph)
+    result: list[list[Node]] = []
     for group in groups:
-        group.sort(key=lambda p: (rank.get(p.inputs[0], 0), _place_in_source(p.inputs[0])))
-    return groups
+        by_join: dict[int, list[Node]] = defaultdict(list)
+        for product in group:
+            by_join[place.get(product.inputs[0], (-1, 0))[0]].append(product)
+        for products in by_join.values():
+            products.sort(key=lambda p: (place.get(p.inputs[0], (-1, 0)), _place_in_source(p.inputs[0])))
+            result.append(products)
+    return [group for group in result if len(group) > 1]
 
 
 def _place_in_source(x: Node) -> tuple[int, ...]:
@@ -129,17 +135,18 @@ def _place_in_source(x: Node) -> tuple[int, ...]:
     return tuple(k if isinstance(k, int) else k[0] for k in x.op.key)
 
 
-def _ranks(graph: Graph) -> dict[Node, int]:
-    """The place of each node in the first join along the rows that it is a piece of."""
-    rank: dict[Node, int] = {}
-    for node in graph.order:
-        if isinstance(node.op, Concatenate) and node.op.axis == 0:
-            for i, piece in enumerate(node.inputs):
-                rank.setdefault(piece, i)
-    for node in graph.order:
-        if isinstance(node.op, Concatenate) and node.op.axis == 1 and node.inputs[0] in rank:
-            rank.setdefault(node, rank[node.inputs[0]])
-    return rank
+def _places(graph: Graph) -> dict[Node, tuple[int, int]]:
+    """For each piece of a join along the rows: which join (the first, by number), and its place there."""
+    place: dict[Node, tuple[int, int]] = {}
+    joins = [n for n in graph.order if isinstance(n.op, Concatenate)]
+    for number, join in enumerate(joins):
+        if join.op.axis == 0:  # type: ignore[attr-defined]
+            for i, piece in enumerate(join.inputs):
+                place.setdefault(piece, (number, i))
+    for join in joins:
+        if join.op.axis == 1 and join.inputs[0] in place:  # type: ignore[attr-defined]
+            place.setdefault(join, place[join.inputs[0]])
+    return place
 
 
 def stack_rows(graph: Graph) -> Graph:

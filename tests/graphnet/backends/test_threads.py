@@ -328,7 +328,7 @@ except KeyboardInterrupt:
 
 
 INTERRUPTED = """
-import faulthandler
+import faulthandler, linecache
 from graphnet.backends.numba import threads
 
 faulthandler.dump_traceback_later(20, exit=True)  # native code that waits for ever hears no Ctrl-C
@@ -340,7 +340,8 @@ def interrupt(at):
         nonlocal seen
         if frame.f_code.co_filename != threads.__file__:
             return None
-        if event == "line":
+        # Python lets no signal in where a with statement ends, so no interrupt is made there.
+        if event == "line" and not linecache.getline(threads.__file__, frame.f_lineno).strip().startswith("with "):
             seen += 1
             if seen == at:
                 raise KeyboardInterrupt
