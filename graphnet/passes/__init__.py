@@ -6,6 +6,7 @@ simplify        algebra: neutral elements, double negation, transposes, one-hot 
 stack sums      Σ_t a_t b_t as one product: gradients of weights over time, of states over gates
 stack rows      what all time steps multiply by one weight, as one product
 stack columns   the gates of a cell, as one product
+stack reductions   the gates' bias and symbol gradients, as one sum
 batch           elementwise work on the pieces of a join, done once on the whole
 fold            constant subexpressions
 expand          (compiled back ends) the softmax family and the losses in loops and reductions
@@ -30,11 +31,12 @@ from graphnet.passes.fuse import fuse
 from graphnet.passes.merge import merge
 from graphnet.passes.products import stack_columns, stack_rows, stack_sums
 from graphnet.passes.prune import prune
+from graphnet.passes.reductions import stack_reductions
 from graphnet.passes.simplify import simplify
 
 __all__ = [
     "DEFAULT", "Pass", "PassReport", "batch", "expand", "fold", "fuse", "merge", "optimize", "prune", "simplify",
-    "stack_columns", "stack_rows", "stack_sums", "without",
+    "stack_columns", "stack_reductions", "stack_rows", "stack_sums", "without",
 ]  # fmt: skip
 
 
@@ -68,6 +70,7 @@ DEFAULT: tuple[Pass, ...] = (
     Pass("stack sums", stack_sums),
     Pass("stack rows", stack_rows),
     Pass("stack columns", stack_columns),
+    Pass("stack reductions", stack_reductions),
     Pass("batch", batch),
     Pass("fold", fold),
     Pass("expand", expand, compiled=True),

@@ -1,0 +1,75 @@
+"""Sums over the rows of a cell's gates, one for each gate, become one sum over the rows of all."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+
+from graphnet.graph import Graph
+from graphnet.node import Node
+from graphnet.ops.broadcast import Sum
+from graphnet.ops.index import ScatterAdd
+from graphnet.ops.shape import Concatenate, part
+from graphnet.passes.analysis import replace_groups
+from graphnet.passes.joining import Joins
+
+__all__ = ["stack_reductions"]
+
+
+def stack_reductions(graph: Graph) -> Graph:
+    """Σ_rows a, Σ_rows b, ... = parts of Σ_rows [a | b | ...], where the join is there already; rows that are added
+    up by an index likewise. Memory is then read once, in its order.
+
+    a = [a_1; a_2; ...] is recognised as columns of [[a_1 | b_1]; [a_2 | b_2]; ...].
+    """
+    inside = _columns_of_joins(graph)
+    users: dict[Hashable, list[Node]] = defaultdict(list)
+    for node in graph.order:
+        key = _kind(node)
+        if key is not None and node.inputs[0] in inside:
+            users[key, inside[node.inputs[0]][0]].append(node)
+    groups = []
+    for nodes in users.values():
+        nodes.sort(key=lambda n: inside[n.inputs[0]][1])
+        join = inside[nodes[0].inputs[0]][0]
+        if len(nodes) > 1 and sum(n.inputs[0].shape[1] for n in nodes) == join.shape[1]:
+            groups.append(nodes)
+    joined = Joins()
+
+    def one_reduction(nodes: list[Node]) -> Sequence[Node]:
+        first = nodes[0]
+        whole = first.op(joined([n.inputs[0] for n in nodes], 1), *first.inputs[1:])
+        parts, start = [], 0
+        for node in nodes:
+            stop = start + node.shape[-1]
+            parts.append(part(whole, whole.ndim - 1, (start, stop, 1)))
+            start = stop
+        return parts
+
+    return replace_groups(graph, groups, one_reduction)
+
+
+def _kind(node: Node) -> Hashable:
+    """What two reductions must have in common; None for other nodes."""
+    if isinstance(node.op, Sum) and node.op.axes == (0,) and node.inputs[0].ndim == 2:
+        return Sum
+    if isinstance(node.op, ScatterAdd) and node.op.axis == 0 and node.inputs[0].ndim == 2:
+        index = node.inputs[1]
+        return ScatterAdd, node.op.size, index.inputs if isinstance(index.op, Concatenate) else index
+    return None
+
+
+def _columns_of_joins(graph: Graph) -> dict[Node, tuple[Node, int, int]]:
+    """For joins of time steps: the join of all gates that has the same values in columns start ... stop - 1."""
+    place: dict[tuple[Node, ...], tuple[Node, int, int]] = {}
+    joins = [n for n in graph.order if isinstance(n.op, Concatenate) and n.op.axis == 0]
+    for join in joins:
+        rows = join.inputs
+        if all(isinstance(r.op, Concatenate) and r.op.axis == 1 for r in rows):
+            start = 0
+            for column in zip(*(r.inputs for r in rows), strict=False):
+                stop = start + column[0].shape[1]
+                if all(c.shape[1] == stop - start for c in column):
+                    place.setdefault(tuple(column), (join, start, stop))
+                start = stop
+    return {join: place[join.inputs] for join in joins if join.inputs in place}
