@@ -31,16 +31,19 @@ def compile(
     passes: Sequence[Pass | Callable[[Graph], Graph]] = passes_module.DEFAULT,
     check: bool = False,
     threads: int | None = None,
+    deterministic: bool = False,
 ) -> Function:
     """A function from the inputs' arrays to a tuple of the outputs' arrays.
 
     inputs: Input nodes in the order of the arguments; None takes all that the outputs depend on, in the
     order of their creation. `check=True`: NonFiniteError names the first node that makes a NaN or an
-    infinity. `threads`: at most so many (NumPy: in its BLAS); None leaves the choice to it.
+    infinity. `threads`: at most so many (NumPy: in its BLAS); None leaves the choice to the back end.
+    `deterministic=True`: the same bits at any number of threads. The numba back end gives them always; NumPy
+    then keeps its BLAS to one thread.
     Raises GraphnetError for an Input that is missing.
     """
     source = Graph(outputs, inputs)
-    return Function(source, backend, passes, check, threads)
+    return Function(source, backend, passes, check, threads, deterministic)
 
 
 class Function(ShowsItself):
@@ -53,6 +56,7 @@ class Function(ShowsItself):
         passes: Sequence[Pass | Callable[[Graph], Graph]],
         check: bool,
         threads: int | None,
+        deterministic: bool,
     ) -> None:
         if threads is not None and threads < 1:
             raise BackendError(f"threads must be at least 1, not {threads}")
@@ -63,6 +67,8 @@ class Function(ShowsItself):
         self.reports: list[PassReport]
         maker = load_backend(backend)
         self.graph, self.reports = passes_module.optimize(source, passes, maker.compiled)
+        if deterministic and not maker.deterministic:
+            threads = 1
         self._program = maker.build(self.graph, source, threads, check)
 
     @property

@@ -43,6 +43,8 @@ class Backend(ABC):
     name: str
     #: True if it wants the passes that only back ends which compile loops want.
     compiled: bool = True
+    #: True if the number of threads changes no bit of a result.
+    deterministic: bool = True
 
     @abstractmethod
     def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:

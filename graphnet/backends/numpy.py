@@ -24,6 +24,7 @@ Observer = Callable[[int, Array, float], None]
 class NumpyBackend(Backend):
     name = "numpy"
     compiled = False
+    deterministic = False
 
     def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:
         return NumpyProgram(graph, threads, check)

@@ -48,48 +48,73 @@ def stack_sums(graph: Graph) -> Graph:
             return "outer" if isinstance(a.op, (Fill, Transpose)) else ""
         return "weights over time" if term in over_time else "weights"
 
-    sums: dict[Node, list[list[Node]]] = {}
+    sums: dict[Node, list[list[tuple[Path, Node]]]] = {}
     rank: dict[Node, int] = {}
+    inner = {n for n in graph.order if isinstance(n.op, Add) and len(consumers[n]) == 1 and n not in outputs}
+    absorbed = {n for n in inner if isinstance(consumers[n][0].op, Add)}
     for node in graph.order:
-        if isinstance(node.op, Add):
-            by_kind: dict[str, list[Node]] = defaultdict(list)
-            for term in node.inputs:
-                by_kind[kind(term)].append(term)
+        if isinstance(node.op, Add) and node not in absorbed:
+            by_kind: dict[str, list[tuple[Path, Node]]] = defaultdict(list)
+            for path, term in _terms(node, absorbed):
+                by_kind[kind(term)].append((path, term))
             found = [terms for k, terms in by_kind.items() if k and len(terms) > 1]
             if found:
                 sums[node] = found
             for terms in found:
-                if isinstance(terms[0].op, MatMul):
-                    terms.sort(key=_place_in_time)
-                    for i, term in enumerate(terms):
+                if isinstance(terms[0][1].op, MatMul):
+                    terms.sort(key=lambda t: _place_in_time(t[1]))
+                    for i, (_, term) in enumerate(terms):
                         rank.setdefault(term.inputs[1], i)
     if not sums:
         return graph
     for found in sums.values():
         for terms in found:
-            if isinstance(terms[0].op, Sum):
-                terms.sort(key=lambda t: (rank.get(t.inputs[0], 0), t.inputs[0].serial))
-    # What `replace` is given has new inputs: positions tell which is which.
-    orders = iter([_positions(node, sums[node]) if node in sums else None for node in graph.order])
+            if isinstance(terms[0][1].op, Sum):
+                terms.sort(key=lambda t: (rank.get(t[1].inputs[0], 0), t[1].inputs[0].serial))
+    originals = iter(graph.order)
     joined = Joins()
 
     def replace(node: Node) -> Node:
-        found = next(orders)
-        return _joined_sum(node, found, joined) if found else node
+        original = next(originals)
+        found = sums.get(original)
+        if found is None:
+            return node
+        # What is rewritten has new inputs: paths tell which is which.
+        groups = [[path for path, _ in terms] for terms in found]
+        everything = [path for path, _ in _terms(original, absorbed)]
+        return _joined_sum(node, groups, everything, joined)
 
     return graph.rewrite(replace)
 
 
-def _positions(node: Node, groups: Sequence[Sequence[Node]]) -> list[list[int]]:
-    at = {term: i for i, term in enumerate(node.inputs)}
-    return [[at[term] for term in group] for group in groups]
+#: Which input of a sum, of that which input, and so on, through sums that only the next one reads.
+Path = tuple[int, ...]
 
 
-def _joined_sum(node: Node, groups: Sequence[Sequence[int]], joined: Joins) -> Node:
-    taken = {i for group in groups for i in group}
-    terms = [t for i, t in enumerate(node.inputs) if i not in taken]
+def _terms(node: Node, absorbed: set[Node]) -> list[tuple[Path, Node]]:
+    """The terms of a sum and of the sums in it, in order."""
+    found: list[tuple[Path, Node]] = []
+    pending: list[tuple[Path, Node]] = [((i,), x) for i, x in reversed(list(enumerate(node.inputs)))]
+    while pending:
+        path, term = pending.pop()
+        if term in absorbed:
+            pending += [((*path, i), x) for i, x in reversed(list(enumerate(term.inputs)))]
+        else:
+            found.append((path, term))
+    return found
+
+
+def _at(node: Node, path: Path) -> Node:
+    for i in path:
+        node = node.inputs[i]
+    return node
+
+
+def _joined_sum(node: Node, groups: Sequence[Sequence[Path]], paths: Sequence[Path], joined: Joins) -> Node:
+    taken = {path for group in groups for path in group}
+    terms = [_at(node, path) for path in paths if path not in taken]
     for group in groups:
-        same = [node.inputs[i] for i in group]
+        same = [_at(node, path) for path in group]
         if isinstance(same[0].op, Sum):
             terms.append(Sum((0,))(joined([t.inputs[0] for t in same], 0)))
         else:

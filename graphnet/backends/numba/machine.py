@@ -51,9 +51,15 @@ class Machine:
         self._target = llvm.Target.from_default_triple()
         self.triple = self._target.triple
         self._lock = threading.Lock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
         self._addresses: dict[str, int] = {}
         #: Kernels that this process compiled, and those that it found on disk.
         self.compiled = self.found = 0
+
+    def _after_fork(self) -> None:
+        """In the child no other thread is left that could give back the lock."""
+        self._lock = threading.Lock()
 
     @cached_property
     def _target_machine(self) -> llvm.TargetMachine:

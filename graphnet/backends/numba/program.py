@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -58,6 +60,7 @@ class NumbaProgram(Program):
         self._results = [self._array(p) for p in image.results]
         self._brought = [(self._array(p), get) for p, get in zip(image.brought, brought, strict=True)]
         self._lock = threading.Lock()
+        _programs.add(self)
 
     def _array(self, place: Place) -> Array:
         if place.piece > 1:
@@ -110,6 +113,9 @@ class NumbaProgram(Program):
     # -- running -----------------------------------------------------------------------------------------
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
+        # Loops look at what they read; a NaN may also stand where nobody reads.
+        if self.check and not all(map(_is_finite, (*arrays, *self.leaves))):
+            return self._explain(arrays)
         with self._lock:
             self._bring(arrays)
             self._execute()
@@ -177,6 +183,23 @@ class NumbaProgram(Program):
                 share = count * elapsed / max(longest, 1) / len(nodes) / len(ticks)
                 for node in nodes:
                     spent[node] += share
+
+
+def _is_finite(array: Array) -> bool:
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
+
+
+_programs: weakref.WeakSet[NumbaProgram] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In the child no other thread is left that could give back a lock."""
+    for program in _programs:
+        program._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Arena:
