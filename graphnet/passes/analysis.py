@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from graphnet.collector import collector_paused
 from graphnet.graph import Graph
 from graphnet.node import Node
 from graphnet.ops.leaf import Input
-from graphnet.ops.linear import MatMul
 from graphnet.ops.random import Random
 from graphnet.provenance import attributed_to
 
@@ -26,38 +24,20 @@ def dynamic_nodes(order: Sequence[Node]) -> set[Node]:
     return found
 
 
-def independent_groups(order: Sequence[Node], groups: Sequence[list[Node]], split: bool) -> list[list[Node]]:
-    """The groups of which no member depends on another.
-
-    split: one that is not so is split by the number of products on the longest way to each member: on one
-    way that number grows. Parts of one member are left out.
-    """
+def independent_groups(order: Sequence[Node], groups: Sequence[list[Node]]) -> list[list[Node]]:
+    """The groups of two and more of which no member depends on another."""
+    groups = [group for group in groups if len(group) > 1]
     bit = {node: 1 << g for g, group in enumerate(groups) for node in group}
-    behind: dict[Node, int] = {}
-    level: dict[Node, int] = {}
+    behind: dict[Node, int] = {}  # the groups that have a member behind a node, as bits
     tied = 0
     for node in order:
-        mask, depth = 0, 0
+        mask = 0
         for source in node.inputs:
             mask |= behind[source]
-            reached = level[source]
-            depth = max(depth, reached)
         own = bit.get(node, 0)
-        if own:
-            tied |= mask & own
+        tied |= mask & own
         behind[node] = mask | own
-        level[node] = depth + 1 if isinstance(node.op, MatMul) else depth
-    result = []
-    for g, group in enumerate(groups):
-        if not tied >> g & 1:
-            result.append(group)
-        if not tied >> g & 1 or not split:
-            continue
-        by_level: dict[int, list[Node]] = defaultdict(list)
-        for node in group:
-            by_level[level[node]].append(node)
-        result += by_level.values()
-    return [group for group in result if len(group) > 1]
+    return [group for g, group in enumerate(groups) if not tied >> g & 1]
 
 
 def replace_groups(

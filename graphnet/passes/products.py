@@ -33,7 +33,7 @@ def stack_sums(graph: Graph) -> Graph:
     dynamic = dynamic_nodes(graph.order)
     consumers = graph.consumers
     outputs = set(graph.outputs)
-    over_time = {p for group in _row_groups(graph, split=False) for p in group}
+    over_time = {p for group in _row_groups(graph) for p in group}
 
     def kind(term: Node) -> str:
         """Which terms of a sum may be joined: those of one kind; "" for none."""
@@ -50,8 +50,7 @@ def stack_sums(graph: Graph) -> Graph:
 
     sums: dict[Node, list[list[tuple[Path, Node]]]] = {}
     rank: dict[Node, int] = {}
-    inner = {n for n in graph.order if isinstance(n.op, Add) and len(consumers[n]) == 1 and n not in outputs}
-    absorbed = {n for n in inner if isinstance(consumers[n][0].op, Add)}
+    absorbed = _inner_sums(graph)
     for node in graph.order:
         if isinstance(node.op, Add) and node not in absorbed:
             by_kind: dict[str, list[tuple[Path, Node]]] = defaultdict(list)
@@ -89,6 +88,22 @@ def stack_sums(graph: Graph) -> Graph:
 
 #: Which input of a sum, of that which input, and so on, through sums that only the next one reads.
 Path = tuple[int, ...]
+#: Through so many sums at most.
+DEEPEST = 4
+
+
+def _inner_sums(graph: Graph) -> set[Node]:
+    """Sums that only another sum reads, and that are counted as part of it."""
+    consumers = graph.consumers
+    outputs = set(graph.outputs)
+    depth: dict[Node, int] = {}
+    for node in reversed(graph.order):
+        if isinstance(node.op, Add) and len(consumers[node]) == 1 and node not in outputs:
+            (reader,) = consumers[node]
+            below = depth.get(reader, 0) + 1
+            if isinstance(reader.op, Add) and below <= DEEPEST:
+                depth[node] = below
+    return set(depth)
 
 
 def _terms(node: Node, absorbed: set[Node]) -> list[tuple[Path, Node]]:
@@ -130,7 +145,7 @@ def _place_in_time(product: Node) -> tuple[int, int]:
     return a.serial, b.serial
 
 
-def _row_groups(graph: Graph, split: bool) -> list[list[Node]]:
+def _row_groups(graph: Graph) -> list[list[Node]]:
     """Products of one right operand that do not depend on each other.
 
     Gradients of weights, aᵀ b, are no such rows: a and its neighbours would have to be copied side by side.
@@ -139,7 +154,7 @@ def _row_groups(graph: Graph, split: bool) -> list[list[Node]]:
     for node in graph.order:
         if isinstance(node.op, MatMul) and node.size and not isinstance(node.inputs[0].op, Transpose):
             by_right[node.inputs[1]].append(node)
-    groups = independent_groups(graph.order, [g for g in by_right.values() if len(g) > 1], split)
+    groups = independent_groups(graph.order, list(by_right.values()))
     # As other joins have the same rows, and in their order: the rows then lie in memory once.
     place = _places(graph)
     result: list[list[Node]] = []
@@ -182,18 +197,18 @@ def stack_rows(graph: Graph) -> Graph:
         product = joined([p.inputs[0] for p in products], 0) @ products[0].inputs[1]
         return _parts(product, products, 0)
 
-    # What can be stacked over all of time goes first: parts of a recurrence may then depend on each other.
-    graph = replace_groups(graph, _row_groups(graph, split=False), one_product)
-    return replace_groups(graph, _row_groups(graph, split=True), one_product)
+    return replace_groups(graph, _row_groups(graph), one_product)
 
 
 def stack_columns(graph: Graph) -> Graph:
     """a b_1, a b_2, ... = a [b_1 | b_2 | ...], where no b_i depends on another's product."""
-    by_left: dict[Node, list[Node]] = defaultdict(list)
+    dynamic = dynamic_nodes(graph.order)
+    by_left: dict[tuple[Node, bool], list[Node]] = defaultdict(list)
     for node in graph.order:
         if isinstance(node.op, MatMul) and node.size:
-            by_left[node.inputs[0]].append(node)
-    groups = independent_groups(graph.order, [g for g in by_left.values() if len(g) > 1], split=True)
+            a, b = node.inputs
+            by_left[a, b in dynamic].append(node)
+    groups = independent_groups(graph.order, list(by_left.values()))
     joined = Joins()
 
     def one_product(products: list[Node]) -> Sequence[Node]:
