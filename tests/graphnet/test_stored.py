@@ -1,0 +1,216 @@
+"""Compiled functions in files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet import stored
+from graphnet.errors import BackendError, DtypeError, GraphnetError, ShapeError
+from graphnet.node import Array, Node
+
+GENERATOR = np.random.default_rng(3)
+
+
+def network_function() -> tuple[gn.Function, list[Array]]:
+    """Cost and gradient of a small LSTM, and arrays for it."""
+    net = rnn.Network([rnn.LSTM(7)], inputs=5, outputs=5, seed=1)
+    u = net.unroll(time=4, batch=3)
+    nodes = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))]
+    symbols = GENERATOR.integers(0, 5, (2, 4, 3))
+    states = [GENERATOR.standard_normal((3, 7)).astype("float32") for _ in u.initial]
+    return gn.compile(nodes, [u.inputs, u.targets, *u.initial]), [*symbols, *states]
+
+
+def test_a_stored_function_gives_the_same_bits(tmp_path: Path) -> None:
+    function, arrays = network_function()
+    function.save(tmp_path / "f.gn")
+    loaded = gn.load_function(tmp_path / "f.gn")
+    for a, b in zip(loaded(*arrays), function(*arrays), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert loaded.memory == function.memory
+    assert [n.describe() for n in loaded.inputs] == [n.describe() for n in function.inputs]
+
+
+def test_another_process_compiles_nothing(tmp_path: Path) -> None:
+    """With an empty kernel cache, and the same bits."""
+    function, arrays = network_function()
+    function.save(tmp_path / "f.gn")
+    np.savez(tmp_path / "arrays.npz", *arrays)
+    program = """
+import json, sys
+import numpy as np, graphnet as gn
+from graphnet.backends.numba.machine import this_machine
+with np.load(sys.argv[2]) as archive:
+    arrays = [archive[name] for name in archive.files]
+function = gn.load_function(sys.argv[1])
+compiled = this_machine().compiled
+cost = float(function(*arrays)[0])
+print(json.dumps([compiled, cost]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "f.gn"), str(tmp_path / "arrays.npz")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**_environment(), "GRAPHNET_CACHE": str(tmp_path / "empty")},
+    )
+    compiled, cost = json.loads(done.stdout)
+    assert compiled == 0
+    assert cost == float(function(*arrays)[0])
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "PYTHONPATH": str(Path(gn.__file__).parents[1])}
+
+
+def test_parameters_can_be_changed_after_loading(tmp_path: Path) -> None:
+    W = gn.parameter(np.eye(3), name="W")
+    x = gn.input((2, 3), "float64", name="x")
+    gn.compile([x @ W], [x]).save(tmp_path / "f.gn")
+    W.value[...] = 7  # what is stored is what was there when it was saved
+    loaded = gn.load_function(tmp_path / "f.gn")
+    array = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(loaded(array)[0], array)
+    loaded.parameters["W"][...] = 2 * np.eye(3)
+    np.testing.assert_array_equal(loaded(array)[0], 2 * array)
+
+
+def test_held_draws_are_stored(tmp_path: Path) -> None:
+    source = gn.RandomSource(seed=5)
+    mask = source.bernoulli(0.5, (40,), "float64")
+    x = gn.input((40,), "float64")
+    function = gn.compile([x * mask], [x])
+    function.save(tmp_path / "f.gn")
+    (expected,) = function(np.ones(40))
+    source.redraw()
+    np.testing.assert_array_equal(gn.load_function(tmp_path / "f.gn")(np.ones(40))[0], expected)
+
+
+def test_arguments_are_checked_as_before(tmp_path: Path) -> None:
+    function, arrays = network_function()
+    function.save(tmp_path / "f.gn")
+    loaded = gn.load_function(tmp_path / "f.gn")
+    with pytest.raises(ShapeError, match=r"takes 4 array\(s\)"):
+        loaded(*arrays[:-1])
+    with pytest.raises(ShapeError, match="was given an array of shape"):
+        loaded(arrays[0][:2], *arrays[1:])
+    with pytest.raises(DtypeError, match="float64"):
+        loaded(*arrays[:2], arrays[2].astype("float64") + 1e-12, arrays[3])
+    with pytest.raises(GraphnetError, match="index is out of range"):
+        loaded(arrays[0] + 5, *arrays[1:])
+
+
+def only_python(x: Node) -> Node:
+    return gn.argmax(x)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"backend": "numpy"}, "backend='numba'"),
+        ({"check": True}, "check=True"),
+    ],
+)
+def test_what_no_file_can_hold(tmp_path: Path, how: dict[str, object], words: str) -> None:
+    x = gn.input((3,))
+    with pytest.raises(BackendError, match=words):
+        gn.compile([gn.tanh(x)], [x], **how).save(tmp_path / "f.gn")  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+def test_ops_that_only_python_runs_are_named(tmp_path: Path) -> None:
+    x = gn.input((3,))
+    with pytest.raises(BackendError, match=r"ArgMax.*test_stored"):
+        gn.compile([only_python(x)], [x]).save(tmp_path / "f.gn")
+
+
+class TestBadFiles:
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        x = gn.input((3,))
+        gn.compile([gn.tanh(x)], [x]).save(tmp_path / "f.gn")
+        return tmp_path / "f.gn"
+
+    def test_a_missing_one(self, tmp_path: Path) -> None:
+        with pytest.raises(BackendError, match=r"cannot read .*nothing\.gn"):
+            gn.load_function(tmp_path / "nothing.gn")
+
+    def test_another_kind(self, path: Path) -> None:
+        path.write_bytes(b"something else altogether")
+        with pytest.raises(BackendError, match="no function"):
+            gn.load_function(path)
+
+    @pytest.mark.parametrize("place", [30, 100, 1000, -1])
+    def test_a_damaged_one(self, path: Path, place: int) -> None:
+        content = bytearray(path.read_bytes())
+        content[place] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(BackendError, match="damaged"):
+            gn.load_function(path)
+
+    def test_a_cut_one(self, path: Path) -> None:
+        path.write_bytes(path.read_bytes()[:-100])
+        with pytest.raises(BackendError, match="damaged"):
+            gn.load_function(path)
+
+    def test_another_version(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(stored, "__version__", "0.0.0")
+        with pytest.raises(BackendError, match=r"stored by graphnet .* this is 0\.0\.0"):
+            gn.load_function(path)
+
+    def test_another_processor(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from graphnet.backends.numba.machine import this_machine
+
+        monkeypatch.setattr(this_machine(), "fingerprint", "x86_64-unknown-linux-gnu abacus +beads llvm 1.0")
+        with pytest.raises(BackendError, match=r"another processor.*abacus|another processor"):
+            gn.load_function(path)
+
+
+def test_a_damaged_kernel_is_made_again(tmp_path: Path) -> None:
+    """A kernel on disk with a flipped bit is never run: another process compiles it anew."""
+    program = """
+import numpy as np, graphnet as gn
+from graphnet.backends.numba.machine import this_machine
+x = gn.input((5,), "float64")
+value = gn.compile([gn.tanh(x) * 3], [x], threads=1)(np.arange(5.0))[0]
+print(this_machine().compiled, this_machine().found, *value)
+"""
+    environment = {**_environment(), "GRAPHNET_CACHE": str(tmp_path)}
+
+    def run() -> list[str]:
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        return done.stdout.split()
+
+    first = run()
+    assert int(first[0]) > 0
+    again = run()
+    assert (int(again[0]), again[2:]) == (0, first[2:])
+    for kernel in tmp_path.glob("*.kernel"):
+        content = bytearray(kernel.read_bytes())
+        content[len(content) // 2] ^= 1
+        kernel.write_bytes(content)
+    damaged = run()
+    assert (damaged[0], damaged[2:]) == (first[0], first[2:])
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_no_bit_depends_on_the_number_of_threads(threads: int) -> None:
+    net = rnn.Network([rnn.GRU(40), rnn.LSTM(33)], inputs=11, outputs=11, seed=2)
+    u = net.unroll(time=6, batch=150, initial="zero")
+    nodes = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))]
+    arrays = GENERATOR.integers(0, 11, (2, 6, 150))
+    one = gn.compile(nodes, [u.inputs, u.targets], threads=1)(*arrays)
+    more = gn.compile(nodes, [u.inputs, u.targets], threads=threads, deterministic=True)(*arrays)
+    for a, b in zip(one, more, strict=True):
+        np.testing.assert_array_equal(a, b)
