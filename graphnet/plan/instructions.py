@@ -70,7 +70,7 @@ class Loop(Instruction):
 
 @dataclass(eq=False)
 class Product(Instruction):
-    """c = a b, or c += a b, matrices. `repeated`: b is the same for so many rows of all products together."""
+    """c = a b, matrices."""
 
     a: View
     b: View

@@ -18,6 +18,7 @@ from graphnet.ops.linear import BatchMatMul, MatMul
 from graphnet.ops.random import Random
 from graphnet.ops.reduce import Max, Min
 from graphnet.ops.shape import Concatenate, Place, Reshape, Slice, Stack, Transpose
+from graphnet.passes.analysis import dynamic_nodes
 from graphnet.passes.fuse import WIDEST, is_fusable
 from graphnet.plan.instructions import Access, Host, Instruction, Load, Loop, Product, Scatter, Step
 from graphnet.plan.placement import place
@@ -130,10 +131,7 @@ class _Lowering:
                         other.then.append(unit)
                         unit.before += 1
         ready = []
-        dynamic = {n for n in self.graph.order if isinstance(n.op, (Input, Random))}
-        for node in self.graph.order:
-            if node.inputs and not dynamic.isdisjoint(node.inputs):
-                dynamic.add(node)
+        dynamic = dynamic_nodes(self.graph.order)
         for unit in self.units:
             unit.static = dynamic.isdisjoint(unit.nodes)
             if not unit.before:

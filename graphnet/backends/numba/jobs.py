@@ -11,32 +11,29 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from graphnet.backends.numba.ir import llvm_type
 from graphnet.backends.numba.loop import LoopKernel, Operand
-from graphnet.backends.numba.product import PackKernel, ProductKernel
 from graphnet.backends.numba.scatter import ScatterKernel
 from graphnet.node import Node
-from graphnet.plan.instructions import Access, Load, Loop, Product, Scatter
-from graphnet.plan.views import Buffer, View
+from graphnet.plan.instructions import Access, Load, Loop, Scatter
+from graphnet.plan.views import View
 
 __all__ = [
-    "BlockedProductJob",
+    "LEAST",
     "Job",
     "LoopJob",
-    "PackJob",
-    "PackedProductJob",
     "Record",
     "ScatterJob",
     "Target",
+    "part_of",
+    "rows_of",
+    "share_of",
+    "tiles_of",
 ]
 
 #: Work smaller than this (elements, or multiply-adds / 100) is not divided.
 LEAST = 2048
 #: Rows of a tile, at least.
 TILE = 64
-#: Rows of B that are packed at a time when the product is the only one of its B: with some columns they stay
-#: in the second cache.
-BLOCK_K = 384
 
 
 class Record(NamedTuple):
@@ -138,7 +135,7 @@ class LoopJob(Job):
         return [loop_record(self.loop, target, start, stop)]
 
 
-def _part(view: View, axis: int, start: int, stop: int) -> View:
+def part_of(view: View, axis: int, start: int, stop: int) -> View:
     if stop < 0:
         return view
     key: list[int | tuple[int, int, int]] = [(0, n, 1) for n in view.shape]
@@ -158,11 +155,11 @@ def loop_record(loop: Loop, target: Target, start: int, stop: int) -> Record:
     tables: list[list[int | None]] = []
     for load in loop.loads:
         tables.append(_strides(load, len(shape)))
-    stores = [(n, _part(v, row_axis, start, stop)) for n, v in loop.stores]
+    stores = [(n, part_of(v, row_axis, start, stop)) for n, v in loop.stores]
     tables += [list(v.strides) for _, v in stores]
     result = None
     if loop.reduction:
-        result = _part(loop.reduction[3], 0, start, stop) if kept_axes else loop.reduction[3]
+        result = part_of(loop.reduction[3], 0, start, stop) if kept_axes else loop.reduction[3]
         strides: list[int | None] = [0] * len(shape)
         for axis, stride in zip(kept_axes, result.strides, strict=True):
             strides[axis] = stride
@@ -287,228 +284,7 @@ def _joined(
     return found
 
 
-# -- products --------------------------------------------------------------------------------------
-
-
-def panel_width(columns: int, lanes: int, registers: int) -> int:
-    """Vectors in a panel of B: what divides the columns best."""
-    vectors = -(-columns // lanes)
-    if registers >= 32:
-        return 3 if vectors % 3 == 0 else min(2, vectors) if vectors % 2 == 0 or vectors < 3 else 3
-    return min(2, vectors)
-
-
-def rows_of_tile(rows: int, registers: int) -> int:
-    """At most 8 (6) rows, all tiles nearly equal."""
-    most = 8 if registers >= 32 else 6
-    tiles = -(-rows // most)
-    return -(-rows // tiles)
-
-
-def _unit(view: View) -> str:
-    return "k" if view.strides[1] == 1 else "m" if view.strides[0] == 1 else ""
-
-
-class _ProductJob(Job):
-    def __init__(self, product: Product, parts: int) -> None:
-        self.product, self.nodes = product, product.nodes
-        self.reads, self.writes = product.reads, product.writes
-        self.scalar = llvm_type(product.c.dtype)
-        rows, columns = product.c.shape
-        self.divide(rows, columns, product.a.shape[1], parts)
-
-    def divide(self, rows: int, columns: int, inner: int, parts: int) -> None:
-        work = rows * columns * inner / 100
-        self.split, self.count = "", 1
-        if work >= LEAST and rows >= 2 * parts:
-            self.split, self.count, self.tiles = "rows", rows, tiles_of(rows, parts)
-
-    def lanes(self, target: Target) -> int:
-        return target.vector_bytes // self.product.c.dtype.itemsize
-
-    def multiply(
-        self,
-        target: Target,
-        a: View,
-        c: View,
-        b: int,
-        b_k: int,
-        b_panel: int,
-        width: int,
-        accumulate: bool,
-    ) -> Record:
-        rows, columns = c.shape
-        lanes = self.lanes(target)
-        tile = rows_of_tile(rows, target.registers)
-        kernel = ProductKernel(
-            self.scalar,
-            target.vector_bytes,
-            tile,
-            width // lanes,
-            rows % tile,
-            columns % width,
-            _unit(a),
-            accumulate,
-        )
-        words = (
-            target.address(a), b, target.address(c), a.shape[1], a.strides[0], a.strides[1], b_k, b_panel,
-            c.strides[0], rows // tile, columns // width,
-        )  # fmt: skip
-        return Record(product_text(kernel), words)
-
-
-_product_texts: dict[ProductKernel | PackKernel, str] = {}
-
-
-def product_text(kernel: ProductKernel | PackKernel) -> str:
-    text = _product_texts.get(kernel)
-    if text is None:
-        text = _product_texts[kernel] = kernel.text()
-    return text
-
-
-def pack_record(target: Target, b: View, panels: int, width: int, rows: int = 0) -> Record:
-    """Packs all of b at the address `panels`; panels are so many rows long (b's own, if 0)."""
-    inner, columns = b.shape
-    kernel = PackKernel(llvm_type(b.dtype), target.vector_bytes, width, columns % width, b.strides[1] == 1)
-    words = (
-        target.address(b),
-        panels,
-        inner,
-        b.strides[0],
-        width,
-        columns // width,
-        (rows or inner) * width,
-        b.strides[1],
-    )
-    return Record(product_text(kernel), words)
-
-
-class Piece(NamedTuple):
-    """A part of a right operand: where it lies, and where it belongs in the whole."""
-
-    source: View
-    row: int
-    column: int
-
-
-class Packed(NamedTuple):
-    """A right operand in panels. pieces: what it is made of, each at the edge of a panel."""
-
-    source: View
-    view: View
-    width: int
-    node: Node
-    pieces: tuple[Piece, ...]
-
-
-class PackJob(Job):
-    """Brings a right operand into panels, for all products that use it."""
-
-    def __init__(self, packed: Packed, reads: Sequence[Access], parts: int) -> None:
-        self.packed, self.nodes = packed, (packed.node,)
-        self.reads = [read._replace(by_rows=False) for read in reads]
-        self.writes = [Access(packed.view, packed.view.buffer, False)]
-        columns = packed.source.shape[1]
-        self.split, self.count = (
-            ("columns", columns) if columns >= packed.width * parts > packed.width else ("", 1)
-        )
-
-    def records(self, target: Target, part: int, parts: int) -> list[Record]:
-        packed, width = self.packed, self.packed.width
-        rows = packed.source.shape[0]
-        base, item = target.address(packed.view), packed.source.dtype.itemsize
-        found = []
-        for source, row, column in packed.pieces:
-            panels = -(-source.shape[1] // width)
-            start, stop = share_of(panels, part, parts) if self.split else (0, 0 if part else panels)
-            if start < stop:
-                columns = _part(source, 1, start * width, min(stop * width, source.shape[1]))
-                at = base + ((column + start * width) * rows + row * width) * item
-                found.append(pack_record(target, columns, at, width, rows))
-        return found
-
-
-class PackedProductJob(_ProductJob):
-    """A product whose right operand lies in panels already."""
-
-    def __init__(self, product: Product, packed: Packed, parts: int) -> None:
-        super().__init__(product, parts)
-        self.packed = packed
-        self.reads = [product.reads[0], Access(packed.view, packed.view.buffer, False)]
-
-    def records(self, target: Target, part: int, parts: int) -> list[Record]:
-        a, c = self.product.a, self.product.c
-        if self.split:
-            start, stop = rows_of(self.count, part, parts)
-            if start == stop:
-                return []
-            a, c = a.row_range(start, stop), c.row_range(start, stop)
-        elif part:
-            return []
-        width = self.packed.width
-        return [
-            self.multiply(
-                target, a, c, target.address(self.packed.view), width, a.shape[1] * width, width, False
-            )
-        ]
-
-
-class BlockedProductJob(_ProductJob):
-    """A product that is the only one of its right operand: packed block by block, or read where it lies."""
-
-    def divide(self, rows: int, columns: int, inner: int, parts: int) -> None:
-        work = rows * columns * inner / 100
-        if work < LEAST or parts == 1:
-            self.split, self.count = "", 1
-        elif columns >= 32 * parts:
-            self.split, self.count = "columns", columns
-        else:
-            self.split, self.count = ("rows", rows) if rows >= parts else ("", 1)
-
-    def _share(self, part: int, parts: int, lanes: int) -> tuple[View, View, View] | None:
-        a, b, c = self.product.a, self.product.b, self.product.c
-        if self.split == "columns":
-            unit = 2 * lanes
-            pieces = -(-self.count // unit)
-            start, stop = (min(n * unit, self.count) for n in share_of(pieces, part, parts))
-            b, c = _part(b, 1, start, stop), _part(c, 1, start, stop)
-        elif self.split:
-            start, stop = rows_of(self.count, part, parts)
-            a, c = a.row_range(start, stop), c.row_range(start, stop)
-        elif part:
-            return None
-        return (a, b, c) if c.size else None
-
-    def scratch(self, vector_bytes: int, parts: int) -> int:
-        lanes = vector_bytes // self.product.c.dtype.itemsize
-        columns = -(-self.product.c.shape[1] // (4 * lanes)) * 4 * lanes + 4 * lanes
-        if self.split == "columns":
-            columns = columns // parts + 8 * lanes
-        return min(self.product.a.shape[1], 2 * BLOCK_K) * columns * self.product.c.dtype.itemsize
-
-    def records(self, target: Target, part: int, parts: int) -> list[Record]:
-        lanes = self.lanes(target)
-        share = self._share(part, parts, lanes)
-        if share is None:
-            return []
-        a, b, c = share
-        rows, columns = c.shape
-        width = panel_width(columns, lanes, target.registers) * lanes
-        inner = a.shape[1]
-        if rows <= 8 and b.strides[1] == 1:
-            at = target.address(b)
-            return [self.multiply(target, a, c, at, b.strides[0], width, width, False)]
-        here = target.scratch + part * target.scratch_stride
-        found: list[Record] = []
-        blocks = max(1, round(inner / BLOCK_K))
-        for i in range(blocks):
-            start, stop = share_of(inner, i, blocks)
-            found.append(pack_record(target, b.row_range(start, stop), here, width))
-            left = _part(a, 1, start, stop)
-            panel = (stop - start) * width
-            found.append(self.multiply(target, left, c, here, width, panel, width, i > 0))
-        return found
+# -- scatters --------------------------------------------------------------------------------------
 
 
 class ScatterJob(Job):
@@ -523,7 +299,7 @@ class ScatterJob(Job):
         x, index, y = self.scatter.x, self.scatter.index, self.scatter.y
         if self.split:
             start, stop = share_of(self.count, part, parts)
-            x, y = _part(x, 1, start, stop), _part(y, 1, start, stop)
+            x, y = part_of(x, 1, start, stop), part_of(y, 1, start, stop)
         elif part:
             return []
         kernel = ScatterKernel(x.dtype, index.dtype, target.vector_bytes)
@@ -532,7 +308,3 @@ class ScatterJob(Job):
             y.shape[0], x.strides[0], index.strides[0] if index.shape else 1, y.strides[0],
         )  # fmt: skip
         return [Record(kernel.text(), words)]
-
-
-def buffers_of(job: Job) -> set[Buffer]:
-    return {access.view.buffer for access in (*job.reads, *job.writes)}

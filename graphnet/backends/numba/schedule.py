@@ -8,20 +8,16 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from graphnet.backends.numba.image import ARENA, HEADER, Image, Place, address, make_tape
-from graphnet.backends.numba.jobs import (
+from graphnet.backends.numba.jobs import Job, LoopJob, Record, ScatterJob, Target
+from graphnet.backends.numba.machine import Machine
+from graphnet.backends.numba.product_jobs import (
     BlockedProductJob,
-    Job,
-    LoopJob,
     Packed,
     PackedProductJob,
     PackJob,
     Piece,
-    Record,
-    ScatterJob,
-    Target,
     panel_width,
 )
-from graphnet.backends.numba.machine import Machine
 from graphnet.backends.numba.tape import barrier_text
 from graphnet.errors import BackendError
 from graphnet.graph import Graph

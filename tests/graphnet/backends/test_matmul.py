@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import graphnet as gn
-from graphnet.backends.numba.jobs import BLOCK_K
+from graphnet.backends.numba.product_jobs import BLOCK_K
 from graphnet.node import Array, Node
 
 from .conftest import require_same
