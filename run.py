@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sets graphnet up in .venv beside this file, then runs it. Needs nothing but Python 3.11 or newer.
 
-python3 run.py demo              draw, train and check a small network (about three minutes)
+python3 run.py demo              draw, train and check a small network (about a minute)
 python3 run.py test [ARGS]       all tests (ARGS go to pytest)
 python3 run.py lint              lint and types
 python3 run.py train TEXT ...    any graphnet-rnn command: train, sample, evaluate, draw, check

@@ -1,4 +1,4 @@
-"""Draw, train and check a small network, in about three minutes.
+"""Draw, train and check a small network, in about a minute.
 
 Draws a cell and a short unrolled graph, trains on Python's own source code, plots the curve, and checks the
 derivatives of the very cell that it trained.
@@ -17,6 +17,7 @@ from graphnet_rnn.cells import LSTM
 from graphnet_rnn.cli.console import Console
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.data import Corpus, standard_library_text
+from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers import Adam
@@ -25,7 +26,7 @@ from graphnet_rnn.testing import check_cell, check_network
 from graphnet_rnn.training import Trainer
 
 EXAMPLE = """example:
-  graphnet-rnn demo --seconds 60"""
+  graphnet-rnn demo --seconds 30"""
 
 MARKER = "made-by-graphnet-rnn-demo"
 
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", default="demo", metavar="FOLDER", help="where the files go; made anew each time"
     )
-    parser.add_argument("--seconds", type=float, default=140.0, help="for training")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for training, at most")
 
 
 class Paced(Console):
@@ -80,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
         Adam(rate=5e-3, clip_norm=5.0),
         folder=folder,
         epochs=100,
-        stopping=None,
+        stopping=EarlyStopping(memory=3),
         listener=Paced(options.seconds),
     )
     outcome = trainer.run()
