@@ -48,6 +48,8 @@ def replace_groups(
     Of groups that would wait for each other in a circle the smallest are dropped.
     """
     chosen = list(groups)
+    if chosen and _in_order(graph.order, chosen):
+        return _replaced_in_order(graph, chosen, build)
     while chosen:
         done, stuck = _replaced(graph, chosen, build)
         if not stuck:
@@ -56,6 +58,34 @@ def replace_groups(
         dropped = {g for g in stuck if len(chosen[g]) == least}
         chosen = [group for g, group in enumerate(chosen) if g not in dropped]
     return graph
+
+
+def _in_order(order: Sequence[Node], groups: Sequence[list[Node]]) -> bool:
+    """True if all that a group reads stands before its first member: no order must be found then."""
+    place = {node: i for i, node in enumerate(order)}
+    return all(
+        max(place[source] for node in group for source in node.inputs) < min(place[node] for node in group)
+        for group in groups
+    )
+
+
+def _replaced_in_order(
+    graph: Graph, groups: Sequence[list[Node]], build: Callable[[list[Node]], Sequence[Node]]
+) -> Graph:
+    group_of = {node: group for group in groups for node in group}
+    now: dict[Node, Node] = {}
+    originals = iter(graph.order)
+
+    def replace(node: Node) -> Node:
+        original = next(originals)
+        group = group_of.get(original)
+        if group is None:
+            now[original] = node
+        elif original not in now:
+            now.update(zip(group, build([_rebuilt(member, now) for member in group]), strict=True))
+        return now[original]
+
+    return graph.rewrite(replace)
 
 
 def _replaced(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import graphnet as gn
-from graphnet.backends.numba import jobs, loop, mathematics, schedule
+from graphnet.backends.numba import jobs, loop, mathematics, product_jobs, schedule
 from graphnet.backends.numpy import NumpyBackend, NumpyProgram
 from graphnet.node import Array, ByIdentity, Node, Op
 from graphnet.ops import elementwise as e
@@ -95,7 +95,7 @@ one_after_another = graph(
 )
 # As long as three blocks, whatever a block is.
 long_product = graph(
-    lambda a: [a @ gn.sin(a.T)], np.sin(np.arange(30.0 * jobs.BLOCK_K)).reshape(10, -1), laws=(7,)
+    lambda a: [a @ gn.sin(a.T)], np.sin(np.arange(30.0 * product_jobs.BLOCK_K)).reshape(10, -1), laws=(7,)
 )
 square = np.sin(np.arange(400.0)).reshape(20, 20) / 3
 many_products = graph(lambda a, b: [((((a.T @ b).T @ b).T @ b).T @ b).T @ b], square, square + 0.1, laws=(7,))
@@ -247,7 +247,7 @@ shape_concatenate_backward = shape.Concatenate.backward
 exp_forward = e.Exp.forward
 products_parts, batch_whole, schedule_give_places = products._parts, batch._whole, schedule.give_places
 placement_regions = placement.regions
-exp_coefficients, product_multiply = mathematics._exp_coefficients, jobs.BlockedProductJob.multiply
+exp_coefficients, product_multiply = mathematics._exp_coefficients, product_jobs.BlockedProductJob.multiply
 
 
 class RoundingProgram(NumpyProgram):
@@ -456,17 +456,17 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "product: a transposed operand read as it lies",
-        [(jobs, "_unit", lambda view: "k")],
+        [(product_jobs, "_unit", lambda view: "k")],
         graph(lambda a, b: [a.T @ b], x, y, laws=(7,)),
     ),
     Mutant(
         "product in blocks: each overwrites the one before",
-        [(jobs.BlockedProductJob, "multiply", without_accumulation)],
+        [(product_jobs.BlockedProductJob, "multiply", without_accumulation)],
         long_product,
     ),
     Mutant(
         "product: a right operand is not packed in time",
-        [(jobs.PackJob, "records", lambda s, *target: [])],
+        [(product_jobs.PackJob, "records", lambda s, *target: [])],
         graph(
             lambda a, b: [gn.tanh(a @ b) @ b],
             np.sin(np.arange(36.0)).reshape(12, 3),
