@@ -150,7 +150,7 @@ def test_help_shows_defaults_and_an_example(capsys: pytest.CaptureFixture[str], 
         ("sample", ["(default: 500)", "(default: 1.0)", "(default: 0)"]),
         ("evaluate", ["(default: 50)", "(default: 32)", "(default: utf-8)"]),
         ("draw", ["(default: graph.svg)", "(default: full)", "(default: 3)"]),
-        ("demo", ["(default: demo)", "(default: 140.0)"]),
+        ("demo", ["(default: demo)", "(default: 60.0)"]),
     ],
 )
 def test_defaults(capsys: pytest.CaptureFixture[str], command: str, defaults: list[str]) -> None:
