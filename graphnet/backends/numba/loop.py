@@ -65,19 +65,6 @@ class LoopKernel:
     def text(self) -> str:
         return _LoopCode(self).module()
 
-    def record_length(self) -> int:
-        return (
-            3
-            + self.axes
-            + sum(load_slots(o, self.axes) for o in self.loads)
-            + len(self.stores) * (1 + self.axes)
-            + (1 + self.axes if self.reduction else 0)
-        )
-
-
-def load_slots(operand: Operand, axes: int) -> int:
-    return 1 + axes + (0 if operand.kind == "plain" else 2 + axes)
-
 
 class _LoopCode(Code):
     def __init__(self, kernel: LoopKernel) -> None:

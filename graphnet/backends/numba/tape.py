@@ -36,33 +36,20 @@ def _waiting() -> tuple[str, str]:
     return "", ""
 
 
-@cache
-def barrier_text() -> str:
-    """Record: address of the count of arrivals, and the count at which all have arrived.
-
-    The word behind the count, when it is not 0, lets everyone through: the run has been given up.
-    """
+def _waiting_text(parameter: str, prepare: str, look: str) -> str:
+    """A kernel that looks again and again, until `look` finds %there to be true."""
     declared, pause = _waiting()
     gives_way = sys.platform != "win32"
-    lines = f"""
+    return f"""
 {declared}
 {"declare i32 @sched_yield()" if gives_way else ""}
-define void @kernel(ptr noalias %record) #0 {{
+define void @kernel(ptr noalias {parameter}) #0 {{
 entry:
-  %a = getelementptr i64, ptr %record, i64 2
-  %count = load ptr, ptr %a
-  %b = getelementptr i64, ptr %record, i64 3
-  %all = load i64, ptr %b
-  %given_up = getelementptr i64, ptr %count, i64 1
-  %old = atomicrmw add ptr %count, i64 1 acq_rel
+{prepare}
   br label %look
 look:
   %tries = phi i64 [ 0, %entry ], [ %more, %wait ]
-  %now = load atomic i64, ptr %count acquire, align 8
-  %word = load atomic i64, ptr %given_up acquire, align 8
-  %over = icmp ne i64 %word, 0
-  %met = icmp sge i64 %now, %all
-  %there = or i1 %met, %over
+{look}
   br i1 %there, label %done, label %wait0
 wait0:
   {pause}
@@ -80,7 +67,28 @@ done:
 }}
 attributes #0 = {{ nounwind }}
 """
-    return lines
+
+
+@cache
+def barrier_text() -> str:
+    """Record: address of the count of arrivals, and the count at which all have arrived.
+
+    The word behind the count, when it is not 0, lets everyone through: the run has been given up.
+    """
+    prepare = """
+  %a = getelementptr i64, ptr %record, i64 2
+  %count = load ptr, ptr %a
+  %b = getelementptr i64, ptr %record, i64 3
+  %all = load i64, ptr %b
+  %given_up = getelementptr i64, ptr %count, i64 1
+  %old = atomicrmw add ptr %count, i64 1 acq_rel"""
+    look = """
+  %now = load atomic i64, ptr %count acquire, align 8
+  %word = load atomic i64, ptr %given_up acquire, align 8
+  %over = icmp ne i64 %word, 0
+  %met = icmp sge i64 %now, %all
+  %there = or i1 %met, %over"""
+    return _waiting_text("%record", prepare, look)
 
 
 _RUN = """
@@ -206,45 +214,25 @@ attributes #0 = {{ nounwind }}
 
 def _join_text() -> str:
     """Record: a mailbox; returns when its work is done."""
-    declared, pause = _waiting()
-    gives_way = sys.platform != "win32"
-    return f"""
-{declared}
-{"declare i32 @sched_yield()" if gives_way else ""}
-define void @kernel(ptr noalias %box) #0 {{
-entry:
-  %done_at = getelementptr i64, ptr %box, i64 3
-  br label %look
-look:
-  %tries = phi i64 [ 0, %entry ], [ %more, %wait ]
+    prepare = "  %done_at = getelementptr i64, ptr %box, i64 3"
+    look = """
   %now = load atomic i64, ptr %done_at acquire, align 8
-  %there = icmp ne i64 %now, 0
-  br i1 %there, label %done, label %wait0
-wait0:
-  {pause}
-  %more = add i64 %tries, 1
-  %part = and i64 %more, {PATIENCE - 1}
-  %tired = icmp eq i64 %part, 0
-  br i1 %tired, label %give, label %wait
-give:
-  {"%y = call i32 @sched_yield()" if gives_way else ""}
-  br label %wait
-wait:
-  br label %look
-done:
-  ret void
-}}
-attributes #0 = {{ nounwind }}
-"""
+  %there = icmp ne i64 %now, 0"""
+    return _waiting_text("%box", prepare, look)
 
 
 Native = Callable[[int], None]
 
 
 @cache
-def _native(text: str) -> Native:
+def _address(text: str) -> int:
     (address,) = this_machine().addresses([text])
-    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+    return address
+
+
+@cache
+def _native(text: str) -> Native:
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_address(text))
 
 
 def runner(timed: bool = False) -> Native:
@@ -254,8 +242,7 @@ def runner(timed: bool = False) -> Native:
 
 def address_of_runner(timed: bool) -> int:
     """The same, for native code to call."""
-    (address,) = this_machine().addresses([_RUN_TIMED if timed else _RUN])
-    return address
+    return _address(_RUN_TIMED if timed else _RUN)
 
 
 @cache
