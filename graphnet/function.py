@@ -17,7 +17,7 @@ from graphnet.errors import BackendError
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
 from graphnet.passes import Pass, PassReport
-from graphnet.plan import Memory
+from graphnet.plan import Memory, readable_bytes
 from graphnet.profile import Profile
 from graphnet.stored import store_function
 
@@ -32,6 +32,7 @@ def compile(
     check: bool = False,
     threads: int | None = None,
     deterministic: bool = False,
+    memory: str | int | None = None,
 ) -> Function:
     """A function from the inputs' arrays to a tuple of the outputs' arrays.
 
@@ -40,10 +41,39 @@ def compile(
     infinity. `threads`: at most so many (NumPy: in its BLAS); None leaves the choice to the back end.
     `deterministic=True`: the same bits at any number of threads. The numba back end gives them always; NumPy
     then keeps its BLAS to one thread.
-    Raises GraphnetError for an Input that is missing.
+    memory: "sqrt" keeps so little from forward to backward that T time steps take memory that grows as √T, and
+    computes the rest again, for a quarter to a third more time; a number of bytes is what `function.memory` may
+    be at most, kept with as little extra work as that takes; None keeps all.
+    Raises GraphnetError for an Input that is missing, and BackendError if so few bytes do not suffice.
     """
     source = Graph(outputs, inputs)
-    return Function(source, backend, passes, check, threads, deterministic)
+
+    def function(more_passes: Sequence[Pass] = ()) -> Function:
+        return Function(source, backend, (*more_passes, *passes), check, threads, deterministic)
+
+    if memory is None:
+        return function()
+    if memory == "sqrt":
+        return function(passes_module.recomputing())
+    if isinstance(memory, bool) or not isinstance(memory, (int, np.integer)) or memory < 1:
+        raise BackendError(f"memory must be None, 'sqrt', or a number of bytes, not {memory!r}")
+    return _within(int(memory), function)
+
+
+def _within(budget: int, function: Callable[[Sequence[Pass]], Function]) -> Function:
+    """The function that recomputes in the fewest segments of those that need no more than so many bytes."""
+    found = least = function(())
+    segments = max(2, -(-found.memory // budget))
+    while found.memory > budget:
+        found = function(passes_module.recomputing(segments))
+        if found.memory >= least.memory and segments > 4:
+            raise BackendError(
+                f"memory={budget}: the function cannot do with {readable_bytes(budget)}; with recomputation it needs "
+                f"{readable_bytes(least.memory)} (memory={int(least.memory)}). A smaller batch needs less."
+            )
+        least = min(found, least, key=lambda f: int(f.memory))
+        segments += max(1, segments // 2)
+    return found
 
 
 class Function(ShowsItself):

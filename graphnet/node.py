@@ -65,6 +65,8 @@ class Op:
     by_identity: ClassVar[bool] = False
     #: True for ops that compute nothing: labels for the reader.
     is_label: ClassVar[bool] = False
+    #: True for ops that only look at the memory of their first input.
+    is_view: ClassVar[bool] = False
 
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is type(self) and self._settings() == other._settings())
@@ -152,7 +154,9 @@ class Node(ShowsItself):
     that uses them, so sorting by serial is a topological order.
     """
 
-    __slots__ = ("__weakref__", "dtype", "inputs", "name", "op", "origin", "scope", "serial", "shape")
+    __slots__ = (
+        "__weakref__", "dtype", "inputs", "name", "op", "origin", "scope", "serial", "shape", "source_serial",
+    )  # fmt: skip
 
     #: `ndarray @ node` must reach Node.__rmatmul__, and `np.tanh(node)` must be a TypeError.
     __array_ufunc__ = None
@@ -165,6 +169,9 @@ class Node(ShowsItself):
     origin: Origin
     scope: Scope
     serial: int
+    #: The serial of the user's own node that this one stems from: a derivative's, or a rewritten node's, is that
+    #: of its model. It tells where in the user's program a node belongs.
+    source_serial: int
 
     def __init__(
         self,
@@ -180,18 +187,18 @@ class Node(ShowsItself):
         self.dtype = dtype
         self.name = name
         model = context.model
-        if model is None:
-            self.origin, self.scope = here(), context.scope
-        else:
-            self.origin, self.scope = model.origin, model.scope
         self.serial = next(_serials)
+        if model is None:
+            self.origin, self.scope, self.source_serial = here(), context.scope, self.serial
+        else:
+            self.origin, self.scope, self.source_serial = model.origin, model.scope, model.source_serial
 
     def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:
         """The same application of the same op to other inputs of the same shapes and dtypes."""
         copy = Node.__new__(Node)
         copy.op, copy.inputs, copy.shape, copy.dtype = self.op, inputs, self.shape, self.dtype
         copy.name, copy.origin, copy.scope = self.name, self.origin, self.scope
-        copy.serial = next(_serials)
+        copy.serial, copy.source_serial = next(_serials), self.source_serial
         return copy
 
     # -- description -------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Origin", "Scope", "attributed_to", "here", "hide_module", "scope"]
+__all__ = ["Model", "Origin", "Scope", "attributed_to", "here", "hide_module", "scope"]
 
 Scope = Mapping[str, Any]
 NO_SCOPE: Scope = MappingProxyType({})
@@ -33,15 +33,29 @@ class Origin(NamedTuple):
 
 
 class Attributed(Protocol):
-    """What has an origin and a scope: a node."""
+    """What has an origin, a scope and a place in the user's program: a node, or a Model."""
+
+    @property
+    def origin(self) -> Origin: ...
+
+    @property
+    def scope(self) -> Scope: ...
+
+    @property
+    def source_serial(self) -> int: ...
+
+
+class Model(NamedTuple):
+    """An attribution of its own."""
 
     origin: Origin
     scope: Scope
+    source_serial: int
 
 
 class _Context(threading.local):
     scope: Scope = NO_SCOPE
-    #: The node whose origin and scope new nodes take; None while the user's own lines make them.
+    #: The node whose origin, scope and place new nodes take; None while the user's own lines make them.
     model: Attributed | None = None
 
 

@@ -21,6 +21,7 @@ class Objective:
     cost: a scalar node. parameters: Parameter nodes. inputs: Input nodes, given values by `feed`.
     also: nodes to compute along with the gradient (the carried states of a network, for instance); their
     values are in `also_values` afterwards. clip_values: see gn.gradient.
+    memory: what the gradient and the curvature may keep, see gn.compile.
     Functions are compiled when they are first used.
     """
 
@@ -34,12 +35,13 @@ class Objective:
         backend: str = "numba",
         threads: int | None = None,
         random: gn.RandomSource | None = None,
+        memory: str | int | None = None,
     ) -> None:
         self.cost, self.parameters, self.inputs, self.also = cost, list(parameters), list(inputs), list(also)
         if not self.parameters:
             raise UsageError("Objective: `parameters` is empty: there is nothing to change")
         self.clip_values, self.random = clip_values, random
-        self._how: dict[str, Any] = {"backend": backend, "threads": threads}
+        self._how: dict[str, Any] = {"backend": backend, "threads": threads, "memory": memory}
         self.fed: tuple[Any, ...] = ()
         self.also_values: tuple[Array, ...] = ()
         self._functions: dict[str, gn.Function] = {}

@@ -22,6 +22,7 @@ class BroadcastTo(Op):
 
     to: Shape = ()
     symbol: ClassVar[str] = "▷"
+    is_view: ClassVar[bool] = True
     zero_if: ClassVar[str] = "all"
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:

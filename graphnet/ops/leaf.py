@@ -1,4 +1,4 @@
-"""Static nodes: data, parameters, constants; and the label, which computes nothing."""
+"""Static nodes: data, parameters, constants; and the nodes that compute nothing: label, stop-gradient, after."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from graphnet.errors import DtypeError, ShapeError, ValueAccessError
 from graphnet.node import OPERATORS, Array, ByIdentity, Dtype, Node, Op, Shape
 
 __all__ = [
+    "After",
     "Constant",
     "Fill",
     "Input",
@@ -135,6 +136,7 @@ class Label(Op):
 
     signature: ClassVar[str] = "... -> ..."
     is_label: ClassVar[bool] = True
+    is_view: ClassVar[bool] = True
     zero_if: ClassVar[str] = "all"
 
     def forward(self, x: Array) -> Array:
@@ -153,6 +155,7 @@ class StopGradient(Op):
 
     signature: ClassVar[str] = "... -> ..."
     symbol: ClassVar[str] = "stop"
+    is_view: ClassVar[bool] = True
 
     def forward(self, x: Array) -> Array:
         return x
@@ -162,6 +165,27 @@ class StopGradient(Op):
 
     def rop(self, rx: Node, y: Node, x: Node) -> Node:
         return zeros(y.shape, y.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class After(Op):
+    """y = x, once the other inputs are computed: passes say so when something must be done"""
+
+    symbol: ClassVar[str] = "after"
+    is_view: ClassVar[bool] = True
+    zero_if: ClassVar[str] = "first"
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        return inputs[0].shape, inputs[0].dtype
+
+    def forward(self, x: Array, *others: Array) -> Array:
+        return x
+
+    def backward(self, gy: Node, y: Node, x: Node, *others: Node) -> Sequence[Node]:
+        return (gy, *(zeros(other.shape, gy.dtype) for other in others))
+
+    def rop(self, rx: Node, *rest: Node) -> Node:
+        return rx
 
 
 def as_shape(shape: Any, argument: str = "shape") -> Shape:

@@ -46,6 +46,7 @@ class Reshape(Op):
 
     to: Shape = ()
     symbol: ClassVar[str] = "reshape"
+    is_view: ClassVar[bool] = True
     zero_if: ClassVar[str] = "all"
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
@@ -73,6 +74,7 @@ class Transpose(Op):
 
     axes: tuple[int, ...] = ()
     symbol: ClassVar[str] = "T"
+    is_view: ClassVar[bool] = True
     zero_if: ClassVar[str] = "all"
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
@@ -115,6 +117,7 @@ class Slice(Op):
 
     key: Key = ()
     symbol: ClassVar[str] = "[ ]"
+    is_view: ClassVar[bool] = True
     zero_if: ClassVar[str] = "all"
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:

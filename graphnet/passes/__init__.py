@@ -12,6 +12,10 @@ fold            constant subexpressions
 expand          (compiled back ends) the softmax family and the losses in loops and reductions
 fuse            (compiled back ends) elementwise nodes that run as one loop
 
+and, where less memory is asked for (see `recomputing`), before all others:
+
+recompute       what is only read late, computed again a stretch of time at a time
+
 Each keeps every output and every derivative. Leave one out by name with `passes.without("fold")`.
 """
 
@@ -20,6 +24,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from graphnet.errors import GraphnetError
@@ -31,12 +36,13 @@ from graphnet.passes.fuse import fuse
 from graphnet.passes.merge import merge
 from graphnet.passes.products import stack_columns, stack_rows, stack_sums
 from graphnet.passes.prune import prune
+from graphnet.passes.recompute import recompute
 from graphnet.passes.reductions import stack_reductions
 from graphnet.passes.simplify import simplify
 
 __all__ = [
-    "DEFAULT", "Pass", "PassReport", "batch", "expand", "fold", "fuse", "merge", "optimize", "prune", "simplify",
-    "stack_columns", "stack_reductions", "stack_rows", "stack_sums", "without",
+    "DEFAULT", "Pass", "PassReport", "batch", "expand", "fold", "fuse", "merge", "optimize", "prune",
+    "recompute", "recomputing", "simplify", "stack_columns", "stack_reductions", "stack_rows", "stack_sums", "without",
 ]  # fmt: skip
 
 
@@ -77,6 +83,11 @@ DEFAULT: tuple[Pass, ...] = (
     Pass("merge again", merge),
     Pass("fuse", fuse, compiled=True),
 )
+
+
+def recomputing(segments: int | None = None) -> tuple[Pass, ...]:
+    """The pass that trades time for memory, to be put before all others; segments: see `recompute`."""
+    return (Pass("recompute", partial(recompute, segments=segments)),)
 
 
 def without(*names: str) -> tuple[Pass, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from graphnet.collector import collector_paused
 from graphnet.graph import Graph
 from graphnet.node import Node
-from graphnet.ops.leaf import Input
+from graphnet.ops.leaf import After, Input
 from graphnet.ops.random import Random
 from graphnet.provenance import attributed_to
 
@@ -16,10 +16,14 @@ __all__ = ["dynamic_nodes", "independent_groups", "replace_groups"]
 
 
 def dynamic_nodes(order: Sequence[Node]) -> set[Node]:
-    """What depends on inputs or random draws; all else depends on parameters and constants alone."""
+    """What depends on inputs or random draws; all else depends on parameters and constants alone.
+
+    To wait for something (see After) is not to depend on it.
+    """
     found: set[Node] = set()
     for node in order:
-        if isinstance(node.op, (Input, Random)) or not found.isdisjoint(node.inputs):
+        sources = node.inputs[:1] if isinstance(node.op, After) else node.inputs
+        if isinstance(node.op, (Input, Random)) or not found.isdisjoint(sources):
             found.add(node)
     return found
 

@@ -14,7 +14,7 @@ from graphnet.graph import Graph
 from graphnet.node import Node
 from graphnet.ops.broadcast import Sum
 from graphnet.ops.elementwise import Add, add
-from graphnet.ops.leaf import Fill
+from graphnet.ops.leaf import After, Fill
 from graphnet.ops.linear import MatMul
 from graphnet.ops.shape import Concatenate, Slice, Transpose, part
 from graphnet.passes.analysis import dynamic_nodes, independent_groups, replace_groups
@@ -222,7 +222,7 @@ def stack_columns(graph: Graph) -> Graph:
 
 def _first_serial(node: Node) -> int:
     """Of the first piece of a join: joins of the same pieces then sort as the pieces do."""
-    while isinstance(node.op, (Concatenate, Transpose)):
+    while isinstance(node.op, (After, Concatenate, Transpose)):
         node = node.inputs[0]
     return node.serial
 

@@ -16,7 +16,7 @@ from graphnet.node import Node
 from graphnet.ops.broadcast import BroadcastTo, Sum
 from graphnet.ops.elementwise import Add, Cast, Divide, Log, Multiply, Negative, Subtract, add
 from graphnet.ops.index import OneHot, ScatterAdd, Take, one_hot
-from graphnet.ops.leaf import Fill
+from graphnet.ops.leaf import After, Constant, Fill, Parameter
 from graphnet.ops.linear import MatMul
 from graphnet.ops.reduce import Softmax, log_softmax
 from graphnet.ops.shape import (
@@ -170,34 +170,59 @@ def _negative(node: Node) -> Node | None:
     return None
 
 
+def _fill_like(node: Node) -> Node | None:
+    """A view of one number everywhere is that number everywhere."""
+    (x,) = node.inputs
+    if isinstance(x.op, Fill) and not x.op.is_zeros:
+        return Fill(x.op.number, node.shape, node.dtype)()
+    return None
+
+
+def _before_waiting(node: Node) -> Node | None:
+    """A view of a weight that waits = the view of the weight, which waits: views of one weight are then one node."""
+    (x,) = node.inputs
+    if not isinstance(x.op, After):
+        return None
+    leaf = x.inputs[0]
+    while isinstance(leaf.op, (Reshape, Slice, Transpose)):
+        leaf = leaf.inputs[0]
+    if not isinstance(leaf.op, (Constant, Parameter)):
+        return None
+    return After()(_simplest(node.op(x.inputs[0])), *x.inputs[1:])
+
+
 def _transpose(node: Node) -> Node | None:
     (x,) = node.inputs
+    early = _before_waiting(node)
+    if early is not None:
+        return early
     outer = node.op.axes  # type: ignore[attr-defined]
     if outer == tuple(range(len(outer))):
         return x
     if isinstance(x.op, Transpose):
         return Transpose(tuple(x.op.axes[axis] for axis in outer))(x.inputs[0])
-    return None
+    return _fill_like(node)
 
 
 def _reshape(node: Node) -> Node | None:
     (x,) = node.inputs
     if x.shape == node.shape:
         return x
+    early = _before_waiting(node)
+    if early is not None:
+        return early
     if isinstance(x.op, Reshape):
         return reshape(x.inputs[0], node.shape)
-    return None
+    return _fill_like(node)
 
 
 def _broadcast(node: Node) -> Node | None:
     (x,) = node.inputs
     if x.shape == node.shape:
         return x
-    if isinstance(x.op, Fill) and not x.op.is_zeros:
-        return Fill(x.op.number, node.shape, node.dtype)()
     if isinstance(x.op, BroadcastTo):
         return BroadcastTo(node.shape)(x.inputs[0])
-    return None
+    return _fill_like(node)
 
 
 def _sum(node: Node) -> Node | None:
@@ -224,9 +249,12 @@ def _slice(node: Node) -> Node | None:
     key = node.op.key  # type: ignore[attr-defined]
     if is_whole(key, x.shape):
         return x
+    early = _before_waiting(node)
+    if early is not None:
+        return early
     if isinstance(x.op, OneHot) and key[-1] == (0, x.op.depth, 1):
         return one_hot(Slice(key[:-1])(x.inputs[0]), x.op.depth, x.op.of_dtype)
-    return None
+    return _fill_like(node)
 
 
 def _matmul(node: Node) -> Node | None:

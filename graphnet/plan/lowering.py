@@ -8,17 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from graphnet.collector import collector_paused
-from graphnet.graph import Graph, Group
+from graphnet.graph import Graph, Group, dependents
 from graphnet.node import Dtype, Node
 from graphnet.ops.broadcast import BroadcastTo, Sum
 from graphnet.ops.elementwise import Add, Elementwise
 from graphnet.ops.index import OneHot, ScatterAdd, Take
-from graphnet.ops.leaf import Fill, Input, Label, StopGradient
+from graphnet.ops.leaf import Fill, Input
 from graphnet.ops.linear import BatchMatMul, MatMul
 from graphnet.ops.random import Random
 from graphnet.ops.reduce import Max, Min
 from graphnet.ops.shape import Concatenate, Place, Reshape, Slice, Stack, Transpose
-from graphnet.passes.analysis import dynamic_nodes
 from graphnet.passes.fuse import WIDEST, is_fusable
 from graphnet.plan.instructions import Access, Host, Instruction, Load, Loop, Product, Scatter, Step
 from graphnet.plan.placement import place
@@ -27,7 +26,6 @@ from graphnet.plan.views import Buffer, View
 __all__ = ["Lowered", "lower"]
 
 REDUCTIONS = {Sum: "sum", Max: "max", Min: "min"}
-VIEWS = (BroadcastTo, Label, Reshape, Slice, StopGradient, Transpose)
 
 
 @dataclass(eq=False)
@@ -131,7 +129,8 @@ class _Lowering:
                         other.then.append(unit)
                         unit.before += 1
         ready = []
-        dynamic = dynamic_nodes(self.graph.order)
+        fed = [node for node in self.graph.order if isinstance(node.op, (Input, Random))]
+        dynamic = dependents(self.graph.order, fed)
         for unit in self.units:
             unit.static = dynamic.isdisjoint(unit.nodes)
             if not unit.before:
@@ -201,7 +200,7 @@ class _Lowering:
 
     def _single(self, node: Node) -> None:
         op = node.op
-        if isinstance(op, VIEWS):
+        if op.is_view:
             self._as_view(node)
         elif isinstance(op, (Concatenate, Stack)):
             self._join(node)
@@ -224,7 +223,7 @@ class _Lowering:
             self._host(node)
 
     def _as_view(self, node: Node) -> None:
-        (x,) = node.inputs
+        x = node.inputs[0]
         if x in self.numbers and x not in self.views:
             self.numbers[node] = self.numbers[x]
             return

@@ -11,13 +11,9 @@ from dataclasses import dataclass
 from graphnet.collector import collector_paused
 from graphnet.graph import Graph
 from graphnet.node import Node
-from graphnet.ops.broadcast import BroadcastTo
-from graphnet.ops.leaf import Fill, Label, StopGradient
-from graphnet.ops.shape import Reshape, Slice, Transpose
+from graphnet.ops.leaf import Fill
 
 __all__ = ["Memory", "Plan", "make_plan"]
-
-VIEWS = (BroadcastTo, Label, Reshape, Slice, StopGradient, Transpose)
 
 
 class Memory(int):
@@ -72,7 +68,7 @@ def _memory(graph: Graph, position: dict[Node, int]) -> Memory:
     last_use: dict[Node, int] = {}
     end = len(graph.order)
     for i, node in enumerate(graph.order):
-        owner[node] = owner[node.inputs[0]] if isinstance(node.op, VIEWS) else node
+        owner[node] = owner[node.inputs[0]] if node.op.is_view else node
         last_use[owner[node]] = i
         for source in node.inputs:
             last_use[owner[source]] = i

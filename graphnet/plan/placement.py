@@ -87,6 +87,10 @@ def _place_chains(joins: Sequence[Node], is_placeable: Callable[[Node], bool], r
     accepted: list[tuple[Node, list[Piece]]] = []
     for join in sorted(joins, key=lambda j: -len(j.inputs)):
         pieces: list[Piece] = [x if is_placeable(x) else (join, i) for i, x in enumerate(join.inputs)]
+        taken = [p in follower or p in leader for p in pieces]
+        if 2 * sum(taken) < len(pieces):
+            # They would tie two stretches of memory together that need not live together.
+            pieces = [(join, i) if t else p for i, (p, t) in enumerate(zip(pieces, taken, strict=True))]
         if not any(isinstance(p, Node) for p in pieces) or len(set(pieces)) < len(pieces):
             continue
         pairs = list(pairwise(pieces))

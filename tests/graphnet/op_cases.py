@@ -19,7 +19,7 @@ from graphnet.ops import elementwise as e
 from graphnet.ops import shape as s
 from graphnet.ops.broadcast import BroadcastTo, Sum
 from graphnet.ops.index import OneHot, ScatterAdd, Take
-from graphnet.ops.leaf import Label, StopGradient
+from graphnet.ops.leaf import After, Label, StopGradient
 from graphnet.ops.linear import BatchMatMul, MatMul
 from graphnet.ops.loss import SigmoidCrossEntropy, SoftmaxCrossEntropy, SquaredError, SymbolCrossEntropy
 from graphnet.ops.reduce import ArgMax, LogSoftmax, LogSumExp, Max, Min, Softmax
@@ -103,6 +103,7 @@ CASES: tuple[Case, ...] = (
     Case(Label(), (normal(2, 3),), "label"),
     # It hides a slope that is there: not laws 2 and 5, which compare with finite differences.
     Case(StopGradient(), (normal(2, 3),), "stop_gradient", laws=(1, 3, 4, 6, 7)),
+    Case(After(), (normal(2, 3), normal(4), ints(1, 2)), "after"),
     Case(lambda x: x * gn.stop_gradient(gn.fill(2, (), x.dtype)), (normal(3),), "stop_gradient-constant"),
     # shape
     Case(s.Reshape((6,)), (normal(2, 3),), "reshape-flat"),

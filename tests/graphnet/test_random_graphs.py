@@ -171,7 +171,7 @@ def test_random_graphs_hold_all_laws(drawn: tuple[list[Node], list[Node], list[A
 
 
 @thorough
-@given(graphs(), st.permutations(passes.DEFAULT))
+@given(graphs(), st.permutations((*passes.DEFAULT, *passes.recomputing(3))))
 def test_passes_may_come_in_any_order(drawn: Any, order: Sequence[passes.Pass]) -> None:
     outputs, leaves, values = drawn
     cost = gn.add(*(gn.sum(gn.sin(node)) for node in outputs if is_float(node.dtype)))

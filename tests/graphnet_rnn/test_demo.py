@@ -20,7 +20,7 @@ def test_demo_shows_the_whole_point(
 ) -> None:
     """Pictures, samples from noise on, a falling loss, checked derivatives, files and what to try next."""
     monkeypatch.chdir(tmp_path)
-    assert main(["demo", "--seconds", "6"]) == 0
+    assert main(["demo", "--seconds", "0.1"]) == 0
     printed = capsys.readouterr().out
     folder = tmp_path / "demo"
     for name in ("cell.svg", "unrolled.svg"):

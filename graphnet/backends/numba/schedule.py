@@ -27,7 +27,7 @@ from graphnet.ops.random import Random
 from graphnet.ops.shape import Concatenate, Slice, Stack
 from graphnet.plan.arena import ALIGNMENT, Life, give_places
 from graphnet.plan.instructions import Access, Host, Load, Loop, Product, Scatter
-from graphnet.plan.lowering import VIEWS, Lowered, lower
+from graphnet.plan.lowering import Lowered, lower
 from graphnet.plan.order import Memory
 from graphnet.plan.views import Buffer, View
 
@@ -343,7 +343,7 @@ def _looking_at(access: Access) -> Loop:
 
 def _is_fed(node: object) -> bool:
     """True for what depends directly on an Input or a Random node."""
-    while isinstance(node, Node) and isinstance(node.op, VIEWS):
+    while isinstance(node, Node) and node.op.is_view:
         node = node.inputs[0]
     return isinstance(node, Node) and isinstance(node.op, (Input, Random))
 
@@ -428,7 +428,7 @@ class _Origins:
             if not isinstance(node, Node) or node in seen:
                 continue
             seen.add(node)
-            if isinstance(node.op, VIEWS):
+            if node.op.is_view:
                 x = node.inputs[0]
                 same = isinstance(node.op, Slice) and bool(x.shape) and node.op.key[0] == (0, x.shape[0], 1)
                 joined = isinstance(x.op, (Concatenate, Stack))

@@ -1,0 +1,370 @@
+"""Recompute: values that only late readers need are dropped and computed again, a stretch of time at a time.
+
+The graph runs in stages: forward through the segments 0, 1, ..., K - 1, then back through K - 2, ..., 0, where each
+segment is first computed again from what crosses into it. Memory is that of all crossings and of one segment; with
+K ~ √T segments both grow as √T. (Martens & Sutskever 2012, 5; Krause 2015, 3.3.5.1; Chen et al. 2016.)
+
+Nothing here knows of time or of networks. Where a node stands in the user's own program (`source_serial`, which
+derivatives share with what they are derivatives of) orders what runs forward; what goes back in that order is what
+reads late.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+
+from graphnet.collector import collector_paused
+from graphnet.graph import Graph, dependents
+from graphnet.node import Node
+from graphnet.ops.elementwise import Add, add
+from graphnet.ops.leaf import After, Fill
+from graphnet.ops.linear import BatchMatMul, MatMul
+from graphnet.ops.shape import Stack
+from graphnet.passes.unstack import ANYWHERE, unstack
+from graphnet.provenance import attributed_to
+
+__all__ = ["recompute"]
+
+#: Nodes of a chain that may move.
+SHORT = 16
+#: A sum of at least so many terms is computed in parts, one for each stage that has some of its terms.
+WIDE = 8
+#: A term of such a sum is taken from a segment that is computed again if that takes at most so many more nodes.
+NEAR = 64
+#: "In no segment again": the node as it runs for the first time.
+FIRST = -1
+
+#: A node of the new graph before it is made: (node, the segment with which it is computed again, or FIRST).
+Copy = tuple[Node, int]
+
+
+def recompute(graph: Graph, segments: int | None = None) -> Graph:
+    """The same outputs from a graph that keeps less: in so many segments, by default in as many as suit √T memory.
+
+    The graph itself where nothing is kept long.
+    """
+    with collector_paused():
+        course = _Course(graph)
+        cuts = course.cuts(course.good_count if segments is None else segments)
+        if not cuts:
+            return graph
+        graph = unstack(graph, course.segments(cuts))
+        course = _Course(graph)
+        return _Stages(graph, course.late, course.segments(cuts), len(cuts)).run()
+
+
+def _collects(node: Node) -> bool:
+    """True for what gathers values of all times: a sum or a stack of many."""
+    gathers = isinstance(node.op, Add) or (isinstance(node.op, Stack) and node.op.axis == 0)
+    return gathers and len(node.inputs) >= WIDE
+
+
+class _Course:
+    """What runs forward, at which moment of the user's program; and what of it is read late, by nodes that go back."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.moment: dict[Node, int] = {}
+        self._run_forward()
+        self.late = {
+            node for node in self.moment if any(reader not in self.moment for reader in graph.consumers[node])
+        }
+
+    def _run_forward(self) -> None:
+        """Moments are those of the user's program, but for short chains at both ends, which move to what they serve:
+        an embedding made beforehand to its first reader, 1 - y² to y."""
+        moment, order, consumers = self.moment, self.graph.order, self.graph.consumers
+        light: dict[Node, int] = {}  # how many nodes lie behind, down to the leaves
+        for node in order:
+            inner = [x for x in node.inputs if x.inputs]
+            if not node.inputs or not all(x in moment for x in inner):
+                continue
+            latest = max((moment[x] for x in inner), default=0)
+            place = latest if node.source_serial == ANYWHERE else node.source_serial
+            if latest > place:
+                continue
+            moment[node] = place
+            depth = 1 + max((light.get(x, SHORT) for x in inner), default=0)
+            if depth <= SHORT:
+                light[node] = depth
+        ends: dict[Node, int] = {}  # how many nodes lie before, up to those that go back
+
+        def move_to_readers(node: Node, readers: list[Node]) -> None:
+            moment[node] = max(moment[node], min((moment[r] for r in readers), default=0))
+
+        for node in reversed(order):
+            if node in moment:
+                readers = [r for r in consumers[node] if r in moment and not _collects(r)]
+                depth = 1 + max((ends.get(r, SHORT) for r in readers), default=0)
+                if depth <= SHORT:
+                    ends[node] = depth
+                if node in light:
+                    move_to_readers(node, [r for r in readers if r not in ends])
+        for node in order:
+            if node in ends:
+                moment[node] = max((moment[x] for x in node.inputs if x.inputs), default=moment[node])
+        for node in reversed(order):
+            if node in ends and node in light:
+                move_to_readers(node, [r for r in consumers[node] if r in moment and not _collects(r)])
+
+    # -- where to cut ------------------------------------------------------------------------------
+
+    @cached_property
+    def _places(self) -> list[int]:
+        return sorted(set(self.moment.values()))
+
+    @cached_property
+    def _crossing(self) -> list[int]:
+        """Bytes that nodes at or behind each place read from before it, running forward."""
+        index = {place: i for i, place in enumerate(self._places)}
+        owner: dict[Node, Node] = {}
+        last: dict[Node, int] = {}
+        for node in self.graph.order:
+            owner[node] = owner[node.inputs[0]] if node.op.is_view and node.inputs else node
+            if node in self.moment and not _collects(node):
+                for source in node.inputs:
+                    last[owner[source]] = max(last.get(owner[source], 0), self.moment[node])
+        change = [0] * (len(index) + 1)
+        for node, end in last.items():
+            if node in self.moment and end > self.moment[node]:
+                change[index[self.moment[node]] + 1] += node.nbytes
+                change[index[end] + 1] -= node.nbytes
+        return list(accumulate(change))[:-1]
+
+    @cached_property
+    def _kept(self) -> list[int]:
+        """Bytes of late values before each place. What is made of a stack will be made of its pieces."""
+        index = {place: i for i, place in enumerate(self._places)}
+        sizes = [0] * len(index)
+        stacks = [n for n in self.moment if isinstance(n.op, Stack) and _collects(n)]
+        made_of_stacks = dependents(self.graph.order, stacks)
+        pieces = {piece for node in stacks for piece in node.inputs if piece in self.moment}
+        for node in (self.late | pieces) - made_of_stacks:
+            if not node.op.is_view:
+                sizes[index[self.moment[node]]] += node.nbytes
+        return list(accumulate(sizes, initial=0))
+
+    @cached_property
+    def good_count(self) -> int:
+        """½ √(what a segment holds if it is all of time / one crossing).
+
+        Twice as many would need least, about a fifth less: K crossings and the values of one of K segments. But the
+        longer the segments, the longer the products that the other passes make of them.
+        """
+        operands = {
+            x for n in self.graph.order if isinstance(n.op, MatMul) for x in n.inputs if not x.op.is_view
+        }
+        going_back = sum(x.nbytes for x in operands if x.inputs and x not in self.moment)
+        crossing = self._crossing
+        width = max(1, math.isqrt(len(crossing)))
+        minima = [min(crossing[i : i + width]) for i in range(width, len(crossing) - width, width)]
+        if not minima or not self._kept[-1]:
+            return 1
+        smallest = max(1.0, sum(minima) / len(minima))
+        return min(max(1, round(math.sqrt((self._kept[-1] + going_back) / smallest) / 2)), len(minima))
+
+    def cuts(self, count: int) -> list[int]:
+        """The moments at which the segments 1, 2, ... begin: where little crosses, near an even division."""
+        kept, crossing, places = self._kept, self._crossing, self._places
+        total = kept[-1]
+        found: list[int] = []
+        for i in range(1, count):
+            low = bisect_left(kept, total * (i - 1 / 3) / count)
+            high = bisect_right(kept, total * (i + 1 / 3) / count)
+            middle = bisect_left(kept, total * i / count)
+            choices = range(max(low, 1), min(high, len(places)))
+            if choices:
+                found.append(places[min(choices, key=lambda p: (crossing[p], abs(p - middle)))])
+        return sorted(set(found))
+
+    def segments(self, cuts: Sequence[int]) -> dict[Node, int]:
+        """For each node that runs forward, the number of its segment."""
+        return {node: bisect_right(cuts, moment) for node, moment in self.moment.items()}
+
+
+class _Stages:
+    """Which nodes are computed again, in which stage each runs, and the graph that says so."""
+
+    def __init__(self, graph: Graph, late: set[Node], segment: Mapping[Node, int], last: int) -> None:
+        self.graph, self.late, self.segment, self.last = graph, late, segment, last
+        self.wide = {node for node in graph.order if self._is_collected(node)}
+        #: What is computed again from segment s on is computed from these.
+        self.kept: set[Node] = set()
+        self.again: list[set[Node]] = [set() for _ in range(self.last)]
+        self.by_copy: set[tuple[Node, Node]] = set()  # (value, reader): the reader takes the copy
+        self._choose()
+
+    # -- what is computed again ----------------------------------------------------------------------
+
+    def _is_collected(self, node: Node) -> bool:
+        """True for sums whose terms come from many stages: each stage adds its own."""
+        if isinstance(node.op, Add) and len(node.inputs) >= WIDE:
+            return True
+        return (
+            isinstance(node.op, Add) and len({self.segment[x] for x in node.inputs if x in self.segment}) > 2
+        )
+
+    def _choose(self) -> None:
+        wanted: list[list[Node]] = [[] for _ in range(self.last)]
+        collected: list[list[tuple[Node, Node]]] = [[] for _ in range(self.last)]
+        for node in self.graph.order:
+            segment = self.segment.get(node)
+            if segment is None:
+                self._read_late(node, wanted)
+            elif node in self.wide:
+                for x in node.inputs:
+                    if self.segment.get(x, self.last) < self.last:
+                        collected[self.segment[x]].append((x, node))
+            elif segment == self.last:
+                self.kept.update(x for x in node.inputs if self.segment.get(x, segment) < segment)
+        for s in reversed(range(self.last)):
+            self._compute_again(s, [x for x in wanted[s] if x not in self.kept])
+            for x, reader in collected[s]:
+                if self.again[s] and x not in self.kept and self._is_near(x, s):
+                    self._compute_again(s, [x])
+                    self.by_copy.add((x, reader))
+
+    def _read_late(self, reader: Node, wanted: list[list[Node]]) -> None:
+        late = [x for x in reader.inputs if x in self.late and self.segment[x] < self.last]
+        alone = {self.segment[x] for x in late if not self._crosses(x)}
+        if len(alone) > 1 and reader not in self.wide:
+            return  # all of it would have to be computed again at once
+        for x in late:
+            wanted[self.segment[x]].append(x)
+            self.by_copy.add((x, reader))
+
+    def _crosses(self, x: Node) -> bool:
+        own = self.segment[x]
+        return any(self.segment.get(r, own) > own and r not in self.wide for r in self.graph.consumers[x])
+
+    def _compute_again(self, s: int, nodes: Iterable[Node]) -> None:
+        again = self.again[s]
+        pending = [x for x in nodes if x not in again]
+        again.update(pending)
+        while pending:
+            for x in pending.pop().inputs:
+                if not x.inputs or x in again or x in self.kept:
+                    continue
+                if self.segment[x] < s:
+                    self.kept.add(x)
+                else:
+                    again.add(x)
+                    pending.append(x)
+
+    def _is_near(self, x: Node, s: int) -> bool:
+        """True if computing x again takes little more than what is computed again in any case."""
+        seen = {x}
+        pending = [x]
+        while pending:
+            node = pending.pop()
+            if node in self.again[s] or not node.inputs or node in self.kept or self.segment[node] < s:
+                continue
+            if isinstance(node.op, (MatMul, BatchMatMul)) or len(seen) > NEAR:
+                return False
+            pending += [source for source in node.inputs if source not in seen]
+            seen.update(node.inputs)
+        return True
+
+    # -- the new graph -------------------------------------------------------------------------------
+
+    def _inputs(self, copy: Copy) -> list[Copy]:
+        node, s = copy
+        found = []
+        for x in node.inputs:
+            if s != FIRST:
+                again = x in self.again[s] and x not in self.kept
+            else:
+                again = (x, node) in self.by_copy and x not in self.kept
+            found.append((x, self.segment[x] if again else FIRST))
+        return found
+
+    def run(self) -> Graph:
+        inputs: dict[Copy, list[Copy]] = {}
+        pending: list[Copy] = [(node, FIRST) for node in self.graph.outputs]
+        while pending:
+            copy = pending.pop()
+            if copy not in inputs:
+                inputs[copy] = self._inputs(copy)
+                pending += inputs[copy]
+        position = {node: i for i, node in enumerate(self.graph.order)}
+        ordered = sorted(inputs, key=lambda c: (position[c[0]], c[1]))
+        stage: dict[Copy, int] = {}
+        for copy in ordered:
+            node, s = copy
+            least = self.segment.get(node, 0) if s == FIRST else 2 * self.last - s
+            stage[copy] = max([least, *(stage[x] for x in inputs[copy])]) if node.inputs else 0
+        return _Builder(self.graph, self.wide, inputs, stage).run(ordered)
+
+
+class _Builder:
+    """Makes the nodes, stage by stage. Leaves are read only after what crosses into a stage is computed, and so are
+    values that something is computed again from: nothing of a stage can then run before it, or be merged with what
+    an earlier stage computes."""
+
+    def __init__(
+        self, graph: Graph, wide: set[Node], inputs: Mapping[Copy, list[Copy]], stage: Mapping[Copy, int]
+    ) -> None:
+        self.graph, self.wide, self.inputs, self.stage = graph, wide, inputs, stage
+        self.done: dict[Copy, Node] = {}
+        self.sums: dict[Copy, Node] = {}  # what earlier stages have added up of a wide sum
+        self.now = 0
+        self.waits: list[Node] = []  # what the last stage has done
+        self.wrapped: dict[Node, Node] = {}
+
+    def run(self, ordered: Sequence[Copy]) -> Graph:
+        by_stage: dict[int, list[Copy]] = defaultdict(list)
+        terms: dict[int, dict[Copy, list[Copy]]] = defaultdict(dict)  # stage -> wide sum -> terms from there
+        crossing: set[Copy] = {(node, FIRST) for node in self.graph.outputs}
+        for copy in ordered:
+            if not copy[0].inputs:
+                continue
+            now = self.stage[copy]
+            by_stage[now].append(copy)
+            for x in self.inputs[copy]:
+                if copy[0] in self.wide:
+                    terms[self.stage[x] if x[0].inputs else now].setdefault(copy, []).append(x)
+                elif self.stage[x] < now:
+                    crossing.add(x)
+        with attributed_to() as made:
+            for now in sorted({*by_stage, *terms}):
+                self.now, self.wrapped = now, {}
+                for copy in by_stage[now]:
+                    made.model = copy[0]
+                    self.done[copy] = self._made(copy, terms[now].pop(copy, []))
+                for copy, some in terms[now].items():
+                    made.model = copy[0]
+                    self.sums[copy] = self._added(copy, some)
+                did = [self.done[copy] for copy in by_stage[now] if copy in crossing]
+                self.waits = [*did, *(self.sums[copy] for copy in terms[now])] or self.waits
+        return Graph([self.done.get((node, FIRST), node) for node in self.graph.outputs], self.graph.inputs)
+
+    def _made(self, copy: Copy, terms: list[Copy]) -> Node:
+        node = copy[0]
+        if node in self.wide:
+            return self._added(copy, terms)
+        inputs = tuple([self._given(x, copy) for x in self.inputs[copy]])
+        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+        return node if same else node.replace_inputs(inputs)
+
+    def _added(self, copy: Copy, terms: list[Copy]) -> Node:
+        before = [self._waiting(self.sums[copy])] if copy in self.sums else []
+        return add(*before, *[self._given(x, copy) for x in terms])
+
+    def _given(self, x: Copy, reader: Copy) -> Node:
+        if not x[0].inputs:
+            return self._waiting(x[0])
+        old = self.stage[x] < self.now
+        return self._waiting(self.done[x]) if old and reader[1] != FIRST else self.done[x]
+
+    def _waiting(self, x: Node) -> Node:
+        """x, but not before the last stage has done its work."""
+        if not self.waits or isinstance(x.op, Fill):
+            return x
+        if x not in self.wrapped:
+            self.wrapped[x] = After()(x, *self.waits)
+        return self.wrapped[x]
