@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.node import Node, Shape
 from graphnet.ops.broadcast import BroadcastTo, Sum
 from graphnet.ops.elementwise import Add, Cast, Divide, Log, Multiply, Negative, Subtract, add
 from graphnet.ops.index import OneHot, ScatterAdd, Take, one_hot
@@ -67,11 +67,26 @@ def _add(node: Node) -> Node | None:
     kept = tuple(t for t in terms if not (_minus_zero(t) or (_is_fill(t, 0) and t.dtype.kind in "iu")))
     if len(kept) < len(terms):
         return add(*kept) if kept else terms[0]
-    for rule in (_sum_of_places, _sum_of_scatters, _sum_of_joins):
+    for rule in (_sum_of_places, _sum_of_scatters, _sum_of_joins, _sum_of_views):
         shorter = rule(terms)
         if shorter is not None:
             return shorter
     return None
+
+
+def _sum_of_views(terms: tuple[Node, ...]) -> Node | None:
+    """Σ_t x_tᵀ = (Σ_t x_t)ᵀ, and so for reshapes and broadcasts: the gradient of a weight that is used transposed."""
+    by_view: dict[tuple[object, Shape], list[Node]] = {}
+    for term in terms:
+        if isinstance(term.op, (BroadcastTo, Reshape, Transpose)) and term.inputs[0].inputs:
+            by_view.setdefault((term.op, term.inputs[0].shape), []).append(term)
+    groups = [group for group in by_view.values() if len(group) > 1]
+    if not groups:
+        return None
+    moved = {term for group in groups for term in group}
+    rest = [term for term in terms if term not in moved]
+    sums = [_simplest(group[0].op(_simplest(add(*(term.inputs[0] for term in group))))) for group in groups]
+    return add(*sums, *rest) if len(sums) + len(rest) > 1 else sums[0]
 
 
 def _sum_of_joins(terms: tuple[Node, ...]) -> Node | None:

@@ -265,8 +265,9 @@ class _Lowering:
         (x,) = node.inputs
         target = self._own(node)
         zero = Step("0", node.dtype, ())
+        by_rows = node.ndim > 0 and node.op.key[0] == (0, node.shape[0], 1)
         self.instructions.append(
-            Loop((node,), node.shape, [], [zero], [(0, target)], writes=[Access(target, node, False)])
+            Loop((node,), node.shape, [], [zero], [(0, target)], writes=[Access(target, node, by_rows)])
         )
         source = self.view(x)
         if source.size:
@@ -274,8 +275,8 @@ class _Lowering:
             self.instructions.append(
                 Loop(
                     (node,), source.shape, [Load("plain", source, None, source.dtype)], [], [(0, region)],
-                    reads=[Access(source, x, False), Access(target, node, False)],
-                    writes=[Access(target, node, False)],
+                    reads=[Access(source, x, by_rows), Access(target, node, by_rows)],
+                    writes=[Access(target, node, by_rows)],
                 )
             )  # fmt: skip
 

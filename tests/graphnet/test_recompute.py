@@ -14,7 +14,7 @@ from graphnet import passes
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
 
-from .backends.test_unseen_cells import Deep, Multiplicative, Tied, TwoTimes
+from .backends.test_unseen_cells import CELLS
 
 STEPS = 24
 
@@ -63,7 +63,7 @@ def unrolled(
 
 
 @pytest.mark.parametrize("what", ["gradient", "Gv", "Hv"])
-@pytest.mark.parametrize("cell", [*rnn.cells.ALL.values(), Tied, Multiplicative, TwoTimes, Deep])
+@pytest.mark.parametrize("cell", [*rnn.cells.ALL.values(), *CELLS])
 def test_every_cell_needs_less(cell: type[rnn.Cell], what: str) -> None:
     u = unrolled(cell)
     outputs = derivatives(u.cost, list(u.network.parameters.values()))[what]()

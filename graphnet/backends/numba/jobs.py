@@ -30,8 +30,8 @@ __all__ = [
     "tiles_of",
 ]
 
-#: Work smaller than this (elements, or multiply-adds / 100) is not divided.
-LEAST = 2048
+#: Work smaller than this (elements, or multiply-adds / 100) is not divided, unless what it reads is.
+LEAST = 256
 #: Rows of a tile, at least.
 TILE = 64
 
@@ -112,7 +112,7 @@ class Job(ABC):
 
 
 class LoopJob(Job):
-    def __init__(self, loop: Loop, parts: int) -> None:
+    def __init__(self, loop: Loop, parts: int, least: int = LEAST) -> None:
         self.loop, self.nodes, self.reads, self.writes = loop, loop.nodes, loop.reads, loop.writes
         shape = loop.shape
         kept = list(shape)
@@ -120,7 +120,7 @@ class LoopJob(Job):
             kept = [n for i, n in enumerate(shape) if i not in loop.reduction[1]]
         rows = kept[0] if kept else 1
         self.split, self.count = "", 1
-        if kept and rows >= parts and math.prod(shape) >= LEAST:
+        if kept and rows >= parts and math.prod(shape) >= least:
             self.split, self.count, self.tiles = "rows", rows, tiles_of(rows, parts)
 
     def records(self, target: Target, part: int, parts: int) -> list[Record]:

@@ -39,17 +39,17 @@ def _unit(view: View) -> str:
 
 
 class _ProductJob(Job):
-    def __init__(self, product: Product, parts: int) -> None:
+    def __init__(self, product: Product, parts: int, least: int = LEAST) -> None:
         self.product, self.nodes = product, product.nodes
         self.reads, self.writes = product.reads, product.writes
         self.scalar = llvm_type(product.c.dtype)
         rows, columns = product.c.shape
-        self.divide(rows, columns, product.a.shape[1], parts)
+        self.divide(rows, columns, product.a.shape[1], parts, least)
 
-    def divide(self, rows: int, columns: int, inner: int, parts: int) -> None:
+    def divide(self, rows: int, columns: int, inner: int, parts: int, least: int) -> None:
         work = rows * columns * inner / 100
         self.split, self.count = "", 1
-        if work >= LEAST and rows >= 2 * parts:
+        if work >= least and rows >= 2 * parts:
             self.split, self.count, self.tiles = "rows", rows, tiles_of(rows, parts)
 
     def lanes(self, target: Target) -> int:
@@ -161,8 +161,8 @@ class PackJob(Job):
 class PackedProductJob(_ProductJob):
     """A product whose right operand lies in panels already."""
 
-    def __init__(self, product: Product, packed: Packed, parts: int) -> None:
-        super().__init__(product, parts)
+    def __init__(self, product: Product, packed: Packed, parts: int, least: int = LEAST) -> None:
+        super().__init__(product, parts, least)
         self.packed = packed
         self.reads = [product.reads[0], Access(packed.view, packed.view.buffer, False)]
 
@@ -186,9 +186,9 @@ class PackedProductJob(_ProductJob):
 class BlockedProductJob(_ProductJob):
     """A product that is the only one of its right operand: packed block by block, or read where it lies."""
 
-    def divide(self, rows: int, columns: int, inner: int, parts: int) -> None:
+    def divide(self, rows: int, columns: int, inner: int, parts: int, least: int) -> None:
         work = rows * columns * inner / 100
-        if work < LEAST or parts == 1:
+        if work < least or parts == 1:
             self.split, self.count = "", 1
         elif columns >= 32 * parts:
             self.split, self.count = "columns", columns

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from graphnet.backends.numba.image import ARENA, HEADER, Image, Place, address, make_tape
-from graphnet.backends.numba.jobs import Job, LoopJob, Record, ScatterJob, Target
+from graphnet.backends.numba.jobs import LEAST, Job, LoopJob, Record, ScatterJob, Target
 from graphnet.backends.numba.machine import Machine
 from graphnet.backends.numba.product_jobs import (
     BlockedProductJob,
@@ -243,26 +243,35 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> list[J
         if static:
             early.append(b)
     needless = _needless_copies(lowered, joins, in_pieces)
+    divided: dict[Buffer, int] = {}  # into how many rows the memory was divided that a job wrote last
     for i, instruction in enumerate(lowered.instructions):
         if i == lowered.static:
             jobs += [waiting.pop(b) for b in early if b in waiting]
+        follows = any(
+            a.by_rows and a.view.shape and divided.get(a.view.buffer) == a.view.shape[0]
+            for a in instruction.reads
+        )
+        least = 0 if follows else LEAST
         if isinstance(instruction, Product):
             b = instruction.b
             if b in waiting:
                 jobs.append(waiting.pop(b))
             if b in packed:
-                jobs.append(PackedProductJob(instruction, packed[b], parts))
+                jobs.append(PackedProductJob(instruction, packed[b], parts, least))
             else:
                 jobs.append(BlockedProductJob(instruction, parts))
         elif isinstance(instruction, Loop):
             if instruction not in needless:
-                jobs.append(LoopJob(instruction, parts))
+                jobs.append(LoopJob(instruction, parts, least))
         elif isinstance(instruction, Scatter):
             jobs.append(ScatterJob(instruction, parts))
         elif isinstance(instruction, Host):
             jobs.append(HostJob(instruction))
         else:
             raise BackendError(f"the numba back end has no job for {type(instruction).__name__}")
+        if jobs:
+            rows = jobs[-1].count if jobs[-1].split == "rows" else 0
+            divided.update((access.view.buffer, rows) for access in instruction.writes)
         if check and not (isinstance(instruction, Loop) and instruction.reduction is None):
             jobs += [LoopJob(_looking_at(access), parts) for access in instruction.writes]
     return jobs
