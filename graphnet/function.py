@@ -12,6 +12,7 @@ import numpy as np
 from graphnet import passes as passes_module
 from graphnet.arguments import checked_inputs
 from graphnet.backends import load_backend
+from graphnet.collector import collector_paused
 from graphnet.display import ShowsItself
 from graphnet.errors import BackendError
 from graphnet.graph import Graph
@@ -96,10 +97,11 @@ class Function(ShowsItself):
         self.graph: Graph
         self.reports: list[PassReport]
         maker = load_backend(backend)
-        self.graph, self.reports = passes_module.optimize(source, passes, maker.compiled)
         if deterministic and not maker.deterministic:
             threads = 1
-        self._program = maker.build(self.graph, source, threads, check)
+        with collector_paused():
+            self.graph, self.reports = passes_module.optimize(source, passes, maker.compiled)
+            self._program = maker.build(self.graph, source, threads, check)
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import graphnet as gn
+from graphnet.collector import collector_paused
 from graphnet.display import ShowsItself
 from graphnet.node import Node
 from graphnet.provenance import hide_module
@@ -54,7 +55,8 @@ class Unrolled(ShowsItself):
         self.inputs = _sequence_input("x", time, batch, network.inputs, network.reads == "symbols", network)
         self.targets = _sequence_input("t", time, batch, network.outputs, network.loss == "softmax", network)
         self.initial = self._initial_states(initial)
-        outputs = self._run()
+        with collector_paused():
+            outputs = self._run()
         with gn.scope(layer="cost"):
             self.logits = gn.stack(outputs)
             self.losses = LOSSES[network.loss](self.logits, self.targets)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping, Sequence
 
 from graphnet.collector import collector_paused
@@ -52,93 +51,72 @@ def replace_groups(
     Of groups that would wait for each other in a circle the smallest are dropped.
     """
     chosen = list(groups)
-    if chosen and _in_order(graph.order, chosen):
-        return _replaced_in_order(graph, chosen, build)
     while chosen:
-        done, stuck = _replaced(graph, chosen, build)
-        if not stuck:
+        done = _replaced(graph, chosen, build)
+        if done is not None:
             return Graph([done[node] for node in graph.outputs], graph.inputs)
+        stuck = _stuck(graph, chosen)
         least = min(len(chosen[g]) for g in stuck)
         dropped = {g for g in stuck if len(chosen[g]) == least}
         chosen = [group for g, group in enumerate(chosen) if g not in dropped]
     return graph
 
 
-def _in_order(order: Sequence[Node], groups: Sequence[list[Node]]) -> bool:
-    """True if all that a group reads stands before its first member: no order must be found then."""
-    place = {node: i for i, node in enumerate(order)}
-    return all(
-        max(place[source] for node in group for source in node.inputs) < min(place[node] for node in group)
-        for group in groups
-    )
-
-
-def _replaced_in_order(
-    graph: Graph, groups: Sequence[list[Node]], build: Callable[[list[Node]], Sequence[Node]]
-) -> Graph:
-    group_of = {node: group for group in groups for node in group}
-    now: dict[Node, Node] = {}
-    originals = iter(graph.order)
-
-    def replace(node: Node) -> Node:
-        original = next(originals)
-        group = group_of.get(original)
-        if group is None:
-            now[original] = node
-        elif original not in now:
-            now.update(zip(group, build([_rebuilt(member, now) for member in group]), strict=True))
-        return now[original]
-
-    return graph.rewrite(replace)
-
-
 def _replaced(
     graph: Graph, groups: Sequence[list[Node]], build: Callable[[list[Node]], Sequence[Node]]
-) -> tuple[Mapping[Node, Node], list[int]]:
-    order = graph.order
-    # Numbers stand for nodes: 0 ... n - 1 by position, n + g for group g.
-    n = len(order)
-    number = {node: i for i, node in enumerate(order)}
-    for g, group in enumerate(groups):
-        for node in group:
-            number[node] = n + g
-    waits = [0] * (n + len(groups))
-    then: list[list[int]] = [[] for _ in range(n + len(groups))]
-    for node in order:
-        own = number[node]
-        for source in node.inputs:
-            then[number[source]].append(own)
-            waits[own] += 1
-    # A group comes as early as it can, all else in the order that it had.
-    place = {node: i for i, node in enumerate(order)}
-    first = [min(place[node] for node in group) for group in groups]
-    ready = [(i, i) for i in range(n) if number[order[i]] == i and not waits[i]]
-    ready += [(first[g], n + g) for g in range(len(groups)) if not waits[n + g]]
-    heapq.heapify(ready)
+) -> Mapping[Node, Node] | None:
+    """What each node becomes: in their order, but where a group needs later nodes, with those first.
+
+    None where groups wait for each other.
+    """
+    group_of = {node: group for group in groups for node in group}
     done: dict[Node, Node] = {}
-    left = len(groups)
+    waiting: set[Node] = set()  # first members of groups whose inputs are under way
     with collector_paused(), attributed_to() as made:
-        while ready:
-            _, i = heapq.heappop(ready)
-            if i < n:
-                node = order[i]
-                done[node] = _rebuilt(node, done)
-            else:
-                left -= 1
-                members = groups[i - n]
-                rebuilt = [_rebuilt(m, done) for m in members]
-                made.model = members[0]
-                done.update(zip(members, build(rebuilt), strict=True))
-            for j in then[i]:
-                waits[j] -= 1
-                if not waits[j]:
-                    heapq.heappush(ready, (j if j < n else first[j - n], j))
-    stuck = [g for g in range(len(groups)) if waits[n + g]] if left else []
-    return done, stuck
+        for node in graph.order:
+            pending = [node]
+            while pending:
+                top = pending.pop()
+                if top in done:
+                    continue
+                group = group_of.get(top)
+                members = (top,) if group is None else group
+                missing = [source for m in members for source in m.inputs if source not in done]
+                if missing:
+                    if group is not None:
+                        if group[0] in waiting:
+                            return None
+                        waiting.add(group[0])
+                    pending += [top, *missing]
+                elif group is None:
+                    done[top] = _rebuilt(top, done)
+                else:
+                    made.model = group[0]
+                    done.update(zip(group, build([_rebuilt(m, done) for m in group]), strict=True))
+    return done
+
+
+def _stuck(graph: Graph, groups: Sequence[list[Node]]) -> list[int]:
+    """The groups that would wait for each other, or for such, by their places in the list."""
+    group_of = {node: g for g, group in enumerate(groups) for node in group}
+    order = graph.order
+    # Units by number: groups first, then nodes.
+    unit = {node: group_of.get(node, len(groups) + i) for i, node in enumerate(order)}
+    waits = [0] * (len(groups) + len(order))
+    then: list[list[int]] = [[] for _ in waits]
+    for node in order:
+        for source in node.inputs:
+            then[unit[source]].append(unit[node])
+            waits[unit[node]] += 1
+    ready = [i for i in {*unit.values()} if not waits[i]]
+    while ready:
+        for i in then[ready.pop()]:
+            waits[i] -= 1
+            if not waits[i]:
+                ready.append(i)
+    return [g for g in range(len(groups)) if waits[g]]
 
 
 def _rebuilt(node: Node, done: Mapping[Node, Node]) -> Node:
     inputs = tuple([done[source] for source in node.inputs])
-    if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
-        return node
-    return node.replace_inputs(inputs)
+    return node if inputs == node.inputs else node.replace_inputs(inputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from graphnet.collector import collector_paused
 from graphnet.expression import is_compilable
@@ -11,7 +12,6 @@ from graphnet.graph import Graph, Group
 from graphnet.node import Node
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.index import OneHot, Take
-from graphnet.ops.leaf import Fill
 
 __all__ = ["fuse", "is_fusable"]
 
@@ -99,41 +99,46 @@ def _levels(order: Sequence[Node], fusable: set[Node]) -> dict[Node, tuple[int, 
 def _sunk(graph: Graph, fusable: set[Node], level: dict[Node, tuple[int, int]]) -> set[Node]:
     """Nodes that are computed again in each group that reads them."""
     sunk: dict[Node, int] = {}  # -> how many sunk nodes follow each other from here on
-    stored: set[Node] = set(graph.outputs)
-    consumers = graph.consumers
     kept = set(graph.outputs)
+    stored: set[Node] = set(kept)
+    consumers = graph.consumers
+
+    def is_read_later(node: Node) -> bool:
+        """True if all that read it are loops of a later level, or computed again themselves."""
+        own = level[node]
+        for r in consumers[node]:
+            if r not in fusable or (r not in sunk and level[r] == own) or not _flows(node, r):
+                return False
+        return True
+
     for node in reversed(graph.order):
         if node not in fusable:
             stored.update(node.inputs)
             continue
-        readers = consumers[node]
-        if (
-            node not in kept
-            and _is_cheap(node)
-            and all(
-                r in fusable and _flows(node, r) and (r in sunk or level[r] != level[node]) for r in readers
-            )
-        ):
-            unstored = [
-                x for x in node.inputs
-                if x.inputs and x in fusable and x not in stored and not isinstance(x.op, Fill)
-            ]  # fmt: skip
-            follow = 1 + max((sunk.get(r, 0) for r in readers), default=0)
+        if node not in kept and _is_cheap(node) and is_read_later(node):
+            unstored = [x for x in node.inputs if x.inputs and x in fusable and x not in stored]
+            follow = 1 + max([sunk.get(r, 0) for r in consumers[node]], default=0)
             if len(unstored) <= 1 and follow <= DEEPEST:
                 sunk[node] = follow
-                stored.update(x for x in node.inputs)
+                stored.update(node.inputs)
                 continue
+        own = level[node]
         for source in node.inputs:
-            if source not in fusable or not _flows(source, node) or level[source] != level[node]:
+            if source not in fusable or level[source] != own or not _flows(source, node):
                 stored.add(source)
     return set(sunk)
+
+
+@cache
+def _is_costly(kernel: str) -> bool:
+    return any(function in kernel for function in COSTLY)
 
 
 def _is_cheap(node: Node) -> bool:
     op = node.op
     if isinstance(op, (OneHot, Take)):
         return True
-    return isinstance(op, Elementwise) and len(node.inputs) <= 2 and not any(f in op.kernel for f in COSTLY)
+    return isinstance(op, Elementwise) and len(node.inputs) <= 2 and not _is_costly(op.kernel)
 
 
 def _components(

@@ -21,6 +21,6 @@ def merge(graph: Graph) -> Graph:
         op = node.op
         # Ops without settings are equal by class: no need to compare them.
         settings = op if op.__dict__ or op.by_identity else None
-        return first.setdefault((type(op), settings, node.dtype, *map(id, node.inputs)), node)
+        return first.setdefault((type(op), settings, node.dtype.num, *map(id, node.inputs)), node)
 
     return graph.rewrite(replace)

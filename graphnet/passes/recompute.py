@@ -348,8 +348,7 @@ class _Builder:
         if node in self.wide:
             return self._added(copy, terms)
         inputs = tuple([self._given(x, copy) for x in self.inputs[copy]])
-        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-        return node if same else node.replace_inputs(inputs)
+        return node if inputs == node.inputs else node.replace_inputs(inputs)
 
     def _added(self, copy: Copy, terms: list[Copy]) -> Node:
         before = [self._waiting(self.sums[copy])] if copy in self.sums else []

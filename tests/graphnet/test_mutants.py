@@ -231,6 +231,11 @@ def stored_in_each_other_s_place(
     )
 
 
+def fresh_kernels() -> list[tuple[Any, str, Any]]:
+    """Kernels are made anew, not taken from memory."""
+    return [(jobs, "text_of", lambda kernel: kernel.text()), (jobs, "_layouts", {})]
+
+
 def without_accumulation(self: Any, *arguments: Any) -> Any:
     return product_multiply(self, *arguments[:-1], False)
 
@@ -440,18 +445,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "exp: a shorter series",
         [
             (mathematics, "_exp_coefficients", lambda single: exp_coefficients(single)[:6]),
-            (jobs, "_texts", {}),
+            *fresh_kernels(),
         ],
         graph(lambda a: [gn.exp(a)], x, laws=(7,)),
     ),
     Mutant(
         "sigmoid: a tanh",
-        [(mathematics.FUNCTIONS, "sigmoid", mathematics.hyperbolic_tangent), (jobs, "_texts", {})],
+        [(mathematics.FUNCTIONS, "sigmoid", mathematics.hyperbolic_tangent), *fresh_kernels()],
         graph(lambda a: [gn.sigmoid(a)], x, laws=(7,)),
     ),
     Mutant(
         "max of rows: the masked rest counts as 0",
-        [(loop._LoopCode, "_combined_where", lambda s, t, v, mask: s._combined(t, v)), (jobs, "_texts", {})],
+        [(loop._LoopCode, "_combined_where", lambda s, t, v, mask: s._combined(t, v)), *fresh_kernels()],
         graph(lambda a: [gn.max(a, 1)], x - 3, laws=(7,)),
     ),
     Mutant(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple, Protocol
 
 from graphnet.backends.numba.loop import LoopKernel, Operand
 from graphnet.backends.numba.scatter import ScatterKernel
@@ -27,6 +28,7 @@ __all__ = [
     "part_of",
     "rows_of",
     "share_of",
+    "text_of",
     "tiles_of",
 ]
 
@@ -61,6 +63,20 @@ class Target(NamedTuple):
         buffer = view.buffer
         base = self.arena + buffer.offset if buffer.leaf is None else self.leaves[buffer.leaf]
         return base + view.offset * view.dtype.itemsize
+
+
+class Kernel(Protocol):
+    """What has a text: equal kernels have one."""
+
+    def text(self) -> str: ...
+
+    def __hash__(self) -> int: ...
+
+
+@cache
+def text_of(kernel: Kernel) -> str:
+    """The kernel's text, made once."""
+    return kernel.text()
 
 
 def share_of(count: int, part: int, parts: int) -> tuple[int, int]:
@@ -144,27 +160,71 @@ def part_of(view: View, axis: int, start: int, stop: int) -> View:
 
 
 def loop_record(loop: Loop, target: Target, start: int, stop: int) -> Record:
-    """Rows start ... stop - 1 of the loop (all where stop < 0): axes are joined where all operands allow."""
+    """Rows start ... stop - 1 of the loop (all where stop < 0)."""
+    text, words, places = _layout_of(loop, stop - start, target)
+    found = list(words)
+    found[0] = target.flag
+    for (at, pitch), view in zip(places, _views(loop), strict=True):
+        found[at] = target.address(view) + pitch * start
+    return Record(text, tuple(found))
+
+
+class Layout(NamedTuple):
+    """What records of equal loops share: the kernel, the words less the addresses, and for each view that the loop
+    touches where its address belongs and how many bytes further on the next row lies."""
+
+    text: str
+    words: tuple[int, ...]
+    places: tuple[tuple[int, int], ...]
+
+
+_layouts: dict[Hashable, Layout] = {}
+
+
+def _layout_of(loop: Loop, rows: int, target: Target) -> Layout:
+    """Loops of all time steps have one layout: it is made once."""
+    key = (
+        rows, loop.shape, target.vector_bytes, target.check, target.avx512, tuple(loop.steps),
+        tuple([(load.kind, load.dtype.num, load.depth, load.at and load.at.dtype.num) for load in loop.loads]),
+        tuple([number for number, _ in loop.stores]), loop.reduction and loop.reduction[:3],
+        tuple([view.strides for view in _views(loop)]),
+    )  # fmt: skip
+    found = _layouts.get(key)
+    if found is None:
+        found = _layouts[key] = _layout(loop, rows, target)
+    return found
+
+
+def _views(loop: Loop) -> list[View]:
+    """What the loop touches, in the order of its record."""
+    found = []
+    for load in loop.loads:
+        if load.data is not None:
+            found.append(load.data)
+        if load.at is not None:
+            found.append(load.at)
+    found += [view for _, view in loop.stores]
+    if loop.reduction:
+        found.append(loop.reduction[3])
+    return found
+
+
+def _layout(loop: Loop, rows: int, target: Target) -> Layout:
+    """Axes are joined where all operands allow. rows: so many of the first axis that is kept; all, if negative."""
     reduced_axes = loop.reduction[1] if loop.reduction else ()
     kept_axes = [i for i in range(len(loop.shape)) if i not in reduced_axes]
     row_axis = kept_axes[0] if kept_axes else 0
     shape = list(loop.shape)
-    if stop >= 0:
-        shape[row_axis] = stop - start
-    # Every operand as (address view, strides over the loop's axes); lookups have no stride on the last axis.
-    tables: list[list[int | None]] = []
-    for load in loop.loads:
-        tables.append(_strides(load, len(shape)))
-    stores = [(n, part_of(v, row_axis, start, stop)) for n, v in loop.stores]
-    tables += [list(v.strides) for _, v in stores]
-    result = None
+    if rows >= 0:
+        shape[row_axis] = rows
+    # The strides of every operand over the loop's axes; lookups have none on the last axis.
+    tables: list[list[int | None]] = [_strides(load, len(shape)) for load in loop.loads]
+    tables += [list(view.strides) for _, view in loop.stores]
     if loop.reduction:
-        result = part_of(loop.reduction[3], 0, start, stop) if kept_axes else loop.reduction[3]
         strides: list[int | None] = [0] * len(shape)
-        for axis, stride in zip(kept_axes, result.strides, strict=True):
+        for axis, stride in zip(kept_axes, loop.reduction[3].strides, strict=True):
             strides[axis] = stride
         tables.append(strides)
-    starts = [_load_offset(load, row_axis, start if stop >= 0 else 0) for load in loop.loads]
     groups = [kept_axes, list(reduced_axes)] if loop.reduction else [list(range(len(shape)))]
     sizes: list[int] = []
     columns: list[list[int | None]] = []  # for each axis that is left: the stride of every operand
@@ -191,51 +251,54 @@ def loop_record(loop: Loop, target: Target, start: int, stop: int) -> Record:
             columns.insert(0, [0] * len(tables))
     axes_left = len(sizes)
     operands: list[Operand] = []
-    words: list[int] = [target.flag, *sizes]
+    words: list[int] = [0, *sizes]
+    places: list[tuple[int, int]] = []
+
+    def place(view: View, axis: int) -> None:
+        """The next word is the view's address."""
+        moves = rows >= 0 and axis < len(view.strides)
+        places.append((len(words), view.strides[axis] * view.dtype.itemsize if moves else 0))
+        words.append(0)
+
     for k, load in enumerate(loop.loads):
         own = [columns[a][k] for a in range(axes_left)]
         if load.kind == "plain":
             assert load.data is not None
-            inner = own[-1]
-            operands.append(Operand("plain", load.dtype, _move(inner)))
-            words += [target.address(load.data) + starts[k] * load.dtype.itemsize, *(s or 0 for s in own)]
+            operands.append(Operand("plain", load.dtype, _move(own[-1])))
+            place(load.data, row_axis)
+            words += [s or 0 for s in own]
         else:
             assert load.at is not None
-            itemsize = load.at.dtype.itemsize
-            row = load.data.strides[0] if load.data is not None else 0
-            along = load.data.strides[1] if load.data is not None else 1
+            along = 1
+            if load.data is None:
+                words += [0, 0]
+            else:
+                along = load.data.strides[1]
+                place(load.data, len(load.data.strides))
+                words.append(load.data.strides[0])
             operands.append(Operand(load.kind, load.dtype, _move(along), load.at.dtype))
-            base = target.address(load.data) if load.data is not None else 0
-            words += [base, row, *[0] * (axes_left - 2), along]
-            words += [target.address(load.at) + starts[k] * itemsize, *(s or 0 for s in own), load.depth]
+            words += [*[0] * (axes_left - 2), along]
+            place(load.at, row_axis)
+            words += [*(s or 0 for s in own), load.depth]
     first_store = len(loop.loads)
     moves = []
-    for k, (number, view) in enumerate(stores):
+    for k, (number, view) in enumerate(loop.stores):
         own = [columns[a][first_store + k] for a in range(axes_left)]
         moves.append((number, _move(own[-1])))
-        words += [target.address(view), *(s or 0 for s in own)]
+        place(view, row_axis)
+        words += [s or 0 for s in own]
     reduction = None
     if loop.reduction:
-        assert result is not None
         outer = counts[0] - (0 if by_rows else 1)
         moved = [c[-1] or 0 for c in columns[:outer]] + ([] if by_rows else [columns[-1][-1] or 0])
         reduction = (loop.reduction[0], loop.reduction[2], "vector" if by_rows else _move(moved[-1]))
-        words += [target.address(result), *moved, *[0] * (axes_left - len(moved))]
+        place(loop.reduction[3], 0)
+        words += [*moved, *[0] * (axes_left - len(moved))]
     kernel = LoopKernel(
         target.vector_bytes, axes_left, tuple(operands), tuple(loop.steps), tuple(moves), reduction,
         counts[1] if loop.reduction else 0, by_rows, target.check, target.avx512,
     )  # fmt: skip
-    return Record(loop_text(kernel), tuple(words))
-
-
-_texts: dict[LoopKernel, str] = {}
-
-
-def loop_text(kernel: LoopKernel) -> str:
-    text = _texts.get(kernel)
-    if text is None:
-        text = _texts[kernel] = kernel.text()
-    return text
+    return Layout(text_of(kernel), tuple(words), tuple(places))
 
 
 def _strides(load: Load, axes: int) -> list[int | None]:
@@ -244,12 +307,6 @@ def _strides(load: Load, axes: int) -> list[int | None]:
         return list(load.data.strides)
     assert load.at is not None
     return [*load.at.strides, *[None] * (axes - len(load.at.strides))]
-
-
-def _load_offset(load: Load, row_axis: int, start: int) -> int:
-    view = load.data if load.kind == "plain" else load.at
-    assert view is not None
-    return view.strides[row_axis] * start if row_axis < len(view.strides) else 0
 
 
 def _move(stride: int | None) -> str:
@@ -307,4 +364,4 @@ class ScatterJob(Job):
             target.flag, target.address(x), target.address(index), target.address(y), x.shape[0], x.shape[1],
             y.shape[0], x.strides[0], index.strides[0] if index.shape else 1, y.strides[0],
         )  # fmt: skip
-        return [Record(kernel.text(), words)]
+        return [Record(text_of(kernel), words)]

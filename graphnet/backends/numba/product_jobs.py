@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from graphnet.backends.numba.ir import llvm_type
-from graphnet.backends.numba.jobs import LEAST, Job, Record, Target, part_of, rows_of, share_of, tiles_of
+from graphnet.backends.numba.jobs import (
+    LEAST,
+    Job,
+    Record,
+    Target,
+    part_of,
+    rows_of,
+    share_of,
+    text_of,
+    tiles_of,
+)
 from graphnet.backends.numba.product import PackKernel, ProductKernel
 from graphnet.node import Node
 from graphnet.plan.instructions import Access, Product
@@ -83,17 +93,7 @@ class _ProductJob(Job):
             target.address(a), b, target.address(c), a.shape[1], a.strides[0], a.strides[1], b_k, b_panel,
             c.strides[0], rows // tile, columns // width,
         )  # fmt: skip
-        return Record(product_text(kernel), words)
-
-
-_product_texts: dict[ProductKernel | PackKernel, str] = {}
-
-
-def product_text(kernel: ProductKernel | PackKernel) -> str:
-    text = _product_texts.get(kernel)
-    if text is None:
-        text = _product_texts[kernel] = kernel.text()
-    return text
+        return Record(text_of(kernel), words)
 
 
 def pack_record(target: Target, b: View, panels: int, width: int, rows: int = 0) -> Record:
@@ -110,7 +110,7 @@ def pack_record(target: Target, b: View, panels: int, width: int, rows: int = 0)
         (rows or inner) * width,
         b.strides[1],
     )
-    return Record(product_text(kernel), words)
+    return Record(text_of(kernel), words)
 
 
 class Piece(NamedTuple):
