@@ -145,6 +145,15 @@ class Code:
         mask = vector_type("i32", lanes)
         return self.value(type_, f"shufflevector {one}, {type_} poison, {mask} zeroinitializer")
 
+    def lanes_from(self, vector: Value, start: int, count: int) -> Value:
+        """Lanes start ... start + count - 1."""
+        scalar = element(vector.type)
+        if count == 1:
+            return self.value(scalar, f"extractelement {vector}, i64 {start}")
+        mask = ", ".join(f"i32 {start + i}" for i in range(count))
+        type_ = vector_type(scalar, count)
+        return self.value(type_, f"shufflevector {vector}, {vector.type} poison, <{count} x i32> <{mask}>")
+
     # -- memory --------------------------------------------------------------------------------
 
     def slot(self, index: int) -> Value:

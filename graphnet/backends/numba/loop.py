@@ -340,13 +340,13 @@ class _LoopCode(Code):
         return result if mask is None else self.select(mask, result, total)
 
     def _across(self, total: Value) -> Value:
-        """All lanes combined, always in one order."""
+        """All lanes combined, always in one order: the upper half with the lower, and so on."""
         lanes = lanes_of(total.type)
-        result = self._identity_of(1)
-        for i in range(lanes):
-            part = self.value(self.sum_scalar, f"extractelement {total}, i64 {i}") if lanes > 1 else total
-            result = self._combined(result, part)
-        return result
+        while lanes > 1:
+            lanes //= 2
+            low, high = (self.lanes_from(total, start, lanes) for start in (0, lanes))
+            total = self._combined(low, high)
+        return total
 
     def _reduce_rows(self, indices: list[Value]) -> None:
         kernel = self.kernel
