@@ -85,7 +85,8 @@ class Trainer:
     folder: where files go. time, batch: the pieces; states are carried from each to the next and reset at the
     start of an epoch. schedule: a factor on the rate for each epoch. stopping: None for none.
     clip_values: truncates every cotangent at every node (see gn.gradient). threads: at most so many for
-    products; None leaves it to the library. sample_length: characters of a sample after each epoch.
+    products; None leaves it to the library. memory: what a step may keep (see gn.compile).
+    sample_length: characters of a sample after each epoch.
     checkpoint_seconds: at most so long between checkpoints.
     notes: kept in every checkpoint (the command line keeps its arguments there).
     Raises UsageError, DataError; TrainingError when the loss is not finite; SaveError when the disk is full.
@@ -105,6 +106,7 @@ class Trainer:
         stopping: EarlyStopping | None = EarlyStopping(),  # noqa: B008 (frozen)
         clip_values: float | None = None,
         threads: int | None = None,
+        memory: str | int | None = None,
         sample_length: int = 200,
         checkpoint_seconds: float = 20.0,
         log_every: int = 10,
@@ -134,6 +136,7 @@ class Trainer:
         self.time, self.batch, self.epochs = time, batch, whole_number("epochs", epochs)
         self.clip_values = clip_values
         self.threads = None if threads is None else whole_number("threads", threads)
+        self.memory = memory
         self.schedule = schedule or DelayedDecay()
         self.stopping = stopping
         self.sample_length = whole_number("sample_length", sample_length, least=0)
@@ -171,6 +174,7 @@ class Trainer:
             also=u.final,
             clip_values=self.clip_values,
             threads=self.threads,
+            memory=self.memory,
             random=self._random,
         )
 

@@ -92,7 +92,7 @@ class _Course:
             depth = 1 + max((light.get(x, SHORT) for x in inner), default=0)
             if depth <= SHORT:
                 light[node] = depth
-        ends: dict[Node, int] = {}  # how many nodes lie before, up to those that go back
+        ends: dict[Node, int] = {}  # how many nodes follow, up to those that go back
 
         def move_to_readers(node: Node, readers: list[Node]) -> None:
             moment[node] = max(moment[node], min((moment[r] for r in readers), default=0))
@@ -193,7 +193,8 @@ class _Stages:
     def __init__(self, graph: Graph, late: set[Node], segment: Mapping[Node, int], last: int) -> None:
         self.graph, self.late, self.segment, self.last = graph, late, segment, last
         self.wide = {node for node in graph.order if self._is_collected(node)}
-        #: What is computed again from segment s on is computed from these.
+        self.crossing = {node for node in segment if self._crosses(node)}
+        #: What segments that are computed again are computed from.
         self.kept: set[Node] = set()
         self.again: list[set[Node]] = [set() for _ in range(self.last)]
         self.by_copy: set[tuple[Node, Node]] = set()  # (value, reader): the reader takes the copy
@@ -203,11 +204,10 @@ class _Stages:
 
     def _is_collected(self, node: Node) -> bool:
         """True for sums whose terms come from many stages: each stage adds its own."""
-        if isinstance(node.op, Add) and len(node.inputs) >= WIDE:
-            return True
-        return (
-            isinstance(node.op, Add) and len({self.segment[x] for x in node.inputs if x in self.segment}) > 2
-        )
+        if not isinstance(node.op, Add):
+            return False
+        segments = {self.segment[x] for x in node.inputs if x in self.segment}
+        return len(node.inputs) >= WIDE or len(segments) > 2
 
     def _choose(self) -> None:
         wanted: list[list[Node]] = [[] for _ in range(self.last)]
@@ -231,7 +231,7 @@ class _Stages:
 
     def _read_late(self, reader: Node, wanted: list[list[Node]]) -> None:
         late = [x for x in reader.inputs if x in self.late and self.segment[x] < self.last]
-        alone = {self.segment[x] for x in late if not self._crosses(x)}
+        alone = {self.segment[x] for x in late if x not in self.crossing}
         if len(alone) > 1 and reader not in self.wide:
             return  # all of it would have to be computed again at once
         for x in late:
@@ -239,6 +239,7 @@ class _Stages:
             self.by_copy.add((x, reader))
 
     def _crosses(self, x: Node) -> bool:
+        """True for what a later segment reads, running forward."""
         own = self.segment[x]
         return any(self.segment.get(r, own) > own and r not in self.wide for r in self.graph.consumers[x])
 

@@ -64,6 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=int, help=f"at most so many (default: {EPOCHS}, or those of the run to resume)")
     add("--no-early-stopping", action="store_true", help="do not stop when validation no longer improves")
     add("--threads", type=int, help="at most so many for the BLAS (default: as many as it wants)")
+    add(
+        "--memory",
+        help="what a step may keep: sqrt (grows as the root of --time), or so many bytes (default: all)",
+    )
     add("--seed", type=int, default=0, help="of weights, dropout and samples")
     add("--sample", type=int, default=200, metavar="LENGTH", help="characters of a sample after each epoch")
     add("--out", metavar="FOLDER", help="the run's folder (default: a new one in runs/)")
@@ -161,6 +165,7 @@ def make_trainer(options: argparse.Namespace, folder: str | Path, console: Conso
         stopping=None if options.no_early_stopping else EarlyStopping(),
         clip_values=options.clip_value or None,
         threads=options.threads,
+        memory=_memory(options.memory),
         sample_length=options.sample,
         checkpoint_seconds=options.checkpoint_seconds,
         notes={"arguments": notes},
@@ -181,6 +186,14 @@ def load_corpus(options: argparse.Namespace) -> Corpus:
         return Corpus.split(text)
     test = read_text(options.test, options.encoding) if options.test else ""
     return Corpus.given(text, read_text(options.valid, options.encoding), test, options.unknown)
+
+
+def _memory(given: str | None) -> str | int | None:
+    if given is None or given == "sqrt":
+        return given
+    if not given.isdecimal() or not int(given):
+        raise UsageError(f"--memory must be sqrt, or a number of bytes, not {given}")
+    return int(given)
 
 
 def _optimizer(options: argparse.Namespace) -> optimizers.Optimizer:

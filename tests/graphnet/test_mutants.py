@@ -29,10 +29,12 @@ from .op_cases import CASES, distinct
 
 #: The modules of which functions are replaced; `graphnet.passes.fold` as an attribute is the function.
 curvature, diff, laws = (sys.modules[f"graphnet.{name}"] for name in ("curvature", "diff", "testing.laws"))
-batch, expand, fold, fuse, joining, products, prune, simplify = (
+batch, expand, fold, fuse, joining, products, prune, recompute, simplify, unstack = (
     sys.modules[f"graphnet.passes.{name}"]
-    for name in ("batch", "expand", "fold", "fuse", "joining", "products", "prune", "simplify")
-)
+    for name in (
+        "batch", "expand", "fold", "fuse", "joining", "products", "prune", "recompute", "simplify", "unstack",
+    )
+)  # fmt: skip
 
 ALL_LAWS = (1, 2, 3, 4, 5, 6, 7)
 
@@ -105,6 +107,25 @@ parts = graph(lambda a: gn.sum(gn.tanh(a[0]) * a[1]), x)
 def one_hot_product() -> None:
     index, W = gn.input((3,), "int64"), gn.input((4, 2), "float64")
     check_graph(gn.one_hot(index, 4, "float64") @ W, [index, W], [np.array([3, 0, 3]), distinct(4, 2)])
+
+
+def recomputed() -> None:
+    """A loop of 24 steps with a loss at each: the same gradient from 0.6 of the memory."""
+    x = gn.input((24, 4, 6), "float64")
+    U = gn.parameter(np.cos(np.arange(36.0)).reshape(6, 6) / 4)
+    s, states = gn.fill(0.0, (4, 6), "float64"), []
+    for row in x:
+        s = gn.tanh(s @ U + row)
+        states.append(s)
+    cost = gn.mean(gn.exp(gn.stack(states)[3:] * x[3:]))
+    outputs = [cost, *gn.gradient(cost, [U])]
+    plain, less = (gn.compile(outputs, [x], backend="numpy", memory=memory) for memory in (None, "sqrt"))
+    array = np.sin(np.arange(x.size)).reshape(x.shape)
+    for a, b in zip(less(array), plain(array), strict=True):
+        if not np.allclose(a, b, rtol=1e-10, atol=1e-12):
+            raise LawError("recomputation changes the result")
+    if less.memory.peak > 0.6 * plain.memory.peak:
+        raise LawError("recomputation saves little")
 
 
 # -- the wrong replacements -----------------------------------------------------------------------
@@ -434,6 +455,27 @@ MUTANTS: tuple[Mutant, ...] = (
         "placement: the pieces of a chain in one place",
         [(placement, "_size", lambda piece: 0)],
         one_after_another,
+    ),
+    # recomputation
+    Mutant(
+        "recompute: nothing waits",
+        [(recompute._Builder, "_waiting", lambda s, x: x)],
+        recomputed,
+    ),
+    Mutant(
+        "recompute: sums are added up at the end",
+        [(recompute, "WIDE", 99), (recompute._Stages, "_is_collected", lambda s, node: False)],
+        recomputed,
+    ),
+    Mutant(
+        "unstack: a stretch backwards",
+        [(unstack.RULES, shape.Stack, lambda x, rows, of: x.op(*x.inputs[rows.start : rows.stop][::-1]))],
+        recomputed,
+    ),
+    Mutant(
+        "unstack: a slice of a stack begins at 0",
+        [(unstack.RULES, shape.Slice, lambda x, rows, of: of(x.inputs[0], rows))],
+        recomputed,
     ),
     Mutant(
         "arena: memory is reused one step too early",

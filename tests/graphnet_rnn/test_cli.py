@@ -410,6 +410,8 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
         ("train text.txt --batch -1", "batch must be a whole number >= 1, not -1"),
         ("train text.txt --batch 0", "batch must be a whole number >= 1, not 0"),
         ("train text.txt --time 0", "time must be a whole number >= 1, not 0"),
+        ("train text.txt --memory most", "--memory must be sqrt, or a number of bytes, not most"),
+        ("train text.txt --memory 0", "--memory must be sqrt, or a number of bytes, not 0"),
         ("train text.txt --layers 0", "layers must be at least 1, not 0"),
         ("train text.txt --epochs 0", "epochs must be a whole number >= 1, not 0"),
         ("train text.txt --dropout 1.5", "dropout, the share that is zeroed, must be in [0, 1), not 1.5"),

@@ -96,6 +96,17 @@ def test_reported_losses_are_those_of_an_untrained_and_a_trained_net(tmp_path: P
     assert epoch["valid_bits"] == pytest.approx(evaluated.bits)
 
 
+def test_less_memory_is_the_same_training(tmp_path: Path) -> None:
+    """Dropout masks and learned states included: only rounding differs, and it grows little in two epochs."""
+    net = {"layers": [rnn.LSTM(8), rnn.LSTM(8)], "dropout": 0.2, "initial_state": "learned"}
+    found = []
+    for memory in (None, "sqrt"):
+        t = trainer(tmp_path / str(memory), epochs=2, time=24, batch=8, memory=memory, net=dict(net))
+        t.run()
+        found.append([row["train_bits"] for row in rows(tmp_path / str(memory), "step")])
+    np.testing.assert_allclose(found[1], found[0], rtol=2e-4)
+
+
 def test_rate_follows_the_schedule(tmp_path: Path) -> None:
     trainer(tmp_path / "run", epochs=4, schedule=optimizers.DelayedDecay(after=2, decay=0.5)).run()
     assert [row["learning_rate"] for row in rows(tmp_path / "run", "epoch")] == [0.01, 0.01, 0.005, 0.0025]
