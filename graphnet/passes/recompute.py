@@ -299,7 +299,7 @@ class _Stages:
             node, s = copy
             least = self.segment.get(node, 0) if s == FIRST else 2 * self.last - s
             stage[copy] = max([least, *(stage[x] for x in inputs[copy])]) if node.inputs else 0
-        return _Builder(self.graph, self.wide, inputs, stage).run(ordered)
+        return _Builder(self.graph, inputs, stage).run(ordered)
 
 
 class _Builder:
@@ -307,19 +307,20 @@ class _Builder:
     values that something is computed again from: nothing of a stage can then run before it, or be merged with what
     an earlier stage computes."""
 
-    def __init__(
-        self, graph: Graph, wide: set[Node], inputs: Mapping[Copy, list[Copy]], stage: Mapping[Copy, int]
-    ) -> None:
-        self.graph, self.wide, self.inputs, self.stage = graph, wide, inputs, stage
+    def __init__(self, graph: Graph, inputs: Mapping[Copy, list[Copy]], stage: Mapping[Copy, int]) -> None:
+        self.graph, self.inputs, self.stage = graph, inputs, stage
         self.done: dict[Copy, Node] = {}
-        self.sums: dict[Copy, Node] = {}  # what earlier stages have added up of a wide sum
+        self.in_parts = {copy for copy in inputs if self._is_in_parts(copy)}
+        self.sums: dict[Copy, Node] = {}  # of sums in parts: what earlier stages have added up
         self.now = 0
         self.waits: list[Node] = []  # what the last stage has done
         self.wrapped: dict[Node, Node] = {}
 
     def run(self, ordered: Sequence[Copy]) -> Graph:
         by_stage: dict[int, list[Copy]] = defaultdict(list)
-        terms: dict[int, dict[Copy, list[Copy]]] = defaultdict(dict)  # stage -> wide sum -> terms from there
+        terms: dict[int, dict[Copy, list[Copy]]] = defaultdict(
+            dict
+        )  # stage -> sum in parts -> terms from there
         crossing: set[Copy] = {(node, FIRST) for node in self.graph.outputs}
         for copy in ordered:
             if not copy[0].inputs:
@@ -327,7 +328,7 @@ class _Builder:
             now = self.stage[copy]
             by_stage[now].append(copy)
             for x in self.inputs[copy]:
-                if copy[0] in self.wide:
+                if copy in self.in_parts:
                     terms[self.stage[x] if x[0].inputs else now].setdefault(copy, []).append(x)
                 elif self.stage[x] < now:
                     crossing.add(x)
@@ -344,9 +345,16 @@ class _Builder:
                 self.waits = [*did, *(self.sums[copy] for copy in terms[now])] or self.waits
         return Graph([self.done.get((node, FIRST), node) for node in self.graph.outputs], self.graph.inputs)
 
+    def _is_in_parts(self, copy: Copy) -> bool:
+        """True for a sum that has several terms from one earlier stage: their sum crosses, not they."""
+        if not isinstance(copy[0].op, Add):
+            return False
+        early = [self.stage[x] for x in self.inputs[copy] if x[0].inputs and self.stage[x] < self.stage[copy]]
+        return len(set(early)) < len(early) or len(set(early)) > 1
+
     def _made(self, copy: Copy, terms: list[Copy]) -> Node:
         node = copy[0]
-        if node in self.wide:
+        if copy in self.in_parts:
             return self._added(copy, terms)
         inputs = tuple([self._given(x, copy) for x in self.inputs[copy]])
         return node if inputs == node.inputs else node.replace_inputs(inputs)
