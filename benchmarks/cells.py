@@ -1,4 +1,4 @@
-"""Every cell, also those that no one thought of: share of the matrix peak, what Gv costs, what less memory costs.
+"""Every cell, also those that no one thought of: share of the matrix peak, and what Gv, checks and less memory cost.
 
     python -m benchmarks.cells [--hidden 128] [--batch 32] [--steps 100] [--symbols 64] [--cells GRU Tied] [--rounds 7]
 
@@ -85,6 +85,7 @@ def row(name: str, arguments: argparse.Namespace) -> str:
     tasks = {
         "gradient": (gn.compile(gradient, fed), data),
         "less": (gn.compile(gradient, fed, memory="sqrt"), data),
+        "checked": (gn.compile(gradient, fed, check=True), data),
         "Gv": (gn.compile(product, [*fed, *v.values()]), [*data, *directions]),
         "Gv less": (gn.compile(product, [*fed, *v.values()], memory="sqrt"), [*data, *directions]),
     }
@@ -98,6 +99,7 @@ def row(name: str, arguments: argparse.Namespace) -> str:
         f"{base * 1e3:.2f}",
         f"{100 * flops(gradient, fed) / base / peak:.0f}",
         f"{peak / 1e9:.0f}",
+        f"{seconds['checked'] / base:.2f}",
         f"{seconds['Gv'] / base:.2f}",
     ]
     for task, less in (("gradient", "less"), ("Gv", "Gv less")):
@@ -116,9 +118,9 @@ def main() -> None:
     print(
         f"{arguments.hidden} units, batch {arguments.batch}, {arguments.steps} steps, {arguments.symbols} symbols, "
         f"float32; the best library reaches {best / 1e9:.0f} GF/s\n\n"
-        "| cell | gradient, ms | % of peak | peak, GF/s | Gv / gradient | gradient, MiB | in √T | time × | Gv, MiB "
-        "| in √T | time × |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|"
+        "| cell | gradient, ms | % of peak | peak, GF/s | check=True × | Gv / gradient | gradient, MiB | in √T "
+        "| time × | Gv, MiB | in √T | time × |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|---|"
     )
     for name in arguments.cells:
         print(row(name, arguments), flush=True)

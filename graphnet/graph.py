@@ -69,7 +69,7 @@ class Graph(ShowsItself):
         self.groups: tuple[Group, ...] = tuple(groups)
         self.outputs: tuple[Node, ...] = _as_nodes(outputs, "outputs")
         self.order: tuple[Node, ...] = tuple(ancestors(self.outputs))
-        used = [node for node in self.order if node.op.is_input]
+        used = [node for node in self.order if not node.inputs and node.op.is_input]
         self.inputs: tuple[Node, ...] = tuple(used) if inputs is None else _as_nodes(inputs, "inputs")
         self._check_inputs(used)
 

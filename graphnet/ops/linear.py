@@ -14,7 +14,7 @@ from graphnet.node import OPERATORS, Array, Node, Op
 from graphnet.ops.broadcast import broadcast_to
 from graphnet.ops.elementwise import cast
 from graphnet.ops.leaf import as_node
-from graphnet.ops.shape import reshape, transpose
+from graphnet.ops.shape import Transpose, reshape
 
 __all__ = ["BatchMatMul", "MatMul", "matmul"]
 
@@ -28,7 +28,7 @@ class Product(Op):
     def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
         nodes = Op.prepare(self, inputs)
         dtype = common_dtype(self.name, nodes)
-        return tuple(cast(node, dtype) for node in nodes)
+        return tuple([node if node.dtype == dtype else cast(node, dtype) for node in nodes])
 
     def forward(self, a: Array, b: Array) -> Array:
         return np.matmul(a, b)
@@ -52,9 +52,12 @@ class BatchMatMul(Product):
     signature = "i n k, i k m -> i n m"
 
 
+_SWAPS = {2: Transpose((1, 0)), 3: Transpose((0, 2, 1))}
+
+
 def _T(matrix: Node) -> Node:
     """The matrix, or each matrix of a batch, transposed."""
-    return transpose(matrix, (*range(matrix.ndim - 2), matrix.ndim - 1, matrix.ndim - 2))
+    return _SWAPS[matrix.ndim](matrix)
 
 
 def matmul(a: Any, b: Any) -> Node:

@@ -1,0 +1,73 @@
+"""How long a new process takes until an LSTM's gradient has run once, with its kernels on disk.
+
+    python -m benchmarks.start [--steps 100 1000] [--hidden 128] [--processes 5]
+
+Each measurement is a process of its own; the first one, which fills the kernel cache, is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+
+PROGRAM = """
+import time
+start = time.perf_counter()
+import numpy as np
+numpy = time.perf_counter()
+import graphnet as gn
+engine = time.perf_counter()
+import graphnet_rnn as rnn
+imported = time.perf_counter()
+net = rnn.Network([rnn.LSTM({hidden})], 64, 64, seed=0)
+u = net.unroll({steps}, 32, initial="zero")
+built = time.perf_counter()
+g = gn.gradient(u.cost, list(net.parameters.values()))
+differentiated = time.perf_counter()
+function = gn.compile([u.cost, *g], [u.inputs, u.targets])
+compiled = time.perf_counter()
+x = np.zeros(({steps}, 32), np.int64)
+function(x, x)
+ran = time.perf_counter()
+times = [start, numpy, engine, imported, built, differentiated, compiled, ran]
+print(*(b - a for a, b in zip(times, times[1:])), ran - imported)
+"""
+
+COLUMNS = (
+    "import numpy",
+    "graphnet",
+    "graphnet_rnn",
+    "build",
+    "differentiate",
+    "compile",
+    "first call",
+    "after imports",
+)
+
+
+def measured(hidden: int, steps: int, processes: int) -> list[float]:
+    """Median seconds of each part."""
+    program = PROGRAM.format(hidden=hidden, steps=steps)
+    rows = []
+    for _ in range(processes + 1):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        rows.append([float(word) for word in done.stdout.split()])
+    return [statistics.median(column) for column in zip(*rows[1:], strict=True)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--steps", type=int, nargs="+", default=[100, 1000])
+    parser.add_argument("--hidden", type=int, default=128)
+    parser.add_argument("--processes", type=int, default=5)
+    arguments = parser.parse_args()
+    print(f"| steps | {' | '.join(COLUMNS)} |\n|{'---|' * (len(COLUMNS) + 1)}")
+    for steps in arguments.steps:
+        seconds = measured(arguments.hidden, steps, arguments.processes)
+        print(f"| {steps} | {' | '.join(f'{s:.3f}' for s in seconds)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
