@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from benchmarks.networks.ours import CELLS
 from benchmarks.networks.peak import measure
+from benchmarks.networks.worker import timed
 from graphnet import passes
 from graphnet.graph import Graph
 from graphnet.node import Node
@@ -45,12 +45,7 @@ TURN = 0.03
 def turn(call: Callable[[], Any]) -> float:
     """Median seconds of some calls, after one that brings data and code into the caches."""
     call()
-    times: list[float] = []
-    while len(times) < 3 or sum(times) < TURN:
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    return statistics.median(timed(call, TURN, least=3))
 
 
 def measured(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:

@@ -206,8 +206,9 @@ class _Stages:
         """True for sums whose terms come from many stages: each stage adds its own."""
         if not isinstance(node.op, Add):
             return False
-        segments = {self.segment[x] for x in node.inputs if x in self.segment}
-        return len(node.inputs) >= WIDE or len(segments) > 2
+        if len(node.inputs) >= WIDE:
+            return True
+        return len({self.segment[x] for x in node.inputs if x in self.segment}) > 2
 
     def _choose(self) -> None:
         wanted: list[list[Node]] = [[] for _ in range(self.last)]
@@ -318,9 +319,8 @@ class _Builder:
 
     def run(self, ordered: Sequence[Copy]) -> Graph:
         by_stage: dict[int, list[Copy]] = defaultdict(list)
-        terms: dict[int, dict[Copy, list[Copy]]] = defaultdict(
-            dict
-        )  # stage -> sum in parts -> terms from there
+        # Stage -> sum in parts -> its terms from there.
+        terms: dict[int, dict[Copy, list[Copy]]] = defaultdict(dict)
         crossing: set[Copy] = {(node, FIRST) for node in self.graph.outputs}
         for copy in ordered:
             if not copy[0].inputs:
@@ -346,11 +346,11 @@ class _Builder:
         return Graph([self.done.get((node, FIRST), node) for node in self.graph.outputs], self.graph.inputs)
 
     def _is_in_parts(self, copy: Copy) -> bool:
-        """True for a sum that has several terms from one earlier stage: their sum crosses, not they."""
+        """True for a sum with several terms from earlier stages: what those add up crosses, not they."""
         if not isinstance(copy[0].op, Add):
             return False
-        early = [self.stage[x] for x in self.inputs[copy] if x[0].inputs and self.stage[x] < self.stage[copy]]
-        return len(set(early)) < len(early) or len(set(early)) > 1
+        now = self.stage[copy]
+        return sum(bool(x[0].inputs) and self.stage[x] < now for x in self.inputs[copy]) > 1
 
     def _made(self, copy: Copy, terms: list[Copy]) -> Node:
         node = copy[0]

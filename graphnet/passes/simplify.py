@@ -206,29 +206,29 @@ def _before_waiting(node: Node) -> Node | None:
     return After()(_simplest(node.op(x.inputs[0])), *x.inputs[1:])
 
 
+def _moved_inward(node: Node) -> Node | None:
+    """What holds for every view that only moves elements."""
+    number = _fill_like(node)
+    return _before_waiting(node) if number is None else number
+
+
 def _transpose(node: Node) -> Node | None:
     (x,) = node.inputs
-    early = _before_waiting(node)
-    if early is not None:
-        return early
     outer = node.op.axes  # type: ignore[attr-defined]
     if outer == tuple(range(len(outer))):
         return x
     if isinstance(x.op, Transpose):
         return Transpose(tuple(x.op.axes[axis] for axis in outer))(x.inputs[0])
-    return _fill_like(node)
+    return _moved_inward(node)
 
 
 def _reshape(node: Node) -> Node | None:
     (x,) = node.inputs
     if x.shape == node.shape:
         return x
-    early = _before_waiting(node)
-    if early is not None:
-        return early
     if isinstance(x.op, Reshape):
         return reshape(x.inputs[0], node.shape)
-    return _fill_like(node)
+    return _moved_inward(node)
 
 
 def _broadcast(node: Node) -> Node | None:
@@ -264,12 +264,9 @@ def _slice(node: Node) -> Node | None:
     key = node.op.key  # type: ignore[attr-defined]
     if is_whole(key, x.shape):
         return x
-    early = _before_waiting(node)
-    if early is not None:
-        return early
     if isinstance(x.op, OneHot) and key[-1] == (0, x.op.depth, 1):
         return one_hot(Slice(key[:-1])(x.inputs[0]), x.op.depth, x.op.of_dtype)
-    return _fill_like(node)
+    return _moved_inward(node)
 
 
 def _matmul(node: Node) -> Node | None:

@@ -75,9 +75,9 @@ class _Stretches:
             self._edges[node], self._depth[node] = [0, *inner, len(numbers)], 0
         elif node.shape and _rule(node) is not None:
             sources = [x for x in node.inputs if x in self._edges]
-            if sources and max(self._depth[x] for x in sources) < DEEPEST:
-                self._depth[node] = 1 + max(self._depth[x] for x in sources)
-                self._edges[node] = _edges(node, self._edges[sources[0]])
+            depth = 1 + max((self._depth[x] for x in sources), default=DEEPEST)
+            if depth <= DEEPEST:
+                self._edges[node], self._depth[node] = _edges(node, self._edges[sources[0]]), depth
 
     def without_stack(self, node: Node) -> Node:
         """The node itself, or the same made of stretches."""

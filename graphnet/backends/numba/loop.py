@@ -11,8 +11,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from graphnet.backends.numba.expressions import FLOATS, convert, evaluate
 from graphnet.backends.numba.ir import Code, Value, element, lanes_of, llvm_type, vector_type
 from graphnet.node import Dtype
@@ -384,7 +382,7 @@ class _LoopCode(Code):
             self.result_base,
             self.result_strides,
             indices,
-            np.dtype(np.float32) if self.reduced_scalar == "float" else self._dtype(self.value_number),
+            self._dtype(self.value_number),
         )
         self.store(convert(self, total, self.reduced_scalar), target)
 

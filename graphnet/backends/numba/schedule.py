@@ -256,22 +256,24 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> list[J
             b = instruction.b
             if b in waiting:
                 jobs.append(waiting.pop(b))
-            if b in packed:
-                jobs.append(PackedProductJob(instruction, packed[b], parts, least))
-            else:
-                jobs.append(BlockedProductJob(instruction, parts))
+            job: Job = (
+                PackedProductJob(instruction, packed[b], parts, least)
+                if b in packed
+                else BlockedProductJob(instruction, parts)
+            )
         elif isinstance(instruction, Loop):
-            if instruction not in needless:
-                jobs.append(LoopJob(instruction, parts, least))
+            if instruction in needless:
+                continue
+            job = LoopJob(instruction, parts, least)
         elif isinstance(instruction, Scatter):
-            jobs.append(ScatterJob(instruction, parts))
+            job = ScatterJob(instruction, parts)
         elif isinstance(instruction, Host):
-            jobs.append(HostJob(instruction))
+            job = HostJob(instruction)
         else:
             raise BackendError(f"the numba back end has no job for {type(instruction).__name__}")
-        if jobs:
-            rows = jobs[-1].count if jobs[-1].split == "rows" else 0
-            divided.update((access.view.buffer, rows) for access in instruction.writes)
+        jobs.append(job)
+        rows = job.count if job.split == "rows" else 0
+        divided.update((access.view.buffer, rows) for access in instruction.writes)
         if check and not (isinstance(instruction, Loop) and instruction.reduction is None):
             jobs += [LoopJob(_looking_at(access), parts) for access in instruction.writes]
     return jobs

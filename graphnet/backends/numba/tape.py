@@ -91,61 +91,44 @@ def barrier_text() -> str:
     return _waiting_text("%record", prepare, look)
 
 
-_RUN = """
-define void @kernel(ptr noalias %tape) #0 {
-entry:
-  %first = load ptr, ptr %tape
-  %e = getelementptr i64, ptr %tape, i64 1
-  %end = load ptr, ptr %e
-  br label %head
-head:
-  %record = phi ptr [ %first, %entry ], [ %next, %step ]
-  %more = icmp ult ptr %record, %end
-  br i1 %more, label %step, label %done
-step:
-  %kernel_ = load ptr, ptr %record
-  call void %kernel_(ptr %record)
-  %l = getelementptr i64, ptr %record, i64 1
-  %length = load i64, ptr %l
-  %next = getelementptr i64, ptr %record, i64 %length
-  br label %head
-done:
-  ret void
-}
-attributes #0 = { nounwind }
-"""
+@cache
+def _run_text(timed: bool) -> str:
+    """The native loop over the records of a tape; timed: with the ticks of each record written one after another."""
 
-_RUN_TIMED = """
-declare i64 @llvm.readcyclecounter()
-define void @kernel(ptr noalias %tape) #0 {
+    def only(text: str) -> str:
+        return text if timed else ""
+
+    return f"""
+{only("declare i64 @llvm.readcyclecounter()")}
+define void @kernel(ptr noalias %tape) #0 {{
 entry:
   %first = load ptr, ptr %tape
   %e = getelementptr i64, ptr %tape, i64 1
   %end = load ptr, ptr %e
-  %t = getelementptr i64, ptr %tape, i64 2
-  %times = load ptr, ptr %t
+  {only("%t = getelementptr i64, ptr %tape, i64 2")}
+  {only("%times = load ptr, ptr %t")}
   br label %head
 head:
   %record = phi ptr [ %first, %entry ], [ %next, %step ]
-  %at = phi ptr [ %times, %entry ], [ %at_next, %step ]
+  {only("%at = phi ptr [ %times, %entry ], [ %at_next, %step ]")}
   %more = icmp ult ptr %record, %end
   br i1 %more, label %step, label %done
 step:
   %kernel_ = load ptr, ptr %record
-  %t0 = call i64 @llvm.readcyclecounter()
+  {only("%t0 = call i64 @llvm.readcyclecounter()")}
   call void %kernel_(ptr %record)
-  %t1 = call i64 @llvm.readcyclecounter()
-  %spent = sub i64 %t1, %t0
-  store i64 %spent, ptr %at
-  %at_next = getelementptr i64, ptr %at, i64 1
+  {only("%t1 = call i64 @llvm.readcyclecounter()")}
+  {only("%spent = sub i64 %t1, %t0")}
+  {only("store i64 %spent, ptr %at")}
+  {only("%at_next = getelementptr i64, ptr %at, i64 1")}
   %l = getelementptr i64, ptr %record, i64 1
   %length = load i64, ptr %l
   %next = getelementptr i64, ptr %record, i64 %length
   br label %head
 done:
   ret void
-}
-attributes #0 = { nounwind }
+}}
+attributes #0 = {{ nounwind }}
 """
 
 
@@ -237,12 +220,12 @@ def _native(text: str) -> Native:
 
 def runner(timed: bool = False) -> Native:
     """The native loop, called with the address of (first record, end of records[, where to put times])."""
-    return _native(_RUN_TIMED if timed else _RUN)
+    return _native(_run_text(timed))
 
 
 def address_of_runner(timed: bool) -> int:
     """The same, for native code to call."""
-    return _address(_RUN_TIMED if timed else _RUN)
+    return _address(_run_text(timed))
 
 
 @cache
