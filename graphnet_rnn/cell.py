@@ -9,96 +9,36 @@
 
 A cell declares its weights by using them: `self.affine("h", x=x, h=h)` is x @ W_xh + h @ W_hh + b_h, and
 makes the three parameters when it is first met. A Network traces `step` once to find them all.
+
+`step` returns the new states in the order of `states`; what the layer above reads is the first of them, or, where the
+class names an `output` that is no state, one more value before them.
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
-import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar
-
-import numpy as np
 
 import graphnet as gn
 from graphnet.display import ShowsItself
 from graphnet.dtypes import as_dtype
-from graphnet.errors import GraphnetError
-from graphnet.node import Array, Dtype, Node
-from graphnet.provenance import Origin, attributed_to, here, hide_module
-from graphnet_rnn import initializers
+from graphnet.node import Node
+from graphnet.provenance import hide_module
+from graphnet_rnn import declaration, initializers
+from graphnet_rnn.declaration import State
 from graphnet_rnn.errors import CellError
 from graphnet_rnn.initializers import Initializer
+from graphnet_rnn.masks import Masks
 from graphnet_rnn.settings import whole_number
+from graphnet_rnn.weights import Weights, WeightsWithin
 
-__all__ = ["Cell", "State", "Weights"]
+__all__ = ["Cell", "State"]
 
 # Lines of this file are machinery: an error should name the equation that called `affine`.
 hide_module(__file__)
-
-
-@dataclass(frozen=True)
-class State:
-    """What a cell hands from one time step to the next: its name, and the setting that is its width."""
-
-    name: str
-    width: str = "units"
-
-
-@dataclass
-class Weights:
-    """The parameters of one layer, by name; filled by the first trace of the cell's equations."""
-
-    owner: str
-    seed: int
-    dtype: Dtype
-    initial: Mapping[str, Initializer]
-    nodes: dict[str, Node] = field(default_factory=dict)
-    complete: bool = False
-
-    def get(self, name: str, shape: tuple[int, ...], initializer: Initializer | None) -> Node:
-        """The parameter of this name; made if it is new. CellError if its shape is another than before."""
-        node = self.nodes.get(name)
-        if node is None:
-            if self.complete:
-                raise CellError(
-                    f"{self.owner}: the weight {name} first appears after the first step (at {here()}). "
-                    "A cell must use the same weights at every step: do not declare them conditionally."
-                )
-            node = self.nodes[name] = self._make(name, shape, initializer)
-        elif node.shape != shape:
-            raise CellError(
-                f"{self.owner}: the weight {name} is used with shape {list(shape)} at {here()}, but it was "
-                f"declared with shape {list(node.shape)} at {node.origin}. Give the second use another name."
-            )
-        return node
-
-    def _make(self, name: str, shape: tuple[int, ...], initializer: Initializer | None) -> Node:
-        for pattern, chosen in self.initial.items():
-            if fnmatchcase(name, pattern):
-                initializer = chosen
-        if initializer is None:
-            initializer = initializers.glorot() if len(shape) > 1 else initializers.zeros()
-        # Each weight has its own stream of random numbers, so that declaring one more changes no other.
-        key = zlib.crc32(f"{self.owner}.{name}".encode())
-        value = np.asarray(initializer(np.random.default_rng([self.seed, key]), shape))
-        if value.shape != shape:
-            raise CellError(
-                f"{self.owner}: the initializer of {name} gave shape {list(value.shape)}, not {list(shape)} as it is "
-                f"used at {here()}."
-            )
-        return gn.parameter(value.astype(self.dtype), name=f"{self.owner}.{name}")
-
-    def move(self, name: str, array: Array) -> None:
-        """Lets a parameter live in `array` (a view of a network's flat vector); it keeps its origin."""
-        node = self.nodes[name]
-        array[...] = node.value
-        with attributed_to() as made:
-            made.model = node
-            self.nodes[name] = gn.parameter(array, name=node.name)
 
 
 class Cell(ShowsItself):
@@ -108,38 +48,56 @@ class Cell(ShowsItself):
     override the cell's own; patterns as in file names, the last that fits wins.
     """
 
-    states: ClassVar[tuple[State, ...]] = ()
+    #: What is handed from each time step to the next; none: a feedforward layer.
+    states: Sequence[State] = ()
+    #: What the layer above reads, if it is not the first state: `step` returns it before the states.
+    output: State | None = None
+    #: The settings that are widths: `resized` changes them.
+    sizes: ClassVar[tuple[str, ...]] = ("units",)
 
     def __init__(self, units: int = 128, *, initial: Mapping[str, Initializer] | None = None) -> None:
         self.units = whole_number(f"{type(self).__name__}: units", units)
         self.initial = dict(initial or {})
-        self._weights: Weights | None = None
         #: Width of x, once bound.
         self.reads = 0
+        self._weights: Weights | WeightsWithin | None = None
+        self._masks: Masks | None = None
+        self._scale: Callable[[str, str, Node], Node] | None = None
 
     # -- what a cell's equations are written with ---------------------------------------------
 
     def step(self, *args: Any, **kwargs: Any) -> Node | tuple[Node, ...]:
         """step(x, *states): the new states, from the input (batch, inputs) and the old states (batch, units)."""
-        raise CellError(f"{type(self).__name__} needs a method step(self, {self._arguments()}).")
+        raise CellError(f"{type(self).__name__} needs a method step(self, {declaration.arguments(self)}).")
 
-    def affine(self, to: str, *, bias: float | None = 0.0, units: int | None = None, **sources: Node) -> Node:
+    def affine(
+        self, to: str, *, bias: float | Initializer | None = 0.0, units: int | None = None, **sources: Node
+    ) -> Node:
         """Σ_s s @ W_s·to + b_to over the named sources: affine("i", x=x, h=h) = x W_xi + h W_hi + b_i.
 
         bias: the initial value of b_to, or None for no bias. units: the width of the result.
         """
         width = self.units if units is None else units
-        self._require_nodes("affine", to, sources)
-        terms: list[Node] = []
-        for name, source in sources.items():
-            terms.append(source @ self.weight(f"W_{name}{to}", (source.shape[-1], width)))
+        declaration.require_nodes(self, "affine", to, sources)
+        terms = [self.product(name, to, source, width) for name, source in sources.items()]
         if bias is not None:
-            terms.append(self.weight(f"b_{to}", (width,), initializers.constant(bias)))
+            initial = bias if callable(bias) else initializers.constant(bias)
+            terms.append(self.weight(f"b_{to}", (width,), initial))
         return gn.add(*terms)
+
+    def product(
+        self, name: str, to: str, source: Node, units: int | None = None, initial: Initializer | None = None
+    ) -> Node:
+        """s @ W_s·to: one of the products of `affine`, for equations that treat it differently."""
+        width = self.units if units is None else units
+        result = self._dropped(name, source) @ self.weight(
+            f"W_{name}{to}", (source.shape[-1], width), initial
+        )
+        return result if self._scale is None else self._scale(name, to, result)
 
     def diagonal(self, to: str, **sources: Node) -> Node:
         """Σ_s s ⊙ w_s·to over the named sources: a diagonal (peephole) connection."""
-        self._require_nodes("diagonal", to, sources)
+        declaration.require_nodes(self, "diagonal", to, sources)
         terms = []
         for name, source in sources.items():
             terms.append(
@@ -147,38 +105,69 @@ class Cell(ShowsItself):
             )
         return gn.add(*terms)
 
-    def weight(self, name: str, shape: Sequence[int], initializer: Initializer | None = None) -> Node:
-        """The parameter of this name, for equations that `affine` does not cover."""
-        return self.bound_weights.get(name, tuple(shape), initializer)
+    def normalized(self, to: str, a: Node, gain: float = 1.0, shift: bool = True) -> Node:
+        """LN(a) = g_to ⊙ (a - μ) / √(σ² + 1e-5) + s_to, μ and σ over the units of a case.
 
-    def _require_nodes(self, method: str, to: str, sources: Mapping[str, Any]) -> None:
-        owner = type(self).__name__
-        if not sources:
-            raise CellError(
-                f"{owner}: {method}({to!r}) at {here()} has no sources; name them, e.g. {method}({to!r}, x=x, h=h)"
-            )
-        for name, source in sources.items():
-            if not isinstance(source, Node):
-                raise CellError(
-                    f"{owner}: {method}({to!r}, {name}=...) at {here()} is a {type(source).__name__}, not a node. "
-                    "Sources are x and the states, or what is computed from them."
-                )
+        Source: Ba, Kiros & Hinton 2016, eq. 4.
+        """
+        centred = a - gn.mean(a, axis=1, keepdims=True)
+        deviation = gn.sqrt(gn.mean(centred * centred, axis=1, keepdims=True) + 1e-5)
+        result = self.weight(f"g_{to}", (a.shape[-1],), initializers.constant(gain)) * (centred / deviation)
+        return result + self.weight(f"s_{to}", (a.shape[-1],)) if shift else result
+
+    def dropout(self, name: str, a: Node, share: float) -> Node:
+        """a with `share` of its values zeroed and the others enlarged, while a network trains; else a."""
+        return a if self._masks is None else self._masks.drop(a, share, (self.bound_weights.owner, name))
+
+    def _dropped(self, name: str, source: Node) -> Node:
+        """A state on its way into a product, with the network's recurrent dropout."""
+        if self._masks is None or not self._masks.recurrent or name not in self._state_names:
+            return source
+        return self.dropout(name, source, self._masks.recurrent)
+
+    @property
+    def _state_names(self) -> set[str]:
+        return {state.name for state in self.states}
+
+    def weight(
+        self, name: str, shape: Sequence[int], initial: Initializer | None = None, trained: bool = True
+    ) -> Node:
+        """The parameter of this name, for equations that `affine` does not cover.
+
+        initial: Glorot's for matrices and zeros for vectors by default. trained: False for one that keeps its
+        initial value (it is stored with the model, but no part of `theta`).
+        """
+        return self.bound_weights.get(name, tuple(shape), initial, trained)
+
+    def part(self, name: str, cell: Cell, reads: int) -> Cell:
+        """`cell` as a part of this one, for inputs of this width: its W_xh is this cell's `name`.W_xh."""
+        inner = copy.copy(cell)
+        inner.reads = reads
+        inner._weights = self.bound_weights.within(name, cell.initial)
+        inner._masks = self._masks
+        return inner
 
     # -- what is derived from the equations ---------------------------------------------------
 
     def bind(self, inputs: int, name: str = "layer0", seed: int = 0, dtype: Any = "float32") -> Cell:
         """A copy with weights of its own, for inputs of this width; CellError if `step` is not sound."""
-        self._check_declaration()
+        return self.bind_to(Weights(name, seed, as_dtype(dtype), getattr(self, "initial", {})), inputs)
+
+    def bind_to(self, weights: Weights, inputs: int) -> Cell:
+        """A copy with these weights; those that are not there yet are made."""
+        declaration.check(self)
         bound = copy.copy(self)
         bound.reads = inputs
-        bound._weights = Weights(name, seed, as_dtype(dtype), self.initial)
-        with gn.scope(layer=name, cell=type(self).__name__):
-            x = gn.input((1, inputs), dtype, name="x")
+        bound._weights = weights
+        declaration.check_widths(bound)
+        with gn.scope(layer=weights.owner, cell=type(self).__name__):
+            x = gn.input((1, inputs), weights.dtype, name="x")
             before = [
-                gn.input((1, n), dtype, name=s.name) for s, n in zip(self.states, self.widths, strict=True)
+                gn.input((1, width), weights.dtype, name=state.name)
+                for state, width in zip(bound.states, bound.widths, strict=True)
             ]
-            bound._trace(x, before)
-        bound.bound_weights.complete = True
+            declaration.trace(bound, lambda: bound.advance(x, before))
+        weights.complete = True
         for pattern in self.initial:
             if not any(fnmatchcase(weight, pattern) for weight in bound.weights):
                 raise CellError(
@@ -187,104 +176,36 @@ class Cell(ShowsItself):
                 )
         return bound
 
-    def _trace(self, x: Node, before: Sequence[Node]) -> None:
-        """The first step; whatever fails in it is told with the line of its equation."""
-        try:
-            self.next_states(x, before)
-        except (CellError, MemoryError):
-            raise
-        except Exception as error:
-            where = f"in {type(self).__name__}.step at {self._line_in_step(error)}"
-            if isinstance(error, GraphnetError):
-                raise type(error)(f"{error}\n    {where}") from error
-            raise CellError(f"{type(error).__name__} {where}: {error}") from error
+    def running(self, masks: Masks) -> Cell:
+        """A bound cell whose equations use these masks."""
+        running = copy.copy(self)
+        running._masks = masks
+        return running
 
-    def _line_in_step(self, error: BaseException) -> Origin:
-        """The innermost line of the file of `step` that the error has passed."""
-        origin, traceback = self._step_line(), error.__traceback__
-        file = origin.file
-        while traceback is not None:
-            if traceback.tb_frame.f_code.co_filename == file:
-                origin = Origin(file, traceback.tb_lineno)
-            traceback = traceback.tb_next
-        return origin
-
-    def next_states(self, x: Node, states: Sequence[Node]) -> tuple[Node, ...]:
-        """`step`, with what it returns checked against the declared states."""
-        owner = type(self).__name__
-        result = self.step(x, *states)
-        listed = (result,) if isinstance(result, Node) else result
-        if not isinstance(listed, (tuple, list)):
-            raise CellError(
-                f"{owner}.step (at {self._step_line()}) returned {type(listed).__name__} where nodes are needed: "
-                f"return {self._wanted()}."
-            )
-        if len(listed) != len(self.states):
-            raise CellError(
-                f"{owner}.step (at {self._step_line()}) returned {len(listed)} value(s), but the cell declares "
-                f"{len(self.states)} state(s): return {self._wanted()}, in this order."
-            )
-        for state, old, new in zip(self.states, states, listed, strict=True):
-            if not isinstance(new, Node):
-                raise CellError(
-                    f"{owner}.step (at {self._step_line()}) returned a {type(new).__name__} for the state "
-                    f"{state.name}, not a node."
-                )
-            if new.shape != old.shape or new.dtype != old.dtype:
-                raise CellError(
-                    f"{owner}.step returned {new.dtype}{list(new.shape)} for the state {state.name}, which is "
-                    f"{old.dtype}{list(old.shape)} (batch, units). The new value was made at {new.origin}."
-                )
-        return tuple(listed)
-
-    def _check_declaration(self) -> None:
-        owner = type(self).__name__
-        states: Any = self.states
-        if not isinstance(states, (tuple, list)) or not all(isinstance(state, State) for state in states):
-            raise CellError(
-                f"{owner} (step at {self._step_line()}): states is {states!r}, not a tuple of State; write "
-                "states = (State('h'),), with the comma."
-            )
-        if not states:
-            raise CellError(
-                f"{owner} (step at {self._step_line()}) declares no states; write e.g. states = (State('h'),) "
-                "in the class."
-            )
-        if not hasattr(self, "initial"):
-            raise CellError(f"{owner}.__init__ must call super().__init__(units, initial=initial).")
-        for state in states:
-            if not hasattr(self, state.width):
-                raise CellError(
-                    f"{owner}: the state {state.name} has the width {state.width!r}, but the cell has no such "
-                    f"attribute; write self.{state.width} = ... in __init__."
-                )
-        try:
-            inspect.signature(self.step).bind("x", *self.states)
-        except TypeError as error:
-            raise CellError(
-                f"{owner}.step at {self._step_line()} does not fit the declared states ({error}); write "
-                f"step(self, {self._arguments()})."
-            ) from None
-
-    def _step_line(self) -> Origin:
-        code = inspect.unwrap(type(self).step).__code__
-        return Origin(code.co_filename, code.co_firstlineno)
-
-    def _arguments(self) -> str:
-        return ", ".join(["x", *(state.name for state in self.states)])
-
-    def _wanted(self) -> str:
-        names = [f"the new {s.name}" for s in self.states]
-        return names[0] if len(names) == 1 else ", ".join(names)
+    def advance(self, x: Node, states: Sequence[Node]) -> tuple[Node, tuple[Node, ...]]:
+        """The output and the new states: `step`, with what it returns checked against the declaration."""
+        listed = declaration.checked(self, x, states, self.step(x, *states))
+        return listed[0], listed if self.output is None and self.states else listed[1:]
 
     @property
-    def bound_weights(self) -> Weights:
+    def causal(self) -> bool:
+        """Whether the output at a time step depends on no later input."""
+        return True
+
+    def sequence(self, xs: Sequence[Node], states: Sequence[Node]) -> tuple[list[Node], tuple[Node, ...]]:
+        """The outputs for a whole sequence of inputs, and the states after it."""
+        outputs = []
+        for t, x in enumerate(xs):
+            with gn.scope(time=t + 1):
+                output, states = self.advance(x, states)
+            outputs.append(output)
+        return outputs, tuple(states)
+
+    @property
+    def bound_weights(self) -> Weights | WeightsWithin:
         """The weights of a bound cell; CellError if it is not bound."""
         if self._weights is None:
-            raise CellError(
-                f"{type(self).__name__} is used outside of a network, so it has no weights (at {here()}). "
-                "Put it into rnn.Network([...]), or call cell.bind(inputs=...) and step that."
-            )
+            raise declaration.unbound(self)
         return self._weights
 
     @property
@@ -295,7 +216,23 @@ class Cell(ShowsItself):
     @property
     def widths(self) -> tuple[int, ...]:
         """The width of each state."""
-        return tuple(getattr(self, state.width) for state in self.states)
+        return tuple(self.width_of(state) for state in self.states)
+
+    @property
+    def output_width(self) -> int:
+        """The width of what the layer above reads."""
+        return self.width_of(self.returns[0])
+
+    @property
+    def returns(self) -> tuple[State, ...]:
+        """What `step` returns, in order."""
+        return (*(() if self.output is None else (self.output,)), *self.states)
+
+    def width_of(self, state: State) -> int:
+        """The width of a state or output, as a number."""
+        return state.width if isinstance(state.width, int) else int(getattr(self, state.width))
+
+    # -- description --------------------------------------------------------------------------
 
     def settings(self) -> dict[str, Any]:
         """The arguments that make this cell again (without initializers: a stored model has its weights).
@@ -315,19 +252,46 @@ class Cell(ShowsItself):
             )
         return {name: getattr(self, name) for name in names}
 
+    def description(self) -> dict[str, Any]:
+        """The cell's class and settings as JSON holds them: cells among the settings are described as well."""
+        return {"cell": type(self).__name__, **{k: _described(v) for k, v in self.settings().items()}}
+
+    def resized(self, units: int) -> Cell:
+        """The cell made again with all its widths changed to `units`; cells among its settings are resized."""
+        settings = self.settings()
+        for name, value in settings.items():
+            if isinstance(value, Cell):
+                settings[name] = value.resized(units)
+            elif name in self.sizes and value is not None:
+                settings[name] = (units,) * len(value) if isinstance(value, tuple) else units
+        return type(self)(**settings)
+
     def __graph__(self) -> gn.Graph:
         """One step as a graph, for pictures: x_t and the states before and after it."""
-        bound = self if self._weights is not None else self.bind(inputs=self.units)
+        bound = self if self._weights is not None else self.bind(inputs=self.drawn_inputs)
         dtype = bound.bound_weights.dtype
         x = gn.input((1, bound.reads), dtype, name="x_t")
         before = [
             gn.input((1, n), dtype, name=f"{s.name}_t−1")
-            for s, n in zip(self.states, self.widths, strict=True)
+            for s, n in zip(bound.states, bound.widths, strict=True)
         ]
-        after = bound.next_states(x, before)
-        labels = [gn.label(node, f"{s.name}_t") for s, node in zip(self.states, after, strict=True)]
-        return gn.Graph(labels, [x, *before])
+        output, after = bound.advance(x, before)
+        named = list(zip(bound.states, after, strict=True))
+        if bound.output is not None:
+            named.insert(0, (bound.output, output))
+        return gn.Graph([gn.label(node, f"{state.name}_t") for state, node in named], [x, *before])
+
+    @property
+    def drawn_inputs(self) -> int:
+        """The width of x in a picture of a cell that is in no network."""
+        return getattr(self, "units", 8)
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{k}={v!r}" for k, v in self.settings().items())
         return f"{type(self).__name__}({listed})"
+
+
+def _described(setting: Any) -> Any:
+    if isinstance(setting, Cell):
+        return setting.description()
+    return list(setting) if isinstance(setting, tuple) else setting

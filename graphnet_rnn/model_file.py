@@ -110,8 +110,8 @@ def describe_network(network: Network) -> dict[str, Any]:
 
 
 def network_tensors(network: Network) -> dict[str, Array]:
-    """The weights by name."""
-    return {name: node.value for name, node in network.parameters.items()}
+    """The weights by name, fixed ones too."""
+    return {name: node.value for name, node in (network.parameters | network.fixed).items()}
 
 
 def save(network: Network, path: str | Path, notes: Mapping[str, Any] | None = None) -> None:
@@ -138,26 +138,11 @@ def network_of(file: ModelFile, path: str, cells: type[Cell] | Iterable[type[Cel
     settings = dict(file.description.get("network") or {})
     if not settings:
         raise ModelFileError(f"{path} holds no network.")
-    layers = []
-    for entry in settings.pop("layers"):
-        arguments = dict(entry)
-        name = arguments.pop("cell")
-        if name not in known:
-            raise ModelFileError(
-                f"{path} uses the cell {name}, which graphnet does not have; give its class: "
-                f"rnn.load(path, cells=[{name}]), or --cell my_cells.py:{name}."
-            )
-        try:
-            layers.append(known[name](**arguments))
-        except TypeError as error:
-            raise ModelFileError(
-                f"{path}: the cell {name} cannot be made again with {arguments} ({error}); it may have changed "
-                "since the file was written."
-            ) from None
+    layers = [_cell_of(entry, known, path) for entry in settings.pop("layers")]
     network = Network(layers, **settings)
     characters = file.description.get("vocabulary")
     network.vocabulary = Vocabulary(characters) if characters else None
-    for name, node in network.parameters.items():
+    for name, node in (network.parameters | network.fixed).items():
         if name not in file.tensors or file.tensors[name].shape != node.shape:
             raise ModelFileError(
                 f"{path}: the weight {name} is missing or of another shape than {list(node.shape)}; the cell "
@@ -165,3 +150,25 @@ def network_of(file: ModelFile, path: str, cells: type[Cell] | Iterable[type[Cel
             )
         node.value[...] = file.tensors[name]
     return network
+
+
+def _cell_of(entry: Mapping[str, Any], known: Mapping[str, type[Cell]], path: str) -> Cell:
+    """The cell that `Cell.description` described."""
+    arguments: dict[str, Any] = {
+        key: _cell_of(value, known, path) if isinstance(value, Mapping) and "cell" in value else value
+        for key, value in entry.items()
+        if key != "cell"
+    }
+    name = entry["cell"]
+    if name not in known:
+        raise ModelFileError(
+            f"{path} uses the cell {name}, which graphnet does not have; give its class: "
+            f"rnn.load(path, cells=[{name}]), or --cell my_cells.py:{name}."
+        )
+    try:
+        return known[name](**arguments)
+    except TypeError as error:
+        raise ModelFileError(
+            f"{path}: the cell {name} cannot be made again with {arguments} ({error}); it may have changed "
+            "since the file was written."
+        ) from None

@@ -12,13 +12,14 @@ from graphnet.display import ShowsItself
 from graphnet.dtypes import as_dtype, is_float
 from graphnet.node import Array, Node
 from graphnet.provenance import hide_module
-from graphnet_rnn.cell import Cell, Weights
+from graphnet_rnn.cell import Cell
 from graphnet_rnn.data.text import Vocabulary
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.initializers import Initializer
 from graphnet_rnn.losses import LOSSES
-from graphnet_rnn.settings import one_of, share, whole_number
+from graphnet_rnn.settings import fraction, one_of, whole_number
 from graphnet_rnn.unroll import Unrolled
+from graphnet_rnn.weights import Weights
 
 __all__ = ["Network"]
 
@@ -28,11 +29,15 @@ hide_module(__file__)
 class Network(ShowsItself):
     """h^l_t = cell_l(h^{l-1}_t, h^l_{t-1});  o_t = h^L_t W_ho + b_o
 
-    layers: cells, first to last (each use in the list gets weights of its own).
+    layers: cells, first to last (each use in the list gets weights of its own, unless `share` says otherwise).
     inputs: how many symbols (reads="symbols"), or the width of the input vectors (reads="vectors").
     outputs: width of o. loss: "softmax" (targets: symbols), "sigmoid" or "squared" (targets: vectors).
-    skip: every layer also reads x_t, and the output sums a projection of every layer (Lynge 2016, 3.4.2).
+    skip: every layer also reads x_t, and the output sums a projection of every layer (Lynge 2016, 3.4.2);
+    "inputs" for the first half of this alone, "outputs" for the second.
     dropout: share of values zeroed between layers while training (not into the first, nor out of the last).
+    recurrent_dropout: share of the states' values zeroed on their way into a cell's products while training.
+    variational: keep each mask for all time steps (Gal & Ghahramani 2016) instead of drawing one for each.
+    share: {1: 0} lets layer 1 use the weights of layer 0; they must fit. output_bias: False for no b_o.
     initial_state: "zero", or "learned" (one parameter for each state).
     reads: by default "symbols" with the softmax loss, else "vectors".
     Raises UsageError for settings that cannot be meant, CellError for an unsound cell.
@@ -44,24 +49,32 @@ class Network(ShowsItself):
         inputs: int,
         outputs: int,
         loss: str = "softmax",
-        skip: bool = False,
+        skip: bool | str = False,
         dropout: float = 0.0,
         initial_state: str = "zero",
         seed: int = 0,
         dtype: Any = "float32",
         reads: str | None = None,
         initial: Mapping[str, Initializer] | None = None,
+        *,
+        recurrent_dropout: float = 0.0,
+        variational: bool = False,
+        share: Mapping[int, int] | Iterable[Sequence[int]] = (),
+        output_bias: bool = True,
     ) -> None:
         self.inputs, self.outputs = whole_number("inputs", inputs), whole_number("outputs", outputs)
         self.loss = one_of("loss", loss, tuple(LOSSES))
-        self.skip, self.seed, self.dtype = bool(skip), whole_number("seed", seed, least=0), as_dtype(dtype)
+        self.skip = one_of("skip", skip, ("inputs", "outputs")) if isinstance(skip, str) else bool(skip)
+        self.seed, self.dtype = whole_number("seed", seed, least=0), as_dtype(dtype)
         self.reads = one_of(
             "reads", reads or ("symbols" if loss == "softmax" else "vectors"), ("symbols", "vectors")
         )
         self.initial_state = one_of("initial_state", initial_state, ("zero", "learned"))
         if not is_float(self.dtype):
             raise UsageError(f"dtype must be float32 or float64, not {self.dtype}")
-        self.dropout = share("dropout, the share that is zeroed,", dropout)
+        self.dropout = fraction("dropout, the share that is zeroed,", dropout)
+        self.recurrent_dropout = fraction("recurrent_dropout, the share that is zeroed,", recurrent_dropout)
+        self.variational, self.output_bias = bool(variational), bool(output_bias)
         if not isinstance(layers, Iterable):
             layers = [layers]
         layers = list(layers)
@@ -71,6 +84,7 @@ class Network(ShowsItself):
                 raise UsageError(f"layers must hold cells, e.g. {hint}, not {cell!r:.60}")
         if not layers:
             raise UsageError("layers is empty: give at least one cell, e.g. [rnn.LSTM(128)]")
+        self.share = self._checked_share(share, len(layers))
         self.layers = self._bind(layers)
         self._own = Weights("output", self.seed, self.dtype, dict(initial or {}))
         self._declare_projection()
@@ -78,40 +92,92 @@ class Network(ShowsItself):
         if self.initial_state == "learned":
             for l, cell in enumerate(self.layers):
                 for state, width in zip(cell.states, cell.widths, strict=True):
-                    self._learned.get(f"{state.name}{l}", (width,), None)
+                    self._learned.get(f"{state.name}{l}", (width,), state.initial)
         self._share_memory()
         #: The characters behind the symbols, for a network that reads text; kept in its file.
         self.vocabulary: Vocabulary | None = None
 
     # -- declaring ---------------------------------------------------------------------------
 
+    def _checked_share(
+        self, share: Mapping[int, int] | Iterable[Sequence[int]], count: int
+    ) -> dict[int, int]:
+        checked: dict[int, int] = {}
+        for layer, owner in share.items() if isinstance(share, Mapping) else share:
+            layer = whole_number("share: a layer", layer, least=0)
+            owner = whole_number("share: a layer", owner, least=0)
+            if not owner < layer < count or owner in checked:
+                raise UsageError(
+                    f"share: layer {layer} cannot use the weights of layer {owner}; there are layers 0 ... "
+                    f"{count - 1}, and a layer shares those of an earlier one that has its own, e.g. {{1: 0}}"
+                )
+            checked[layer] = owner
+        return checked
+
+    @property
+    def skips_inputs(self) -> bool:
+        """Whether every layer reads x_t."""
+        return self.skip in (True, "inputs")
+
+    @property
+    def skips_outputs(self) -> bool:
+        """Whether the output reads every layer."""
+        return self.skip in (True, "outputs")
+
+    @property
+    def causal(self) -> bool:
+        """Whether o_t depends on no later input; not so where a layer is bidirectional."""
+        return all(cell.causal for cell in self.layers)
+
     def _bind(self, layers: Sequence[Cell]) -> list[Cell]:
         bound: list[Cell] = []
         for l, cell in enumerate(layers):
-            below = self.inputs if l == 0 else bound[-1].widths[0] + (self.inputs if self.skip else 0)
-            bound.append(cell.bind(below, f"layer{l}", self.seed, self.dtype))
+            below = bound[-1].output_width + (self.inputs if self.skips_inputs else 0) if l else self.inputs
+            if l in self.share:
+                bound.append(self._bind_shared(cell, l, bound[self.share[l]], below))
+            else:
+                bound.append(cell.bind(below, f"layer{l}", self.seed, self.dtype))
         return bound
 
+    def _bind_shared(self, cell: Cell, layer: int, owner: Cell, below: int) -> Cell:
+        weights = owner.bound_weights
+        assert isinstance(weights, Weights)
+        try:
+            return cell.bind_to(weights, below)
+        except CellError as error:
+            raise UsageError(
+                f"share: layer {layer} ({cell!r}, which reads {below} values) cannot use the weights of "
+                f"{weights.owner} ({owner!r}, which reads {owner.reads}): {error}"
+            ) from None
+
     def _declare_projection(self) -> None:
-        readers = self.layers if self.skip else self.layers[-1:]
-        self._projections = [f"W_h{l}o" for l in range(len(readers))] if self.skip else ["W_ho"]
+        readers = self.layers if self.skips_outputs else self.layers[-1:]
+        self._projections = [f"W_h{l}o" for l in range(len(readers))] if self.skips_outputs else ["W_ho"]
         for name, cell in zip(self._projections, readers, strict=True):
-            self._own.get(name, (cell.widths[0], self.outputs), None)
-        self._own.get("b_o", (self.outputs,), None)
+            self._own.get(name, (cell.output_width, self.outputs), None)
+        if self.output_bias:
+            self._own.get("b_o", (self.outputs,), None)
+
+    def _groups(self) -> list[Weights]:
+        groups = [cell.bound_weights for l, cell in enumerate(self.layers) if l not in self.share]
+        return [*(w for w in groups if isinstance(w, Weights)), self._own, self._learned]
 
     def _share_memory(self) -> None:
-        """Moves all parameters into one flat vector, of which each is a view."""
-        groups = [cell.bound_weights for cell in self.layers] + [self._own, self._learned]
-        total = sum(node.size for weights in groups for node in weights.nodes.values())
+        """Moves all trained parameters into one flat vector, of which each is a view."""
+        groups = self._groups()
+        total = sum(node.size for weights in groups for node in weights.trained().values())
         self._theta = np.zeros(total, self.dtype)
         self.parameters: dict[str, Node] = {}
+        #: The weights that no training changes, by name: they are stored, but no part of `theta`.
+        self.fixed: dict[str, Node] = {}
         start = 0
         for weights in groups:
-            for name, node in weights.nodes.items():
+            for name, node in weights.trained().items():
                 view = self._theta[start : start + node.size].reshape(node.shape)
                 weights.move(name, view)
                 self.parameters[f"{weights.owner}.{name}"] = weights.nodes[name]
                 start += node.size
+            self.fixed.update({f"{weights.owner}.{name}": weights.nodes[name] for name in weights.fixed})
             weights.complete = True
 
     # -- parameters --------------------------------------------------------------------------
@@ -134,10 +200,10 @@ class Network(ShowsItself):
 
     def project(self, hidden: Sequence[Node]) -> Node:
         """o_t from the outputs of all layers at one time step."""
-        readers = hidden if self.skip else hidden[-1:]
+        readers = hidden if self.skips_outputs else hidden[-1:]
         weights = self._own.nodes
         products = [h @ weights[name] for h, name in zip(readers, self._projections, strict=True)]
-        return gn.add(*products, weights["b_o"])
+        return gn.add(*products, *([weights["b_o"]] if self.output_bias else []))
 
     def learned_states(self, batch: int) -> list[Node]:
         """The learned initial states, one row for each case."""
@@ -183,7 +249,7 @@ class Network(ShowsItself):
     def settings(self) -> dict[str, Any]:
         """Everything that makes this architecture again, as JSON would hold it."""
         return {
-            "layers": [{"cell": type(c).__name__, **c.settings()} for c in self.layers],
+            "layers": [cell.description() for cell in self.layers],
             "inputs": self.inputs,
             "outputs": self.outputs,
             "loss": self.loss,
@@ -193,6 +259,10 @@ class Network(ShowsItself):
             "seed": self.seed,
             "dtype": self.dtype.name,
             "reads": self.reads,
+            "recurrent_dropout": self.recurrent_dropout,
+            "variational": self.variational,
+            "share": [list(pair) for pair in self.share.items()],
+            "output_bias": self.output_bias,
         }
 
     def __graph__(self) -> gn.Graph:

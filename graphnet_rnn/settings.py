@@ -9,7 +9,7 @@ import numpy as np
 
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["one_of", "share", "whole_number"]
+__all__ = ["fraction", "one_of", "whole_number"]
 
 #: No size, seed or count is meant to be larger: it would fail later, deep inside of NumPy.
 LARGEST = 2**31 - 1
@@ -24,7 +24,7 @@ def whole_number(argument: str, value: Any, least: int = 1) -> int:
     return int(value)
 
 
-def share(argument: str, value: Any) -> float:
+def fraction(argument: str, value: Any) -> float:
     """The value as a float in [0, 1)."""
     if (
         isinstance(value, bool)

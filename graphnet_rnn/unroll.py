@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import graphnet as gn
@@ -11,9 +13,11 @@ from graphnet.node import Node
 from graphnet.provenance import hide_module
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.losses import LOSSES
+from graphnet_rnn.masks import Masks
 from graphnet_rnn.settings import whole_number
 
 if TYPE_CHECKING:
+    from graphnet_rnn.cell import Cell
     from graphnet_rnn.network import Network
 
 __all__ = ["Unrolled"]
@@ -51,7 +55,7 @@ class Unrolled(ShowsItself):
             raise UsageError(f"unroll: unscored must be in 0 ... {time - 1}, not {unscored}")
         self.network, self.time, self.batch = network, time, batch
         self.random = gn.RandomSource(network.seed) if random is None else random
-        self._keep = 1 - network.dropout if training else 1.0
+        self._masks = Masks(self.random, training, network.variational, network.recurrent_dropout)
         self.inputs = _sequence_input("x", time, batch, network.inputs, network.reads == "symbols", network)
         self.targets = _sequence_input("t", time, batch, network.outputs, network.loss == "softmax", network)
         self.initial = self._initial_states(initial)
@@ -77,41 +81,56 @@ class Unrolled(ShowsItself):
 
     def _run(self) -> list[Node]:
         """Steps all layers through time; returns o_t for each step."""
-        layers = self.network.layers
-        counts = [len(cell.states) for cell in layers]
-        starts = [sum(counts[:l]) for l in range(len(layers))]
-        states = [tuple(self.initial[s : s + n]) for s, n in zip(starts, counts, strict=True)]
+        layers = [cell.running(self._masks) for cell in self.network.layers]
+        starts = itertools.accumulate([0, *(len(cell.states) for cell in layers)])
+        states = [tuple(self.initial[a:b]) for a, b in itertools.pairwise(starts)]
         hidden: list[list[Node]] = [[] for _ in layers]
         outputs = []
-        for t in range(self.time):
-            with gn.scope(layer="input", time=t + 1):
-                x = self._input_at(t)
-            below = x
-            for l, cell in enumerate(layers):
-                with gn.scope(layer=f"layer{l}", cell=type(cell).__name__, time=t + 1):
-                    if l:
-                        below = self._dropped(below)
-                        below = gn.concatenate([below, x], axis=1) if self.network.skip else below
-                    states[l] = cell.next_states(below, states[l])
-                    below = states[l][0]
-                hidden[l].append(below)
+        # Time step by time step where that can be: a stretch of time is then a stretch of the program.
+        run = self._step_by_step if self.network.causal else self._layer_by_layer
+        for t, column in enumerate(run(layers, states)):
             with gn.scope(layer="output", time=t + 1):
-                outputs.append(self.network.project([h[-1] for h in hidden]))
+                outputs.append(self.network.project(column))
+            for steps, h in zip(hidden, column, strict=True):
+                steps.append(h)
         self.hidden = [gn.stack(steps) for steps in hidden]
         self.final = [node for layer in states for node in layer]
         return outputs
 
-    def _input_at(self, t: int) -> Node:
-        x = self.inputs[t]
-        return (
-            gn.one_hot(x, self.network.inputs, self.network.dtype) if self.network.reads == "symbols" else x
-        )
+    def _step_by_step(self, layers: Sequence[Cell], states: list[tuple[Node, ...]]) -> Iterator[list[Node]]:
+        """The outputs of all layers, step by step; `states` are brought forward."""
+        for t in range(self.time):
+            below = x = self._input_at(t)
+            column = []
+            for l, cell in enumerate(layers):
+                with gn.scope(layer=f"layer{l}", cell=type(cell).__name__, time=t + 1):
+                    below, states[l] = cell.advance(self._read(l, below, x), states[l])
+                column.append(below)
+            yield column
 
-    def _dropped(self, h: Node) -> Node:
-        """Inverted dropout: a mask of zeros, and 1 / keep where it keeps."""
-        if self._keep == 1:
-            return h
-        return h * (self.random.bernoulli(self._keep, h.shape, h.dtype) * (1 / self._keep))
+    def _layer_by_layer(self, layers: Sequence[Cell], states: list[tuple[Node, ...]]) -> Iterator[list[Node]]:
+        """The same for networks with a layer that needs the whole sequence below it."""
+        below = xs = [self._input_at(t) for t in range(self.time)]
+        hidden = []
+        for l, cell in enumerate(layers):
+            with gn.scope(layer=f"layer{l}", cell=type(cell).__name__):
+                read = [self._read(l, h, x) for h, x in zip(below, xs, strict=True)]
+                below, states[l] = cell.sequence(read, states[l])
+            hidden.append(below)
+        yield from map(list, zip(*hidden, strict=True))
+
+    def _read(self, layer: int, below: Node, x: Node) -> Node:
+        """What a layer reads: the output of the one below, with dropout, beside x where connections skip."""
+        if not layer:
+            return below
+        below = self._masks.drop(below, self.network.dropout, layer)
+        return gn.concatenate([below, x], axis=1) if self.network.skips_inputs else below
+
+    def _input_at(self, t: int) -> Node:
+        network = self.network
+        with gn.scope(layer="input", time=t + 1):
+            x = self.inputs[t]
+            return gn.one_hot(x, network.inputs, network.dtype) if network.reads == "symbols" else x
 
     def __graph__(self) -> gn.Graph:
         """The cost as a graph, for pictures."""

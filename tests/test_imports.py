@@ -35,8 +35,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "initializers"),
-    ("settings", "files", "losses"),
-    ("cell", "data"),
+    ("settings", "files", "losses", "masks", "weights"),
+    ("declaration", "data"),
+    ("cell",),
     ("cells", "unroll"),
     ("network", "objective"),
     ("optimizers", "early_stopping", "evaluation", "sampling", "model_file"),
