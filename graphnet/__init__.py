@@ -27,9 +27,9 @@ from graphnet.ops.elementwise import (
     less_equal, log, logical_not, maximum, minimum, multiply, negative, power, relu, sigmoid, sign, sin,
     softplus, sqrt, subtract, tanh, where,
 )  # fmt: skip
-from graphnet.ops.index import one_hot, take
+from graphnet.ops.index import one_hot, scatter_add, take
 from graphnet.ops.leaf import constant, fill, input, label, parameter, stop_gradient
-from graphnet.ops.linear import matmul
+from graphnet.ops.linear import matmul, scaled_matmul
 from graphnet.ops.loss import sigmoid_cross_entropy, softmax_cross_entropy, squared_error
 from graphnet.ops.random import RandomSource
 from graphnet.ops.reduce import argmax, log_softmax, logsumexp, max, mean, min, softmax, sum
@@ -52,7 +52,8 @@ __all__ = [
     "gradient", "greater", "greater_equal", "hessian_product", "input", "label", "less", "less_equal",
     "log", "log_softmax", "logical_not", "logsumexp", "matmul", "max", "maximum", "mean", "min",
     "minimum", "multiply", "negative", "one_hot", "parameter", "passes", "power", "relu", "reshape",
-    "rop", "scope", "sigmoid", "sigmoid_cross_entropy", "sign", "sin", "softmax", "softmax_cross_entropy",
+    "rop", "scaled_matmul", "scatter_add", "scope",
+    "sigmoid", "sigmoid_cross_entropy", "sign", "sin", "softmax", "softmax_cross_entropy",
     "softplus", "sqrt", "squared_error", "stack", "stop_gradient", "subtract", "sum", "take", "tanh",
     "testing", "transpose", "where",
 ]  # fmt: skip

@@ -33,7 +33,7 @@ from graphnet_rnn.errors import CellError
 from graphnet_rnn.initializers import Initializer
 from graphnet_rnn.masks import Masks
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.weights import Weights, WeightsWithin
+from graphnet_rnn.weights import Weights, WeightsWithin, chosen
 
 __all__ = ["Cell", "State"]
 
@@ -54,6 +54,8 @@ class Cell(ShowsItself):
     output: State | None = None
     #: The settings that are widths: `resized` changes them.
     sizes: ClassVar[tuple[str, ...]] = ("units",)
+    #: How the source of the cell initializes weights, by name; `initial` overrides it.
+    initially: ClassVar[Mapping[str, Initializer]] = {}
 
     def __init__(self, units: int = 128, *, initial: Mapping[str, Initializer] | None = None) -> None:
         self.units = whole_number(f"{type(self).__name__}: units", units)
@@ -62,7 +64,7 @@ class Cell(ShowsItself):
         self.reads = 0
         self._weights: Weights | WeightsWithin | None = None
         self._masks: Masks | None = None
-        self._scale: Callable[[str, str, Node], Node] | None = None
+        self._connect: Callable[[str, str, Node, Node], Node] | None = None
 
     # -- what a cell's equations are written with ---------------------------------------------
 
@@ -90,10 +92,9 @@ class Cell(ShowsItself):
     ) -> Node:
         """s @ W_s·to: one of the products of `affine`, for equations that treat it differently."""
         width = self.units if units is None else units
-        result = self._dropped(name, source) @ self.weight(
-            f"W_{name}{to}", (source.shape[-1], width), initial
-        )
-        return result if self._scale is None else self._scale(name, to, result)
+        weight = self.weight(f"W_{name}{to}", (source.shape[-1], width), initial)
+        source = self._dropped(name, source)
+        return source @ weight if self._connect is None else self._connect(name, to, source, weight)
 
     def diagonal(self, to: str, **sources: Node) -> Node:
         """Σ_s s ⊙ w_s·to over the named sources: a diagonal (peephole) connection."""
@@ -137,14 +138,25 @@ class Cell(ShowsItself):
         initial: Glorot's for matrices and zeros for vectors by default. trained: False for one that keeps its
         initial value (it is stored with the model, but no part of `theta`).
         """
+        if initial is None:
+            initial = chosen(self.initially, name, None)
         return self.bound_weights.get(name, tuple(shape), initial, trained)
 
-    def part(self, name: str, cell: Cell, reads: int) -> Cell:
-        """`cell` as a part of this one, for inputs of this width: its W_xh is this cell's `name`.W_xh."""
+    def part(
+        self,
+        name: str,
+        cell: Cell,
+        reads: int,
+        connect: Callable[[str, str, Node, Node], Node] | None = None,
+    ) -> Cell:
+        """`cell` as a part of this one, for inputs of this width: its W_xh is this cell's `name`.W_xh.
+
+        connect(source's name, to, source, W): what its products are instead of source @ W.
+        """
         inner = copy.copy(cell)
         inner.reads = reads
         inner._weights = self.bound_weights.within(name, cell.initial)
-        inner._masks = self._masks
+        inner._masks, inner._connect = self._masks, connect
         return inner
 
     # -- what is derived from the equations ---------------------------------------------------

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from graphnet.node import Array
 
-__all__ = ["Initializer", "constant", "glorot", "normal", "orthogonal", "sparse", "uniform", "zeros"]
+__all__ = [
+    "Initializer", "array", "constant", "glorot", "normal", "orthogonal", "reservoir", "sparse", "stacked",
+    "uniform", "zeros",
+]  # fmt: skip
 
 Initializer = Callable[[np.random.Generator, tuple[int, ...]], Array]
 
@@ -25,6 +29,11 @@ def zeros() -> Initializer:
 def constant(value: float) -> Initializer:
     """w = value"""
     return lambda generator, shape: np.full(shape, value)
+
+
+def array(values: Any) -> Initializer:
+    """w = values"""
+    return lambda generator, shape: np.array(values, np.float64)
 
 
 def normal(scale: float) -> Initializer:
@@ -73,5 +82,30 @@ def sparse(connections: int = 15, scale: float = 1.0) -> Initializer:
             chosen = generator.permutation(rows)[:connections]
             w[chosen, unit] = scale * generator.standard_normal(len(chosen))
         return w
+
+    return initial
+
+
+def stacked(each: Initializer) -> Initializer:
+    """W[k] ~ `each`, one matrix after the other along the first axis"""
+    return lambda generator, shape: np.stack([each(generator, shape[1:]) for _ in range(shape[0])])
+
+
+def reservoir(radius: float = 0.95, density: float = 0.1) -> Initializer:
+    """`density` of the weights ~ N(0, 1), the others 0, then scaled to this spectral radius.
+
+    The radius is the largest absolute eigenvalue. Source: Jaeger & Haas 2004; Sutskever 2013, 2.8.4 and 7.4.
+    """
+
+    def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        rows, columns = shape
+        connections = max(1, round(density * rows))
+        for _ in range(20):
+            w = sparse(connections)(generator, shape)
+            largest = float(np.abs(np.linalg.eigvals(w)).max()) if rows == columns else 0.0
+            if largest > 1e-6:  # a small sparse matrix may have no cycle, and then no eigenvalue but 0
+                return radius / largest * w
+        w = generator.standard_normal(shape)
+        return radius / float(np.abs(np.linalg.eigvals(w)).max()) * w
 
     return initial

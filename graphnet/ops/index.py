@@ -14,7 +14,7 @@ from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape
 from graphnet.ops.leaf import as_node, as_shape, zeros
 from graphnet.ops.shape import basic_slice, normalize_axis
 
-__all__ = ["OneHot", "ScatterAdd", "Take", "getitem", "one_hot", "take"]
+__all__ = ["OneHot", "ScatterAdd", "Take", "getitem", "one_hot", "scatter_add", "take"]
 
 
 def _check_index(op_name: str, index: Array, size: int) -> None:
@@ -131,6 +131,15 @@ def take(x: Any, index: Any, axis: int = 0) -> Node:
     """y = x[index] along an axis. Indices must be in 0 ... size - 1 (checked when it runs)."""
     node = as_node(x)
     return Take(normalize_axis(axis, node.ndim, "Take"))(node, index)
+
+
+def scatter_add(x: Any, index: Any, size: int, axis: int = 0) -> Node:
+    """y[j] = Σ x[i] over all i with index[i] = j, along an axis of `size`: the transpose of `take`.
+
+    The index has one axis, as long as x is along `axis`; its values must be in 0 ... size - 1 (checked when it runs).
+    """
+    node, (length,) = as_node(x), as_shape(size, "size")
+    return ScatterAdd(length, normalize_axis(axis, node.ndim, "ScatterAdd"))(node, index)
 
 
 def one_hot(index: Any, depth: int, dtype: Any = "float32") -> Node:

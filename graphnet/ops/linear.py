@@ -11,12 +11,18 @@ import numpy as np
 from graphnet.dtypes import common_dtype
 from graphnet.errors import ShapeError, table_of_inputs
 from graphnet.node import OPERATORS, Array, Node, Op
-from graphnet.ops.broadcast import broadcast_to
+from graphnet.ops.broadcast import Sum, broadcast_to
 from graphnet.ops.elementwise import cast
 from graphnet.ops.leaf import as_node
 from graphnet.ops.shape import Transpose, reshape
 
-__all__ = ["BatchMatMul", "MatMul", "matmul"]
+__all__ = ["BatchMatMul", "MatMul", "ScaledMatMul", "matmul", "scaled_matmul", "scaled_rows"]
+
+
+def as_common_dtype(op_name: str, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """The nodes, cast where they are not of their common dtype."""
+    dtype = common_dtype(op_name, nodes)
+    return tuple([node if node.dtype == dtype else cast(node, dtype) for node in nodes])
 
 
 class Product(Op):
@@ -26,9 +32,7 @@ class Product(Op):
     zero_if = "any"
 
     def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
-        nodes = Op.prepare(self, inputs)
-        dtype = common_dtype(self.name, nodes)
-        return tuple([node if node.dtype == dtype else cast(node, dtype) for node in nodes])
+        return as_common_dtype(self.name, Op.prepare(self, inputs))
 
     def forward(self, a: Array, b: Array) -> Array:
         return np.matmul(a, b)
@@ -50,6 +54,48 @@ class BatchMatMul(Product):
     """c[i, n, m] = Σ_k a[i, n, k] b[i, k, m]"""
 
     signature = "i n k, i k m -> i n m"
+
+
+class ScaledMatMul(Op):
+    """y[b, m] = Σ_n x[b, n] W[n, m] S[b, n, m],  S[b, n, m] = Σ_r u[b, r, n] v[b, r, m]
+
+    Each case has a W ∘ S of its own, but neither forward nor backward makes the matrix: what they need is of the size
+    of u and v. Source: Suarez 2017, eq. 8, who asks for such a rule.
+    """
+
+    signature = "b n, n m, b r n, b r m -> b m"
+    symbol = "@∘"
+    zero_if = "any"
+
+    def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
+        return as_common_dtype(self.name, Op.prepare(self, inputs))
+
+    def forward(self, x: Array, W: Array, u: Array, v: Array) -> Array:
+        y = np.zeros((x.shape[0], W.shape[1]), x.dtype)
+        for r in range(u.shape[1]):
+            y += (x * u[:, r]) @ W * v[:, r]
+        return y
+
+    def backward(self, gy: Node, y: Node, x: Node, W: Node, u: Node, v: Node) -> Sequence[Node]:
+        xu, gv = scaled_rows(x, u), scaled_rows(gy, v)
+        back = reshape(gv @ _T(W), u.shape)
+        return (
+            Sum((1,))(u * back),
+            _T(xu) @ gv,
+            reshape(x, (x.shape[0], 1, x.shape[1])) * back,
+            reshape(gy, (gy.shape[0], 1, gy.shape[1])) * reshape(xu @ W, v.shape),
+        )
+
+    def rop(
+        self, rx: Node, rW: Node, ru: Node, rv: Node, y: Node, x: Node, W: Node, u: Node, v: Node
+    ) -> Node:
+        return self(rx, W, u, v) + self(x, rW, u, v) + self(x, W, ru, v) + self(x, W, u, rv)
+
+
+def scaled_rows(x: Node, factors: Node) -> Node:
+    """x[b, n] factors[b, r, n], one row for each b and r"""
+    b, r, n = factors.shape
+    return reshape(reshape(x, (b, 1, n)) * factors, (b * r, n))
 
 
 _SWAPS = {2: Transpose((1, 0)), 3: Transpose((0, 2, 1))}
@@ -95,6 +141,15 @@ def matmul(a: Any, b: Any) -> Node:
         )
     tail = ((n,) if a.ndim > 1 else ()) + ((m,) if b.ndim > 1 else ())
     return reshape(product, (*leading, *tail))
+
+
+def scaled_matmul(x: Any, W: Any, u: Any, v: Any) -> Node:
+    """y_b = x_b (W ∘ Σ_r u_br v_brᵀ): each case multiplies by W scaled by a matrix of low rank of its own.
+
+    x (b, n), W (n, m), u (b, r, n), v (b, r, m) -> (b, m). Raises ShapeError where they do not fit.
+    Source: Suarez 2017, eq. 8.
+    """
+    return ScaledMatMul()(x, W, u, v)
 
 
 OPERATORS["matmul"] = matmul

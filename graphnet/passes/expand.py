@@ -1,4 +1,4 @@
-"""Expand: the softmax family and the losses, written with sums, maxima and elementwise ops.
+"""Expand: the softmax family, the losses, products scaled by case and lookups along later axes, in simpler ops.
 
 A compiled back end then needs to know loops and reductions only, and what two of them share (the exponentials of
 a loss and of its gradient) is computed once.
@@ -13,9 +13,11 @@ from graphnet.graph import Graph
 from graphnet.node import Node
 from graphnet.ops.broadcast import Sum
 from graphnet.ops.elementwise import equal, exp, log, where
-from graphnet.ops.index import OneHot
+from graphnet.ops.index import OneHot, ScatterAdd, Take
+from graphnet.ops.linear import ScaledMatMul, scaled_rows
 from graphnet.ops.loss import SoftmaxCrossEntropy, SymbolCrossEntropy
 from graphnet.ops.reduce import LogSoftmax, LogSumExp, Max, Softmax, spread
+from graphnet.ops.shape import reshape, transpose
 
 __all__ = ["expand"]
 
@@ -76,9 +78,47 @@ def _softmax_cross_entropy(node: Node) -> Node:
     return -Sum((axis,))(where(equal(t, 0), 0, t * _log_softmax_of(z, axis)))
 
 
+def _scaled_product(node: Node) -> Node:
+    x, weight, u, v = node.inputs
+    return Sum((1,))(reshape(scaled_rows(x, u) @ weight, v.shape) * v)
+
+
+def _take(node: Node) -> Node:
+    """Along a later axis: rows of a transposed view, transposed back."""
+    x, index = node.inputs
+    axis = node.op.axis  # type: ignore[attr-defined]
+    if not axis:
+        return node
+    found = Take(0)(_to_front(x, axis, 1), index)
+    return _to_back(found, axis, index.ndim)
+
+
+def _scatter_add(node: Node) -> Node:
+    x, index = node.inputs
+    op: ScatterAdd = node.op  # type: ignore[assignment]
+    if not op.axis:
+        return node
+    return _to_back(ScatterAdd(op.size, 0)(_to_front(x, op.axis, index.ndim), index), op.axis, 1)
+
+
+def _to_front(x: Node, axis: int, count: int) -> Node:
+    """`count` axes from `axis` on, moved before all others."""
+    order = list(range(x.ndim))
+    return transpose(x, (*order[axis : axis + count], *order[:axis], *order[axis + count :]))
+
+
+def _to_back(x: Node, axis: int, count: int) -> Node:
+    """The first `count` axes, moved to `axis`."""
+    order = list(range(x.ndim))
+    return transpose(x, (*order[count : count + axis], *order[:count], *order[count + axis :]))
+
+
 EXPANSIONS: dict[type, Callable[[Node], Node]] = {
     LogSoftmax: _log_softmax,
     LogSumExp: _log_sum_exp,
+    ScaledMatMul: _scaled_product,
+    ScatterAdd: _scatter_add,
+    Take: _take,
     Softmax: _softmax,
     SoftmaxCrossEntropy: _softmax_cross_entropy,
     SymbolCrossEntropy: _symbol_cross_entropy,

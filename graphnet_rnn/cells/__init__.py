@@ -1,17 +1,78 @@
 """The architectures, in families; ALL names every one, with default arguments that build.
 
-elman   the vanilla recurrent net
-lstm    long short-term memory: the common form, Graves' with peepholes, Krause's
-gru     gated recurrent unit
+elman           the vanilla recurrent net
+feedforward     layers without memory; deep autoencoders
+lstm            long short-term memory in five forms
+gru             gated recurrent unit, with both places of the reset gate
+multiplicative  recurrent weights that depend on the input: tensor, factors, stacked, with memory cells
+highway         recurrent highway networks, plain and hyper
+hyper           a small net that scales the weights of any cell; HyperLSTM
+normalized      layer normalisation
+sparse          RNN, GNN and GLNN over a sparse random graph
+reservoir       leaky integrators, echo-state network
+delay           NARX and time-delay connections
+boltzmann       the deterministic part of the RTRBM
+markov          the filter of a hidden Markov model
+combine         both directions of time, shortcuts
 """
 
 from __future__ import annotations
 
 from graphnet_rnn.cell import Cell
+from graphnet_rnn.cells.boltzmann import RTRBM
+from graphnet_rnn.cells.combine import Bidirectional, Residual
+from graphnet_rnn.cells.delay import NARX
 from graphnet_rnn.cells.elman import Elman
-from graphnet_rnn.cells.gru import GRU
-from graphnet_rnn.cells.lstm import LSTM, LSTMKrause, LSTMPeephole
+from graphnet_rnn.cells.feedforward import Dense
+from graphnet_rnn.cells.gru import GRU, GRUResetAfter
+from graphnet_rnn.cells.highway import RHN, HyperRHN
+from graphnet_rnn.cells.hyper import Hyper, HyperLSTM
+from graphnet_rnn.cells.lstm import LSTM, LSTM1997, LSTMKrause, LSTMPeephole, LSTMSutskever
+from graphnet_rnn.cells.markov import HMMFilter
+from graphnet_rnn.cells.multiplicative import MRNN, MultiplicativeLSTM, StackedMRNN, TensorRNN
+from graphnet_rnn.cells.normalized import LayerNorm, LayerNormLSTM
+from graphnet_rnn.cells.reservoir import EchoState, LeakyRNN
+from graphnet_rnn.cells.sparse import GLNN, GNN, GraphRNN
 
-__all__ = ["ALL", "GRU", "LSTM", "Elman", "LSTMKrause", "LSTMPeephole"]
+__all__ = [
+    "ALL",
+    "GLNN",
+    "GNN",
+    "GRU",
+    "LSTM",
+    "LSTM1997",
+    "MRNN",
+    "NARX",
+    "RHN",
+    "RTRBM",
+    "Bidirectional",
+    "Dense",
+    "EchoState",
+    "Elman",
+    "GRUResetAfter",
+    "GraphRNN",
+    "HMMFilter",
+    "Hyper",
+    "HyperLSTM",
+    "HyperRHN",
+    "LSTMKrause",
+    "LSTMPeephole",
+    "LSTMSutskever",
+    "LayerNorm",
+    "LayerNormLSTM",
+    "LeakyRNN",
+    "MultiplicativeLSTM",
+    "Residual",
+    "StackedMRNN",
+    "TensorRNN",
+]  # fmt: skip
 
-ALL: dict[str, type[Cell]] = {cell.__name__: cell for cell in (Elman, LSTM, LSTMPeephole, LSTMKrause, GRU)}
+ALL: dict[str, type[Cell]] = {
+    cell.__name__: cell
+    for cell in (
+                Elman, Dense, LSTM, LSTMPeephole, LSTM1997, LSTMKrause, LSTMSutskever, GRU, GRUResetAfter,
+        TensorRNN, MRNN, StackedMRNN, MultiplicativeLSTM, RHN, HyperRHN, Hyper, HyperLSTM, LayerNorm,
+        LayerNormLSTM, GraphRNN, GNN, GLNN, LeakyRNN, EchoState, NARX, RTRBM, HMMFilter, Residual,
+        Bidirectional,
+    )
+}  # fmt: skip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from graphnet import tanh
 from graphnet.node import Node
-from graphnet_rnn.cell import Cell, State
+from graphnet_rnn.cell import Cell
+from graphnet_rnn.declaration import State
 
 __all__ = ["Elman"]
 

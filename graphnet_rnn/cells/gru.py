@@ -1,12 +1,13 @@
-"""Gated recurrent unit."""
+"""Gated recurrent unit, with the reset gate before and after the product."""
 
 from __future__ import annotations
 
 from graphnet import sigmoid, tanh
 from graphnet.node import Node
-from graphnet_rnn.cell import Cell, State
+from graphnet_rnn.cell import Cell
+from graphnet_rnn.declaration import State
 
-__all__ = ["GRU"]
+__all__ = ["GRU", "GRUResetAfter"]
 
 
 class GRU(Cell):
@@ -23,3 +24,21 @@ class GRU(Cell):
         z = sigmoid(self.affine("z", x=x, h=h))
         n = tanh(self.affine("n", x=x, h=r * h))
         return (1 - z) * h + z * n
+
+
+class GRUResetAfter(Cell):
+    """r, z = σ(x, h);  n = tanh(x W_xn + b_xn + r (h W_hn + b_hn));  h' = (1 - z) n + z h
+
+    The reset gate acts after the product, as in PyTorch's GRU, whose z keeps the old state.
+    Source: Cho et al. 2014 as in cuDNN; torch.nn.GRU.
+    """
+
+    states = (State("h"),)
+
+    def step(self, x: Node, h: Node) -> Node:
+        r = sigmoid(self.affine("r", x=x, h=h))
+        z = sigmoid(self.affine("z", x=x, h=h))
+        new = self.product("x", "n", x) + self.weight("b_xn", (self.units,))
+        old = self.product("h", "n", h) + self.weight("b_hn", (self.units,))
+        n = tanh(new + r * old)
+        return (1 - z) * n + z * h

@@ -1,15 +1,20 @@
-"""Long short-term memory in three forms.
+"""Long short-term memory in five forms.
 
-i, f, o: input, forget and output gates; g: the new content; c (Krause: s): the memory cells.
+i, f, o: input, forget and output gates; g: the new content; c, s, m: the memory cells, as each source calls them.
 """
 
 from __future__ import annotations
 
-from graphnet import sigmoid, tanh
-from graphnet.node import Node
-from graphnet_rnn.cell import Cell, State
+from collections.abc import Mapping
+from typing import ClassVar
 
-__all__ = ["LSTM", "LSTMKrause", "LSTMPeephole"]
+from graphnet import concatenate, sigmoid, tanh
+from graphnet.node import Node
+from graphnet_rnn.cell import Cell
+from graphnet_rnn.declaration import State
+from graphnet_rnn.initializers import Initializer, normal, sparse
+
+__all__ = ["LSTM", "LSTM1997", "LSTMKrause", "LSTMPeephole", "LSTMSutskever"]
 
 
 class LSTM(Cell):
@@ -46,13 +51,31 @@ class LSTMPeephole(Cell):
         return o * tanh(c), c
 
 
-class LSTMKrause(Cell):
-    """g = x W_xg + h W_hg (linear);  i, f, o = σ(x, h);  s' = i g + f s;  h' = tanh(s' o), no biases
+class LSTM1997(Cell):
+    """g = x W_xg + h W_hg;  i, o = σ(x, h);  s' = s + i g;  h' = tanh(s' o): no forget gate, no biases
 
-    Source: Krause 2015, 2.2, algorithm 2.
+    The memory has a self-connection of 1. Source: Hochreiter & Schmidhuber 1997, as in Krause 2015, eqs 2.11-2.15.
     """
 
     states = (State("h"), State("s"))
+    initially: ClassVar[Mapping[str, Initializer]] = {"W_*": normal(0.1)}
+
+    def step(self, x: Node, h: Node, s: Node) -> tuple[Node, Node]:
+        g = self.affine("g", x=x, h=h, bias=None)
+        i = sigmoid(self.affine("i", x=x, h=h, bias=None))
+        o = sigmoid(self.affine("o", x=x, h=h, bias=None))
+        s = s + i * g
+        return tanh(s * o), s
+
+
+class LSTMKrause(Cell):
+    """g = x W_xg + h W_hg (linear);  i, f, o = σ(x, h);  s' = i g + f s;  h' = tanh(s' o), no biases
+
+    Source: Krause 2015, 2.2, algorithm 2; weights ~ N(0, 0.1²), 4.3.
+    """
+
+    states = (State("h"), State("s"))
+    initially: ClassVar[Mapping[str, Initializer]] = {"W_*": normal(0.1)}
 
     def step(self, x: Node, h: Node, s: Node) -> tuple[Node, Node]:
         g = self.affine("g", x=x, h=h, bias=None)
@@ -61,3 +84,29 @@ class LSTMKrause(Cell):
         o = sigmoid(self.affine("o", x=x, h=h, bias=None))
         s = i * g + f * s
         return tanh(s * o), s
+
+
+class LSTMSutskever(Cell):
+    """h' = tanh(x, h, n);  i, f, o = σ(x, h', n);  g = tanh(x, h', n);  m' = f m + i g;  n' = m' o;  y = [h', n']
+
+    A plain hidden layer h beside the memory m, of which the rest of the net sees n (m̃ in the source); the one bias is
+    that of the forget gate, 5. Source: Sutskever 2013, eqs 2.37-2.44; sparse weights ~ N(0, 0.1²), 4.5.
+    """
+
+    states = (State("h"), State("n"), State("m"))
+    output = State("y", "both")
+    initially: ClassVar[Mapping[str, Initializer]] = {"W_*": sparse(15, 0.1)}
+
+    @property
+    def both(self) -> int:
+        return 2 * self.units
+
+    def step(self, x: Node, h: Node, n: Node, m: Node) -> tuple[Node, Node, Node, Node]:
+        h = tanh(self.affine("h", x=x, h=h, n=n, bias=None))
+        i = sigmoid(self.affine("i", x=x, h=h, n=n, bias=None))
+        f = sigmoid(self.affine("f", x=x, h=h, n=n, bias=5.0))
+        o = sigmoid(self.affine("o", x=x, h=h, n=n, bias=None))
+        g = tanh(self.affine("g", x=x, h=h, n=n, bias=None))
+        m = f * m + i * g
+        n = m * o
+        return concatenate([h, n], axis=1), h, n, m

@@ -20,7 +20,7 @@ from graphnet.ops import shape as s
 from graphnet.ops.broadcast import BroadcastTo, Sum
 from graphnet.ops.index import OneHot, ScatterAdd, Take
 from graphnet.ops.leaf import After, Label, StopGradient
-from graphnet.ops.linear import BatchMatMul, MatMul
+from graphnet.ops.linear import BatchMatMul, MatMul, ScaledMatMul
 from graphnet.ops.loss import SigmoidCrossEntropy, SoftmaxCrossEntropy, SquaredError, SymbolCrossEntropy
 from graphnet.ops.reduce import ArgMax, LogSoftmax, LogSumExp, Max, Min, Softmax
 
@@ -189,6 +189,7 @@ CASES: tuple[Case, ...] = (
     Case(MatMul(), (normal(2, 3), normal(3, 4)), "matmul"),
     Case(MatMul(), (ints([1, 2]), ints([3], [4])), "matmul-integers"),
     Case(BatchMatMul(), (normal(2, 3, 4), normal(2, 4, 5)), "batch-matmul"),
+    Case(ScaledMatMul(), (normal(3, 4), normal(4, 2), normal(3, 2, 4), normal(3, 2, 2)), "scaled-matmul"),
     Case(gn.matmul, (normal(3), normal(3)), "matmul-inner-product"),
     Case(gn.matmul, (normal(3), normal(3, 2)), "matmul-row"),
     Case(gn.matmul, (normal(2, 3, 4), normal(4)), "matmul-batch-by-vector"),
@@ -202,6 +203,8 @@ CASES: tuple[Case, ...] = (
     Case(ScatterAdd(4, 0), (normal(3, 2), ints(1, 1, 3)), "scatter-repeated"),
     Case(ScatterAdd(3, 1), (normal(2, 2, 2), ints([0, 2], [2, 2])[:, 0]), "scatter-axis-1"),
     Case(ScatterAdd(3, 0), (normal(2, 2, 4), ints([0, 2], [2, 0])), "scatter-2d-index"),
+    Case(ScatterAdd(3, 1), (normal(2, 2, 2, 4), ints([0, 2], [2, 0])), "scatter-2d-index-axis-1"),
+    Case(Take(1), (normal(2, 4, 3), ints([3, 3], [1, 0])), "take-2d-index-axis-1"),
     Case(ScatterAdd(3, 0), (normal(0, 2), ints()), "scatter-nothing"),
     Case(OneHot(4, FLOAT32), (symbols(4, 3),), "one_hot"),
     Case(OneHot(3, FLOAT64), (symbols(3, 2, 2, dtype="int32"),), "one_hot-2d"),

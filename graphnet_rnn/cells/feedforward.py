@@ -1,0 +1,68 @@
+"""Layers without memory, and the deep autoencoders that are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import graphnet as gn
+from graphnet.node import Node
+from graphnet_rnn.cell import Cell
+from graphnet_rnn.declaration import State
+from graphnet_rnn.initializers import Initializer
+from graphnet_rnn.settings import one_of
+
+__all__ = ["ACTIVATIONS", "AUTOENCODERS", "Dense", "autoencoder_layers"]
+
+#: name -> φ
+ACTIVATIONS: dict[str, Callable[[Node], Node]] = {
+    "tanh": gn.tanh,
+    "sigmoid": gn.sigmoid,
+    "relu": gn.relu,
+    "softplus": gn.softplus,
+    "linear": lambda a: a,
+}
+
+#: The encoders of Sutskever 2013, table 7.2 (after Hinton & Salakhutdinov 2006): pixels, hidden layers, code.
+AUTOENCODERS: dict[str, tuple[int, ...]] = {
+    "CURVES": (784, 400, 200, 100, 50, 25, 6),
+    "MNIST": (784, 1000, 500, 250, 30),
+    "FACES": (625, 2000, 1000, 500, 30),
+}
+
+
+class Dense(Cell):
+    """y = φ(x W_xy + b_y)
+
+    A layer without memory: a deep feedforward net is a network of these, unrolled over one time step.
+    Source: Sutskever 2013, 2.4.
+    """
+
+    output = State("y")
+
+    def __init__(
+        self,
+        units: int = 128,
+        activation: str = "tanh",
+        bias: bool = True,
+        *,
+        initial: Mapping[str, Initializer] | None = None,
+    ) -> None:
+        super().__init__(units, initial=initial)
+        self.activation = one_of("Dense: activation", activation, tuple(ACTIVATIONS))
+        self.bias = bool(bias)
+
+    def step(self, x: Node) -> Node:
+        return ACTIVATIONS[self.activation](self.affine("y", x=x, bias=0.0 if self.bias else None))
+
+
+def autoencoder_layers(
+    sizes: tuple[int, ...], activation: str = "sigmoid", initial: Mapping[str, Initializer] | None = None
+) -> list[Dense]:
+    """The layers of x → code → x, but for the output: sizes (pixels, hidden ..., code), mirrored; the code is linear.
+
+    rnn.Network(autoencoder_layers(AUTOENCODERS["CURVES"]), inputs=784, outputs=784, loss="sigmoid") is the whole
+    net, whose output layer is the network's own. Source: Hinton & Salakhutdinov 2006; Sutskever 2013, 7.3.
+    """
+    hidden, code = sizes[1:-1], sizes[-1]
+    widths = [(n, activation) for n in hidden] + [(code, "linear")] + [(n, activation) for n in hidden[::-1]]
+    return [Dense(units, kind, initial=initial) for units, kind in widths]

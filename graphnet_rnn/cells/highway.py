@@ -1,0 +1,83 @@
+"""Recurrent highway networks, plain and with weights scaled by a smaller one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphnet import sigmoid, tanh
+from graphnet.node import Node
+from graphnet_rnn.cell import Cell
+from graphnet_rnn.declaration import State
+from graphnet_rnn.initializers import Initializer
+from graphnet_rnn.settings import fraction, whole_number
+
+__all__ = ["RHN", "HyperRHN"]
+
+
+class RHN(Cell):
+    """l = 0 ... L-1:  h, t = tanh, σ([l = 0] x U + s W_l);  s ← (1 - t) s + dropout(t) h
+
+    depth: L. t_dropout: share of t that is zeroed while training (0.35 in the source). W_st3 leads from s to t in the
+    fourth of the L steps. Source: Suarez 2017, eq. 3, after Zilly et al. 2017.
+    """
+
+    states = (State("s"),)
+
+    def __init__(
+        self,
+        units: int = 128,
+        depth: int = 7,
+        t_dropout: float = 0.0,
+        *,
+        initial: Mapping[str, Initializer] | None = None,
+    ) -> None:
+        super().__init__(units, initial=initial)
+        self.depth = whole_number("RHN: depth", depth)
+        self.t_dropout = fraction("RHN: t_dropout", t_dropout)
+
+    def step(self, x: Node, s: Node) -> Node:
+        for l in range(self.depth):
+            sources: dict[str, Any] = {"x": x, "s": s} if l == 0 else {"s": s}
+            h = tanh(self.affine(f"h{l}", bias=None, **sources))
+            t = sigmoid(self.affine(f"t{l}", bias=None, **sources))
+            s = (1 - t) * s + self.dropout(f"t{l}", t, self.t_dropout) * h
+        return s
+
+
+class HyperRHN(Cell):
+    """a ← RHN_l(x, a);  z = a M_l;  h, t = tanh, σ(([l = 0] x U + s W_l) z);  s ← (1 - t) s + dropout(t) h;  l = 0 ... L-1
+
+    A small highway network (state a) scales the columns of all weights of a large one (state s), at each depth:
+    (x U) z is x with U's columns scaled by z. M_l is called W_az0, W_az1, ...; the small net's weights end in _a.
+    Source: Suarez 2017, eqs 6-7 (1000 and 128 units, 7 deep, 0.35 of t dropped in both).
+    """
+
+    states = (State("s"), State("a", "hyper_units"))
+    sizes = ("units", "hyper_units")
+
+    def __init__(
+        self,
+        units: int = 128,
+        hyper_units: int = 16,
+        depth: int = 7,
+        t_dropout: float = 0.0,
+        *,
+        initial: Mapping[str, Initializer] | None = None,
+    ) -> None:
+        super().__init__(units, initial=initial)
+        self.hyper_units = whole_number("HyperRHN: hyper_units", hyper_units)
+        self.depth = whole_number("HyperRHN: depth", depth)
+        self.t_dropout = fraction("HyperRHN: t_dropout", t_dropout)
+
+    def step(self, x: Node, s: Node, a: Node) -> tuple[Node, Node]:
+        for l in range(self.depth):
+            first: dict[str, Any] = {"x": x} if l == 0 else {}
+            h = tanh(self.affine(f"h{l}_a", bias=None, units=self.hyper_units, **first, a=a))
+            t = sigmoid(self.affine(f"t{l}_a", bias=None, units=self.hyper_units, **first, a=a))
+            a = (1 - t) * a + self.dropout(f"t{l}_a", t, self.t_dropout) * h
+            z = self.product("a", f"z{l}", a)
+            h = tanh(self.affine(f"h{l}", bias=None, **first, s=s) * z)
+            t = sigmoid(self.affine(f"t{l}", bias=None, **first, s=s) * z)
+            s = (1 - t) * s + self.dropout(f"t{l}", t, self.t_dropout) * h
+        return s, a

@@ -1,0 +1,129 @@
+"""Hypernetworks: a small recurrent net that scales the weights of another one, at each time step anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from graphnet import concatenate, reshape, scaled_matmul, sigmoid, tanh
+from graphnet.node import Array, Node
+from graphnet_rnn.cell import Cell
+from graphnet_rnn.cells.combine import parts_states
+from graphnet_rnn.cells.elman import Elman
+from graphnet_rnn.cells.lstm import LSTM
+from graphnet_rnn.cells.normalized import LayerNormLSTM
+from graphnet_rnn.declaration import State
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.initializers import Initializer, constant, normal
+from graphnet_rnn.settings import whole_number
+
+__all__ = ["Hyper", "HyperLSTM"]
+
+
+class Hyper(Cell):
+    """a = controller([x, h]);  x W̃ with W̃ = W ∘ S(a) in every product of the cell
+
+    rank None: S = 1 zᵀ, z = a W_p + b_p, which is (x W) ∘ z: one factor for each column of W (Suarez 2017, eqs 4-5;
+    Ha et al. 2016). The source has no b_p; it starts at 1 here, so that at first the cell is almost itself.
+    rank d: S = Σ_i u_i v_iᵀ of rank d (Suarez 2017, eq. 8), with u = a W_u + b_u, v = a W_v + b_v; no matrix is ever
+    made for an example. cell: any cell whose products are those of `affine` and `product`. controller: any cell.
+    """
+
+    def __init__(
+        self,
+        cell: Cell | None = None,
+        controller: Cell | None = None,
+        rank: int | None = None,
+        *,
+        initial: Mapping[str, Initializer] | None = None,
+    ) -> None:
+        self.cell = LSTM(64) if cell is None else cell
+        self.controller = Elman(16) if controller is None else controller
+        for argument in ("cell", "controller"):
+            if not isinstance(getattr(self, argument), Cell):
+                raise UsageError(f"Hyper: {argument} must be a cell, not {getattr(self, argument)!r:.60}")
+        super().__init__(self.cell.output_width, initial=initial)
+        self.rank = None if rank is None else whole_number("Hyper: rank", rank)
+        self.states = [*parts_states(self.cell), *parts_states(self.controller, "_a")]
+        if self.cell.output is not None:
+            self.output = State(self.cell.output.name, self.cell.output_width)
+
+    def step(self, x: Node, *states: Node) -> tuple[Node, ...]:
+        count = len(self.cell.states)
+        read = concatenate([x, *states[:1]], axis=1)
+        a, control = self.part("controller", self.controller, read.shape[1]).advance(read, states[count:])
+
+        def scaled(name: str, to: str, source: Node, weight: Node) -> Node:
+            rows, columns = weight.shape
+            if self.rank is None:
+                return (source @ weight) * self._factors(f"p_{name}{to}", a, 1, columns)[:, 0, :]
+            u = self._factors(f"u_{name}{to}", a, self.rank, rows)
+            v = self._factors(f"v_{name}{to}", a, self.rank, columns, others=0.1)
+            return scaled_matmul(source, weight, u, v)
+
+        y, main = self.part("cell", self.cell, x.shape[1], scaled).advance(x, states[:count])
+        return (*(() if self.output is None else (y,)), *main, *control)
+
+    def _factors(self, name: str, a: Node, rank: int, width: int, others: float = 0.0) -> Node:
+        """a W + b as (batch, rank, width). At first 1 in the first row and small numbers in the others."""
+
+        def first_row_of_ones(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+            rows = others * generator.standard_normal((rank, width))
+            rows[0] = 1
+            return rows.reshape(shape)
+
+        flat = a @ self.weight(f"W_{name}", (a.shape[1], rank * width), normal(0.01))
+        return reshape(flat + self.weight(f"b_{name}", (rank * width,), first_row_of_ones), (-1, rank, width))
+
+
+class HyperLSTM(Cell):
+    """a = LSTM([x, h]);  i, f, o, g: y_k = d_hk (h W_hk) + d_xk (x W_xk) + b_k(a);  then as in LSTM
+
+    d_hk = z_hk D_hk, z_hk = a W_azhk + b_zhk, and so for x and b: the scales go through a narrow embedding z.
+    hyper_units: of the controller. embedding: width of z. layer_norm: of each y_k, of c' on its way out, and in the
+    controller. The scales start at 0.1. Source: Ha, Dai & Le 2016, eqs 10-13 (with a of this step, as Suarez 2017
+    has it).
+    """
+
+    states = (State("h"), State("c"), State("h_a", "hyper_units"), State("c_a", "hyper_units"))
+    sizes = ("units", "hyper_units")
+    initially: ClassVar[Mapping[str, Initializer]] = {"W_az[hx]*": constant(0.0), "W_azb*": normal(0.01)}
+
+    def __init__(
+        self,
+        units: int = 128,
+        hyper_units: int = 16,
+        embedding: int = 4,
+        layer_norm: bool = False,
+        *,
+        initial: Mapping[str, Initializer] | None = None,
+    ) -> None:
+        super().__init__(units, initial=initial)
+        self.hyper_units = whole_number("HyperLSTM: hyper_units", hyper_units)
+        self.embedding = whole_number("HyperLSTM: embedding", embedding)
+        self.layer_norm = bool(layer_norm)
+
+    def step(self, x: Node, h: Node, c: Node, h_a: Node, c_a: Node) -> tuple[Node, ...]:
+        controller = LayerNormLSTM(self.hyper_units) if self.layer_norm else LSTM(self.hyper_units)
+        read = concatenate([x, h], axis=1)
+        a, (h_a, c_a) = self.part("controller", controller, read.shape[1]).advance(read, (h_a, c_a))
+        i = sigmoid(self._gate("i", x, h, a))
+        f = sigmoid(self._gate("f", x, h, a, bias=1.0))
+        o = sigmoid(self._gate("o", x, h, a))
+        g = tanh(self._gate("g", x, h, a))
+        c = f * c + i * g
+        return o * tanh(self.normalized("c", c) if self.layer_norm else c), c, h_a, c_a
+
+    def _gate(self, k: str, x: Node, h: Node, a: Node, bias: float = 0.0) -> Node:
+        e = self.embedding
+        d_h = self.affine(f"zh{k}", a=a, units=e, bias=1.0) @ self._spread(f"D_h{k}", 0.1 / e)
+        d_x = self.affine(f"zx{k}", a=a, units=e, bias=1.0) @ self._spread(f"D_x{k}", 0.1 / e)
+        b = self.product("a", f"zb{k}", a, e) @ self._spread(f"D_b{k}", 1.0)
+        y = d_h * self.product("h", k, h) + d_x * self.product("x", k, x) + b
+        y = y + self.weight(f"b_{k}", (self.units,), constant(bias))
+        return self.normalized(k, y) if self.layer_norm else y
+
+    def _spread(self, name: str, value: float) -> Node:
+        return self.weight(name, (self.embedding, self.units), constant(value))

@@ -1,0 +1,31 @@
+"""The filter of a hidden Markov model, as a layer."""
+
+from __future__ import annotations
+
+from graphnet import log, log_softmax, softmax
+from graphnet.node import Node
+from graphnet_rnn.cell import Cell
+from graphnet_rnn.declaration import State
+from graphnet_rnn.initializers import normal
+
+__all__ = ["HMMFilter"]
+
+
+class HMMFilter(Cell):
+    """l' = log(softmax(l + x (log B)ᵀ) A);  y = softmax(l'):  P(state at t + 1 | x_1 ... x_t)
+
+    A = softmax(W_A), transitions, a row for each state; B = softmax(W_B), what each state emits, a row for each state;
+    x is a symbol. The state is kept as logarithms, so that zeros are a uniform belief. The model of sequences itself,
+    with EM, is `rnn.HMM`.
+    Source: Ollivier 2013, 1.2.2: with a linear activation a gated network is a hidden Markov model.
+    """
+
+    states = (State("l"),)
+    output = State("y")
+
+    def step(self, x: Node, l: Node) -> tuple[Node, Node]:
+        n = self.units
+        transitions = softmax(self.weight("W_A", (n, n), normal(1.0)))
+        emissions = log_softmax(self.weight("W_B", (n, x.shape[1]), normal(1.0)))
+        l = log(softmax(l + x @ emissions.T) @ transitions)
+        return softmax(l), l

@@ -1,0 +1,105 @@
+"""Cells whose recurrent weights depend on the input: by a tensor, by factors, and with memory cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from graphnet import concatenate, reshape, sigmoid, tanh
+from graphnet.node import Node
+from graphnet_rnn.cell import Cell
+from graphnet_rnn.declaration import State
+from graphnet_rnn.initializers import Initializer, glorot, normal, stacked
+from graphnet_rnn.settings import whole_number
+
+__all__ = ["MRNN", "MultiplicativeLSTM", "StackedMRNN", "TensorRNN"]
+
+
+class TensorRNN(Cell):
+    """h' = tanh(x W_xh + h W^(x) + b_h),  W^(x) = Σ_k x_k W_hh[k]: one recurrent matrix for each symbol
+
+    Where x is a symbol its matrix is looked up. Source: Sutskever 2013, eqs 5.1 and 5.3.
+    """
+
+    states = (State("h"),)
+
+    def step(self, x: Node, h: Node) -> Node:
+        symbols, n = x.shape[1], self.units
+        matrices = self.weight("W_hh", (symbols, n, n), stacked(glorot()))
+        chosen = reshape(x @ reshape(matrices, (symbols, n * n)), (-1, n, n))
+        return tanh(self.affine("h", x=x) + (h[:, None, :] @ chosen)[:, 0, :])
+
+
+class MRNN(Cell):
+    """m = (x W_xm) (h W_hm);  h' = tanh(m W_mh + x W_xh + b_h)
+
+    factors: width of m, the number of units by default.
+    Source: Sutskever 2013, eqs 5.4-5.6; Krause 2015, eq. 2.20; weights ~ N(0, 0.05²), Krause 4.2.
+    """
+
+    states = (State("h"),)
+    sizes = ("units", "factors")
+    initially: ClassVar[Mapping[str, Initializer]] = {"W_*": normal(0.05)}
+
+    def __init__(
+        self,
+        units: int = 128,
+        factors: int | None = None,
+        *,
+        initial: Mapping[str, Initializer] | None = None,
+    ) -> None:
+        super().__init__(units, initial=initial)
+        self.factors = None if factors is None else whole_number("MRNN: factors", factors)
+
+    def step(self, x: Node, h: Node) -> Node:
+        width = self.factors or self.units
+        m = self.product("x", "m", x, width) * self.product("h", "m", h, width)
+        return tanh(self.affine("h", m=m, x=x))
+
+
+class StackedMRNN(Cell):
+    """m^l = (x W_xm^l) (h^l W_hm^l);  h^l' = tanh(x W_xh^l + m^l W_mh^l + h^{l-1}' W_gh^l + b_h^l);  y = [h^l']
+
+    Every layer reads x, the layer below (called g in W_gh) and itself; the output reads all layers.
+    units: one width for each layer. Source: Krause 2015, eqs 4.4-4.6; weights ~ N(0, 0.05²).
+    """
+
+    initially: ClassVar[Mapping[str, Initializer]] = {"W_*": normal(0.05)}
+
+    def __init__(
+        self, units: Sequence[int] = (64, 56, 48), *, initial: Mapping[str, Initializer] | None = None
+    ) -> None:
+        widths = (units,) if isinstance(units, int) else tuple(units)
+        super().__init__(
+            sum(whole_number("StackedMRNN: a layer's units", n) for n in widths), initial=initial
+        )
+        self.units: tuple[int, ...] = widths  # type: ignore[assignment]
+        self.states = [State(f"h{l}", n) for l, n in enumerate(widths, start=1)]
+        self.output = State("y", sum(widths))
+
+    def step(self, x: Node, *states: Node) -> tuple[Node, ...]:
+        after: list[Node] = []
+        for l, (h, n) in enumerate(zip(states, self.units, strict=True), start=1):
+            m = self.product("x", f"m{l}", x, n) * self.product("h", f"m{l}", h, n)
+            below: dict[str, Any] = {"g": after[-1]} if after else {}
+            after.append(tanh(self.affine(f"h{l}", x=x, m=m, **below, units=n)))
+        return concatenate(after, axis=1), *after
+
+
+class MultiplicativeLSTM(Cell):
+    """m = (x W_xm) (h W_hm);  i, f, o = σ(x, m);  g = x W_xg + m W_mg;  s' = i g + f s;  h' = tanh(s' o)
+
+    Source: Krause 2015, eqs 4.7-4.10, algorithm 7; weights ~ N(0, 0.1²), no biases.
+    """
+
+    states = (State("h"), State("s"))
+    initially: ClassVar[Mapping[str, Initializer]] = {"W_*": normal(0.1)}
+
+    def step(self, x: Node, h: Node, s: Node) -> tuple[Node, Node]:
+        m = self.product("x", "m", x) * self.product("h", "m", h)
+        i = sigmoid(self.affine("i", x=x, m=m, bias=None))
+        f = sigmoid(self.affine("f", x=x, m=m, bias=None))
+        o = sigmoid(self.affine("o", x=x, m=m, bias=None))
+        g = self.affine("g", x=x, m=m, bias=None)
+        s = i * g + f * s
+        return tanh(s * o), s

@@ -1,0 +1,47 @@
+"""LSTM with layer normalisation."""
+
+from __future__ import annotations
+
+from graphnet import sigmoid, tanh
+from graphnet.node import Node
+from graphnet_rnn.cell import Cell
+from graphnet_rnn.declaration import State
+from graphnet_rnn.initializers import constant
+
+__all__ = ["LayerNorm", "LayerNormLSTM"]
+
+
+class LayerNorm(Cell):
+    """y = g (x - μ) / √(σ² + 1e-5) + s, μ and σ over the units of a case: a layer without memory
+
+    It reads and gives any width. Source: Ba, Kiros & Hinton 2016, eq. 4.
+    """
+
+    output = State("y", "reads")
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def step(self, x: Node) -> Node:
+        return self.normalized("y", x)
+
+
+class LayerNormLSTM(Cell):
+    """i, f, o, g: LN(x W_x) + LN(h W_h) + b, all four at once;  c' = f c + i g;  h' = o tanh(LN(c'))
+
+    The columns of W_x, W_h and b are those of i, f, o, g, one after the other; the forget bias starts at 1.
+    Source: Ba, Kiros & Hinton 2016, eqs 20-22.
+    """
+
+    states = (State("h"), State("c"))
+
+    def step(self, x: Node, h: Node, c: Node) -> tuple[Node, Node]:
+        n = self.units
+        a = self.normalized("x", self.product("x", "", x, 4 * n), shift=False)
+        a = a + self.normalized("h", self.product("h", "", h, 4 * n), shift=False)
+        i, f, o, g = (
+            a[:, k * n : (k + 1) * n] + self.weight(f"b_{gate}", (n,), constant(float(gate == "f")))
+            for k, gate in enumerate("ifog")
+        )
+        c = sigmoid(f) * c + sigmoid(i) * tanh(g)
+        return sigmoid(o) * tanh(self.normalized("c", c)), c
