@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "initializers"),
     ("settings", "files", "losses", "masks", "weights"),
-    ("declaration", "data"),
+    ("declaration", "data", "ctc"),
     ("cell",),
     ("cells", "unroll"),
     ("network", "objective"),
