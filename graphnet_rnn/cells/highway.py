@@ -46,7 +46,7 @@ class RHN(Cell):
 
 
 class HyperRHN(Cell):
-    """a ← RHN_l(x, a);  z = a M_l;  h, t = tanh, σ(([l = 0] x U + s W_l) z);  s ← (1 - t) s + dropout(t) h;  l = 0 ... L-1
+    """for l < L:  a ← RHN_l(x, a);  z = a M_l;  h, t = tanh, σ(([l = 0] x U + s W_l) z);  s ← (1 - t) s + t h
 
     A small highway network (state a) scales the columns of all weights of a large one (state s), at each depth:
     (x U) z is x with U's columns scaled by z. M_l is called W_az0, W_az1, ...; the small net's weights end in _a.
