@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -27,6 +27,30 @@ Shape = tuple[int, ...]
 
 #: What `+`, `@`, `x[...]` and conversion to a node do; filled by `graphnet.ops`, which imports this file.
 OPERATORS: dict[str, Callable[..., Node]] = {}
+
+#: What users of NumPy and PyTorch look for on a node -> what to write; the others are functions of the same name.
+INSTEAD_OF_METHODS: dict[str, str] = {
+    **{
+        name: f"gn.{name}(node, ...)"
+        for name in (
+            "sum", "mean", "max", "min", "argmax", "softmax", "log_softmax", "logsumexp", "reshape", "transpose",
+            "clip", "exp", "log", "sqrt", "tanh", "sigmoid", "relu", "sin", "cos", "sign", "take", "where", "matmul",
+        )
+    },
+    **dict.fromkeys(("view", "flatten", "ravel", "squeeze"), "gn.reshape(node, shape)"),
+    **dict.fromkeys(("astype", "to", "float", "double"), "gn.cast(node, dtype)"),
+    **dict.fromkeys(("numpy", "item", "tolist", "eval"), "gn.compile([node], inputs=[...])(*arrays)"),
+    **dict.fromkeys(("copy", "clone"), "the node itself: nodes are immutable"),
+    **dict.fromkeys(("grad", "backward"), "gn.gradient(cost, [node])"),
+    "detach": "gn.stop_gradient(node)",
+    "dot": "node @ other",
+    "abs": "abs(node)",
+    "pow": "node ** power",
+    "unsqueeze": "node[:, None]",
+    "std": "gn.mean and gn.sqrt",
+    "var": "gn.mean",
+    "dim": "node.ndim",
+}  # fmt: skip
 
 _serials = itertools.count()
 
@@ -342,12 +366,31 @@ class Node(ShowsItself):
 
     # -- what a symbolic node is not ---------------------------------------------------------
 
+    if not TYPE_CHECKING:  # a type checker shall still find misspelt attributes
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_") or name in Node.__slots__:
+                raise AttributeError(f"Node has no attribute {name!r}", name=name, obj=self)
+            instead = INSTEAD_OF_METHODS.get(name)
+            raise AttributeError(
+                f"the node {self.describe()} (made at {self.origin}) has no attribute {name!r}; "
+                + (
+                    f"write {instead}." if instead else "what nodes can do are functions, e.g. gn.tanh(node)."
+                ),
+                name=name,
+                obj=self,
+            )
+
     def _symbolic(self, wanted: str) -> NoReturn:
         raise ValueAccessError(
             f"{self.describe()} (made at {self.origin}) is a symbolic node, not {wanted}: its value is "
-            "known only when a compiled function runs. Use graphnet's functions (gn.tanh, gn.where, "
-            "...) on nodes, or gn.compile([node], inputs=[...])(*arrays) to compute it."
+            "known only when a compiled function runs. Use graphnet's functions on nodes (gn.tanh for math.tanh, "
+            "gn.where(condition, a, b) for if, and, or; gn.maximum for max), or "
+            "gn.compile([node], inputs=[...])(*arrays) to compute it."
         )
+
+    def __contains__(self, item: Any) -> bool:
+        self._symbolic("a container")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         self._symbolic("an array")

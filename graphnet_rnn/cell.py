@@ -20,19 +20,21 @@ import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
 
 import graphnet as gn
 from graphnet.display import ShowsItself
 from graphnet.dtypes import as_dtype
 from graphnet.node import Node
 from graphnet.provenance import hide_module
-from graphnet_rnn import declaration, initializers
+from graphnet_rnn import declaration, initializers, tracing
 from graphnet_rnn.declaration import State
 from graphnet_rnn.errors import CellError
 from graphnet_rnn.initializers import Initializer
 from graphnet_rnn.masks import Masks
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import fraction, whole_number
 from graphnet_rnn.weights import Weights, WeightsWithin, chosen
 
 __all__ = ["Cell", "State"]
@@ -59,7 +61,7 @@ class Cell(ShowsItself):
 
     def __init__(self, units: int = 128, *, initial: Mapping[str, Initializer] | None = None) -> None:
         self.units = whole_number(f"{type(self).__name__}: units", units)
-        self.initial = dict(initial or {})
+        self.initial = declaration.require_initial(self, initial)
         #: Width of x, once bound.
         self.reads = 0
         self._weights: Weights | WeightsWithin | None = None
@@ -70,19 +72,29 @@ class Cell(ShowsItself):
 
     def step(self, *args: Any, **kwargs: Any) -> Node | tuple[Node, ...]:
         """step(x, *states): the new states, from the input (batch, inputs) and the old states (batch, units)."""
-        raise CellError(f"{type(self).__name__} needs a method step(self, {declaration.arguments(self)}).")
+        raise declaration.no_step(self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Cells are not called: a network runs them, and a cell runs its parts by `advance`."""
+        raise declaration.called(self)
 
     def affine(
-        self, to: str, *, bias: float | Initializer | None = 0.0, units: int | None = None, **sources: Node
+        self,
+        to: str,
+        *unnamed: Node,
+        bias: float | Initializer | None = 0.0,
+        units: int | None = None,
+        **sources: Node,
     ) -> Node:
         """Σ_s s @ W_s·to + b_to over the named sources: affine("i", x=x, h=h) = x W_xi + h W_hi + b_i.
 
         bias: the initial value of b_to, or None for no bias. units: the width of the result.
         """
-        width = self.units if units is None else units
-        declaration.require_nodes(self, "affine", to, sources)
+        width = self.units if units is None else whole_number(f"affine({to!r}): units", units)
+        declaration.require_nodes(self, "affine", to, sources, unnamed)
         terms = [self.product(name, to, source, width) for name, source in sources.items()]
         if bias is not None:
+            declaration.require_bias(self, to, bias)
             initial = bias if callable(bias) else initializers.constant(bias)
             terms.append(self.weight(f"b_{to}", (width,), initial))
         return gn.add(*terms)
@@ -91,14 +103,16 @@ class Cell(ShowsItself):
         self, name: str, to: str, source: Node, units: int | None = None, initial: Initializer | None = None
     ) -> Node:
         """s @ W_s·to: one of the products of `affine`, for equations that treat it differently."""
-        width = self.units if units is None else units
+        declaration.require_name(self, "product", name)
+        declaration.require_nodes(self, "product", to, {name: source})
+        width = self.units if units is None else whole_number(f"product({name!r}, {to!r}): units", units)
         weight = self.weight(f"W_{name}{to}", (source.shape[-1], width), initial)
         source = self._dropped(name, source)
         return source @ weight if self._connect is None else self._connect(name, to, source, weight)
 
-    def diagonal(self, to: str, **sources: Node) -> Node:
+    def diagonal(self, to: str, *unnamed: Node, **sources: Node) -> Node:
         """Σ_s s ⊙ w_s·to over the named sources: a diagonal (peephole) connection."""
-        declaration.require_nodes(self, "diagonal", to, sources)
+        declaration.require_nodes(self, "diagonal", to, sources, unnamed)
         terms = []
         for name, source in sources.items():
             terms.append(
@@ -111,6 +125,7 @@ class Cell(ShowsItself):
 
         Source: Ba, Kiros & Hinton 2016, eq. 4.
         """
+        declaration.require_nodes(self, "normalized", to, {"a": a})
         centred = a - gn.mean(a, axis=1, keepdims=True)
         deviation = gn.sqrt(gn.mean(centred * centred, axis=1, keepdims=True) + 1e-5)
         result = self.weight(f"g_{to}", (a.shape[-1],), initializers.constant(gain)) * (centred / deviation)
@@ -118,6 +133,8 @@ class Cell(ShowsItself):
 
     def dropout(self, name: str, a: Node, share: float) -> Node:
         """a with `share` of its values zeroed and the others enlarged, while a network trains; else a."""
+        declaration.require_nodes(self, "dropout", name, {"a": a})
+        share = fraction(f"dropout({name!r}): the share that is zeroed", share)
         return a if self._masks is None else self._masks.drop(a, share, (self.bound_weights.owner, name))
 
     def _dropped(self, name: str, source: Node) -> Node:
@@ -138,9 +155,10 @@ class Cell(ShowsItself):
         initial: Glorot's for matrices and zeros for vectors by default. trained: False for one that keeps its
         initial value (it is stored with the model, but no part of `theta`).
         """
+        declaration.require_name(self, "weight", name)
         if initial is None:
             initial = chosen(self.initially, name, None)
-        return self.bound_weights.get(name, tuple(shape), initial, trained)
+        return self.bound_weights.get(name, shape, initial, trained)
 
     def part(
         self,
@@ -153,10 +171,17 @@ class Cell(ShowsItself):
 
         connect(source's name, to, source, W): what its products are instead of source @ W.
         """
+        declaration.require_name(self, "part", name)
+        declaration.require_cell(self, name, cell, isinstance(cell, Cell))
+        new = not self.bound_weights.complete
+        if new:
+            declaration.check(cell)
         inner = copy.copy(cell)
-        inner.reads = reads
+        inner.reads = whole_number(f"part({name!r}): reads, the width of its x,", reads)
         inner._weights = self.bound_weights.within(name, cell.initial)
         inner._masks, inner._connect = self._masks, connect
+        if new:
+            declaration.check_widths(inner)
         return inner
 
     # -- what is derived from the equations ---------------------------------------------------
@@ -168,18 +193,14 @@ class Cell(ShowsItself):
     def bind_to(self, weights: Weights, inputs: int) -> Cell:
         """A copy with these weights; those that are not there yet are made."""
         declaration.check(self)
+        if type(self).step is Cell.step:
+            raise declaration.no_step(self)
         bound = copy.copy(self)
         bound.reads = inputs
         bound._weights = weights
         declaration.check_widths(bound)
         with gn.scope(layer=weights.owner, cell=type(self).__name__):
-            x = gn.input((1, inputs), weights.dtype, name="x")
-            before = [
-                gn.input((1, width), weights.dtype, name=state.name)
-                for state, width in zip(bound.states, bound.widths, strict=True)
-            ]
-            declaration.trace(bound, lambda: bound.advance(x, before))
-        weights.complete = True
+            tracing.declare(bound, weights)
         for pattern in self.initial:
             if not any(fnmatchcase(weight, pattern) for weight in bound.weights):
                 raise CellError(
@@ -195,8 +216,8 @@ class Cell(ShowsItself):
         return running
 
     def advance(self, x: Node, states: Sequence[Node]) -> tuple[Node, tuple[Node, ...]]:
-        """The output and the new states: `step`, with what it returns checked against the declaration."""
-        listed = declaration.checked(self, x, states, self.step(x, *states))
+        """The output and the new states: `step`, with what it reads and returns checked against the declaration."""
+        listed = tracing.run(self, x, states)
         return listed[0], listed if self.output is None and self.states else listed[1:]
 
     @property
@@ -260,13 +281,17 @@ class Cell(ShowsItself):
         if missing:
             raise CellError(
                 f"{type(self).__name__} does not keep its argument {missing[0]!r}, so a stored model could not make "
-                f"the cell again; write self.{missing[0]} = {missing[0]} in __init__, or override settings."
+                f"the cell again; write self.{missing[0]} = {missing[0]} in __init__ (at "
+                f"{declaration.init_line(self)}), or override settings."
             )
         return {name: getattr(self, name) for name in names}
 
     def description(self) -> dict[str, Any]:
         """The cell's class and settings as JSON holds them: cells among the settings are described as well."""
-        return {"cell": type(self).__name__, **{k: _described(v) for k, v in self.settings().items()}}
+        return {
+            "cell": type(self).__name__,
+            **{name: _described(self, name, value) for name, value in self.settings().items()},
+        }
 
     def resized(self, units: int) -> Cell:
         """The cell made again with all its widths changed to `units`; cells among its settings are resized."""
@@ -303,7 +328,16 @@ class Cell(ShowsItself):
         return f"{type(self).__name__}({listed})"
 
 
-def _described(setting: Any) -> Any:
+def _described(cell: Cell, name: str, setting: Any) -> Any:
+    """The setting as JSON holds it; CellError if it cannot."""
     if isinstance(setting, Cell):
         return setting.description()
-    return list(setting) if isinstance(setting, tuple) else setting
+    plain = setting.item() if isinstance(setting, np.generic) else setting
+    if isinstance(plain, (tuple, list)) and not any(isinstance(one, Cell) for one in plain):
+        return [_described(cell, name, one) for one in plain]
+    if plain is None or isinstance(plain, (bool, int, float, str)):
+        return plain
+    raise CellError(
+        f"{type(cell).__name__}: the setting {name} is {setting!r:.60}, which no model file can hold. A setting is a "
+        "number, a str, None, a cell, or a tuple of numbers; let a name stand for anything else, e.g. 'tanh'."
+    )

@@ -5,14 +5,15 @@ rnn.testing.check_cell(MyCell)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import graphnet as gn
-from graphnet.node import Array
+from graphnet.node import Array, Node
 from graphnet.testing import TOLERANCES, LawError, check_graph
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.errors import UsageError
@@ -118,6 +119,17 @@ def _like(network: Network) -> dict[str, Any]:
 
 def _small(cell: Cell | type[Cell]) -> Cell:
     if isinstance(cell, type) and issubclass(cell, Cell):
+        needed = [
+            name
+            for name, parameter in inspect.signature(cell).parameters.items()
+            if parameter.default is parameter.empty
+            and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        ]
+        if needed:
+            raise UsageError(
+                f"{cell.__name__} cannot be made without {', '.join(needed)}: give check_cell an instance, e.g. "
+                f"{cell.__name__}({needed[0]}=...), or give the setting a default"
+            )
         cell = cell()
     if isinstance(cell, Cell):
         return cell.resized(3)
@@ -135,6 +147,44 @@ def step_obeys_the_laws(subject: Subject) -> str:
     # The states themselves, not their labels: what fails is then told with the line of its equation.
     check_graph([label.inputs[0] for label in graph.outputs], leaves, values)
     return f"{len(graph)} nodes, {len(leaves)} leaves: laws 1-7 hold"
+
+
+def cases_are_independent(subject: Subject) -> str:
+    """What a step computes for one case of a batch is what it computes for that case alone."""
+    cell, batch = subject.network.layers[0], 3
+    together, alone = _step(cell, batch), _step(cell, 1)
+    arrays = [0.5 * subject.generator.standard_normal(node.shape) for node in together.inputs]
+
+    def mixed(some: Sequence[Node], same: Sequence[Node]) -> list[Node]:
+        """Those of the nodes whose values for a case depend on the others; same: the nodes of a case alone."""
+        found = gn.compile(some, together.inputs, passes=())(*arrays)
+        single = gn.compile(same, alone.inputs, passes=())
+        cases = zip(*(single(*(a[i : i + 1] for a in arrays)) for i in range(batch)), strict=True)
+        pairs = [(v, np.concatenate(rows)) for v, rows in zip(found, cases, strict=True) if v.ndim]
+        nodes = [node for node in some if node.ndim]
+        return [n for n, (v, w) in zip(nodes, pairs, strict=True) if v.shape == w.shape and _differ(v, w)]
+
+    wrong = mixed(together.outputs, alone.outputs)
+    if wrong:
+        steps = [[node for node in graph.order if node.inputs] for graph in (together, alone)]
+        if len(steps[0]) == len(steps[1]):  # the equations are the same ones: the first wrong one can be told
+            wrong = mixed(*steps)
+        raise LawError(
+            f"{subject.name}: a case of a batch is computed from the others, at {wrong[0].origin} "
+            f"({wrong[0].describe()}). The first axis is the batch: sum, take and join along the others."
+        )
+    return f"each of {batch} cases is computed as if it were alone"
+
+
+def _step(cell: Cell, batch: int) -> gn.Graph:
+    given = [gn.input((batch, n), "float64") for n in (cell.reads, *cell.widths)]
+    output, after = cell.advance(given[0], given[1:])
+    return gn.Graph([output, *after], given)
+
+
+def _differ(found: Array, expected: Array) -> bool:
+    exact = TOLERANCES["float64"]["exact"]
+    return not np.allclose(found, expected, rtol=exact, atol=exact)
 
 
 def unrolled_is_a_loop(subject: Subject) -> str:
@@ -262,9 +312,9 @@ def gauss_newton_is_dense(subject: Subject) -> str:
 
 def trains_in_float32(subject: Subject) -> str:
     """In float32 and with other sizes the cell is made again from its settings, and gives the same numbers."""
-    cell = subject.cell.resized(5)
+    cell, again = subject.cell.resized(5), subject.cell.resized(5)
     single = Network([cell, cell], SYMBOLS, SYMBOLS, skip=True, dtype="float32")
-    double = Network([cell, cell], SYMBOLS, SYMBOLS, skip=True, dtype="float64")
+    double = Network([again, again], SYMBOLS, SYMBOLS, skip=True, dtype="float64")
     double.theta = single.theta
     symbols = subject.generator.integers(0, SYMBOLS, (2, 4, 3))
     results = []
@@ -280,7 +330,8 @@ def trains_in_float32(subject: Subject) -> str:
     worst = float(np.abs(found - expected).max() / max(1.0, float(np.abs(expected).max())))
     if not worst <= TOLERANCES["float32"]["exact"]:
         raise LawError(
-            f"{subject.name}: float32 differs from float64 by {worst:.2g} in the cost or its gradient"
+            f"{subject.name}: float32 differs from float64 by {worst:.2g} in the cost or its gradient, or the cell is "
+            "another one when it is made again from its settings (are there random numbers in __init__?)"
         )
     return f"cost and {found.size - 1} derivatives agree with float64 to {worst:.1e}"
 
@@ -288,6 +339,7 @@ def trains_in_float32(subject: Subject) -> str:
 CHECKS: dict[str, Callable[[Subject], str]] = {
     "gradient": gradient_is_slope,  # first, since it names the weight
     "one step": step_obeys_the_laws,
+    "cases": cases_are_independent,
     "unrolling": unrolled_is_a_loop,
     "R-operator": rop_is_slope,
     "Gauss-Newton": gauss_newton_is_dense,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 
 import graphnet as gn
+from graphnet.errors import GraphnetError
 from graphnet.node import Array, Dtype, Node
 from graphnet.provenance import attributed_to, here, hide_module
 from graphnet_rnn import initializers
@@ -44,10 +46,12 @@ class Weights:
     complete: bool = False
 
     def get(
-        self, name: str, shape: tuple[int, ...], initializer: Initializer | None, trained: bool = True
+        self, name: str, shape: Sequence[int], initializer: Initializer | None, trained: bool = True
     ) -> Node:
         """The parameter of this name; made if it is new. CellError if its shape is another than before."""
         node = self.nodes.get(name)
+        if node is None or node.shape != shape:
+            shape = self._shape(name, shape)
         if node is None:
             if self.complete:
                 raise CellError(
@@ -60,7 +64,12 @@ class Weights:
         elif node.shape != shape:
             raise CellError(
                 f"{self.owner}: the weight {name} is used with shape {list(shape)} at {here()}, but it was "
-                f"declared with shape {list(node.shape)} at {node.origin}. Give the second use another name."
+                f"declared with shape {list(node.shape)} at {node.origin}. "
+                + (
+                    "A weight has the same shape at every step and for every batch: write x.shape[1], not x.shape."
+                    if node.origin == here()
+                    else "Give the second use another name."
+                )
             )
         elif trained == (name in self.fixed):
             raise CellError(
@@ -69,23 +78,49 @@ class Weights:
             )
         return node
 
-    def _make(self, name: str, shape: tuple[int, ...], initializer: Initializer | None) -> Node:
-        if any(size < 1 for size in shape):
+    def _shape(self, name: str, shape: Any) -> tuple[int, ...]:
+        sizes = tuple(shape) if isinstance(shape, (tuple, list)) else ()
+        if not sizes or not all(isinstance(n, (int, np.integer)) and n >= 1 for n in sizes):
             raise CellError(
-                f"{self.owner}: the weight {name} has the shape {list(shape)} at {here()}; sizes must be at least 1."
+                f"{self.owner}: the weight {name} has the shape {shape!r:.60} at {here()}; a shape is a tuple of sizes "
+                "that are at least 1, e.g. (x.shape[1], self.units), or (self.units,) for a vector."
             )
+        return tuple(int(n) for n in sizes)
+
+    def _make(self, name: str, shape: tuple[int, ...], initializer: Initializer | None) -> Node:
         initializer = chosen(self.initial, name, initializer)
         if initializer is None:
             initializer = initializers.glorot() if len(shape) > 1 else initializers.zeros()
+        value = self._initial_value(name, shape, initializer)
+        return gn.parameter(value.astype(self.dtype), name=f"{self.owner}.{name}")
+
+    def _initial_value(self, name: str, shape: tuple[int, ...], initializer: Initializer) -> Array:
+        """What the initializer gives, if that is finite numbers of this shape."""
+        what = f"{self.owner}: the initializer of {name}"
+        remedy = (
+            "An initializer is a function (generator, shape) -> array, e.g. rnn.initializers.normal(0.1), with its "
+            "parentheses, .constant(0.5) or .array(values)."
+        )
+        if not callable(initializer):
+            raise CellError(f"{what} is a {type(initializer).__name__} at {here()}. {remedy}")
         # Each weight has its own stream of random numbers, so that declaring one more changes no other.
         key = zlib.crc32(f"{self.owner}.{name}".encode())
-        value = np.asarray(initializer(np.random.default_rng([self.seed, key]), shape))
+        try:
+            given = initializer(np.random.default_rng([self.seed, key]), shape)
+            value = np.asarray(given, np.float64)
+        except GraphnetError:
+            raise
+        except Exception as error:
+            raise CellError(
+                f"{what} failed for the shape {list(shape)} at {here()}: {type(error).__name__}: {error}. {remedy}"
+            ) from error
         if value.shape != shape:
             raise CellError(
-                f"{self.owner}: the initializer of {name} gave shape {list(value.shape)}, not {list(shape)} as it is "
-                f"used at {here()}."
+                f"{what} gave shape {list(value.shape)}, not {list(shape)} as it is used at {here()}."
             )
-        return gn.parameter(value.astype(self.dtype), name=f"{self.owner}.{name}")
+        if not np.isfinite(value).all():
+            raise CellError(f"{what} gave numbers that are not finite, for the weight used at {here()}.")
+        return value
 
     def within(self, part: str, initial: Mapping[str, Initializer]) -> WeightsWithin:
         """The weights of a cell that is part of this one; `initial`: the part's own initializers."""
@@ -121,6 +156,10 @@ class WeightsWithin:
         return self.whole.dtype
 
     @property
+    def complete(self) -> bool:
+        return self.whole.complete
+
+    @property
     def nodes(self) -> dict[str, Node]:
         """Those of the part, by the part's names."""
         start = f"{self.part}."
@@ -131,7 +170,7 @@ class WeightsWithin:
         }
 
     def get(
-        self, name: str, shape: tuple[int, ...], initializer: Initializer | None, trained: bool = True
+        self, name: str, shape: Sequence[int], initializer: Initializer | None, trained: bool = True
     ) -> Node:
         """See Weights.get."""
         return self.whole.get(f"{self.part}.{name}", shape, chosen(self.initial, name, initializer), trained)

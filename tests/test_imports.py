@@ -37,6 +37,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "initializers"),
     ("settings", "files", "losses", "masks", "weights"),
     ("declaration", "data", "ctc"),
+    ("tracing",),
     ("cell",),
     ("cells", "unroll"),
     ("network", "objective"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from graphnet_rnn.cli.user_cells import find_cell, own_cells
+from graphnet_rnn.cli.user_cells import make_cell, own_cells
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model_file import load
 
 EXAMPLE = """example:
   graphnet-rnn draw LSTM --out lstm.svg
+  graphnet-rnn draw "RHN(depth=2)" --out rhn.svg
   graphnet-rnn draw my_cells.py:MyCell --style compact --out mine.png
   graphnet-rnn draw runs/book/model.safetensors --time 3 --out book.svg"""
 
@@ -34,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
             raise UsageError(f"--time must be at least 1, not {options.time}")
         thing = load(options.what, own_cells(options.cell)).unroll(options.time, batch=1, training=False)
     else:
-        thing = find_cell(options.what)()
+        thing = make_cell(options.what)
     drawing = viz.draw(thing, style=options.style)
     drawing.save(options.out)
     print(f"wrote {options.out} ({drawing.renderer})")

@@ -14,7 +14,7 @@ from graphnet_rnn import optimizers
 from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.cli.console import Console
 from graphnet_rnn.cli.program import command_line
-from graphnet_rnn.cli.user_cells import find_cell
+from graphnet_rnn.cli.user_cells import classes_of, make_cell, slug
 from graphnet_rnn.data import Corpus, read_text, standard_library_text
 from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import UsageError
@@ -26,13 +26,14 @@ from graphnet_rnn.training import Trainer
 
 EXAMPLE = """example:
   graphnet-rnn train book.txt --cell GRU --units 256 --layers 2 --dropout 0.2 --out runs/book
+  graphnet-rnn train book.txt --cell "my_cells.py:MyCell(units=64, depth=3)"
   graphnet-rnn train --resume runs/book"""
 
-EPOCHS = 50
+CELL, EPOCHS = "LSTM", 50
 #: What is no part of a run, so that no checkpoint keeps it, and a resumed run may be given it anew.
 APART = ("quiet", "debug", "resume", "command", "out", "checkpoint_seconds")
-#: What may be said beside --resume: the text may have moved (that it is the same text is checked).
-FREE_ON_RESUME = ("text", "epochs", "quiet", "resume", "checkpoint_seconds")
+#: What may be said beside --resume: the text and the file of a cell may have moved (that they are the same is checked).
+FREE_ON_RESUME = ("text", "cell", "epochs", "quiet", "resume", "checkpoint_seconds")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--test", metavar="FILE", help="test text, kept apart (else the last 10 %% of TEXT)")
     add("--unknown", metavar="CHAR", help="read characters of FILEs that TEXT does not hold as this one")
     add("--encoding", default="utf-8", help="of the text files")
-    add("--cell", default="LSTM", help="a cell of graphnet, or your own: my_cells.py:MyCell")
-    add("--units", type=int, default=128, help="units in each layer")
+    add(
+        "--cell",
+        help=f"a cell of graphnet, or your own: my_cells.py:MyCell; with settings: RHN(depth=3) (default: {CELL})",
+    )
+    add("--units", type=int, help="units in each layer (default: the cell's own, 128 in most)")
     add("--layers", type=int, default=1, help="how many layers")
     add("--skip", action="store_true", help="every layer reads the input and is read by the output")
     add("--dropout", type=float, default=0.0, help="share zeroed between layers")
@@ -77,10 +81,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    folder = options.resume or options.out or str(_new_folder(options))
     settings = _resumed_settings(options) if options.resume else options
     if settings.epochs is None:
         settings.epochs = EPOCHS
+    if settings.cell is None:
+        settings.cell = CELL
+    folder = options.resume or options.out or str(_new_folder(settings))
     trainer = make_trainer(settings, folder, Console(quiet=options.quiet))
     if options.resume:
         trainer.resume()
@@ -107,7 +113,7 @@ def _tested(trainer: Trainer) -> str:
     test, context = trainer.data.test, trainer.time
     if len(test) <= context + 1:
         return "no test text"
-    best = load(trainer.folder.model, [type(cell) for cell in trainer.network.layers])
+    best = load(trainer.folder.model, classes_of(trainer.network.layers))
     result = Evaluator(best, lanes=32, time=trainer.time)(test, context)
     return f"the best model on the test text: {result.bits:.3f} bits/char, accuracy {result.accuracy:.1%}"
 
@@ -119,8 +125,10 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
         raise UsageError(f"{path} was not written by this command; resume it with rnn.Trainer in Python.")
     _refuse_changes(options)
     kept = {**vars(options), **stored}
-    if options.text:  # the text may have moved; that it is the same text is checked
+    if options.text:  # it may have moved, as may the cell's file; that they are the same is checked
         kept["text"] = options.text
+    if options.cell:
+        kept["cell"] = options.cell
     if options.epochs is not None:
         kept["epochs"] = options.epochs
     return argparse.Namespace(**kept)
@@ -139,12 +147,12 @@ def _refuse_changes(options: argparse.Namespace) -> None:
 
 def make_trainer(options: argparse.Namespace, folder: str | Path, console: Console) -> Trainer:
     """The trainer that the arguments describe."""
-    cell = find_cell(options.cell)
+    cell = make_cell(options.cell, options.units)
     if options.layers < 1:
         raise UsageError(f"--layers must be at least 1, not {options.layers}")
     data = load_corpus(options)
     network = Network(
-        [cell(options.units) for _ in range(options.layers)],
+        [cell] * options.layers,
         inputs=len(data.vocabulary),
         outputs=len(data.vocabulary),
         skip=options.skip,
@@ -207,10 +215,10 @@ def _optimizer(options: argparse.Namespace) -> optimizers.Optimizer:
 
 
 def _new_folder(options: argparse.Namespace) -> Path:
-    """runs/book-LSTM-128, or the first of -2, -3, ... that is not taken."""
+    """runs/book-LSTM, or the first of -2, -3, ... that is not taken."""
     text = Path(options.text).stem if options.text else "python"
-    cell = options.cell.rpartition(":")[2]
-    base = Path("runs") / f"{text}-{cell}-{options.units}"
+    units = "" if options.units is None else f"-{options.units}"
+    base = Path("runs") / f"{text}-{slug(options.cell)}{units}"
     number, folder = 1, base
     while folder.exists():
         number += 1

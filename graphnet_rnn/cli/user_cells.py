@@ -1,67 +1,224 @@
-"""Cells by name: graphnet's own, `package.module:Cell`, or `file.py:Cell`."""
+"""Cells by name: graphnet's own, `package.module:Cell`, or `file.py:Cell`; with settings, `RHN(depth=3)`.
+
+Settings are literals, or cells in their turn: `Residual(GRU(64))`.
+"""
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
 import importlib.util
+import inspect
+import re
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
 
+from graphnet.errors import GraphnetError
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import ALL
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["find_cell", "own_cells"]
+__all__ = ["classes_of", "find_cell", "make_cell", "own_cells", "slug"]
 
 
-def find_cell(name: str) -> type[Cell]:
-    """The class; UsageError says in one sentence why there is none."""
-    where, colon, attribute = name.rpartition(":")
-    if not colon:
-        if name in ALL:
-            return ALL[name]
-        close = difflib.get_close_matches(name, ALL, 1, 0.5)
-        hint = f" Did you mean {close[0]}?" if close else ""
-        raise UsageError(
-            f"there is no cell {name!r}; graphnet has {', '.join(ALL)}.{hint} Your own: my_cells.py:MyCell"
-        )
+class Named(NamedTuple):
+    """`where:cell(settings)`, taken apart; where and settings may be missing."""
+
+    where: str
+    cell: str
+    settings: str
+
+
+def _taken_apart(text: str) -> Named:
+    found = re.fullmatch(r"(?:(.+?):)?([^\W\d]\w*)\s*(\(.*\))?", text.strip(), re.DOTALL)
+    return Named(*(part or "" for part in found.groups())) if found else Named("", text, "")
+
+
+def find_cell(text: str) -> type[Cell]:
+    """The class, whatever its settings; UsageError says in one sentence why there is none."""
+    where, name, _ = _taken_apart(text)
+    if not where:
+        return _among(name, ALL)
     module = _load(where)
-    cell = getattr(module, attribute, None)
+    cell = getattr(module, name, None)
     if not (isinstance(cell, type) and issubclass(cell, Cell)):
-        cells = [
-            k
-            for k, v in vars(module).items()
-            if isinstance(v, type) and issubclass(v, Cell) and v is not Cell
-        ]
-        raise UsageError(f"{where} has no cell {attribute!r}; its cells: {', '.join(cells) or 'none'}.")
+        raise UsageError(f"{where} has no cell {name!r}; its cells: {', '.join(_cells(module)) or 'none'}.")
     return cell
 
 
-def own_cells(name: str | None) -> list[type[Cell]]:
-    """What `load` needs to know besides graphnet's own cells."""
-    return [find_cell(name)] if name else []
+def make_cell(text: str, units: int | None = None) -> Cell:
+    """The cell with the settings in the parentheses, and with `units` of its own if any are given.
+
+    Raises UsageError for settings that the cell does not have, that are no literals, or for units said twice.
+    """
+    cell, (where, _, settings) = find_cell(text), _taken_apart(text)
+    known = {**ALL, **(_cells(_load(where)) if where else {})}
+    arguments, named = _read_settings(text, settings or "()", known)
+    if units is not None:
+        parameters = inspect.signature(cell).parameters
+        if "units" not in parameters:
+            raise UsageError(
+                f"{cell.__name__} has no setting units; leave out --units, and give its settings in parentheses: "
+                f"{_usage(cell)}"
+            )
+        if "units" in named or (arguments and next(iter(parameters)) == "units"):
+            raise UsageError(
+                f"--units {units} and --cell {text!r} both say how many units; leave out --units"
+            )
+        named["units"] = units
+    return _made(cell, arguments, named)
 
 
-def _load(where: str) -> object:
+def own_cells(text: str | None) -> list[type[Cell]]:
+    """What `load` needs to know besides graphnet's own cells: the class, and those beside it that it may use."""
+    if not text:
+        return []
+    where, cell = _taken_apart(text).where, find_cell(text)
+    beside = _cells(_load(where)).items() if where else ()
+    return [*(other for name, other in beside if name not in ALL), cell]
+
+
+def classes_of(cells: Iterable[Cell]) -> Iterator[type[Cell]]:
+    """The classes of cells and of the cells among their settings."""
+    for cell in cells:
+        yield type(cell)
+        yield from classes_of(value for value in cell.settings().values() if isinstance(value, Cell))
+
+
+def slug(text: str) -> str:
+    """The cell and its settings as a part of a folder's name: RHN-depth-3."""
+    _, name, settings = _taken_apart(text)
+    return re.sub(r"\W+", "-", name + settings).strip("-")
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def _read_settings(
+    text: str, settings: str, known: Mapping[str, type[Cell]]
+) -> tuple[list[Any], dict[str, Any]]:
     try:
-        if where.endswith(".py"):
-            path = Path(where)
-            if not path.is_file():
-                raise UsageError(f"there is no file {where}.")
-            spec = importlib.util.spec_from_file_location(path.stem, path)
-            assert spec is not None
-            assert spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            sys.modules.setdefault(path.stem, module)
-            spec.loader.exec_module(module)
-            return module
-        return importlib.import_module(where)
-    except UsageError:
+        call = ast.parse(f"cell{settings}", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
+        call = None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        raise UsageError(f"{text!r} cannot be read; write settings as in Python: 'RHN(units=64, depth=3)'")
+    return _arguments(text, call, known)
+
+
+def _arguments(
+    text: str, call: ast.Call, known: Mapping[str, type[Cell]]
+) -> tuple[list[Any], dict[str, Any]]:
+    values = [_value(text, argument, known) for argument in call.args]
+    named = {}
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            raise UsageError(f"{text!r}: write settings one by one, name=value")
+        named[keyword.arg] = _value(text, keyword.value, known)
+    return values, named
+
+
+def _value(text: str, node: ast.expr, known: Mapping[str, type[Cell]]) -> Any:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return _made(_among(node.func.id, known), *_arguments(text, node, known))
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        written = ast.unparse(node)
+        hint = f"{written}()" if written in known else repr(written)
+        raise UsageError(
+            f"{text!r}: {written} is no setting; one is a number, a 'word' in quotes, None, True, False, a tuple of "
+            f"these, or a cell with parentheses. {hint} may be meant"
+        ) from None
+
+
+def _among(name: str, known: Mapping[str, type[Cell]]) -> type[Cell]:
+    if name in known:
+        return known[name]
+    close = difflib.get_close_matches(name, known, 1, 0.5)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    raise UsageError(
+        f"there is no cell {name!r}; graphnet has {', '.join(ALL)}.{hint} Your own: my_cells.py:MyCell"
+    )
+
+
+def _made(cell: type[Cell], arguments: list[Any], named: dict[str, Any]) -> Cell:
+    try:
+        inspect.signature(cell).bind(*arguments, **named)
+    except TypeError as error:
+        raise UsageError(f"{cell.__name__}: {error}; its settings: {_usage(cell)}") from None
+    try:
+        return cell(*arguments, **named)
+    except GraphnetError:
         raise
-    except Exception as error:  # whatever the user's file raises is told, with its line
-        line = _line_of(error, where)
-        raise UsageError(f"{where} cannot be imported: {type(error).__name__}: {error}{line}") from error
+    except Exception as error:  # whatever the user's __init__ raises is told, with its line
+        line = _line_of(error, inspect.getfile(cell))
+        raise UsageError(f"{cell.__name__} cannot be made: {type(error).__name__}: {error}{line}") from error
+
+
+def _usage(cell: type[Cell]) -> str:
+    """RHN(units=128, depth=7), as a reader may write it."""
+    parameters = [p for p in inspect.signature(cell).parameters.values() if p.name != "initial"]
+    return f"{cell.__name__}({', '.join(str(p.replace(annotation=p.empty)) for p in parameters)})"
+
+
+# -- files and modules -----------------------------------------------------------------------------
+
+
+def _cells(module: ModuleType) -> dict[str, type[Cell]]:
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Cell) and value is not Cell
+    }
+
+
+_loaded: dict[str, ModuleType] = {}
+
+
+def _load(where: str) -> ModuleType:
+    """The module, which runs once in a command; what it imports is looked for beside it, too."""
+    path = Path(where)
+    if where.endswith(".py") and not path.is_file():
+        raise UsageError(f"there is no file {where}.")
+    key = f"{path.resolve()} {path.stat().st_mtime_ns}" if where.endswith(".py") else where
+    if key not in _loaded:
+        # At the end of the path: a file of the user's that is called like a standard module must not hide it.
+        folder = str(path.resolve().parent if where.endswith(".py") else Path.cwd())
+        if folder not in sys.path:
+            sys.path.append(folder)
+        try:
+            _loaded[key] = _run_file(path) if where.endswith(".py") else importlib.import_module(where)
+        except UsageError:
+            raise
+        except SystemExit as error:
+            raise UsageError(
+                f"{where} ends the program when it is imported{_line_of(error, where)}; put what shall only run as a "
+                "program under if __name__ == '__main__':"
+            ) from None
+        except Exception as error:  # whatever the user's file raises is told, with its line
+            line = _line_of(error, where)
+            raise UsageError(f"{where} cannot be imported: {type(error).__name__}: {error}{line}") from error
+    return _loaded[key]
+
+
+def _run_file(path: Path) -> ModuleType:
+    # "my_cells.py" is a name that no import asks for, so that a file called random.py is not taken for the module.
+    spec = importlib.util.spec_from_file_location(path.name, path.resolve())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[path.name]
+        raise
+    return module
 
 
 def _line_of(error: BaseException, where: str) -> str:

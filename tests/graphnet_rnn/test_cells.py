@@ -159,18 +159,28 @@ class CountsSteps(Cell):
         return gn.tanh(self.affine("h", x=x, h=h)) * (1 / self.count)
 
 
+class ReadsTheClock(Cell):
+    """h' = tanh(...) / t: another function at each time step, though not where no time is told"""
+
+    states = (State("h"),)
+
+    def step(self, x: Node, h: Node) -> Node:  # type: ignore[override]
+        return gn.tanh(self.affine("h", x=x, h=h)) / x.scope.get("time", 1)
+
+
 @pytest.mark.parametrize(
-    ("cell", "content"),
+    ("cell", "error", "content"),
     [
-        (UsesBadSlope, r"gradient = finite difference fails.* in layer0\.(W_xh|W_hh|b_h)\["),
-        (CutsGradient, r"gradient = finite difference fails.* in layer0\.W_hh\["),
-        (RemembersNodes, "unrolled cost = plain loop fails"),
-        (CountsSteps, "fails"),
+        (UsesBadSlope, LawError, r"gradient = finite difference fails.* in layer0\.(W_xh|W_hh|b_h)\["),
+        (CutsGradient, LawError, r"gradient = finite difference fails.* in layer0\.W_hh\["),
+        (ReadsTheClock, LawError, "unrolled cost = plain loop fails"),
+        (RemembersNodes, CellError, "is no part of this step"),
+        (CountsSteps, CellError, r"is another one when step runs again"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_faulty_cell_is_caught(cell: type[Cell], content: str) -> None:
-    with pytest.raises(LawError, match=content):
+def test_faulty_cell_is_caught(cell: type[Cell], error: type[Exception], content: str) -> None:
+    with pytest.raises(error, match=content):
         check_cell(cell)
 
 
@@ -306,10 +316,10 @@ class WrongInitializer(WrongCell):
 MISTAKES: list[tuple[type[Cell], str, str]] = [
     (
         NotReturned,
-        "def step",
+        "return gn",
         "returned 1 value(s), but the cell declares 2 state(s): return the new h, the new c",
     ),
-    (TooMany, "def step", "returned 3 value(s), but the cell declares 2 state(s)"),
+    (TooMany, "return h", "returned 3 value(s), but the cell declares 2 state(s)"),
     (
         WrongShape,
         "concatenate",
@@ -324,8 +334,8 @@ MISTAKES: list[tuple[type[Cell], str, str]] = [
     (ArrayAsSource, "np.ones", "is a ndarray, not a node"),
     (NoSource, "self.affine", "has no sources; name them, e.g. affine('h', x=x, h=h)"),
     (NoDiagonalSource, "self.diagonal", "has no sources; name them"),
-    (ReturnsNone, "def step", "returned NoneType where nodes are needed: return the new h, the new c"),
-    (ReturnsNumber, "def step", "returned a float for the state c, not a node"),
+    (ReturnsNone, "self.affine", "returned NoneType where nodes are needed: return the new h, the new c"),
+    (ReturnsNumber, "return h", "returned a float for the state c, not a node"),
     (ForgetsState, "def step", "does not fit the declared states"),
     (ForgetsState, "def step", "write step(self, x, h, c)"),
     (NoStates, "def step", "declares no states; write e.g. states = (State('h'),)"),
