@@ -8,9 +8,9 @@ u = net.unroll(time=50, batch=32)
 
 from __future__ import annotations
 
-from graphnet_rnn import cells, data, initializers, optimizers, testing
+from graphnet_rnn import cells, data, initializers, interchange, optimizers, testing
 from graphnet_rnn.cell import Cell, State
-from graphnet_rnn.cells import GRU, LSTM, Elman, LSTMKrause, LSTMPeephole
+from graphnet_rnn.cells import GRU, LSTM, Elman, GRUResetAfter, LSTMKrause, LSTMPeephole
 from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.model_file import load, save
@@ -30,6 +30,7 @@ __all__ = [
     "EarlyStopping",
     "Elman",
     "Evaluator",
+    "GRUResetAfter",
     "LSTMKrause",
     "LSTMPeephole",
     "Momentum",
@@ -44,6 +45,7 @@ __all__ = [
     "cells",
     "data",
     "initializers",
+    "interchange",
     "load",
     "minimize",
     "optimizers",

@@ -2,16 +2,18 @@
 
 elman   the vanilla recurrent net
 lstm    long short-term memory: the common form, Graves' with peepholes, Krause's
-gru     gated recurrent unit
+gru     gated recurrent unit, with the reset before or after the product
 """
 
 from __future__ import annotations
 
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells.elman import Elman
-from graphnet_rnn.cells.gru import GRU
+from graphnet_rnn.cells.gru import GRU, GRUResetAfter
 from graphnet_rnn.cells.lstm import LSTM, LSTMKrause, LSTMPeephole
 
-__all__ = ["ALL", "GRU", "LSTM", "Elman", "LSTMKrause", "LSTMPeephole"]
+__all__ = ["ALL", "GRU", "LSTM", "Elman", "GRUResetAfter", "LSTMKrause", "LSTMPeephole"]
 
-ALL: dict[str, type[Cell]] = {cell.__name__: cell for cell in (Elman, LSTM, LSTMPeephole, LSTMKrause, GRU)}
+ALL: dict[str, type[Cell]] = {
+    cell.__name__: cell for cell in (Elman, LSTM, LSTMPeephole, LSTMKrause, GRU, GRUResetAfter)
+}
