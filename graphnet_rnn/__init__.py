@@ -8,7 +8,7 @@ u = net.unroll(time=50, batch=32)
 
 from __future__ import annotations
 
-from graphnet_rnn import cells, data, initializers, optimizers, testing
+from graphnet_rnn import cells, ctc, data, initializers, interchange, optimizers, testing
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import (
         GLNN,

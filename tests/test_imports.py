@@ -41,7 +41,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("cells", "unroll"),
     ("network", "objective"),
     ("optimizers", "early_stopping", "evaluation", "sampling", "model_file"),
-    ("checkpoint",),
+    ("checkpoint", "interchange"),
     ("training",),
     ("testing",),
     ("__init__",),
