@@ -23,7 +23,9 @@ class ContrastiveDivergence:
     falls as k grows. The mean is over cases, for sequences over time steps as well (Sutskever 2013, 3.11.3).
     The loss is the mean squared error of the first step's reconstruction, per visible unit: it says whether
     learning goes on, but is not what g is the gradient of (log Z, which would be needed, is intractable).
-    Each call of `gradient` runs new chains. They depend on (seed, draw) alone: two integers resume a run.
+    `train` is the loop around it; by hand: theta = objective.start(), feed and optimizer.step as often as wanted, and
+    model.theta = theta at the end (an optimizer may look elsewhere than at theta). Each call of `gradient` runs
+    new chains. They depend on (seed, draw) alone: two integers resume a run.
     gibbs_steps: k; it may be changed at any time. backend, threads: see gn.compile; one function is compiled for
     each shape of data. Source: Hinton 2002; Sutskever 2013, 2.7, 3.2.2, 3.9.
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 import graphnet as gn
@@ -11,8 +13,8 @@ from graphnet_rnn.errors import UsageError
 
 __all__ = ["LARGEST_SUM", "all_states", "free_energy", "log_partition"]
 
-#: log Z is summed over at most 2 to the power of this many states.
-LARGEST_SUM = 16
+#: Numbers that an exact log Z may add up: an array of so many lies in memory a few times.
+LARGEST_SUM = 2**24
 
 
 def free_energy(v: Node, W: Node, b_v: Node, b_h: Node, units: VisibleUnits) -> Node:
@@ -30,20 +32,22 @@ def log_partition(owner: str, W: Node, b_v: Node, b_h: Node, units: VisibleUnits
     """log Z = log Σ_v exp(-F(v)), exact: the side with fewer units is enumerated, the other summed in closed form.
 
     b_v, b_h: (visible), (hidden), or with leading axes (time, batch): one RBM for each. Result: those axes; nats.
-    Raises UsageError if more than 2^16 states are to be summed. Source: Sutskever 2013, eqs 2.25, 2.33.
+    Raises UsageError if that is more than 2^24 numbers. Source: Sutskever 2013, eqs 2.25, 2.33.
     """
     visible, hidden = W.shape
     over_visible = units.countable and visible < hidden
     count = visible if over_visible else hidden
-    if count > LARGEST_SUM:
+    leading = b_v.shape[:-1] or b_h.shape[:-1]
+    machines, width = math.prod(leading), hidden if over_visible else visible
+    if machines * 2**count * width > LARGEST_SUM:
         raise UsageError(
-            f"{owner}: the exact log Z sums over 2^{count} states ({visible} visible and {hidden} hidden units); "
-            f"it is made for at most {LARGEST_SUM} units on one side. Judge larger models by their reconstructions "
-            "or predictions."
+            f"{owner}: the exact log Z of {visible} visible and {hidden} hidden units adds up {machines} x 2^{count} x "
+            f"{width} numbers (RBMs, states, units); at most {LARGEST_SUM:,} are meant. Give fewer cases, or judge "
+            "a larger model by its reconstructions or predictions."
         )
     states = gn.constant(all_states(count).astype(W.dtype))
-    leading = b_v.shape[:-1] or b_h.shape[:-1]
-    rows_v, rows_h = gn.reshape(b_v, (-1, visible)), gn.reshape(b_h, (-1, hidden))
+    rows_v = gn.reshape(b_v, (math.prod(b_v.shape[:-1]), visible))
+    rows_h = gn.reshape(b_h, (math.prod(b_h.shape[:-1]), hidden))
     if over_visible:
         own, other, inputs = rows_v, rows_h, states @ W
     else:

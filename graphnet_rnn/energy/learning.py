@@ -51,7 +51,7 @@ def train(
     axis, count = reader.case_axis, cases.shape[reader.case_axis]
     size = count if batch is None else whole_number("train: batch", batch)
     if size > count:
-        raise DataError(f"train: batch is {size}, but the data hold only {count} {reader.axes[axis]}")
+        raise DataError(f"train: batch is {size}, but the data hold only {count} (axis {axis})")
     objective = ContrastiveDivergence(model, 1, seed)
     theta = objective.start()
     state = optimizer.init(theta)

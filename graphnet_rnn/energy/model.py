@@ -102,8 +102,18 @@ class EnergyModel(ABC):
 
     @property
     def values(self) -> dict[str, Array]:
-        """The parameters' arrays by name."""
+        """The parameters' arrays by name; they share memory with `theta`."""
         return {name: node.value for name, node in self.parameters.items()}
+
+    def sound_values(self) -> dict[str, Array]:
+        """`values`; UsageError if one is not finite: draws would then look like data."""
+        for name, value in self.values.items():
+            if not np.isfinite(value).all():
+                raise UsageError(
+                    f"{type(self).__name__}: the parameter {name} holds NaN or infinities, so nothing can be inferred "
+                    "or drawn; set `theta` to what it was before, and learn with a smaller rate."
+                )
+        return self.values
 
     # -- data --------------------------------------------------------------------------------
 

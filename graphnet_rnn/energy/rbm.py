@@ -27,8 +27,8 @@ class RBM(EnergyModel):
     visible, hidden: numbers of units. visibles: "binary" (data in [0, 1]; what lies between counts as a
     probability) or "gaussian" (real data, deviation sigma). initial: initializers by parameter name (W, b_v, b_h);
     W ~ N(0, 0.01²) and biases 0 by default.
-    Methods that take nodes give nodes (`free_energy`, `log_partition`, `log_probability`); the others take and give
-    arrays, rows being cases. Raises UsageError for settings and DataError for data that cannot be meant.
+    `free_energy`, `exact_log_partition` and `log_probability` give nodes; the other methods take and give arrays, rows
+    being cases. Raises UsageError for settings and DataError for data that cannot be meant.
     Source: Smolensky 1986; Hinton 2002; Sutskever 2013, 2.7, eqs 2.24-2.33.
     """
 
@@ -58,14 +58,14 @@ class RBM(EnergyModel):
         p = self.parameters
         return equations.free_energy(v, p["W"], p["b_v"], p["b_h"], self.units)
 
-    def log_partition(self) -> Node:
+    def exact_log_partition(self) -> Node:
         """log Z by enumeration, a scalar, nats. UsageError if a model is too large for it. Source: eq. 2.25."""
         p = self.parameters
         return equations.log_partition("RBM", p["W"], p["b_v"], p["b_h"], self.units)
 
     def log_probability(self, v: Node) -> Node:
         """log P(v) = -F(v) - log Z; (cases, visible) to (cases), nats (of a density if Gaussian)."""
-        return -self.free_energy(v) - self.log_partition()
+        return -self.free_energy(v) - self.exact_log_partition()
 
     def divergence(self, v: Node, v_k: Node) -> Node:
         """mean over cases [F(v) - F(v_k)], v_k constant. Source: Hinton 2002; Sutskever 2013, 2.7."""
@@ -85,12 +85,13 @@ class RBM(EnergyModel):
 
     def infer(self, v: Any) -> Array:
         """P(h=1|v) = σ(v W + b_h); (cases, hidden). Source: eq. 2.26."""
-        data, p = self.check_data("v", v), self.values
-        return sigmoid(data @ p["W"] + p["b_h"])
+        data, p = self.check_data("v", v), self.sound_values()
+        with np.errstate(over="ignore"):  # ±inf has the right σ
+            return sigmoid(data @ p["W"] + p["b_h"])
 
     def read_out(self, h: Any, v: Any = None) -> Array:
         """E[v|h] = σ(h Wᵀ + b_v), or σ²(h Wᵀ + b_v) if Gaussian; (cases, visible). Source: eqs 2.27, 2.33."""
-        states, p = self.check_hidden("h", h), self.values
+        states, p = self.check_hidden("h", h), self.sound_values()
         return self.units.mean(states @ p["W"].T + p["b_v"])
 
     def activities(self, v: Array, generator: np.random.Generator) -> Array:
@@ -99,7 +100,7 @@ class RBM(EnergyModel):
 
     def gibbs(self, v: Any, steps: int = 1, seed: int = 0) -> Array:
         """v after `steps` times h ~ P(h|v), v ~ P(v|h), started at the given rows."""
-        data, p = self.check_data("v", v), self.values
+        data, p = self.check_data("v", v), self.sound_values()
         count = whole_number("RBM.gibbs: steps", steps)
         return gibbs(data, p["W"], p["b_v"], p["b_h"], self.units, count, as_generator("RBM.gibbs", seed)).v
 
@@ -119,7 +120,7 @@ class RBM(EnergyModel):
             v = self.check_data("start", start)
             if v.shape != shape:
                 raise UsageError(f"RBM.sample: start has {v.shape[0]} rows, but {cases} cases are asked for")
-        p = self.values
+        p = self.sound_values()
         chain = gibbs(v, p["W"], p["b_v"], p["b_h"], self.units, steps, generator)
         return chain.mean if means else chain.v
 

@@ -158,10 +158,12 @@ class TemporalRBM(EnergyModel):
         time, batch = v.shape[:2]
         b_v, b_h = np.empty_like(v), np.empty((time, batch, self.hidden), self.dtype)
         h = np.empty_like(b_h)
-        for t in range(time):
-            b_v[t], b_h[t] = self._biases(p, past)
-            h[t] = sigmoid(v[t] @ p["W"] + b_h[t])
-            past.push(v[t], h[t])
+        # A model that has run away gives infinities, which the optimisers and `train` report; not a warning here.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for t in range(time):
+                b_v[t], b_h[t] = self._biases(p, past)
+                h[t] = sigmoid(v[t] @ p["W"] + b_h[t])
+                past.push(v[t], h[t])
         return b_v, b_h, h
 
     def biases(self, v: Array) -> tuple[Array, Array]:
@@ -173,11 +175,11 @@ class TemporalRBM(EnergyModel):
         Approximate filtering in a TRBM (eq. 3.5), exact inference in an RTRBM (algorithm 4).
         """
         data = self.check_data("v", v)
-        return self._filter(data, self._before(self.values, data.shape[1]))[2]
+        return self._filter(data, self._before(self.sound_values(), data.shape[1]))[2]
 
     def read_out(self, h: Any, v: Any) -> Array:
         """E[v_t | h_t, v_{t-1} ...] with the past frames of the given v; (time, batch, visible). Source: 3.3."""
-        data, states, p = self.check_data("v", v), self.check_hidden("h", h), self.values
+        data, states, p = self.check_data("v", v), self.check_hidden("h", h), self.sound_values()
         if data.shape[:2] != states.shape[:2]:
             raise DataError(
                 f"{type(self).__name__}.read_out: h has {list(states.shape[:2])} steps and sequences, v "
@@ -191,14 +193,15 @@ class TemporalRBM(EnergyModel):
         p = self.infer(v)
         return p if self.recurrent else draw_bits(p, generator)
 
-    def predict(self, v: Any, gibbs_steps: int = 25, chains: int = 1, seed: int = 0) -> Array:
+    def predict(self, v: Any, gibbs_steps: int = 25, chains: int = 10, seed: int = 0) -> Array:
         """E[v_t | v_1 ... v_{t-1}] for every t, estimated; (time, batch, visible), laid out as v itself.
 
         Chains of `gibbs_steps` steps in the RBM of step t start at frame t-1 (the first at random); the means of
-        their last steps are averaged over `chains`. Frame t itself is not looked at.
+        their last steps are averaged over `chains`. Frame t itself is not looked at. (One chain tells one of several
+        possible futures: sharper, and where it is the wrong one worse than the mean of all.)
         """
         owner = f"{type(self).__name__}.predict"
-        data, p = self.check_data("v", v), self.values
+        data, p = self.check_data("v", v), self.sound_values()
         steps, count = (
             whole_number(f"{owner}: gibbs_steps", gibbs_steps),
             whole_number(f"{owner}: chains", chains),
@@ -224,7 +227,7 @@ class TemporalRBM(EnergyModel):
     ) -> Array:
         """`time` new frames of each sequence, (time, batch, visible), after those of `warm_up` (not repeated).
 
-        warm_up: (steps, batch, visible), read by `infer`. gibbs_steps: of the chain for each frame; it starts at the
+        warm_up: (steps, batch, visible), read as by `infer`. gibbs_steps: of the chain for each frame; it starts at the
         frame before (the very first at random). means: give E[v_t|h] of the last step, as videos show it; what the
         future reads are draws all the same. mean_field: hand on σ(v_t W + B_h,t) itself instead of a draw from it;
         None: as the model is defined (TRBM: algorithm 2, draws; RTRBM: algorithm 3, itself). True shows a TRBM with
@@ -240,6 +243,11 @@ class TemporalRBM(EnergyModel):
         draws = not (self.recurrent if mean_field is None else mean_field)
         generator = as_generator(owner, seed)
         past, v = self._start(owner, warm_up, batch, generator)
+        if draws and warm_up is not None:
+            read = min(
+                self.delays, len(warm_up)
+            )  # what lies before the first frame is a parameter, not probabilities
+            past.h[:read] = [draw_bits(h, generator) for h in past.h[:read]]
         p, result = self.values, np.empty((time, batch, self.visible), self.dtype)
         for t in range(time):
             b_v, b_h = self._biases(p, past)
@@ -253,7 +261,7 @@ class TemporalRBM(EnergyModel):
         self, owner: str, warm_up: Any, batch: int, generator: np.random.Generator
     ) -> tuple[_Past, Array]:
         """The past after the warm-up, and where the next frame's chain starts."""
-        past = self._before(self.values, batch)
+        past = self._before(self.sound_values(), batch)
         if warm_up is None:
             return past, self.units.draw_start((batch, self.visible), self.dtype, generator)
         frames = self.check_data("warm_up", warm_up)
@@ -271,7 +279,7 @@ class TemporalRBM(EnergyModel):
         what h_{t+1} says about v_t, as inference does (3.4.1). means: E[v_t|h_t]; generator: needed for draws.
         """
         owner = f"{type(self).__name__}.emit"
-        states, p = self.check_hidden("h", h), self.values
+        states, p = self.check_hidden("h", h), self.sound_values()
         generator = np.random.default_rng(0) if generator is None else generator
         batch = states.shape[1]
         past, _ = self._start(owner, warm_up, batch, generator)
@@ -322,7 +330,8 @@ class TRBM(TemporalRBM):
 class RTRBM(TemporalRBM):
     """P(v) = Π_t P(v_t | r_{t-1}),  r_t = σ(v_t W + b_h + r_{t-1} W'_1),  P(v_t, h'_t | r_{t-1}) an RBM
 
-    with biases b_v and b_h + r_{t-1} W'_1; r_0 is the parameter h_0. r_t is real and not drawn, so that inference is
+    with biases b_v and b_h + r_{t-1} W'_1; r_0 is the parameter h_0 (the paper of 2008 has a bias b_init in place of
+    b_h + r_0 W'_1). r_t is real and not drawn, so that inference is
     exact and learning follows the gradient of log P through time, up to the error of contrastive divergence.
     delays, connections: as in TRBM; the source's RTRBM has "HH" with one delay.
     Source: Sutskever, Hinton & Taylor 2008; Sutskever 2013, 3.7-3.10, eqs 3.16-3.25.
