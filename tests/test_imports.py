@@ -41,6 +41,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("cells", "unroll"),
     ("network", "objective"),
     ("optimizers", "early_stopping", "evaluation", "sampling", "model_file"),
+    ("energy",),
     ("checkpoint", "interchange"),
     ("training",),
     ("testing",),
