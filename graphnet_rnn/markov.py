@@ -300,7 +300,7 @@ class HMM:
         how to keep a transition out). tolerance: stops when a step gains fewer bits per symbol (0: never).
         Gives the bits per symbol before the first step and after each: the last are those of the tables as they
         are left. A row without any count stays as it was. Steps can be tiny for long near a saddle, and the end
-        depends on the start: a small tolerance and several seeds help.
+        depends on the start: a small tolerance and several seeds help. Raises what `counts` raises.
         Source: Baum et al. 1970; Rabiner 1989, eqs 40a-c.
         """
         lanes, _ = self._lanes("fit", symbols)
@@ -388,7 +388,7 @@ class HMM:
             t, lane = impossible[0]
             raise DataError(
                 f"{method}: under these tables the symbol at time {t} of sequence {lane} has probability 0 after what "
-                "came before; set tables without zeros there (or fit with smoothing > 0 on data that hold it)."
+                "came before; set tables without zeros there. (A fit with smoothing > 0 leaves no zeros behind.)"
             )
 
     def __repr__(self) -> str:
