@@ -403,14 +403,14 @@ def test_ddn_conditions() -> None:
 
 
 def test_learns_to_reach() -> None:
-    """A short training, from hands that miss by as far as they should go, to within a centimetre."""
+    """A short training on eight reaches of 6 cm; with this seed it ends at 3e-5, within 2 mm (other processors round
+    otherwise, so the bounds are wide)."""
     task = CenterOut(Controller(), directions=8)
     result = rnn.minimize(task.objective(threads=1), rnn.Adam(rate=1e-3, clip_norm=1.0), steps=400)
-    assert result.loss < result.reports[0].loss / 100
+    assert result.loss < result.reports[0].loss / 1000
     found = task.trajectories()
-    goals = found.states[-1] * 0 + found.goals
-    miss = np.hypot(*(found.hands[-1] - hands(task, goals.astype("float64"))).T)
-    assert miss.max() < 0.01
+    miss = np.hypot(*(found.hands[-1] - hands(task, found.goals.astype("float64"))).T)
+    assert miss.max() < 0.03
     assert np.abs(found.states[-1, :, 2:]).max() < 0.5, "nearly at rest"
 
 
