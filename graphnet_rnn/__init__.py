@@ -8,7 +8,7 @@ u = net.unroll(time=50, batch=32)
 
 from __future__ import annotations
 
-from graphnet_rnn import cells, ctc, data, initializers, interchange, optimizers, testing
+from graphnet_rnn import cells, control, ctc, data, energy, initializers, interchange, optimizers, testing
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import (
         GLNN,
@@ -44,6 +44,7 @@ from graphnet_rnn.cells import (
 from graphnet_rnn.declaration import State
 from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.evaluation import Evaluator
+from graphnet_rnn.markov import HMM
 from graphnet_rnn.model_file import load, save
 from graphnet_rnn.network import Network
 from graphnet_rnn.objective import Objective
@@ -56,6 +57,7 @@ __all__ = [
         "GLNN",
         "GNN",
         "GRU",
+    "HMM",
         "LSTM",
         "LSTM1997",
         "MRNN",
@@ -97,8 +99,10 @@ __all__ = [
         "Trainer",
         "Unrolled",
         "cells",
+    "control",
     "ctc",
         "data",
+    "energy",
         "initializers",
     "interchange",
         "load",

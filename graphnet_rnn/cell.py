@@ -19,7 +19,6 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
 import graphnet as gn
@@ -180,12 +179,7 @@ class Cell(ShowsItself):
             ]
             declaration.trace(bound, lambda: bound.advance(x, before))
         weights.complete = True
-        for pattern in self.initial:
-            if not any(fnmatchcase(weight, pattern) for weight in bound.weights):
-                raise CellError(
-                    f"{type(self).__name__}: initial names {pattern!r}, but no weight is called so; there are "
-                    f"{', '.join(bound.weights)}."
-                )
+        weights.require_patterns(type(self).__name__, CellError)
         return bound
 
     def running(self, masks: Masks) -> Cell:

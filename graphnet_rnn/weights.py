@@ -1,22 +1,24 @@
-"""Weights: the parameters of a layer, made when its equations first use them."""
+"""Weights: the parameters of a layer, made when its equations first use them, and laid end to end in one vector."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 
 import graphnet as gn
+from graphnet.errors import GraphnetError
 from graphnet.node import Array, Dtype, Node
 from graphnet.provenance import attributed_to, here, hide_module
 from graphnet_rnn import initializers
-from graphnet_rnn.errors import CellError
+from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.initializers import Initializer
 
-__all__ = ["Weights", "WeightsWithin", "chosen"]
+__all__ = ["FlatParameters", "Weights", "WeightsWithin", "chosen"]
 
 # Lines of this file are machinery: an error should name the equation that used the weight.
 hide_module(__file__)
@@ -78,14 +80,27 @@ class Weights:
         if initializer is None:
             initializer = initializers.glorot() if len(shape) > 1 else initializers.zeros()
         # Each weight has its own stream of random numbers, so that declaring one more changes no other.
-        key = zlib.crc32(f"{self.owner}.{name}".encode())
+        key = zlib.crc32(self.full_name(name).encode())
         value = np.asarray(initializer(np.random.default_rng([self.seed, key]), shape))
         if value.shape != shape:
             raise CellError(
-                f"{self.owner}: the initializer of {name} gave shape {list(value.shape)}, not {list(shape)} as it is "
+                f"{self.owner or 'the model'}: the initializer of {name} gave shape {list(value.shape)}, not {list(shape)} as it is "
                 f"used at {here()}."
             )
-        return gn.parameter(value.astype(self.dtype), name=f"{self.owner}.{name}")
+        return gn.parameter(value.astype(self.dtype), name=self.full_name(name))
+
+    def full_name(self, name: str) -> str:
+        """The weight's name in the whole model: `layer0.W_xh`."""
+        return f"{self.owner}.{name}" if self.owner else name
+
+    def require_patterns(self, who: str, error: type[GraphnetError] = UsageError) -> None:
+        """Each pattern of `initial` fits some weight; else an error that lists the weights."""
+        for pattern in self.initial:
+            if not any(fnmatchcase(name, pattern) for name in self.nodes):
+                raise error(
+                    f"{who}: initial names {pattern!r}, but no weight is called so; there are "
+                    f"{', '.join(self.nodes)}."
+                )
 
     def within(self, part: str, initial: Mapping[str, Initializer]) -> WeightsWithin:
         """The weights of a cell that is part of this one; `initial`: the part's own initializers."""
@@ -139,3 +154,43 @@ class WeightsWithin:
     def within(self, part: str, initial: Mapping[str, Initializer]) -> WeightsWithin:
         """See Weights.within."""
         return WeightsWithin(self, part, initial)
+
+
+class FlatParameters:
+    """Parameters by name whose values lie end to end in one vector, `theta`."""
+
+    #: Parameter nodes by name; their values are views of `theta`.
+    parameters: dict[str, Node]
+    #: The weights that no training changes, by name: they are stored, but no part of `theta`.
+    fixed: dict[str, Node]
+    _theta: Array
+
+    def lay_out(self, groups: Iterable[Weights], dtype: Dtype) -> None:
+        """Moves all trained weights of the groups into one vector; no more can then be declared."""
+        groups = list(groups)
+        total = sum(node.size for weights in groups for node in weights.trained().values())
+        self._theta, self.parameters, self.fixed = np.zeros(total, dtype), {}, {}
+        start = 0
+        for weights in groups:
+            for name, node in weights.trained().items():
+                weights.move(name, self._theta[start : start + node.size].reshape(node.shape))
+                self.parameters[weights.full_name(name)] = weights.nodes[name]
+                start += node.size
+            self.fixed.update(
+                {weights.full_name(name): weights.nodes[name] for name in sorted(weights.fixed)}
+            )
+            weights.complete = True
+
+    @property
+    def theta(self) -> Array:
+        """All parameters as one flat vector; it shares memory with `parameters[...].value`."""
+        return self._theta
+
+    @theta.setter
+    def theta(self, vector: Any) -> None:
+        new = np.asarray(vector)
+        if new.shape != self._theta.shape:
+            raise UsageError(
+                f"theta has {self._theta.size} numbers; an array of shape {list(new.shape)} was given"
+            )
+        self._theta[...] = new

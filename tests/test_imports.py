@@ -40,7 +40,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("cell",),
     ("cells", "unroll"),
     ("network", "objective"),
-    ("optimizers", "early_stopping", "evaluation", "sampling", "model_file"),
+    ("optimizers", "early_stopping", "evaluation", "sampling", "model_file", "markov", "control"),
     ("energy",),
     ("checkpoint", "interchange"),
     ("training",),

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -22,12 +21,13 @@ import graphnet as gn
 from graphnet.dtypes import as_dtype, is_float
 from graphnet.node import Array, Node
 from graphnet.provenance import hide_module
-from graphnet_rnn.cell import Cell, Weights
+from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import Elman
 from graphnet_rnn.control.arm import Arm
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.initializers import Initializer, normal
 from graphnet_rnn.settings import one_of, whole_number
+from graphnet_rnn.weights import FlatParameters, Weights
 
 __all__ = ["ClosedLoop", "Controller", "Trajectories"]
 
@@ -37,7 +37,7 @@ hide_module(__file__)
 STATE, TORQUES = 4, 2
 
 
-class Controller:
+class Controller(FlatParameters):
     """u_t, h_t = controller(v_t, h_{t-1}): stacked cells that all read v_t; the last gives the torques.
 
     v_t = [x_{t-delay}; x*] is (batch, 8). layers: cells, first to last; by default two Elman nets of 100 tanh units.
@@ -68,45 +68,14 @@ class Controller:
             raise UsageError(f"Controller: dtype must be float32 or float64, not {self.dtype}")
         self.layers: list[Cell] = []
         for l, cell in enumerate(cells):
-            width = STATE + STATE + (self.layers[-1].widths[0] if l else 0)
+            width = STATE + STATE + (self.layers[-1].output_width if l else 0)
             self.layers.append(cell.bind(width, f"layer{l}", self.seed, self.dtype))
         self._own = Weights("output", self.seed, self.dtype, dict(initial or {}))
-        self._own.get("W_hu", (self.layers[-1].widths[0], TORQUES), normal(0.01))
+        self._own.get("W_hu", (self.layers[-1].output_width, TORQUES), normal(0.01))
         self._own.get("b_u", (TORQUES,), None)
-        for pattern in initial or {}:
-            if not any(fnmatchcase(name, pattern) for name in self._own.nodes):
-                raise UsageError(
-                    f"Controller: initial names {pattern!r}, but its own weights are called W_hu and b_u; those of "
-                    "a layer are set by the cell's own argument `initial`."
-                )
-        self._share_memory()
-
-    def _share_memory(self) -> None:
-        """Moves all parameters into one flat vector, of which each is a view."""
-        groups = [*(cell.bound_weights for cell in self.layers), self._own]
-        self._theta = np.zeros(sum(node.size for w in groups for node in w.nodes.values()), self.dtype)
-        self.parameters: dict[str, Node] = {}
-        start = 0
-        for weights in groups:
-            for name, node in weights.nodes.items():
-                weights.move(name, self._theta[start : start + node.size].reshape(node.shape))
-                self.parameters[f"{weights.owner}.{name}"] = weights.nodes[name]
-                start += node.size
-            weights.complete = True
-
-    @property
-    def theta(self) -> Array:
-        """All parameters as one flat vector; it shares memory with `parameters[...].value`."""
-        return self._theta
-
-    @theta.setter
-    def theta(self, vector: Any) -> None:
-        new = np.asarray(vector)
-        if new.shape != self._theta.shape:
-            raise UsageError(
-                f"theta has {self._theta.size} numbers; an array of shape {list(new.shape)} was given"
-            )
-        self._theta[...] = new
+        self._own.require_patterns("Controller")
+        groups = [cell.bound_weights for cell in self.layers]
+        self.lay_out([*(w for w in groups if isinstance(w, Weights)), self._own], self.dtype)
 
     def zero_states(self, batch: int) -> list[tuple[Node, ...]]:
         """The states before the first step, layer by layer."""
@@ -121,8 +90,8 @@ class Controller:
         for l, (cell, old) in enumerate(zip(self.layers, states, strict=True)):
             with gn.scope(layer=f"layer{l}", cell=type(cell).__name__):
                 x = gn.concatenate([below, v], axis=1) if l else v
-                new.append(cell.next_states(x, old))
-                below = new[-1][0]
+                below, after = cell.advance(x, old)
+                new.append(after)
         with gn.scope(layer="output"):
             u = below @ self._own.nodes["W_hu"] + self._own.nodes["b_u"]
             return gn.tanh(u) if self.output == "tanh" else u, new

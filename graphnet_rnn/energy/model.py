@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
 import numpy as np
 
-import graphnet as gn
 from graphnet.dtypes import as_dtype, is_float
 from graphnet.node import Array, Node
 from graphnet_rnn.energy.units import visible_units
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.initializers import Initializer
 from graphnet_rnn.settings import whole_number
+from graphnet_rnn.weights import FlatParameters, Weights
 
 __all__ = ["EnergyModel"]
 
 
-class EnergyModel(ABC):
+class EnergyModel(FlatParameters, ABC):
     """Visible and hidden units joined by W (visible, hidden), with biases b_v and b_h.
 
     What a layer of a Stack and ContrastiveDivergence need is declared here.
@@ -59,46 +57,11 @@ class EnergyModel(ABC):
         """Shape and initializer of every parameter by name, in the order of `theta`."""
 
     def _make_parameters(self, initial: Mapping[str, Initializer]) -> None:
-        owner, declared = type(self).__name__, self.declare()
-        for pattern in initial:
-            if not any(fnmatchcase(name, pattern) for name in declared):
-                raise UsageError(
-                    f"{owner}: initial names {pattern!r}, but no parameter is called so; there are "
-                    f"{', '.join(declared)}."
-                )
-        self._theta = np.zeros(sum(int(np.prod(shape)) for shape, _ in declared.values()), self.dtype)
-        #: Parameter nodes by name; their values are views of `theta`.
-        self.parameters: dict[str, Node] = {}
-        start = 0
-        for name, (shape, initializer) in declared.items():
-            for pattern, chosen in initial.items():
-                if fnmatchcase(name, pattern):
-                    initializer = chosen
-            # A stream of random numbers for each parameter: declaring one more changes no other.
-            generator = np.random.default_rng([self.seed, zlib.crc32(name.encode())])
-            value = np.asarray(initializer(generator, shape))
-            if value.shape != shape:
-                raise UsageError(
-                    f"{owner}: the initializer of {name} gave shape {list(value.shape)}, not {list(shape)}."
-                )
-            view = self._theta[start : start + value.size].reshape(shape)
-            view[...] = value
-            self.parameters[name] = gn.parameter(view, name=name)
-            start += value.size
-
-    @property
-    def theta(self) -> Array:
-        """All parameters as one flat vector; it shares memory with `parameters[...].value`."""
-        return self._theta
-
-    @theta.setter
-    def theta(self, vector: Any) -> None:
-        new = np.asarray(vector)
-        if new.shape != self._theta.shape:
-            raise UsageError(
-                f"theta has {self._theta.size} numbers; an array of shape {list(new.shape)} was given"
-            )
-        self._theta[...] = new
+        weights = Weights("", self.seed, self.dtype, initial)
+        for name, (shape, initializer) in self.declare().items():
+            weights.get(name, shape, initializer)
+        weights.require_patterns(type(self).__name__)
+        self.lay_out([weights], self.dtype)
 
     @property
     def values(self) -> dict[str, Array]:

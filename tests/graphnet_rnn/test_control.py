@@ -453,7 +453,7 @@ def test_first_weights() -> None:
         (lambda: Controller([5]), "layers must be cells"),  # type: ignore[list-item]
         (lambda: Controller(output="relu"), "output must be 'linear' or 'tanh', not 'relu'"),
         (lambda: Controller(dtype="int64"), "dtype must be float32 or float64, not int64"),
-        (lambda: Controller(initial={"W_ho": rnn.initializers.zeros()}), "W_ho.* are called W_hu and b_u"),
+        (lambda: Controller(initial={"W_ho": rnn.initializers.zeros()}), "W_ho.* there are W_hu, b_u"),
         (lambda: setattr(small(), "theta", np.zeros(3)), r"an array of shape \[3\] was given"),
         (lambda: ClosedLoop(small(), Arm(), 0, 1), "time must be"),
         (lambda: ClosedLoop(small(), Arm(), 1, 0), "batch must be"),

@@ -17,7 +17,7 @@ from graphnet_rnn import initializers
 from graphnet_rnn.energy import RBM, RTRBM, TRBM, ContrastiveDivergence, EnergyModel, Stack, train
 from graphnet_rnn.energy.equations import all_states, free_energy
 from graphnet_rnn.energy.units import sigmoid
-from graphnet_rnn.errors import DataError, TrainingError, UsageError
+from graphnet_rnn.errors import CellError, DataError, TrainingError, UsageError
 from graphnet_rnn.optimizers import Optimizer
 
 LARGE = {"*": initializers.normal(0.8)}  # weights that matter
@@ -666,7 +666,7 @@ def wrong(error: type[Exception], text: str, call: Callable[[], Any]) -> Any:
         wrong(UsageError, "says nothing of binary units", lambda: RBM(4, 3, sigma=0.5)),
         wrong(UsageError, "dtype must be float32 or float64", lambda: RBM(4, 3, dtype="int64")),
         wrong(UsageError, "initial names 'U', but", lambda: RBM(4, 3, initial={"U": initializers.zeros()})),
-        wrong(UsageError, "gave shape [3], not [4, 3]", lambda: RBM(4, 3, initial={"W": lambda g, s: np.zeros(3)})),
+        wrong(CellError, "gave shape [3], not [4, 3]", lambda: RBM(4, 3, initial={"W": lambda g, s: np.zeros(3)})),
         wrong(UsageError, "connections must be one or more of", lambda: TRBM(4, 3, connections=["HV"])),
         wrong(UsageError, "Without any, use RBM", lambda: RTRBM(4, 3, connections=())),
         wrong(UsageError, "RTRBM: delays must be a whole number >= 1", lambda: RTRBM(4, 3, delays=0)),
