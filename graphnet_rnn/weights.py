@@ -84,8 +84,8 @@ class Weights:
         value = np.asarray(initializer(np.random.default_rng([self.seed, key]), shape))
         if value.shape != shape:
             raise CellError(
-                f"{self.owner or 'the model'}: the initializer of {name} gave shape {list(value.shape)}, not {list(shape)} as it is "
-                f"used at {here()}."
+                f"{self.owner or 'the model'}: the initializer of {name} gave shape {list(value.shape)}, not "
+                f"{list(shape)} as it is used at {here()}."
             )
         return gn.parameter(value.astype(self.dtype), name=self.full_name(name))
 

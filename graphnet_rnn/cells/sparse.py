@@ -122,7 +122,8 @@ class GLNN(_OverGraph):
     """V'_j = V_j + τ_0jx + Σ_i τ_ijx a_i;  a_j = tanh(V_j): gated and leaky
 
     τ_jj = -1/2 and the biases (eqs 31-33) make unit j an integrator of a random reading of the symbols over about j
-    steps. Source: Ollivier 2013, eqs 13, 31-33 (V⁰ = tanh⁻¹(β / α) where initial states are learned).
+    steps.
+    Source: Ollivier 2013, eqs 13, 31-33 (V⁰ = tanh⁻¹(β / α) where initial states are learned).
     """
 
     output = State("a")
