@@ -49,6 +49,7 @@ from graphnet_rnn.model_file import load, save
 from graphnet_rnn.network import Network
 from graphnet_rnn.objective import Objective
 from graphnet_rnn.optimizers import SGD, Adam, Momentum, Nesterov, RMSprop, minimize
+from graphnet_rnn.readout import fit_output
 from graphnet_rnn.sampling import Sampler
 from graphnet_rnn.training import Trainer
 from graphnet_rnn.unroll import Unrolled
@@ -103,7 +104,8 @@ __all__ = [
         "ctc",
         "data",
         "energy",
-        "initializers",
+        "fit_output",
+    "initializers",
         "interchange",
         "load",
         "minimize",

@@ -278,7 +278,7 @@ class Cell(ShowsItself):
         dtype = bound.bound_weights.dtype
         x = gn.input((1, bound.reads), dtype, name="x_t")
         before = [
-            gn.input((1, n), dtype, name=f"{s.name}_t−1")
+            gn.input((1, n), dtype, name=self.name_before(s))
             for s, n in zip(bound.states, bound.widths, strict=True)
         ]
         output, after = bound.advance(x, before)
@@ -287,10 +287,14 @@ class Cell(ShowsItself):
             named.insert(0, (bound.output, output))
         return gn.Graph([gn.label(node, f"{state.name}_t") for state, node in named], [x, *before])
 
+    def name_before(self, state: State) -> str:
+        """What a picture calls the state that a step starts from."""
+        return f"{state.name}_t−1"
+
     @property
     def drawn_inputs(self) -> int:
         """The width of x in a picture of a cell that is in no network."""
-        return getattr(self, "units", 8)
+        return self.output_width
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{k}={v!r}" for k, v in self.settings().items())

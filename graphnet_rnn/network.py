@@ -167,9 +167,22 @@ class Network(FlatParameters, ShowsItself):
     def project(self, hidden: Sequence[Node]) -> Node:
         """o_t from the outputs of all layers at one time step."""
         readers = hidden if self.skips_outputs else hidden[-1:]
-        weights = self._own.nodes
-        products = [h @ weights[name] for h, name in zip(readers, self._projections, strict=True)]
-        return gn.add(*products, *([weights["b_o"]] if self.output_bias else []))
+        products = [h @ weight for h, weight in zip(readers, self.output_weights, strict=True)]
+        return gn.add(*products, *([self._own.nodes["b_o"]] if self.output_bias else []))
+
+    @property
+    def output_weights(self) -> list[Node]:
+        """W_ho, or W_h0o, W_h1o, ... where the output reads every layer."""
+        return [self._own.nodes[name] for name in self._projections]
+
+    def require_causal(self, who: str) -> None:
+        """UsageError, naming `who` asks, if a layer reads later inputs: what comes next would be known to it."""
+        for cell in self.layers:
+            if not cell.causal:
+                raise UsageError(
+                    f"{who}: {cell!r} reads a sequence from its end as well, so a network with it cannot predict what "
+                    "comes next; use rnn.minimize with an Objective of your own targets."
+                )
 
     def learned_states(self, batch: int) -> list[Node]:
         """The learned initial states, one row for each case."""

@@ -40,7 +40,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("cell",),
     ("cells", "unroll"),
     ("network", "objective"),
-    ("optimizers", "early_stopping", "evaluation", "sampling", "model_file", "markov", "control"),
+    ("optimizers", "early_stopping", "evaluation", "sampling", "model_file", "markov", "control", "readout"),
     ("energy",),
     ("checkpoint", "interchange"),
     ("training",),

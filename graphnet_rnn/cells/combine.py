@@ -117,14 +117,15 @@ class Bidirectional(Cell):
     def causal(self) -> bool:
         return False
 
-    @property
-    def drawn_inputs(self) -> int:
-        return self.forward.output_width
-
     def step(self, x: Node, *states: Node) -> tuple[Node, ...]:
         """One step of each cell from the same input: what a sequence of one element gives."""
-        outputs, after = self.sequence([x], states)
-        return outputs[0], *after
+        count = len(self.forward.states)
+        ahead, after = self.part("forward", self.forward, self.reads).advance(x, states[:count])
+        back, before = self.part("backward", self.backward, self.reads).advance(x, states[count:])
+        return gn.concatenate([ahead, back], axis=1), *after, *before
+
+    def name_before(self, state: State) -> str:
+        return f"{state.name}_t+1" if state.name.endswith("_backward") else super().name_before(state)
 
     def sequence(self, xs: Sequence[Node], states: Sequence[Node]) -> tuple[list[Node], tuple[Node, ...]]:
         count, time = len(self.forward.states), len(xs)

@@ -25,13 +25,15 @@ __all__ = ["Hyper", "HyperLSTM"]
 class Hyper(Cell):
     """a = controller([x, h]);  x W̃ with W̃ = W ∘ S(a) in every product of the main cell
 
-    rank None: S = 1 zᵀ, z = a W_p + b_p, which is (x W) ∘ z: one factor for each column of W (eqs 4-5). The source has
+    rank None: S = 1 zᵀ, z = a W_ap + b_p, which is (x W) ∘ z: one factor for each column of W (eqs 4-5). The source has
     no b_p; it starts at 1 here, so that at first the main cell is almost itself.
-    rank d: S = Σ_i u_i v_iᵀ (eq. 8), u = a W_u + b_u, v = a W_v + b_v; no matrix is ever made for an example.
+    rank d: S = Σ_i u_i v_iᵀ (eq. 8), u = a W_au + b_u, v = a W_av + b_v; no matrix is ever made for an example.
     main: any cell whose products are those of `affine` and `product`. controller: any cell. A number is that of units
     of an LSTM.
     Source: Suarez 2017, eqs 4, 5 and 8; Ha, Dai & Le 2016.
     """
+
+    initially: ClassVar[Mapping[str, Initializer]] = {"W_a*": normal(0.01)}
 
     def __init__(
         self,
@@ -64,7 +66,8 @@ class Hyper(Cell):
         def scaled(name: str, to: str, source: Node, weight: Node) -> Node:
             rows, columns = weight.shape
             if self.rank is None:
-                return (source @ weight) * self._factors(f"p_{name}{to}", a, 1, columns)[:, 0, :]
+                z = self.affine(f"p_{name}{to}", a=a, units=columns, bias=1.0)
+                return (source @ weight) * z
             u = self._factors(f"u_{name}{to}", a, self.rank, rows)
             v = self._factors(f"v_{name}{to}", a, self.rank, columns, others=0.1)
             return scaled_matmul(source, weight, u, v)
@@ -73,15 +76,15 @@ class Hyper(Cell):
         return (*(() if self.output is None else (y,)), *after, *control)
 
     def _factors(self, name: str, a: Node, rank: int, width: int, others: float = 0.0) -> Node:
-        """a W + b as (batch, rank, width). At first 1 in the first row and small numbers in the others."""
+        """a W + b as (batch, rank, width): at first 1 in the first row, and small numbers in the others."""
 
         def first_row_of_ones(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
             rows = others * generator.standard_normal((rank, width))
             rows[0] = 1
             return rows.reshape(shape)
 
-        flat = a @ self.weight(f"W_{name}", (a.shape[1], rank * width), normal(0.01))
-        return reshape(flat + self.weight(f"b_{name}", (rank * width,), first_row_of_ones), (-1, rank, width))
+        flat = self.affine(name, a=a, units=rank * width, bias=first_row_of_ones)
+        return reshape(flat, (-1, rank, width))
 
 
 class HyperLSTM(Cell):
