@@ -8,7 +8,7 @@ u = net.unroll(time=50, batch=32)
 
 from __future__ import annotations
 
-from graphnet_rnn import cells, data, initializers, optimizers, testing
+from graphnet_rnn import cells, control, ctc, data, energy, initializers, interchange, optimizers, testing
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import (
         GLNN,
@@ -30,13 +30,13 @@ from graphnet_rnn.cells import (
         Hyper,
         HyperLSTM,
         HyperRHN,
-        LayerNorm,
         LayerNormLSTM,
         LeakyRNN,
         LSTMKrause,
         LSTMPeephole,
         LSTMSutskever,
         MultiplicativeLSTM,
+        Normalized,
         Residual,
         StackedMRNN,
         TensorRNN,
@@ -44,10 +44,12 @@ from graphnet_rnn.cells import (
 from graphnet_rnn.declaration import State
 from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.evaluation import Evaluator
+from graphnet_rnn.markov import HMM
 from graphnet_rnn.model_file import load, save
 from graphnet_rnn.network import Network
 from graphnet_rnn.objective import Objective
 from graphnet_rnn.optimizers import SGD, Adam, Momentum, Nesterov, RMSprop, minimize
+from graphnet_rnn.readout import fit_output
 from graphnet_rnn.sampling import Sampler
 from graphnet_rnn.training import Trainer
 from graphnet_rnn.unroll import Unrolled
@@ -56,6 +58,7 @@ __all__ = [
         "GLNN",
         "GNN",
         "GRU",
+        "HMM",
         "LSTM",
         "LSTM1997",
         "MRNN",
@@ -80,13 +83,13 @@ __all__ = [
         "LSTMKrause",
         "LSTMPeephole",
         "LSTMSutskever",
-        "LayerNorm",
         "LayerNormLSTM",
         "LeakyRNN",
         "Momentum",
         "MultiplicativeLSTM",
         "Nesterov",
         "Network",
+        "Normalized",
         "Objective",
         "RMSprop",
         "Residual",
@@ -97,8 +100,13 @@ __all__ = [
         "Trainer",
         "Unrolled",
         "cells",
+        "control",
+        "ctc",
         "data",
-        "initializers",
+        "energy",
+        "fit_output",
+    "initializers",
+        "interchange",
         "load",
         "minimize",
         "optimizers",

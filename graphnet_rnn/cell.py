@@ -19,7 +19,6 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -201,12 +200,7 @@ class Cell(ShowsItself):
         declaration.check_widths(bound)
         with gn.scope(layer=weights.owner, cell=type(self).__name__):
             tracing.declare(bound, weights)
-        for pattern in self.initial:
-            if not any(fnmatchcase(weight, pattern) for weight in bound.weights):
-                raise CellError(
-                    f"{type(self).__name__}: initial names {pattern!r}, but no weight is called so; there are "
-                    f"{', '.join(bound.weights)}."
-                )
+        weights.require_patterns(type(self).__name__, CellError)
         return bound
 
     def running(self, masks: Masks) -> Cell:
@@ -309,7 +303,7 @@ class Cell(ShowsItself):
         dtype = bound.bound_weights.dtype
         x = gn.input((1, bound.reads), dtype, name="x_t")
         before = [
-            gn.input((1, n), dtype, name=f"{s.name}_t−1")
+            gn.input((1, n), dtype, name=self.name_before(s))
             for s, n in zip(bound.states, bound.widths, strict=True)
         ]
         output, after = bound.advance(x, before)
@@ -318,10 +312,14 @@ class Cell(ShowsItself):
             named.insert(0, (bound.output, output))
         return gn.Graph([gn.label(node, f"{state.name}_t") for state, node in named], [x, *before])
 
+    def name_before(self, state: State) -> str:
+        """What a picture calls the state that a step starts from."""
+        return f"{state.name}_t−1"
+
     @property
     def drawn_inputs(self) -> int:
         """The width of x in a picture of a cell that is in no network."""
-        return getattr(self, "units", 8)
+        return self.output_width
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{k}={v!r}" for k, v in self.settings().items())

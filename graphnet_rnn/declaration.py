@@ -178,6 +178,11 @@ def _check_attributes(cell: Cell) -> None:
                 "this name; give the setting another one."
             )
     require_initial(cell, cell.initial)
+    if "cell" in inspect.signature(type(cell)).parameters:
+        raise CellError(
+            f"{owner} has a setting called cell (at {init_line(cell)}), which is what model files call the class; give "
+            "the setting another name, e.g. inner."
+        )
     if cell._weights is None and cell.reads != 0:
         raise CellError(
             f"{owner} sets reads = {cell.reads!r} at {_declared_at(cell, 'reads')}, but reads is the width of x, which "

@@ -48,6 +48,7 @@ class Evaluator:
             raise UsageError(
                 "Evaluator: only a network that reads symbols and predicts them can be evaluated on text"
             )
+        network.require_causal("Evaluator")
         self.network = network
         self.lanes, self.time = whole_number("lanes", lanes), whole_number("time", time)
         u = network.unroll(self.time, self.lanes, training=False)

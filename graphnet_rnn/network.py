@@ -19,14 +19,14 @@ from graphnet_rnn.initializers import Initializer
 from graphnet_rnn.losses import LOSSES
 from graphnet_rnn.settings import fraction, one_of, whole_number
 from graphnet_rnn.unroll import Unrolled
-from graphnet_rnn.weights import Weights
+from graphnet_rnn.weights import FlatParameters, Weights
 
 __all__ = ["Network"]
 
 hide_module(__file__)
 
 
-class Network(ShowsItself):
+class Network(FlatParameters, ShowsItself):
     """h^l_t = cell_l(h^{l-1}_t, h^l_{t-1});  o_t = h^L_t W_ho + b_o
 
     layers: cells, first to last (each use in the list gets weights of its own, unless `share` says otherwise).
@@ -93,7 +93,7 @@ class Network(ShowsItself):
             for l, cell in enumerate(self.layers):
                 for state, width in zip(cell.states, cell.widths, strict=True):
                     self._learned.get(f"{state.name}{l}", (width,), state.initial)
-        self._share_memory()
+        self.lay_out(self._groups(), self.dtype)
         #: The characters behind the symbols, for a network that reads text; kept in its file.
         self.vocabulary: Vocabulary | None = None
 
@@ -162,48 +162,27 @@ class Network(ShowsItself):
         groups = [cell.bound_weights for l, cell in enumerate(self.layers) if l not in self.share]
         return [*(w for w in groups if isinstance(w, Weights)), self._own, self._learned]
 
-    def _share_memory(self) -> None:
-        """Moves all trained parameters into one flat vector, of which each is a view."""
-        groups = self._groups()
-        total = sum(node.size for weights in groups for node in weights.trained().values())
-        self._theta = np.zeros(total, self.dtype)
-        self.parameters: dict[str, Node] = {}
-        #: The weights that no training changes, by name: they are stored, but no part of `theta`.
-        self.fixed: dict[str, Node] = {}
-        start = 0
-        for weights in groups:
-            for name, node in weights.trained().items():
-                view = self._theta[start : start + node.size].reshape(node.shape)
-                weights.move(name, view)
-                self.parameters[f"{weights.owner}.{name}"] = weights.nodes[name]
-                start += node.size
-            self.fixed.update({f"{weights.owner}.{name}": weights.nodes[name] for name in weights.fixed})
-            weights.complete = True
-
-    # -- parameters --------------------------------------------------------------------------
-
-    @property
-    def theta(self) -> Array:
-        """All parameters as one flat vector; it shares memory with `parameters[...].value`."""
-        return self._theta
-
-    @theta.setter
-    def theta(self, vector: Any) -> None:
-        new = np.asarray(vector)
-        if new.shape != self._theta.shape:
-            raise UsageError(
-                f"theta has {self._theta.size} numbers; an array of shape {list(new.shape)} was given"
-            )
-        self._theta[...] = new
-
     # -- equations ---------------------------------------------------------------------------
 
     def project(self, hidden: Sequence[Node]) -> Node:
         """o_t from the outputs of all layers at one time step."""
         readers = hidden if self.skips_outputs else hidden[-1:]
-        weights = self._own.nodes
-        products = [h @ weights[name] for h, name in zip(readers, self._projections, strict=True)]
-        return gn.add(*products, *([weights["b_o"]] if self.output_bias else []))
+        products = [h @ weight for h, weight in zip(readers, self.output_weights, strict=True)]
+        return gn.add(*products, *([self._own.nodes["b_o"]] if self.output_bias else []))
+
+    @property
+    def output_weights(self) -> list[Node]:
+        """W_ho, or W_h0o, W_h1o, ... where the output reads every layer."""
+        return [self._own.nodes[name] for name in self._projections]
+
+    def require_causal(self, who: str) -> None:
+        """UsageError, naming `who` asks, if a layer reads later inputs: what comes next would be known to it."""
+        for cell in self.layers:
+            if not cell.causal:
+                raise UsageError(
+                    f"{who}: {cell!r} reads a sequence from its end as well, so a network with it cannot predict what "
+                    "comes next; use rnn.minimize with an Objective of your own targets."
+                )
 
     def learned_states(self, batch: int) -> list[Node]:
         """The learned initial states, one row for each case."""

@@ -21,7 +21,8 @@ class Objective:
     cost: a scalar node. parameters: Parameter nodes. inputs: Input nodes, given values by `feed`.
     also: nodes to compute along with the gradient (the carried states of a network, for instance); their
     values are in `also_values` afterwards. clip_values: see gn.gradient.
-    memory: what the gradient and the curvature may keep, see gn.compile.
+    memory: what the gradient and the curvature may keep, see gn.compile. at: where the net is linearised for the
+    curvature, by default the inputs of the loss ops, see gn.gauss_newton_product.
     Functions are compiled when they are first used.
     """
 
@@ -36,7 +37,9 @@ class Objective:
         threads: int | None = None,
         random: gn.RandomSource | None = None,
         memory: str | int | None = None,
+        at: Sequence[Node] | None = None,
     ) -> None:
+        self.at = None if at is None else list(at)
         self.cost, self.parameters, self.inputs, self.also = cost, list(parameters), list(inputs), list(also)
         if not self.parameters:
             raise UsageError("Objective: `parameters` is empty: there is nothing to change")
@@ -115,7 +118,8 @@ class Objective:
         return [gn.input(node.shape, node.dtype, name=f"v_{node.name}") for node in self.parameters]
 
     def _curvature_nodes(self) -> list[Node]:
-        return gn.gauss_newton_product(self.cost, dict(zip(self.parameters, self._directions, strict=True)))
+        directions = dict(zip(self.parameters, self._directions, strict=True))
+        return gn.gauss_newton_product(self.cost, directions, self.at)
 
     def _split(self, v: Array) -> list[Array]:
         ends = np.cumsum([node.size for node in self.parameters])[:-1]

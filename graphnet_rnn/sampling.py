@@ -43,6 +43,7 @@ class Sampler:
     def __init__(self, network: Network) -> None:
         if network.vocabulary is None or network.reads != "symbols":
             raise UsageError("Sampler: this network has no vocabulary: it was not trained on text")
+        network.require_causal("Sampler")
         self.network = network
         self.vocabulary: Vocabulary = network.vocabulary
         u = network.unroll(time=1, batch=1, training=False)

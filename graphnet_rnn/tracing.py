@@ -206,8 +206,8 @@ def _require_own_leaves(cell: Cell, x: Node, states: Sequence[Node], returned: S
             reader, read = _first_reading(nodes, leaf, max(node.serial for node in given))
             raise CellError(
                 f"{_step(cell)} reads {read.describe()} (made at {read.origin}) at {reader.origin}, which is no part "
-                "of this step: it is a gn.input, or was kept from another step. What goes from step to step is a state, "
-                "declared and returned; what comes from outside is a part of x."
+                "of this step: it is a gn.input, or was kept from another step. What goes from step to step is a "
+                "state, declared and returned; what comes from outside is a part of x."
             )
 
 

@@ -129,6 +129,7 @@ class Trainer:
                 "the network knows other characters than this text holds, so its symbols would change their meaning; "
                 "make a Corpus with the network's vocabulary, or a new network."
             )
+        network.require_causal("Trainer")
         network.vocabulary = data.vocabulary
         self.network, self.data = network, data
         self.optimizer = optimizer or Adam(clip_norm=5.0)

@@ -1,9 +1,9 @@
-"""Weights: the parameters of a layer, made when its equations first use them."""
+"""Weights: the parameters of a layer, made when its equations first use them, and laid end to end in one vector."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -15,10 +15,10 @@ from graphnet.errors import GraphnetError
 from graphnet.node import Array, Dtype, Node
 from graphnet.provenance import attributed_to, here, hide_module
 from graphnet_rnn import initializers
-from graphnet_rnn.errors import CellError
+from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.initializers import Initializer
 
-__all__ = ["Weights", "WeightsWithin", "chosen"]
+__all__ = ["FlatParameters", "Weights", "WeightsWithin", "chosen"]
 
 # Lines of this file are machinery: an error should name the equation that used the weight.
 hide_module(__file__)
@@ -55,7 +55,7 @@ class Weights:
         if node is None:
             if self.complete:
                 raise CellError(
-                    f"{self.owner}: the weight {name} first appears after the first step (at {here()}). "
+                    f"{self._who}: the weight {name} first appears after the first step (at {here()}). "
                     "A cell must use the same weights at every step: do not declare them conditionally."
                 )
             node = self.nodes[name] = self._make(name, shape, initializer)
@@ -63,7 +63,7 @@ class Weights:
                 self.fixed.add(name)
         elif node.shape != shape:
             raise CellError(
-                f"{self.owner}: the weight {name} is used with shape {list(shape)} at {here()}, but it was "
+                f"{self._who}: the weight {name} is used with shape {list(shape)} at {here()}, but it was "
                 f"declared with shape {list(node.shape)} at {node.origin}. "
                 + (
                     "A weight has the same shape at every step and for every batch: write x.shape[1], not x.shape."
@@ -73,16 +73,16 @@ class Weights:
             )
         elif trained == (name in self.fixed):
             raise CellError(
-                f"{self.owner}: the weight {name} is {'trained' if trained else 'fixed'} at {here()}, but not where "
+                f"{self._who}: the weight {name} is {'trained' if trained else 'fixed'} at {here()}, but not where "
                 f"it was declared, at {node.origin}. Give the second use another name."
             )
         return node
 
     def _shape(self, name: str, shape: Any) -> tuple[int, ...]:
-        sizes = tuple(shape) if isinstance(shape, (tuple, list)) else ()
-        if not sizes or not all(isinstance(n, (int, np.integer)) and n >= 1 for n in sizes):
+        sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (0,)
+        if not all(isinstance(n, (int, np.integer)) and n >= 1 for n in sizes):
             raise CellError(
-                f"{self.owner}: the weight {name} has the shape {shape!r:.60} at {here()}; a shape is a tuple of sizes "
+                f"{self._who}: the weight {name} has the shape {shape!r:.60} at {here()}; a shape is a tuple of sizes "
                 "that are at least 1, e.g. (x.shape[1], self.units), or (self.units,) for a vector."
             )
         return tuple(int(n) for n in sizes)
@@ -92,11 +92,11 @@ class Weights:
         if initializer is None:
             initializer = initializers.glorot() if len(shape) > 1 else initializers.zeros()
         value = self._initial_value(name, shape, initializer)
-        return gn.parameter(value.astype(self.dtype), name=f"{self.owner}.{name}")
+        return gn.parameter(value.astype(self.dtype), name=self.full_name(name))
 
     def _initial_value(self, name: str, shape: tuple[int, ...], initializer: Initializer) -> Array:
         """What the initializer gives, if that is finite numbers of this shape."""
-        what = f"{self.owner}: the initializer of {name}"
+        what = f"{self._who}: the initializer of {name}"
         remedy = (
             "An initializer is a function (generator, shape) -> array, e.g. rnn.initializers.normal(0.1), with its "
             "parentheses, .constant(0.5) or .array(values)."
@@ -104,11 +104,11 @@ class Weights:
         if not callable(initializer):
             raise CellError(f"{what} is a {type(initializer).__name__} at {here()}. {remedy}")
         # Each weight has its own stream of random numbers, so that declaring one more changes no other.
-        key = zlib.crc32(f"{self.owner}.{name}".encode())
+        key = zlib.crc32(self.full_name(name).encode())
         try:
             given = initializer(np.random.default_rng([self.seed, key]), shape)
             value = np.asarray(given, np.float64)
-        except GraphnetError:
+        except (GraphnetError, MemoryError):
             raise
         except Exception as error:
             raise CellError(
@@ -116,11 +116,29 @@ class Weights:
             ) from error
         if value.shape != shape:
             raise CellError(
-                f"{what} gave shape {list(value.shape)}, not {list(shape)} as it is used at {here()}."
+                f"{what} gave shape {list(value.shape)}, not {list(shape)} as it is used at {here()}; it must give the "
+                "shape that it is asked for."
             )
         if not np.isfinite(value).all():
             raise CellError(f"{what} gave numbers that are not finite, for the weight used at {here()}.")
         return value
+
+    @property
+    def _who(self) -> str:
+        return self.owner or "the model"
+
+    def full_name(self, name: str) -> str:
+        """The weight's name in the whole model: `layer0.W_xh`."""
+        return f"{self.owner}.{name}" if self.owner else name
+
+    def require_patterns(self, who: str, error: type[GraphnetError] = UsageError) -> None:
+        """Each pattern of `initial` fits some weight; else an error that lists the weights."""
+        for pattern in self.initial:
+            if not any(fnmatchcase(name, pattern) for name in self.nodes):
+                raise error(
+                    f"{who}: initial names {pattern!r}, but no weight is called so; there are "
+                    f"{', '.join(self.nodes)}."
+                )
 
     def within(self, part: str, initial: Mapping[str, Initializer]) -> WeightsWithin:
         """The weights of a cell that is part of this one; `initial`: the part's own initializers."""
@@ -178,3 +196,43 @@ class WeightsWithin:
     def within(self, part: str, initial: Mapping[str, Initializer]) -> WeightsWithin:
         """See Weights.within."""
         return WeightsWithin(self, part, initial)
+
+
+class FlatParameters:
+    """Parameters by name whose values lie end to end in one vector, `theta`."""
+
+    #: Parameter nodes by name; their values are views of `theta`.
+    parameters: dict[str, Node]
+    #: The weights that no training changes, by name: they are stored, but no part of `theta`.
+    fixed: dict[str, Node]
+    _theta: Array
+
+    def lay_out(self, groups: Iterable[Weights], dtype: Dtype) -> None:
+        """Moves all trained weights of the groups into one vector; no more can then be declared."""
+        groups = list(groups)
+        total = sum(node.size for weights in groups for node in weights.trained().values())
+        self._theta, self.parameters, self.fixed = np.zeros(total, dtype), {}, {}
+        start = 0
+        for weights in groups:
+            for name, node in weights.trained().items():
+                weights.move(name, self._theta[start : start + node.size].reshape(node.shape))
+                self.parameters[weights.full_name(name)] = weights.nodes[name]
+                start += node.size
+            self.fixed.update(
+                {weights.full_name(name): weights.nodes[name] for name in sorted(weights.fixed)}
+            )
+            weights.complete = True
+
+    @property
+    def theta(self) -> Array:
+        """All parameters as one flat vector; it shares memory with `parameters[...].value`."""
+        return self._theta
+
+    @theta.setter
+    def theta(self, vector: Any) -> None:
+        new = np.asarray(vector)
+        if new.shape != self._theta.shape:
+            raise UsageError(
+                f"theta has {self._theta.size} numbers; an array of shape {list(new.shape)} was given"
+            )
+        self._theta[...] = new

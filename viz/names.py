@@ -53,9 +53,10 @@ class Names:
         text = printable(name)
         prefix, last, layer = _parts(text)
         quantity = _as_quantity(last, layer if self.several_layers else "", self.math_font)
-        if not prefix:
+        if not prefix and (quantity or not layer):
             return quantity or escape(text) or " "
-        if quantity and (layer or prefix == _OUTPUT):
+        prefix = prefix or text.partition(".")[0]
+        if quantity and prefix == _OUTPUT:
             return quantity
         return f'<font point-size="{self.small_size}">{escape(prefix)}.</font>{quantity or escape(last)}'
 
@@ -71,11 +72,15 @@ def several_layers(names: Iterable[str | None]) -> bool:
 
 
 def _parts(text: str) -> tuple[str, str, str]:
-    """The prefix of a name, the name itself, and its layer: `layer1.W_xh` is `layer1`, `W_xh`, `1`."""
+    """The prefix of a name, the name itself, and its layer: `layer1.W_xh` is ``, `W_xh`, `1`.
+
+    A part of a cell stays in the prefix: `layer1.forward.W_xh` is `forward`, `W_xh`, `1`.
+    """
     prefix, _, last = text.rpartition(".")
     if prefix and last:
-        match = _LAYER.fullmatch(prefix)
-        return prefix, last, match[1] if match else ""
+        first, _, rest = prefix.partition(".")
+        match = _LAYER.fullmatch(first)
+        return (rest, last, match[1]) if match else (prefix, last, "")
     base, hat, layer = text.partition("^")
     return ("", base, layer) if hat and layer.isdecimal() else ("", text, "")
 
@@ -84,11 +89,12 @@ def _as_quantity(text: str, layer: str, math_font: str) -> str:
     """A letter with its subscript and its layer, or nothing if the text is a word."""
     base, _, subscript = text.partition("_")
     match = _QUANTITY.fullmatch(base)
-    if match is None or (match["digits"] and subscript):
+    if match is None:
         return ""
     letter = GREEK.get(match["base"], match["base"])
-    # In W_xi, x and i are two letters: only longer words stand for a Greek subscript.
-    below = (GREEK.get(subscript, subscript) if len(subscript) > 2 else subscript) or match["digits"]
+    # h_a_0 and h1_0 have two subscripts. In W_xi, x and i are two letters: only longer words are Greek.
+    parts = [GREEK.get(part, part) if len(part) > 2 else part for part in subscript.split("_")]
+    below = ",".join(part for part in (match["digits"], *parts) if part)
     shown = f"<i>{escape(letter + match['primes'])}</i>"
     if below:
         shown += f"<sub>{escape(below)}</sub>"

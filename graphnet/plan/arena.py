@@ -53,7 +53,7 @@ def give_places(lives: Sequence[Life]) -> int:
             epoch, size = gone.epoch[1], _rounded(gone.buffer.nbytes)
             waiting[epoch].append((gone.buffer.offset, size))
             if gone.rows is not None:
-                matching[epoch, size, gone.rows].append(gone.buffer.offset)
+                matching[epoch, gone.buffer.nbytes, gone.rows].append(gone.buffer.offset)
         while released < life.epoch[0] - 1:
             released += 1
             for offset, size in waiting.pop(released, ()):
@@ -62,7 +62,7 @@ def give_places(lives: Sequence[Life]) -> int:
                 else:
                     free.add(offset, size)
         size = _rounded(life.buffer.nbytes)
-        same = matching.get((life.epoch[0], size, life.rows)) if life.rows is not None else None
+        same = matching.get((life.epoch[0], life.buffer.nbytes, life.rows)) if life.rows is not None else None
         if same:
             life.buffer.offset = same.pop()
             retaken[life.epoch[0], life.buffer.offset] += 1

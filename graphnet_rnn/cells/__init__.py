@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells.boltzmann import RTRBM
-from graphnet_rnn.cells.combine import Bidirectional, Residual
+from graphnet_rnn.cells.combine import Bidirectional, Normalized, Residual
 from graphnet_rnn.cells.delay import NARX
 from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.cells.feedforward import Dense
@@ -30,7 +30,7 @@ from graphnet_rnn.cells.hyper import Hyper, HyperLSTM
 from graphnet_rnn.cells.lstm import LSTM, LSTM1997, LSTMKrause, LSTMPeephole, LSTMSutskever
 from graphnet_rnn.cells.markov import HMMFilter
 from graphnet_rnn.cells.multiplicative import MRNN, MultiplicativeLSTM, StackedMRNN, TensorRNN
-from graphnet_rnn.cells.normalized import LayerNorm, LayerNormLSTM
+from graphnet_rnn.cells.normalized import LayerNormLSTM
 from graphnet_rnn.cells.reservoir import EchoState, LeakyRNN
 from graphnet_rnn.cells.sparse import GLNN, GNN, GraphRNN
 
@@ -58,10 +58,10 @@ __all__ = [
     "LSTMKrause",
     "LSTMPeephole",
     "LSTMSutskever",
-    "LayerNorm",
     "LayerNormLSTM",
     "LeakyRNN",
     "MultiplicativeLSTM",
+    "Normalized",
     "Residual",
     "StackedMRNN",
     "TensorRNN",
@@ -71,7 +71,7 @@ ALL: dict[str, type[Cell]] = {
     cell.__name__: cell
     for cell in (
                 Elman, Dense, LSTM, LSTMPeephole, LSTM1997, LSTMKrause, LSTMSutskever, GRU, GRUResetAfter,
-        TensorRNN, MRNN, StackedMRNN, MultiplicativeLSTM, RHN, HyperRHN, Hyper, HyperLSTM, LayerNorm,
+        TensorRNN, MRNN, StackedMRNN, MultiplicativeLSTM, RHN, HyperRHN, Hyper, HyperLSTM, Normalized,
         LayerNormLSTM, GraphRNN, GNN, GLNN, LeakyRNN, EchoState, NARX, RTRBM, HMMFilter, Residual,
         Bidirectional,
     )

@@ -1,9 +1,11 @@
-"""Cells made of cells: both directions of time, and shortcuts around a layer."""
+"""Cells made of cells: both directions of time, shortcuts around a layer, normalised outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+
+import numpy as np
 
 import graphnet as gn
 from graphnet.node import Node
@@ -11,8 +13,9 @@ from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.declaration import State
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.settings import whole_number
 
-__all__ = ["Bidirectional", "Residual", "parts_states"]
+__all__ = ["Bidirectional", "Normalized", "Residual", "as_cell", "parts_states"]
 
 
 def parts_states(cell: Cell, suffix: str = "") -> list[State]:
@@ -27,59 +30,85 @@ def parts_states(cell: Cell, suffix: str = "") -> list[State]:
     ]
 
 
-def _as_cell(owner: str, argument: str, cell: Cell) -> Cell:
-    if not isinstance(cell, Cell):
-        raise UsageError(f"{owner}: {argument} must be a cell, e.g. rnn.LSTM(64), not {cell!r:.60}")
-    return cell
+def as_cell(owner: str, argument: str, cell: Cell | int) -> Cell:
+    """The cell, or an LSTM of so many units; UsageError for anything else."""
+    if isinstance(cell, Cell):
+        return cell
+    if isinstance(cell, bool) or not isinstance(cell, (int, np.integer)):
+        raise UsageError(f"{owner}: {argument} must be a cell, e.g. rnn.GRU(64), not {cell!r:.60}")
+    return LSTM(whole_number(f"{owner}: {argument}, as the units of an LSTM,", cell))
 
 
-class Residual(Cell):
-    """y_t = x_t + cell(x)_t: a shortcut around the cell, x_t W_xy + cell(x)_t where the widths differ
+class _Wrapper(Cell):
+    """A cell whose output is another one's, changed."""
 
-    Source: He et al. 2016, eqs 1-2; for recurrent layers, Wu et al. 2016, eq. 6.
-    """
-
-    def __init__(self, cell: Cell | None = None) -> None:
-        self.cell = _as_cell("Residual", "cell", LSTM() if cell is None else cell)
+    def __init__(self, inner: Cell | int = 128) -> None:
+        self.inner = as_cell(type(self).__name__, "inner", inner)
         super().__init__(1)
-        self.states = parts_states(self.cell)
-        self.output = State("y", "cell_output")
+        self.states = parts_states(self.inner)
+        self.output = State("y", "inner_output")
 
     @property
-    def cell_output(self) -> int:
-        width = self.cell.returns[0].width
-        return self.reads if width == "reads" else self.cell.output_width
+    def inner_output(self) -> int:
+        """The width of the inner cell's output, which may be that of x."""
+        width = self.inner.returns[0].width
+        return self.reads if width == "reads" else self.inner.output_width
 
     @property
     def causal(self) -> bool:
-        return self.cell.causal
+        return self.inner.causal
 
     @property
     def drawn_inputs(self) -> int:
-        return self.cell.drawn_inputs
+        return self.inner.drawn_inputs
 
-    def _added(self, x: Node, y: Node) -> Node:
-        return y + (x if x.shape == y.shape else self.product("x", "y", x, y.shape[1]))
+    def changed(self, x: Node, y: Node) -> Node:
+        """The output, from the inner cell's input and output."""
+        raise NotImplementedError
 
     def step(self, x: Node, *states: Node) -> tuple[Node, ...]:
-        y, after = self.part("cell", self.cell, self.reads).advance(x, states)
-        return self._added(x, y), *after
+        y, after = self.part("inner", self.inner, self.reads).advance(x, states)
+        return self.changed(x, y), *after
 
     def sequence(self, xs: Sequence[Node], states: Sequence[Node]) -> tuple[list[Node], tuple[Node, ...]]:
-        outputs, after = self.part("cell", self.cell, self.reads).sequence(xs, states)
-        return [self._added(x, y) for x, y in zip(xs, outputs, strict=True)], after
+        outputs, after = self.part("inner", self.inner, self.reads).sequence(xs, states)
+        return [self.changed(x, y) for x, y in zip(xs, outputs, strict=True)], after
+
+
+class Residual(_Wrapper):
+    """y_t = x_t + inner(x)_t: a shortcut around a cell, x_t W_xy + inner(x)_t where the widths differ
+
+    inner: any cell, or a number: of units of an LSTM.
+    Source: He et al. 2016, eqs 1-2; for recurrent layers, Wu et al. 2016, eq. 6.
+    """
+
+    def changed(self, x: Node, y: Node) -> Node:
+        return y + (x if x.shape == y.shape else self.product("x", "y", x, y.shape[1]))
+
+
+class Normalized(_Wrapper):
+    """y_t = LN(inner(x)_t) = g (a - μ) / √(σ² + 1e-5) + s, a the inner cell's output, μ and σ over its units
+
+    inner: any cell, or a number: of units of an LSTM.
+    Source: Ba, Kiros & Hinton 2016, eq. 4.
+    """
+
+    def changed(self, x: Node, y: Node) -> Node:
+        return self.normalized("y", y)
 
 
 class Bidirectional(Cell):
     """y_t = [forward(x_1 ... x_t), backward(x_T ... x_t)]: two cells, one of which reads from the end
 
     The states are those of both cells; the backward cell's are its states before the last input and after the
-    first. backward: as forward by default, with weights of its own. Source: Schuster & Paliwal 1997.
+    first. forward, backward: any cells, or a number: of units of an LSTM; backward is as forward by default, with
+    weights of its own.
+    Source: Schuster & Paliwal 1997.
     """
 
-    def __init__(self, forward: Cell | None = None, backward: Cell | None = None) -> None:
-        self.forward = _as_cell("Bidirectional", "forward", LSTM(64) if forward is None else forward)
-        self.backward = _as_cell("Bidirectional", "backward", self.forward if backward is None else backward)
+    def __init__(self, forward: Cell | int = 64, backward: Cell | int | None = None) -> None:
+        self.forward = as_cell("Bidirectional", "forward", forward)
+        self.backward = as_cell("Bidirectional", "backward", self.forward if backward is None else backward)
         super().__init__(self.forward.output_width + self.backward.output_width)
         self.states = [*parts_states(self.forward, "_forward"), *parts_states(self.backward, "_backward")]
         self.output = State("y")
@@ -88,14 +117,15 @@ class Bidirectional(Cell):
     def causal(self) -> bool:
         return False
 
-    @property
-    def drawn_inputs(self) -> int:
-        return self.forward.output_width
-
     def step(self, x: Node, *states: Node) -> tuple[Node, ...]:
         """One step of each cell from the same input: what a sequence of one element gives."""
-        outputs, after = self.sequence([x], states)
-        return outputs[0], *after
+        count = len(self.forward.states)
+        ahead, after = self.part("forward", self.forward, self.reads).advance(x, states[:count])
+        back, before = self.part("backward", self.backward, self.reads).advance(x, states[count:])
+        return gn.concatenate([ahead, back], axis=1), *after, *before
+
+    def name_before(self, state: State) -> str:
+        return f"{state.name}_t+1" if state.name.endswith("_backward") else super().name_before(state)
 
     def sequence(self, xs: Sequence[Node], states: Sequence[Node]) -> tuple[list[Node], tuple[Node, ...]]:
         count, time = len(self.forward.states), len(xs)

@@ -61,7 +61,8 @@ def autoencoder_layers(
     """The layers of x → code → x, but for the output: sizes (pixels, hidden ..., code), mirrored; the code is linear.
 
     rnn.Network(autoencoder_layers(AUTOENCODERS["CURVES"]), inputs=784, outputs=784, loss="sigmoid") is the whole
-    net, whose output layer is the network's own. Source: Hinton & Salakhutdinov 2006; Sutskever 2013, 7.3.
+    net, whose output layer is the network's own.
+    Source: Hinton & Salakhutdinov 2006; Sutskever 2013, 7.3.
     """
     hidden, code = sizes[1:-1], sizes[-1]
     widths = [(n, activation) for n in hidden] + [(code, "linear")] + [(n, activation) for n in hidden[::-1]]

@@ -19,7 +19,8 @@ class RHN(Cell):
     """l = 0 ... L-1:  h, t = tanh, σ([l = 0] x U + s W_l);  s ← (1 - t) s + dropout(t) h
 
     depth: L. t_dropout: share of t that is zeroed while training (0.35 in the source). W_st3 leads from s to t in the
-    fourth of the L steps. Source: Suarez 2017, eq. 3, after Zilly et al. 2017.
+    fourth of the L steps.
+    Source: Suarez 2017, eq. 3, after Zilly et al. 2017.
     """
 
     states = (State("s"),)

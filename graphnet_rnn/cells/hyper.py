@@ -10,7 +10,7 @@ import numpy as np
 from graphnet import concatenate, reshape, scaled_matmul, sigmoid, tanh
 from graphnet.node import Array, Node
 from graphnet_rnn.cell import Cell
-from graphnet_rnn.cells.combine import parts_states
+from graphnet_rnn.cells.combine import as_cell, parts_states
 from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.cells.normalized import LayerNormLSTM
@@ -23,59 +23,68 @@ __all__ = ["Hyper", "HyperLSTM"]
 
 
 class Hyper(Cell):
-    """a = controller([x, h]);  x W̃ with W̃ = W ∘ S(a) in every product of the cell
+    """a = controller([x, h]);  x W̃ with W̃ = W ∘ S(a) in every product of the main cell
 
-    rank None: S = 1 zᵀ, z = a W_p + b_p, which is (x W) ∘ z: one factor for each column of W (Suarez 2017, eqs 4-5;
-    Ha et al. 2016). The source has no b_p; it starts at 1 here, so that at first the cell is almost itself.
-    rank d: S = Σ_i u_i v_iᵀ of rank d (Suarez 2017, eq. 8), with u = a W_u + b_u, v = a W_v + b_v; no matrix is ever
-    made for an example. cell: any cell whose products are those of `affine` and `product`. controller: any cell.
+    rank None: S = 1 zᵀ, z = a W_ap + b_p, which is (x W) ∘ z: one factor for each column of W (eqs 4-5). The source has
+    no b_p; it starts at 1 here, so that at first the main cell is almost itself.
+    rank d: S = Σ_i u_i v_iᵀ (eq. 8), u = a W_au + b_u, v = a W_av + b_v; no matrix is ever made for an example.
+    main: any cell whose products are those of `affine` and `product`. controller: any cell. A number is that of units
+    of an LSTM.
+    Source: Suarez 2017, eqs 4, 5 and 8; Ha, Dai & Le 2016.
     """
+
+    initially: ClassVar[Mapping[str, Initializer]] = {"W_a*": normal(0.01)}
 
     def __init__(
         self,
-        cell: Cell | None = None,
-        controller: Cell | None = None,
+        main: Cell | int = 64,
+        controller: Cell | int | None = None,
         rank: int | None = None,
         *,
         initial: Mapping[str, Initializer] | None = None,
     ) -> None:
-        self.cell = LSTM(64) if cell is None else cell
-        self.controller = Elman(16) if controller is None else controller
-        for argument in ("cell", "controller"):
-            if not isinstance(getattr(self, argument), Cell):
-                raise UsageError(f"Hyper: {argument} must be a cell, not {getattr(self, argument)!r:.60}")
-        super().__init__(self.cell.output_width, initial=initial)
+        self.main = as_cell("Hyper", "main", main)
+        self.controller = as_cell("Hyper", "controller", Elman(16) if controller is None else controller)
+        for argument, cell in (("main", self.main), ("controller", self.controller)):
+            if not cell.causal:
+                raise UsageError(f"Hyper: {argument} must go forward in time, so it cannot be {cell!r}")
+        if any(state.width == "reads" for state in self.controller.states):
+            raise UsageError(
+                f"Hyper: controller must not keep its inputs as states, so it cannot be {self.controller!r}"
+            )
+        super().__init__(self.main.output_width, initial=initial)
         self.rank = None if rank is None else whole_number("Hyper: rank", rank)
-        self.states = [*parts_states(self.cell), *parts_states(self.controller, "_a")]
-        if self.cell.output is not None:
-            self.output = State(self.cell.output.name, self.cell.output_width)
+        self.states = [*parts_states(self.main), *parts_states(self.controller, "_a")]
+        if self.main.output is not None:
+            self.output = State(self.main.output.name, self.main.output_width)
 
     def step(self, x: Node, *states: Node) -> tuple[Node, ...]:
-        count = len(self.cell.states)
-        read = concatenate([x, *states[:1]], axis=1)
+        count = len(self.main.states)
+        read = concatenate([x, *states[: min(count, 1)]], axis=1)
         a, control = self.part("controller", self.controller, read.shape[1]).advance(read, states[count:])
 
         def scaled(name: str, to: str, source: Node, weight: Node) -> Node:
             rows, columns = weight.shape
             if self.rank is None:
-                return (source @ weight) * self._factors(f"p_{name}{to}", a, 1, columns)[:, 0, :]
+                z = self.affine(f"p_{name}{to}", a=a, units=columns, bias=1.0)
+                return (source @ weight) * z
             u = self._factors(f"u_{name}{to}", a, self.rank, rows)
             v = self._factors(f"v_{name}{to}", a, self.rank, columns, others=0.1)
             return scaled_matmul(source, weight, u, v)
 
-        y, main = self.part("cell", self.cell, x.shape[1], scaled).advance(x, states[:count])
-        return (*(() if self.output is None else (y,)), *main, *control)
+        y, after = self.part("main", self.main, x.shape[1], scaled).advance(x, states[:count])
+        return (*(() if self.output is None else (y,)), *after, *control)
 
     def _factors(self, name: str, a: Node, rank: int, width: int, others: float = 0.0) -> Node:
-        """a W + b as (batch, rank, width). At first 1 in the first row and small numbers in the others."""
+        """a W + b as (batch, rank, width): at first 1 in the first row, and small numbers in the others."""
 
         def first_row_of_ones(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
             rows = others * generator.standard_normal((rank, width))
             rows[0] = 1
             return rows.reshape(shape)
 
-        flat = a @ self.weight(f"W_{name}", (a.shape[1], rank * width), normal(0.01))
-        return reshape(flat + self.weight(f"b_{name}", (rank * width,), first_row_of_ones), (-1, rank, width))
+        flat = self.affine(name, a=a, units=rank * width, bias=first_row_of_ones)
+        return reshape(flat, (-1, rank, width))
 
 
 class HyperLSTM(Cell):
@@ -83,8 +92,8 @@ class HyperLSTM(Cell):
 
     d_hk = z_hk D_hk, z_hk = a W_azhk + b_zhk, and so for x and b: the scales go through a narrow embedding z.
     hyper_units: of the controller. embedding: width of z. layer_norm: of each y_k, of c' on its way out, and in the
-    controller. The scales start at 0.1. Source: Ha, Dai & Le 2016, eqs 10-13 (with a of this step, as Suarez 2017
-    has it).
+    controller. The scales start at 0.1.
+    Source: Ha, Dai & Le 2016, eqs 10-13, with a of this step as in Suarez 2017.
     """
 
     states = (State("h"), State("c"), State("h_a", "hyper_units"), State("c_a", "hyper_units"))

@@ -54,7 +54,8 @@ class LSTMPeephole(Cell):
 class LSTM1997(Cell):
     """g = x W_xg + h W_hg;  i, o = σ(x, h);  s' = s + i g;  h' = tanh(s' o): no forget gate, no biases
 
-    The memory has a self-connection of 1. Source: Hochreiter & Schmidhuber 1997, as in Krause 2015, eqs 2.11-2.15.
+    The memory has a self-connection of 1.
+    Source: Hochreiter & Schmidhuber 1997, as in Krause 2015, eqs 2.11-2.15.
     """
 
     states = (State("h"), State("s"))
@@ -90,7 +91,8 @@ class LSTMSutskever(Cell):
     """h' = tanh(x, h, n);  i, f, o = σ(x, h', n);  g = tanh(x, h', n);  m' = f m + i g;  n' = m' o;  y = [h', n']
 
     A plain hidden layer h beside the memory m, of which the rest of the net sees n (m̃ in the source); the one bias is
-    that of the forget gate, 5. Source: Sutskever 2013, eqs 2.37-2.44; sparse weights ~ N(0, 0.1²), 4.5.
+    that of the forget gate, 5.
+    Source: Sutskever 2013, eqs 2.37-2.44; sparse weights ~ N(0, 0.1²), 4.5.
     """
 
     states = (State("h"), State("n"), State("m"))

@@ -18,7 +18,8 @@ __all__ = ["MRNN", "MultiplicativeLSTM", "StackedMRNN", "TensorRNN"]
 class TensorRNN(Cell):
     """h' = tanh(x W_xh + h W^(x) + b_h),  W^(x) = Σ_k x_k W_hh[k]: one recurrent matrix for each symbol
 
-    Where x is a symbol its matrix is looked up. Source: Sutskever 2013, eqs 5.1 and 5.3.
+    Where x is a symbol its matrix is looked up.
+    Source: Sutskever 2013, eqs 5.1 and 5.3.
     """
 
     states = (State("h"),)
@@ -61,7 +62,8 @@ class StackedMRNN(Cell):
     """m^l = (x W_xm^l) (h^l W_hm^l);  h^l' = tanh(x W_xh^l + m^l W_mh^l + h^{l-1}' W_gh^l + b_h^l);  y = [h^l']
 
     Every layer reads x, the layer below (called g in W_gh) and itself; the output reads all layers.
-    units: one width for each layer. Source: Krause 2015, eqs 4.4-4.6; weights ~ N(0, 0.05²).
+    units: one width for each layer.
+    Source: Krause 2015, eqs 4.4-4.6; weights ~ N(0, 0.05²).
     """
 
     initially: ClassVar[Mapping[str, Initializer]] = {"W_*": normal(0.05)}

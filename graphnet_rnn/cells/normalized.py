@@ -8,22 +8,7 @@ from graphnet_rnn.cell import Cell
 from graphnet_rnn.declaration import State
 from graphnet_rnn.initializers import constant
 
-__all__ = ["LayerNorm", "LayerNormLSTM"]
-
-
-class LayerNorm(Cell):
-    """y = g (x - μ) / √(σ² + 1e-5) + s, μ and σ over the units of a case: a layer without memory
-
-    It reads and gives any width. Source: Ba, Kiros & Hinton 2016, eq. 4.
-    """
-
-    output = State("y", "reads")
-
-    def __init__(self) -> None:
-        super().__init__(1)
-
-    def step(self, x: Node) -> Node:
-        return self.normalized("y", x)
+__all__ = ["LayerNormLSTM"]
 
 
 class LayerNormLSTM(Cell):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from graphnet import scatter_add, take, tanh
+from graphnet import constant, scatter_add, take, tanh
 from graphnet.node import Array, Node
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.declaration import State
@@ -63,10 +63,11 @@ class _OverGraph(Cell):
         ):
             raise UsageError(f"{name}: frequencies must be >= 0, and not all 0; they are {frequencies!r:.60}")
         self.sources, self.targets = random_edges(self.units, min(self.edges, self.units), self.graph_seed)
+        self._i, self._j = constant(self.sources, name="i"), constant(self.targets, name="j")
 
     def over_edges(self, a: Node, tau: Node) -> Node:
         """Σ_i τ_ij a_i over the edges i → j; tau: (edges,), or (batch, edges)"""
-        return scatter_add(take(a, self.sources, axis=1) * tau, self.targets, self.units, axis=1)
+        return scatter_add(take(a, self._i, axis=1) * tau, self._j, self.units, axis=1)
 
     def _one_over(self) -> Array:
         """1/i at each edge i → j; units count from 1"""
@@ -122,7 +123,8 @@ class GLNN(_OverGraph):
     """V'_j = V_j + τ_0jx + Σ_i τ_ijx a_i;  a_j = tanh(V_j): gated and leaky
 
     τ_jj = -1/2 and the biases (eqs 31-33) make unit j an integrator of a random reading of the symbols over about j
-    steps. Source: Ollivier 2013, eqs 13, 31-33 (V⁰ = tanh⁻¹(β / α) where initial states are learned).
+    steps.
+    Source: Ollivier 2013, eqs 13, 31-33 (V⁰ = tanh⁻¹(β / α) where initial states are learned).
     """
 
     output = State("a")

@@ -58,7 +58,7 @@ def require_less(outputs: Sequence[Node], inputs: Sequence[Node], share: float =
 def unrolled(
     cell: type[rnn.Cell], time: int = STEPS, layers: int = 1, **settings: Any
 ) -> rnn.unroll.Unrolled:
-    net = rnn.Network([cell(5)] * layers, 3, 3, dtype="float64", **settings)
+    net = rnn.Network([cell().resized(5)] * layers, 3, 3, dtype="float64", **settings)
     return net.unroll(time, 4, training=True)
 
 
@@ -67,7 +67,8 @@ def unrolled(
 def test_every_cell_needs_less(cell: type[rnn.Cell], what: str) -> None:
     u = unrolled(cell)
     outputs = derivatives(u.cost, list(u.network.parameters.values()))[what]()
-    require_less(outputs, [u.inputs, u.targets, *u.initial], 0.7)
+    # What a bidirectional layer keeps of its whole sequence, both ways, is what the layers above it read.
+    require_less(outputs, [u.inputs, u.targets, *u.initial], 0.7 if u.network.causal else 1.0)
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,14 @@ def gru(w: Weights, x: Array, h: Array) -> tuple[Array]:
     return ((1 - z) * h + z * candidate,)
 
 
+def gru_reset_after(w: Weights, x: Array, h: Array) -> tuple[Array]:
+    """Cho et al. 2014, arXiv version 1, with torch.nn.GRU's z: z = 1 keeps the state."""
+    r = sigmoid(x @ w["W_xr"] + h @ w["W_hr"] + w["b_r"])
+    z = sigmoid(x @ w["W_xz"] + h @ w["W_hz"] + w["b_z"])
+    candidate = np.tanh(x @ w["W_xn"] + w["b_xn"] + r * (h @ w["W_hn"] + w["b_hn"]))
+    return ((1 - z) * candidate + z * h,)
+
+
 #: step(weights, x, *states) -> the new states; the first of them is what the layer above reads.
 STEPS: dict[str, Step] = {
     "Elman": elman,
@@ -78,6 +86,7 @@ STEPS: dict[str, Step] = {
     "LSTMPeephole": lstm_peephole,
     "LSTMKrause": lstm_krause,
     "GRU": gru,
+    "GRUResetAfter": gru_reset_after,
 }
 
 #: The names of each cell's states, in the order in which its step takes and returns them.
@@ -87,6 +96,7 @@ STATES: dict[str, tuple[str, ...]] = {
     "LSTMPeephole": ("h", "c"),
     "LSTMKrause": ("h", "s"),
     "GRU": ("h",),
+    "GRUResetAfter": ("h",),
 }
 
 

@@ -139,7 +139,7 @@ def test_help_shows_defaults_and_an_example(capsys: pytest.CaptureFixture[str], 
         (
             "train",
             [
-                "(default: 128)",
+                "(default: the cell's own, 128 in most)",
                 "(default: LSTM)",
                 "(default: 0.0)",
                 "(default: 50",
@@ -423,7 +423,7 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
         ("train text.txt --rate-decay 2", "decay in (0, 1]"),
         ("train text.txt --seed -1", "seed must be a whole number >= 0, not -1"),
         ("train text.txt --sample -1", "sample_length must be a whole number >= 0, not -1"),
-        ("train text.txt --cell LSTN", "there is no cell 'LSTN'; graphnet has Elman, LSTM,"),
+        ("train text.txt --cell LSTN", "there is no cell 'LSTN'; graphnet has Elman, Dense, LSTM,"),
         ("train text.txt --cell LSTN", "Did you mean LSTM?"),
         ("train text.txt --test text.txt", "--test FILE needs --valid FILE as well"),
         ("train --valid text.txt", "--valid and --test go with a training TEXT"),

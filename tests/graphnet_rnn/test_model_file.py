@@ -63,7 +63,14 @@ def same(a: rnn.Network, b: rnn.Network) -> bool:
 @pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=rnn.cells.ALL)
 def test_round_trip(tmp_path: Path, cell: type[rnn.Cell], skip: bool, dtype: str) -> None:
     network = rnn.Network(
-        [cell(3), cell(2)], 5, 5, skip=skip, dtype=dtype, dropout=0.25, initial_state="learned", seed=7
+        [cell().resized(3), cell().resized(2)],
+        5,
+        5,
+        skip=skip,
+        dtype=dtype,
+        dropout=0.25,
+        initial_state="learned",
+        seed=7,
     )
     network.theta = np.random.default_rng(0).standard_normal(network.theta.size)
     rnn.save(network, tmp_path / "m")

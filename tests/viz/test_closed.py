@@ -24,7 +24,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def network(*layers, **settings):
-    return rnn.Network([cell(4) for cell in layers], 5, 5, **settings)
+    return rnn.Network([cell(4) if isinstance(cell, type) else cell for cell in layers], 5, 5, **settings)
 
 
 def unrolled(*layers, time=3, training=False, initial="given", batch=1, unscored=0, **settings):
@@ -121,16 +121,20 @@ def test_time_runs_left_to_right_and_layers_bottom_to_top_always(time, stack, sk
         assert len(into_cells) == states * time  # one edge a state, not one a weight
 
 
-@pytest.mark.parametrize("cell", cells.ALL.values(), ids=cells.ALL)
+#: Without NARX, of whose states most are earlier values of others, and layers that need a whole sequence.
+FORWARD = [cell for cell in (c().resized(2) for c in cells.ALL.values()) if cell.causal and cell.states]
+
+
+@pytest.mark.parametrize("cell", [c for c in FORWARD if not isinstance(c, cells.NARX)], ids=repr)
 def test_edges_between_steps_carry_the_names_of_the_states(cell):
     drawing = viz.draw(unrolled(cell, time=4))
     links = [link for link in drawing.picture.edges if link.slot is not None]
-    names = [state.name for state in cell.states]
+    names = [state.name.replace("_", "") for state in cell.states]  # as subscripts
     for t in range(1, 4):
         found = sorted((x for x in links if x.tail == f"b1_{t - 1}"), key=lambda link: link.slot)
         assert [plain(link.label) for link in found] == names
     starts = [box for box in drawing.picture.shapes if box.kind is Kind.STATE]
-    assert [plain(box.lines[0]) for box in starts] == [f"{name}0" for name in names]
+    assert [plain(box.lines[0]).replace(",", "") for box in starts] == [f"{name}0" for name in names]
     check_layout(drawing)
 
 

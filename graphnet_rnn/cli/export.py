@@ -1,0 +1,81 @@
+"""Write a trained model for another program: weights for PyTorch, or an ONNX file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from graphnet_rnn.cli.user_cells import own_cells
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.interchange import export_onnx, save_torch, torch_kind
+from graphnet_rnn.model_file import load
+from graphnet_rnn.network import Network
+
+EXAMPLE = """example:
+  graphnet-rnn export runs/book/model.safetensors --to onnx --out book.onnx
+  graphnet-rnn export runs/book/model.safetensors --to torch --prefix lstm. --out book-torch.safetensors"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", help="a file that training wrote")
+    add("--to", choices=("torch", "onnx"), required=True, help="a state dict in safetensors, or an ONNX file")
+    add("--out", required=True, metavar="FILE", help="the file to write")
+    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add(
+        "--prefix",
+        metavar="NAME.",
+        help="torch: name of the recurrent module, with a dot (rnn. if not given)",
+    )
+    add("--output-prefix", metavar="NAME.", help="torch: name of the output layer (linear. if not given)")
+    add("--time", type=int, help="onnx: a fixed number of time steps (any if not given)")
+    add("--batch", type=int, help="onnx: a fixed number of sequences (any if not given)")
+    add(
+        "--initial",
+        choices=("given", "zero", "learned"),
+        help="onnx: states before the first step: inputs of the file (given, the usual), zeros, or what was learned",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    choices = {"torch": ("prefix", "output_prefix"), "onnx": ("time", "batch", "initial")}
+    given = {k: v for names in choices.values() for k in names if (v := getattr(options, k)) is not None}
+    stray = [name for name in given if name not in choices[options.to]]
+    if stray:
+        names = ", ".join("--" + name.replace("_", "-") for name in stray)
+        raise UsageError(f"{names} means nothing with --to {options.to}; leave it out.")
+    out = Path(options.out)
+    if out.resolve() == Path(options.model).resolve():
+        raise UsageError(f"--out {out} would overwrite the model; name another file.")
+    network = load(options.model, own_cells(options.cell))
+    if options.to == "onnx":
+        export_onnx(network, out, **given)
+        print(f"wrote {out}: {_onnx_signature(network, given.get('initial', 'given'))}")
+    else:
+        save_torch(network, out, **given)
+        print(f"wrote {out}: {_torch_modules(network, **given)}")
+    return 0
+
+
+def _torch_modules(network: Network, prefix: str = "rnn.", output_prefix: str = "linear.") -> str:
+    """The torch modules that load the file, as one would write them."""
+    kind, width = torch_kind(network), network.layers[0].widths[0]
+    layers = f", num_layers={len(network.layers)}" if len(network.layers) > 1 else ""
+    learned = network.layers[0].states if network.initial_state == "learned" else ()
+    parts = [
+        f"{prefix.rstrip('.')} = torch.nn.{kind}({network.inputs}, {width}{layers})",
+        f"{output_prefix.rstrip('.')} = torch.nn.Linear({width}, {network.outputs})",
+        *(
+            f"initial.{s.name} ({len(network.layers)}, 1, {width}), to be given as {s.name}_0"
+            for s in learned
+        ),
+    ]
+    return ", ".join(parts)
+
+
+def _onnx_signature(network: Network, initial: str) -> str:
+    """What goes in and what comes out."""
+    states = [f"{state.name}{l}" for l, cell in enumerate(network.layers) for state in cell.states]
+    inputs = ["x", *([f"initial_{state}" for state in states] if initial == "given" else [])]
+    outputs = ["logits", *(f"final_{state}" for state in states)]
+    return f"{', '.join(inputs)} -> {', '.join(outputs)}"
