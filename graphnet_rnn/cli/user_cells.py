@@ -35,6 +35,8 @@ class Named(NamedTuple):
 
 def _taken_apart(text: str) -> Named:
     found = re.fullmatch(r"(?:(.+?):)?([^\W\d]\w*)\s*(\(.*\))?", text.strip(), re.DOTALL)
+    if not found and re.search(r"\w\s*\(", text):
+        raise _unreadable(text)
     return Named(*(part or "" for part in found.groups())) if found else Named("", text, "")
 
 
@@ -60,16 +62,17 @@ def make_cell(text: str, units: int | None = None) -> Cell:
     arguments, named = _read_settings(text, settings or "()", known)
     if units is not None:
         parameters = inspect.signature(cell).parameters
-        if "units" not in parameters:
+        first = next(iter(parameters), "")
+        # The first setting of graphnet's own cells is a number of units, or may be one.
+        takes = "units" if "units" in parameters else first if cell in ALL.values() else ""
+        if not takes:
             raise UsageError(
                 f"{cell.__name__} has no setting units; leave out --units, and give its settings in parentheses: "
                 f"{_usage(cell)}"
             )
-        if "units" in named or (arguments and next(iter(parameters)) == "units"):
-            raise UsageError(
-                f"--units {units} and --cell {text!r} both say how many units; leave out --units"
-            )
-        named["units"] = units
+        if takes in named or (arguments and takes == first):
+            raise UsageError(f"--units {units} and {text!r} both say how many units; leave out --units")
+        named[takes] = units
     return _made(cell, arguments, named)
 
 
@@ -106,8 +109,12 @@ def _read_settings(
     except (SyntaxError, ValueError, RecursionError):
         call = None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        raise UsageError(f"{text!r} cannot be read; write settings as in Python: 'RHN(units=64, depth=3)'")
+        raise _unreadable(text)
     return _arguments(text, call, known)
+
+
+def _unreadable(text: str) -> UsageError:
+    return UsageError(f"{text!r} cannot be read; write settings as in Python: 'RHN(units=64, depth=3)'")
 
 
 def _arguments(
