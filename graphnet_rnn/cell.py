@@ -8,7 +8,7 @@
             return gn.tanh(self.affine("h", x=x, h=h))
 
 A cell declares its weights by using them: `self.affine("h", x=x, h=h)` is x @ W_xh + h @ W_hh + b_h, and
-makes the three parameters when it is first met. A Network traces `step` once to find them all.
+makes the three parameters when it is first met. A Network runs `step` to find them all.
 
 `step` returns the new states in the order of `states`; what the layer above reads is the first of them, or, where the
 class names an `output` that is no state, one more value before them.
