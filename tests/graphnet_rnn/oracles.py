@@ -297,9 +297,7 @@ def hyper(cell: Any, reads: int) -> Oracle:
 
     def step(w: Weights, x: Array, *states: Array) -> tuple[Array, ...]:
         h = states[0]
-        a, *states_a = small.step(
-            part(w, "controller"), np.concatenate([x, h], axis=1), *states[count:]
-        )
+        a, *states_a = small.step(part(w, "controller"), np.concatenate([x, h], axis=1), *states[count:])
         rows = []
         for b in range(len(x)):
             weights = dict(part(w, "cell"))
