@@ -236,6 +236,23 @@ class BothDirections(Oracle):
         return outputs, (*ahead, *behind)
 
 
+@dataclass(frozen=True)
+class Shortcut(Oracle):
+    """He et al. 2016: y_t = x_t, or its projection, + the inner cell's y_t."""
+
+    inner: Oracle
+    projects: bool
+
+    def run(self, w: Weights, xs: Sequence[Array], states: States) -> tuple[list[Array], States]:
+        outputs, states = self.inner.run(part(w, "cell"), xs, states)
+        around = [x @ w["W_xy"] for x in xs] if self.projects else xs
+        return [a + y for a, y in zip(around, outputs, strict=True)], states
+
+
+def no_step(*_: Any) -> tuple[Array, ...]:
+    raise AssertionError("these run over whole sequences: part of the output may come from the future")
+
+
 def simple(step: Callable[..., tuple[Array, ...]], *states: str) -> Maker:
     """A cell whose states are all as wide as its units, and whose output is the first of them."""
 
@@ -281,11 +298,11 @@ def hyper_rhn(cell: Any, reads: int) -> Oracle:
 def hyper(cell: Any, reads: int) -> Oracle:
     """Suarez 2017, (4)–(5), or (8) with a rank: every matrix is scaled, entry by entry, for each case.
 
-    The small net reads x̂ = (h; x) as in Ha, Dai & Le 2016, (10), and is one step ahead of the large one.
+    The small net reads x and h of the step before, as in Ha, Dai & Le 2016, (10); its new output makes the scales.
     """
     large = oracle_of(cell.cell, reads)
-    small = oracle_of(cell.controller, large.states[0][1] + reads)
     count = len(large.states)
+    small = oracle_of(cell.controller, reads + sum(width for _, width in large.states[:1]))
 
     def scaling(w: Weights, a: Array, name: str, shape: tuple[int, ...]) -> Array:
         """The matrix S of W̃ = W ∘ S, from the activations of the small net in one case."""
@@ -296,8 +313,8 @@ def hyper(cell: Any, reads: int) -> Oracle:
         return sum(np.outer(u_i, v_i) for u_i, v_i in pairs)
 
     def step(w: Weights, x: Array, *states: Array) -> tuple[Array, ...]:
-        h = states[0]
-        a, *states_a = small.step(part(w, "controller"), np.concatenate([x, h], axis=1), *states[count:])
+        read = np.concatenate([x, *states[:1]], axis=1)
+        a, *states_a = small.step(part(w, "controller"), read, *states[count:])
         rows = []
         for b in range(len(x)):
             weights = dict(part(w, "cell"))
@@ -401,12 +418,7 @@ def narx(cell: Any, reads: int) -> Oracle:
 def residual(cell: Any, reads: int) -> Oracle:
     """He et al. 2016, (1); (2), with a projection of x, where the widths differ."""
     inner = oracle_of(cell.cell, reads)
-
-    def step(w: Weights, x: Array, *states: Array) -> tuple[Array, ...]:
-        y, *new = inner.step(part(w, "cell"), x, *states)
-        return y + (x if inner.width == reads else x @ w["W_xy"]), *new
-
-    return Oracle(inner.states, inner.width, step)
+    return Shortcut(inner.states, inner.width, no_step, inner, projects=inner.width != reads)
 
 
 def bidirectional(cell: Any, reads: int) -> Oracle:
@@ -414,11 +426,7 @@ def bidirectional(cell: Any, reads: int) -> Oracle:
     there, back = oracle_of(cell.forward, reads), oracle_of(cell.backward, reads)
     states = [(f"{name}_forward", width) for name, width in there.states]
     states += [(f"{name}_backward", width) for name, width in back.states]
-
-    def step(*_: Any) -> tuple[Array, ...]:
-        raise AssertionError("no single step: the second half comes from the future")
-
-    return BothDirections(tuple(states), there.width + back.width, step, there, back)
+    return BothDirections(tuple(states), there.width + back.width, no_step, there, back)
 
 
 #: From a cell (of which only the settings are looked at) and the width of what it reads.

@@ -69,6 +69,9 @@ CELLS: dict[str, Callable[[int], rnn.Cell]] = {
     "HMMFilter": rnn.cells.HMMFilter,
     "Residual": lambda n: rnn.cells.Residual(rnn.LSTM(n)),
     "Residual, same width": lambda n: rnn.cells.Residual(rnn.cells.LSTMSutskever(n)),
+    "Residual, both directions": lambda n: rnn.cells.Residual(
+        rnn.cells.Bidirectional(rnn.cells.GLNN(n, edges=2), rnn.Elman(n))
+    ),
     "Bidirectional": lambda n: rnn.cells.Bidirectional(rnn.LSTM(n), rnn.Elman(n - 1)),
 }
 
@@ -532,3 +535,42 @@ def test_no_dropout_in_a_single_layer_or_outside_training(cell: str) -> None:
     assert np.abs(case.compute([case.unrolled.logits])[0] - case.oracle().logits).max() > 1e-3
     calm = case.net.unroll(time=5, batch=3, training=False)
     check_case(replace(case, unrolled=calm))
+
+
+def factors_of(w: dict[str, Array], x: Array, before: Array, after: Array, state: str, scale: Any) -> Array:
+    """m in s' = (1 − t) s + m t h, for the one layer of a highway net: what dropout did to t."""
+    suffix = "_a" if state == "a" else ""
+    h, t = ((x @ w[f"W_x{k}0{suffix}"] + before @ w[f"W_{state}{k}0{suffix}"]) * scale for k in ("h", "t"))
+    t = 1 / (1 + np.exp(-t))
+    return (after - (1 - t) * before) / (t * np.tanh(h))
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("hyper", [False, True], ids=["RHN", "HyperRHN"])
+def test_dropout_of_a_highway_net_is_of_t_alone(hyper: bool, training: bool) -> None:
+    """Suarez 2017, (3): c = 1 − t comes first, then t is dropped, in the small net and in the large one."""
+    cells = rnn.cells
+    cell = (
+        cells.HyperRHN(30, hyper_units=20, depth=1, t_dropout=DROP)
+        if hyper
+        else cells.RHN(30, depth=1, t_dropout=DROP)
+    )
+    net = rnn.Network([cell], SYMBOLS, OUTPUTS, dtype="float64")
+    u = net.unroll(time=1, batch=8, training=training)
+    rng = np.random.default_rng(6)
+    symbols, states = rng.integers(SYMBOLS, size=(1, 8)), [rng.normal(size=s.shape) for s in u.initial]
+    after = gn.compile(u.final, [u.inputs, *u.initial])(symbols, *states)
+    w = {name.removeprefix("layer0."): p.value for name, p in net.parameters.items()}
+    x = np.eye(SYMBOLS)[symbols[0]]
+    scale = 1 if not hyper else after[1] @ w["W_az0"]
+    factors = [factors_of(w, x, states[0], after[0], "s", scale)]
+    if hyper:
+        factors.append(factors_of(w, x, states[1], after[1], "a", 1))
+    for m in factors:
+        if training:
+            kept = np.abs(m) > 1e-6
+            np.testing.assert_allclose(m[kept], 1 / (1 - DROP), rtol=1e-6)
+            assert abs(kept.mean() - (1 - DROP)) < 5 * np.sqrt(DROP * (1 - DROP) / m.size)
+            assert (np.diff(kept, axis=0) != 0).any()
+        else:
+            np.testing.assert_allclose(m, 1, rtol=1e-6)
