@@ -41,6 +41,7 @@ class Network(FlatParameters, ShowsItself):
     initial_state: "zero", or "learned" (one parameter for each state).
     reads: by default "symbols" with the softmax loss, else "vectors".
     Raises UsageError for settings that cannot be meant, CellError for an unsound cell.
+    Source: Lynge 2016, 3.4; Krause 2015, 2.3.
     """
 
     def __init__(

@@ -48,6 +48,7 @@ class Controller(FlatParameters, ShowsItself):
     an untrained controller does not throw the arm about: torques of 1 N m would make the forearm spin.
     theta: all parameters as one flat vector, which `parameters[...].value` share.
     Raises UsageError for settings that cannot be meant, CellError for an unsound cell.
+    Source: Sutskever 2013, 6.4 and 6.5.
     """
 
     def __init__(
