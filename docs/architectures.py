@@ -151,37 +151,44 @@ def table(rows: list[Row]) -> list[str]:
     return lines
 
 
+PAGE = """# Every architecture
+
+Made by `python docs/architectures.py` from the classes themselves: equation and source are the first line and the
+`Source:` of their docstrings, and a diagram is what `viz.draw(cell, style="compact")` draws (a few with smaller
+settings). A prime is the value after the step; σ is the logistic function; vectors are multiplied element by element.
+`rnn.testing.check_cell` holds every cell to all laws, and every row is held to an oracle that is not this engine: a
+plain-NumPy loop from the source's equations, enumeration, or PyTorch (`tests/`).
+
+## Cells (`rnn.cells.ALL`)
+
+Parameters: of a network of one layer of {units} units that reads and predicts {symbols} symbols, its output included
+(StackedMRNN: 3 × {units} units; HyperRHN: 16 hyper units).
+
+{cells}
+
+Any of them can be stacked (`rnn.Network([...])`), with skips, dropout between layers and on states, one mask for all
+time steps (`variational=True`), learned initial states, shared layers (`share={{1: 0}}`), inside of `Residual`,
+`Normalized`, `Bidirectional` and `Hyper`.
+
+## Networks and models
+
+{others}
+
+## Parameters that the sources report
+
+{reported}
+"""
+
+
 def page() -> str:
     """The page as Markdown."""
-    return "\n".join([
-        "# Every architecture",
-        "",
-        "Made by `python docs/architectures.py` from the classes themselves: equation and source are the first line",
-        "and the `Source:` of their docstrings, and a diagram is what `viz.draw(cell, style='compact')` draws (a few",
-        "with smaller settings). A prime is the value after the step; σ is the logistic function; vectors are",
-        "multiplied element by element. `rnn.testing.check_cell` holds every cell to all laws, and every row is held to",
-        "an oracle that is not this engine: a plain-NumPy loop from the source's equations, enumeration, or PyTorch (`tests/`).",
-        "",
-        "## Cells (`rnn.cells.ALL`)",
-        "",
-        f"Parameters: of a network of one layer of {UNITS} units that reads and predicts {SYMBOLS} symbols, its output",
-        "included (StackedMRNN: 3 × 128 units; HyperRHN: 16 hyper units).",
-        "",
-        *table(cell_rows()),
-        "",
-        "Any of them can be stacked (`rnn.Network([...])`), with skips, dropout between layers and on states, one mask",
-        "for all time steps (`variational=True`), learned initial states, shared layers (`share={1: 0}`), inside of",
-        "`Residual`, `Normalized`, `Bidirectional` and `Hyper`.",
-        "",
-        "## Networks and models",
-        "",
-        *table(other_rows()),
-        "",
-        "## Parameters that the sources report",
-        "",
-        *reported_table(),
-        "",
-    ])  # fmt: skip
+    return PAGE.format(
+        units=UNITS,
+        symbols=SYMBOLS,
+        cells="\n".join(table(cell_rows())),
+        others="\n".join(table(other_rows())),
+        reported="\n".join(reported_table()),
+    )
 
 
 def main() -> int:
