@@ -119,16 +119,19 @@ class Cell(ShowsItself):
             )
         return gn.add(*terms)
 
-    def normalized(self, to: str, a: Node, gain: float = 1.0, shift: bool = True) -> Node:
+    def normalized(self, to: str, a: Node, gain: float = 1.0, shift: float | None = 0.0) -> Node:
         """LN(a) = g_to ⊙ (a - μ) / √(σ² + 1e-5) + s_to, μ and σ over the units of a case.
 
+        gain, shift: where g_to and s_to start; None for no s_to.
         Source: Ba, Kiros & Hinton 2016, eq. 4.
         """
         declaration.require_nodes(self, "normalized", to, {"a": a})
         centred = a - gn.mean(a, axis=1, keepdims=True)
         deviation = gn.sqrt(gn.mean(centred * centred, axis=1, keepdims=True) + 1e-5)
         result = self.weight(f"g_{to}", (a.shape[-1],), initializers.constant(gain)) * (centred / deviation)
-        return result + self.weight(f"s_{to}", (a.shape[-1],)) if shift else result
+        if shift is None:
+            return result
+        return result + self.weight(f"s_{to}", (a.shape[-1],), initializers.constant(shift))
 
     def dropout(self, name: str, a: Node, share: float) -> Node:
         """a with `share` of its values zeroed and the others enlarged, while a network trains; else a."""
@@ -219,14 +222,17 @@ class Cell(ShowsItself):
         """Whether the output at a time step depends on no later input."""
         return True
 
-    def sequence(self, xs: Sequence[Node], states: Sequence[Node]) -> tuple[list[Node], tuple[Node, ...]]:
-        """The outputs for a whole sequence of inputs, and the states after it."""
+    def sequence(
+        self, xs: Sequence[Node], states: Sequence[Node], backward: bool = False
+    ) -> tuple[list[Node], tuple[Node, ...]]:
+        """The outputs for a whole sequence, and the last states; backward: from the last input to the first."""
+        times = range(len(xs))
         outputs = []
-        for t, x in enumerate(xs):
+        for t in reversed(times) if backward else times:
             with gn.scope(time=t + 1):
-                output, states = self.advance(x, states)
+                output, states = self.advance(xs[t], states)
             outputs.append(output)
-        return outputs, tuple(states)
+        return outputs[::-1] if backward else outputs, tuple(states)
 
     @property
     def bound_weights(self) -> Weights | WeightsWithin:

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
+from graphnet.display import ShowsItself
 from graphnet.node import Array, Node
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.settings import one_of, whole_number
@@ -88,7 +89,7 @@ class Counts:
     log_likelihood: Array
 
 
-class HMM:
+class HMM(ShowsItself):
     """p(x_0 ... x_{T-1}) = Σ_paths π_{i_0} B_{i_0}(x_0) Π_t A_{i_t i_{t+1}} B_{i_{t+1}}(x_{t+1})
 
     states, symbols: how many of each. frequencies: how often each symbol occurs (any scale; by default all the same).
@@ -187,6 +188,12 @@ class HMM:
         log_likelihood = gn.sum(log_probabilities, axis=0)
         cost = -gn.mean(log_probabilities)
         return UnrolledHMM(parameters, symbols, a, final, log_probabilities, log_likelihood, cost)
+
+    def __graph__(self) -> gn.Graph:
+        """One step of the forward recursion, for pictures."""
+        symbols, a = gn.input((1, 1), "int64", name="x_t"), gn.input((1, self.states), "float64", name="a_t")
+        log_probabilities, after = forward(symbols, a, self._A, self._B)
+        return gn.Graph([gn.label(log_probabilities, "log p"), gn.label(after, "a_t+1")], [symbols, a])
 
     def adopt(self, u: UnrolledHMM) -> None:
         """The tables become the softmax of the logits of u = hmm.unroll(..., tables="softmax")."""

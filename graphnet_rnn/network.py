@@ -16,7 +16,7 @@ from graphnet_rnn.cell import Cell
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.initializers import Initializer
-from graphnet_rnn.losses import LOSSES
+from graphnet_rnn.losses import LOSSES, SEQUENCE_LOSSES
 from graphnet_rnn.settings import fraction, one_of, whole_number
 from graphnet_rnn.unroll import Unrolled
 from graphnet_rnn.weights import FlatParameters, Weights
@@ -31,7 +31,8 @@ class Network(FlatParameters, ShowsItself):
 
     layers: cells, first to last (each use in the list gets weights of its own, unless `share` says otherwise).
     inputs: how many symbols (reads="symbols"), or the width of the input vectors (reads="vectors").
-    outputs: width of o. loss: "softmax" (targets: symbols), "sigmoid" or "squared" (targets: vectors).
+    outputs: width of o. loss: "softmax" (targets: symbols), "sigmoid" or "squared" (targets: vectors), or "ctc"
+    (targets: labels of the whole sequence; the last output is the blank, see rnn.ctc.ctc_loss).
     skip: every layer also reads x_t, and the output sums a projection of every layer (Lynge 2016, 3.4.2);
     "inputs" for the first half of this alone, "outputs" for the second.
     dropout: share of values zeroed between layers while training (not into the first, nor out of the last).
@@ -41,6 +42,7 @@ class Network(FlatParameters, ShowsItself):
     initial_state: "zero", or "learned" (one parameter for each state).
     reads: by default "symbols" with the softmax loss, else "vectors".
     Raises UsageError for settings that cannot be meant, CellError for an unsound cell.
+    Source: Lynge 2016, 3.4; Krause 2015, 2.3.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class Network(FlatParameters, ShowsItself):
         output_bias: bool = True,
     ) -> None:
         self.inputs, self.outputs = whole_number("inputs", inputs), whole_number("outputs", outputs)
-        self.loss = one_of("loss", loss, tuple(LOSSES))
+        self.loss = one_of("loss", loss, (*LOSSES, *SEQUENCE_LOSSES))
         self.skip = one_of("skip", skip, ("inputs", "outputs")) if isinstance(skip, str) else bool(skip)
         self.seed, self.dtype = whole_number("seed", seed, least=0), as_dtype(dtype)
         self.reads = one_of(
@@ -214,14 +216,16 @@ class Network(FlatParameters, ShowsItself):
         initial: str = "given",
         unscored: int = 0,
         random: gn.RandomSource | None = None,
+        labels: int | None = None,
     ) -> Unrolled:
         """The network over `time` steps of `batch` sequences, as a graph. See Unrolled.
 
         training: apply dropout. initial: "given" (u.initial are Inputs, to carry states from one piece of
         text to the next), "zero", or "learned". unscored: steps at the start that the cost leaves out.
-        random: the source of dropout masks; a new one of the network's seed by default.
+        random: the source of dropout masks; a new one of the network's seed by default. labels: with the loss
+        "ctc", the most that a target has.
         """
-        return Unrolled(self, time, batch, training, initial, unscored, random)
+        return Unrolled(self, time, batch, training, initial, unscored, random, labels)
 
     # -- description -------------------------------------------------------------------------
 

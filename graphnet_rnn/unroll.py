@@ -12,7 +12,7 @@ from graphnet.display import ShowsItself
 from graphnet.node import Node
 from graphnet.provenance import hide_module
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.losses import LOSSES
+from graphnet_rnn.losses import LOSSES, SEQUENCE_LOSSES
 from graphnet_rnn.masks import Masks
 from graphnet_rnn.settings import whole_number
 
@@ -29,12 +29,13 @@ class Unrolled(ShowsItself):
     """The nodes of a network over `time` steps of `batch` sequences.
 
     inputs    int64 (time, batch) if the network reads symbols, else floats (time, batch, inputs)
-    targets   int64 (time, batch) with the softmax loss, else floats (time, batch, outputs)
+    targets   int64 (time, batch) with the softmax loss, int64 (batch, labels) with -1 behind the last label with ctc,
+              else floats (time, batch, outputs)
     initial   one node (batch, width) for each state of each layer, layer by layer; Inputs if "given"
     final     the same states after the last step
     logits    o_t for all steps, (time, batch, outputs)
     hidden    for each layer, its outputs h_t, (time, batch, units)
-    losses    the loss of each step and case, (time, batch); nats for softmax and sigmoid
+    losses    the loss of each step and case, (time, batch), of each case, (batch,), with ctc; nats but for squared
     cost      the mean of the losses over all cases and scored steps
     random    the source of the dropout masks; `random.redraw()` draws new ones
     """
@@ -48,6 +49,7 @@ class Unrolled(ShowsItself):
         initial: str,
         unscored: int,
         random: gn.RandomSource | None,
+        labels: int | None,
     ) -> None:
         time, batch = whole_number("unroll: time", time), whole_number("unroll: batch", batch)
         unscored = whole_number("unroll: unscored", unscored, least=0)
@@ -57,14 +59,37 @@ class Unrolled(ShowsItself):
         self.random = gn.RandomSource(network.seed) if random is None else random
         self._masks = Masks(self.random, training, network.variational, network.recurrent_dropout)
         self.inputs = _sequence_input("x", time, batch, network.inputs, network.reads == "symbols", network)
-        self.targets = _sequence_input("t", time, batch, network.outputs, network.loss == "softmax", network)
+        self.targets = self._targets(labels, unscored)
         self.initial = self._initial_states(initial)
         with collector_paused():
             outputs = self._run()
         with gn.scope(layer="cost"):
             self.logits = gn.stack(outputs)
-            self.losses = LOSSES[network.loss](self.logits, self.targets)
+            loss = (LOSSES | SEQUENCE_LOSSES)[network.loss]
+            self.losses = loss(self.logits, self.targets)
             self.cost = gn.mean(self.losses[unscored:] if unscored else self.losses)
+
+    def _targets(self, labels: int | None, unscored: int) -> Node:
+        network, whole = self.network, self.network.loss in SEQUENCE_LOSSES
+        if whole != (labels is not None):
+            raise UsageError(
+                f"unroll: with the loss {network.loss!r}, "
+                + (
+                    "give labels=..., the most that a target has"
+                    if whole
+                    else "there are no labels to be given"
+                )
+            )
+        if whole and unscored:
+            raise UsageError(
+                f"unroll: the loss {network.loss!r} judges whole sequences, so unscored must be 0"
+            )
+        if labels is not None:
+            most = whole_number("unroll: labels", labels, least=0)
+            return gn.input((self.batch, most), "int64", name="t")
+        return _sequence_input(
+            "t", self.time, self.batch, network.outputs, network.loss == "softmax", network
+        )
 
     def _initial_states(self, kind: str) -> list[Node]:
         names = self.network.state_names()

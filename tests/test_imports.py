@@ -35,8 +35,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "initializers"),
-    ("settings", "files", "losses", "masks", "weights"),
-    ("declaration", "data", "ctc"),
+    ("settings", "files", "losses", "masks", "weights", "ctc"),
+    ("declaration", "data"),
     ("tracing",),
     ("cell",),
     ("cells", "unroll"),

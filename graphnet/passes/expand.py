@@ -87,7 +87,7 @@ def _take(node: Node) -> Node:
     """Along a later axis: rows of a transposed view, transposed back."""
     x, index = node.inputs
     axis = node.op.axis  # type: ignore[attr-defined]
-    if not axis:
+    if not axis or _is_by_columns(x, index, axis):
         return node
     found = Take(0)(_to_front(x, axis, 1), index)
     return _to_back(found, axis, index.ndim)
@@ -96,9 +96,14 @@ def _take(node: Node) -> Node:
 def _scatter_add(node: Node) -> Node:
     x, index = node.inputs
     op: ScatterAdd = node.op  # type: ignore[assignment]
-    if not op.axis:
+    if not op.axis or _is_by_columns(x, index, op.axis):
         return node
     return _to_back(ScatterAdd(op.size, 0)(_to_front(x, op.axis, index.ndim), index), op.axis, 1)
+
+
+def _is_by_columns(x: Node, index: Node, axis: int) -> bool:
+    """Columns of a matrix, the same for each row: what a loop can read and a scatter can add up as they lie."""
+    return x.ndim == 2 and axis == 1 and index.ndim == 1
 
 
 def _to_front(x: Node, axis: int, count: int) -> Node:

@@ -37,7 +37,9 @@ def is_fusable(node: Node) -> bool:
             and is_compilable(op.kernel)
         )
     if isinstance(op, Take):
-        return op.axis == 0 and node.inputs[0].ndim == 2 and node.dtype.kind != "u"
+        x, index = node.inputs
+        along_last = op.axis == 1 and index.ndim == 1
+        return x.ndim == 2 and (op.axis == 0 or along_last) and node.dtype.kind != "u"
     return isinstance(op, OneHot) and node.dtype.kind != "u"
 
 

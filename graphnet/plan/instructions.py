@@ -27,6 +27,7 @@ class Load(NamedTuple):
 
     plain     data[i, j]
     rows      data[at[i], j]: a row lookup
+    columns   data[i, at[j]]: a lookup of columns, the same for each row
     one_hot   1 where j = at[i], else 0; `dtype` says of what kind
     """
 
@@ -79,11 +80,12 @@ class Product(Instruction):
 
 @dataclass(eq=False)
 class Scatter(Instruction):
-    """y = 0; y[index[i]] += x[i] for every row i in order"""
+    """y = 0; y[index[i]] += x[i] for every row i in order; by_columns: y[:, index[j]] += x[:, j] for every column j"""
 
     x: View
     index: View
     y: View
+    by_columns: bool = False
 
 
 @dataclass(eq=False)

@@ -213,6 +213,14 @@ class _Lowering:
             self._reduction(node)
         elif isinstance(op, ScatterAdd) and op.axis == 0 and node.size and self._scatter(node):
             pass
+        elif (
+            isinstance(op, ScatterAdd)
+            and op.axis == 1
+            and node.ndim == 2
+            and node.dtype.kind == "f"
+            and node.size
+        ):
+            self._scatter_columns(node)
         elif isinstance(op, Place):
             self._place_piece(node)
         elif is_fusable(node):
@@ -341,6 +349,17 @@ class _Lowering:
         )  # fmt: skip
         return True
 
+    def _scatter_columns(self, node: Node) -> None:
+        x, index = node.inputs
+        source, at, y = self.view(x), self.view(index), self._own(node)
+        self.instructions.append(
+            Scatter(
+                (node,), source, at, y, by_columns=True,
+                reads=[Access(source, x, _moves_by_rows(source)), Access(at, index, False)],
+                writes=[Access(y, node, True)],
+            )
+        )  # fmt: skip
+
     def _wide_sum(self, node: Node) -> None:
         """So many terms at a time, added to what there is."""
         target = self._own(node)
@@ -428,6 +447,12 @@ class _Lowering:
 
     def _lookup(self, node: Node, loads: list[Load], reads: list[Access]) -> None:
         index = self.view(node.inputs[-1])
+        if isinstance(node.op, Take) and node.op.axis:
+            table = self.view(node.inputs[0])
+            reads.append(Access(index, node.inputs[-1], False))
+            reads.append(Access(table, node.inputs[0], _moves_by_rows(table)))
+            loads.append(Load("columns", table, index, node.dtype, table.shape[1]))
+            return
         by_rows = len(node.shape) > 1 and _moves_by_rows(index)
         reads.append(Access(index, node.inputs[-1], by_rows))
         if isinstance(node.op, OneHot):

@@ -70,8 +70,10 @@ class _Wrapper(Cell):
         y, after = self.part("inner", self.inner, self.reads).advance(x, states)
         return self.changed(x, y), *after
 
-    def sequence(self, xs: Sequence[Node], states: Sequence[Node]) -> tuple[list[Node], tuple[Node, ...]]:
-        outputs, after = self.part("inner", self.inner, self.reads).sequence(xs, states)
+    def sequence(
+        self, xs: Sequence[Node], states: Sequence[Node], backward: bool = False
+    ) -> tuple[list[Node], tuple[Node, ...]]:
+        outputs, after = self.part("inner", self.inner, self.reads).sequence(xs, states, backward)
         return [self.changed(x, y) for x, y in zip(xs, outputs, strict=True)], after
 
 
@@ -127,15 +129,14 @@ class Bidirectional(Cell):
     def name_before(self, state: State) -> str:
         return f"{state.name}_t+1" if state.name.endswith("_backward") else super().name_before(state)
 
-    def sequence(self, xs: Sequence[Node], states: Sequence[Node]) -> tuple[list[Node], tuple[Node, ...]]:
-        count, time = len(self.forward.states), len(xs)
-        cell = self.part("forward", self.forward, self.reads)
-        ahead, after = cell.sequence(xs, states[:count])
-        cell, before = self.part("backward", self.backward, self.reads), tuple(states[count:])
-        back: list[Node] = []
-        for t in reversed(range(time)):
-            with gn.scope(time=t + 1):
-                y, before = cell.advance(xs[t], before)
-            back.append(y)
-        pairs = zip(ahead, reversed(back), strict=True)
-        return [gn.concatenate(list(pair), axis=1) for pair in pairs], (*after, *before)
+    def sequence(
+        self, xs: Sequence[Node], states: Sequence[Node], backward: bool = False
+    ) -> tuple[list[Node], tuple[Node, ...]]:
+        count = len(self.forward.states)
+        one, other = (self.part(name, getattr(self, name), self.reads) for name in ("forward", "backward"))
+        ahead, after = one.sequence(xs, states[:count], backward)
+        back, before = other.sequence(xs, states[count:], not backward)
+        return [gn.concatenate(list(pair), axis=1) for pair in zip(ahead, back, strict=True)], (
+            *after,
+            *before,
+        )

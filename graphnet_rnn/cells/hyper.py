@@ -15,7 +15,7 @@ from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.cells.normalized import LayerNormLSTM
 from graphnet_rnn.declaration import State
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.initializers import Initializer, constant, normal
 from graphnet_rnn.settings import whole_number
 
@@ -63,8 +63,11 @@ class Hyper(Cell):
         read = concatenate([x, *states[: min(count, 1)]], axis=1)
         a, control = self.part("controller", self.controller, read.shape[1]).advance(read, states[count:])
 
+        scaled_weights = []
+
         def scaled(name: str, to: str, source: Node, weight: Node) -> Node:
             rows, columns = weight.shape
+            scaled_weights.append(weight)
             if self.rank is None:
                 z = self.affine(f"p_{name}{to}", a=a, units=columns, bias=1.0)
                 return (source @ weight) * z
@@ -73,6 +76,10 @@ class Hyper(Cell):
             return scaled_matmul(source, weight, u, v)
 
         y, after = self.part("main", self.main, x.shape[1], scaled).advance(x, states[:count])
+        if not scaled_weights:
+            raise CellError(
+                f"Hyper: no product of {self.main!r} is made by `affine` or `product`, so there is nothing to scale"
+            )
         return (*(() if self.output is None else (y,)), *after, *control)
 
     def _factors(self, name: str, a: Node, rank: int, width: int, others: float = 0.0) -> Node:
@@ -129,10 +136,12 @@ class HyperLSTM(Cell):
         e = self.embedding
         d_h = self.affine(f"zh{k}", a=a, units=e, bias=1.0) @ self._spread(f"D_h{k}", 0.1 / e)
         d_x = self.affine(f"zx{k}", a=a, units=e, bias=1.0) @ self._spread(f"D_x{k}", 0.1 / e)
-        b = self.product("a", f"zb{k}", a, e) @ self._spread(f"D_b{k}", 1.0)
+        b = self.product("a", f"zb{k}", a, e) @ self._spread(f"D_b{k}", 0.0)
         y = d_h * self.product("h", k, h) + d_x * self.product("x", k, x) + b
-        y = y + self.weight(f"b_{k}", (self.units,), constant(bias))
-        return self.normalized(k, y) if self.layer_norm else y
+        if not self.layer_norm:
+            return y + self.weight(f"b_{k}", (self.units,), constant(bias))
+        # The norm takes out what all units share, so a bias that is to be felt comes after it.
+        return self.normalized(k, y + self.weight(f"b_{k}", (self.units,)), shift=bias)
 
     def _spread(self, name: str, value: float) -> Node:
         return self.weight(name, (self.embedding, self.units), constant(value))

@@ -22,8 +22,8 @@ class LayerNormLSTM(Cell):
 
     def step(self, x: Node, h: Node, c: Node) -> tuple[Node, Node]:
         n = self.units
-        a = self.normalized("x", self.product("x", "", x, 4 * n), shift=False)
-        a = a + self.normalized("h", self.product("h", "", h, 4 * n), shift=False)
+        a = self.normalized("x", self.product("x", "", x, 4 * n), shift=None)
+        a = a + self.normalized("h", self.product("h", "", h, 4 * n), shift=None)
         i, f, o, g = (
             a[:, k * n : (k + 1) * n] + self.weight(f"b_{gate}", (n,), constant(float(gate == "f")))
             for k, gate in enumerate("ifog")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
+from graphnet.display import ShowsItself
 from graphnet.dtypes import as_dtype, is_float
 from graphnet.node import Array, Node
 from graphnet.provenance import hide_module
@@ -37,7 +38,7 @@ hide_module(__file__)
 STATE, TORQUES = 4, 2
 
 
-class Controller(FlatParameters):
+class Controller(FlatParameters, ShowsItself):
     """u_t, h_t = controller(v_t, h_{t-1}): stacked cells that all read v_t; the last gives the torques.
 
     v_t = [x_{t-delay}; x*] is (batch, 8). layers: cells, first to last; by default two Elman nets of 100 tanh units.
@@ -47,6 +48,7 @@ class Controller(FlatParameters):
     an untrained controller does not throw the arm about: torques of 1 N m would make the forearm spin.
     theta: all parameters as one flat vector, which `parameters[...].value` share.
     Raises UsageError for settings that cannot be meant, CellError for an unsound cell.
+    Source: Sutskever 2013, 6.4 and 6.5.
     """
 
     def __init__(
@@ -95,6 +97,22 @@ class Controller(FlatParameters):
         with gn.scope(layer="output"):
             u = below @ self._own.nodes["W_hu"] + self._own.nodes["b_u"]
             return gn.tanh(u) if self.output == "tanh" else u, new
+
+    def __graph__(self) -> gn.Graph:
+        """One step, for pictures."""
+        v = gn.input((1, 2 * STATE), self.dtype, name="v_t")
+        states = [
+            tuple(
+                gn.input((1, n), self.dtype, name=f"{s.name}{l}_t−1")
+                for s, n in zip(cell.states, cell.widths, strict=True)
+            )
+            for l, cell in enumerate(self.layers)
+        ]
+        u, after = self.step(v, states)
+        labels = [gn.label(u, "u_t")]
+        for l, (cell, nodes) in enumerate(zip(self.layers, after, strict=True)):
+            labels += [gn.label(node, f"{s.name}{l}_t") for s, node in zip(cell.states, nodes, strict=True)]
+        return gn.Graph(labels, [v, *(node for layer in states for node in layer)])
 
     def __repr__(self) -> str:
         return f"Controller({self.layers!r}, output={self.output!r}): {self.theta.size:,} parameters"

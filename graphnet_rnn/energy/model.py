@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+import graphnet as gn
+from graphnet.display import ShowsItself
 from graphnet.dtypes import as_dtype, is_float
 from graphnet.node import Array, Node
 from graphnet_rnn.energy.units import visible_units
@@ -19,7 +21,7 @@ from graphnet_rnn.weights import FlatParameters, Weights
 __all__ = ["EnergyModel"]
 
 
-class EnergyModel(FlatParameters, ABC):
+class EnergyModel(FlatParameters, ShowsItself, ABC):
     """Visible and hidden units joined by W (visible, hidden), with biases b_v and b_h.
 
     What a layer of a Stack and ContrastiveDivergence need is declared here.
@@ -126,6 +128,10 @@ class EnergyModel(FlatParameters, ABC):
     @abstractmethod
     def divergence(self, v: Node, v_k: Node) -> Node:
         """mean [F(v) - F(v_k)], v_k constant: its gradient is that of contrastive divergence."""
+
+    @abstractmethod
+    def __graph__(self) -> gn.Graph:
+        """Equations of the model, for pictures."""
 
     @abstractmethod
     def biases(self, v: Array) -> tuple[Array, Array]:

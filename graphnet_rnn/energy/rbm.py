@@ -71,6 +71,11 @@ class RBM(EnergyModel):
         """mean over cases [F(v) - F(v_k)], v_k constant. Source: Hinton 2002; Sutskever 2013, 2.7."""
         return gn.mean(self.free_energy(v) - self.free_energy(gn.stop_gradient(v_k)))
 
+    def __graph__(self) -> gn.Graph:
+        """The free energy of a case, for pictures."""
+        v = gn.input((1, self.visible), self.dtype, name="v")
+        return gn.Graph([gn.label(self.free_energy(v), "F")], [v])
+
     # -- arrays ------------------------------------------------------------------------------
 
     def log_likelihood(self, v: Any) -> float:

@@ -150,6 +150,13 @@ class TemporalRBM(EnergyModel):
         )
         return gn.mean(data - model)
 
+    def __graph__(self) -> gn.Graph:
+        """The free energy of a frame after the h_0 of the past, and its hidden units, for pictures."""
+        v = gn.input((1, 1, self.visible), self.dtype, name="v_t")
+        b_v, b_h, h = self.unroll(v)
+        free_energy = equations.free_energy(v, self.parameters["W"], b_v, b_h, self.units)
+        return gn.Graph([gn.label(free_energy, "F_t"), gn.label(h, "h_t")], [v])
+
     # -- arrays ------------------------------------------------------------------------------
 
     def _filter(self, v: Array, past: _Past) -> tuple[Array, Array, Array]:

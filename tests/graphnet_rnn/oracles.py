@@ -15,17 +15,42 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Weights = Mapping[str, Array]
+States = tuple[Array, ...]
 Step = Callable[..., tuple[Array, ...]]
+Maker = Callable[[Any, int], "Oracle"]
 
 TINY = 1e-30  # ε of the complex step
 
 
 # ---- the cells ---------------------------------------------------------------------------------------------
+#
+# A step takes the weights, x and the states, and returns the output, then the new states. Weights are called
+# W_sk: from s to k. Each function says in which equations of which source it is written down.
 
 
 def sigmoid(a: Array) -> Array:
     """σ(a) = 1 / (1 + e^−a), without overflow."""
     return (1 + np.tanh(a / 2)) / 2
+
+
+def softmax(a: Array) -> Array:
+    """e^a / Σ e^a along the last axis."""
+    e = np.exp(a - a.real.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def layer_norm(a: Array) -> Array:
+    """(a − μ) / √(σ² + 10⁻⁵), μ and σ² of each row: Ba, Kiros & Hinton 2016, (4), before gain and shift."""
+    centred = a - a.mean(axis=-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-5)
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "linear": lambda a: a,
+    "tanh": np.tanh,
+    "sigmoid": sigmoid,
+    "relu": lambda a: np.where(a.real > 0, a, 0),
+}
 
 
 def elman(w: Weights, x: Array, h: Array) -> tuple[Array]:
@@ -44,13 +69,22 @@ def lstm(w: Weights, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
 
 
 def lstm_peephole(w: Weights, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
-    """Lynge 2016, (3.68)–(3.73); as in Graves 2013, peepholes are diagonal and o looks at the new c."""
+    """Graves 2013, (7)–(11): peepholes are diagonal and o looks at the new c."""
     i = sigmoid(x @ w["W_xi"] + h @ w["W_hi"] + w["w_ci"] * c + w["b_i"])
     f = sigmoid(x @ w["W_xf"] + h @ w["W_hf"] + w["w_cf"] * c + w["b_f"])
     candidate = np.tanh(x @ w["W_xc"] + h @ w["W_hc"] + w["b_c"])
     c_new = f * c + i * candidate
     o = sigmoid(x @ w["W_xo"] + h @ w["W_ho"] + w["w_co"] * c_new + w["b_o"])
     return o * np.tanh(c_new), c_new
+
+
+def lstm_1997(w: Weights, x: Array, h: Array, s: Array) -> tuple[Array, Array]:
+    """Krause 2015, (2.11)–(2.15): nothing is forgotten."""
+    h_in = x @ w["W_xg"] + h @ w["W_hg"]
+    omega = sigmoid(x @ w["W_xi"] + h @ w["W_hi"])
+    rho = sigmoid(x @ w["W_xo"] + h @ w["W_ho"])
+    s_new = s + omega * h_in
+    return np.tanh(s_new * rho), s_new
 
 
 def lstm_krause(w: Weights, x: Array, h: Array, s: Array) -> tuple[Array, Array]:
@@ -63,6 +97,18 @@ def lstm_krause(w: Weights, x: Array, h: Array, s: Array) -> tuple[Array, Array]
     return np.tanh(s_new * rho), s_new
 
 
+def lstm_sutskever(w: Weights, x: Array, h: Array, n: Array, m: Array) -> tuple[Array, ...]:
+    """Sutskever 2013, (2.37)–(2.44). n: the m̃ of the thesis; the output reads the new h and m̃."""
+    h = np.tanh(h @ w["W_hh"] + x @ w["W_xh"] + n @ w["W_nh"])
+    i_gate = sigmoid(h @ w["W_hi"] + x @ w["W_xi"] + n @ w["W_ni"])
+    i = np.tanh(h @ w["W_hg"] + x @ w["W_xg"] + n @ w["W_ng"])
+    o = sigmoid(h @ w["W_ho"] + x @ w["W_xo"] + n @ w["W_no"])
+    f = sigmoid(w["b_f"] + h @ w["W_hf"] + x @ w["W_xf"] + n @ w["W_nf"])
+    m = m * f + i * i_gate
+    n = m * o
+    return np.concatenate([h, n], axis=1), h, n, m
+
+
 def gru(w: Weights, x: Array, h: Array) -> tuple[Array]:
     """Lynge 2016, (3.74)–(3.77), with biases."""
     r = sigmoid(x @ w["W_xr"] + h @ w["W_hr"] + w["b_r"])
@@ -72,32 +118,370 @@ def gru(w: Weights, x: Array, h: Array) -> tuple[Array]:
 
 
 def gru_reset_after(w: Weights, x: Array, h: Array) -> tuple[Array]:
-    """Cho et al. 2014, arXiv version 1, with torch.nn.GRU's z: z = 1 keeps the state."""
+    """torch.nn.GRU: n = tanh(W_in x + b_in + r ⊙ (W_hn h + b_hn)), h' = (1 − z) ⊙ n + z ⊙ h."""
     r = sigmoid(x @ w["W_xr"] + h @ w["W_hr"] + w["b_r"])
     z = sigmoid(x @ w["W_xz"] + h @ w["W_hz"] + w["b_z"])
-    candidate = np.tanh(x @ w["W_xn"] + w["b_xn"] + r * (h @ w["W_hn"] + w["b_hn"]))
-    return ((1 - z) * candidate + z * h,)
+    n = np.tanh(x @ w["W_xn"] + w["b_xn"] + r * (h @ w["W_hn"] + w["b_hn"]))
+    return ((1 - z) * n + z * h,)
 
 
-#: step(weights, x, *states) -> the new states; the first of them is what the layer above reads.
-STEPS: dict[str, Step] = {
-    "Elman": elman,
-    "LSTM": lstm,
-    "LSTMPeephole": lstm_peephole,
-    "LSTMKrause": lstm_krause,
-    "GRU": gru,
-    "GRUResetAfter": gru_reset_after,
+def tensor_rnn(w: Weights, x: Array, h: Array) -> tuple[Array]:
+    """Sutskever 2013, (5.1) and (5.3): the recurrent matrix is Σ_m x_m W_hh[m], made for each case."""
+    by_input = [sum(x[b, m] * w["W_hh"][m] for m in range(x.shape[1])) for b in range(len(x))]
+    recurrent = np.stack([h[b] @ by_input[b] for b in range(len(x))])
+    return (np.tanh(x @ w["W_xh"] + recurrent + w["b_h"]),)
+
+
+def mrnn(w: Weights, x: Array, h: Array) -> tuple[Array]:
+    """Sutskever 2013, (5.4) in (5.1) = Krause 2015, (2.20), for each case with the diagonal matrix itself."""
+    synthesised = [w["W_hm"] @ np.diag(case @ w["W_xm"]) @ w["W_mh"] for case in x]
+    recurrent = np.stack([case @ matrix for case, matrix in zip(h, synthesised, strict=True)])
+    return (np.tanh(w["b_h"] + x @ w["W_xh"] + recurrent),)
+
+
+def stacked_mrnn(w: Weights, x: Array, *hidden: Array) -> tuple[Array, ...]:
+    """Krause 2015, (4.4)–(4.6); the output reads all layers."""
+    new: list[Array] = []
+    for l, h in enumerate(hidden, start=1):
+        m = (x @ w[f"W_xm{l}"]) * (h @ w[f"W_hm{l}"])
+        a = w[f"b_h{l}"] + x @ w[f"W_xh{l}"] + m @ w[f"W_mh{l}"]
+        if l > 1:
+            a = a + new[-1] @ w[f"W_gh{l}"]
+        new.append(np.tanh(a))
+    return np.concatenate(new, axis=1), *new
+
+
+def multiplicative_lstm(w: Weights, x: Array, h: Array, s: Array) -> tuple[Array, Array]:
+    """Krause 2015, (4.7)–(4.10) and algorithm 7."""
+    m = (h @ w["W_hm"]) * (x @ w["W_xm"])
+    omega = sigmoid(x @ w["W_xi"] + m @ w["W_mi"])
+    phi = sigmoid(x @ w["W_xf"] + m @ w["W_mf"])
+    rho = sigmoid(x @ w["W_xo"] + m @ w["W_mo"])
+    h_in = x @ w["W_xg"] + m @ w["W_mg"]
+    s_new = omega * h_in + s * phi
+    return np.tanh(s_new * rho), s_new
+
+
+def rhn_layer(w: Weights, x: Array, s: Array, layer: int, scale: Array | int = 1, names: str = "s") -> Array:
+    """Suarez 2017, (3), or (6) with `scale`; names: of the state, then of what it may leave in W's name."""
+    state, suffix = names[0], names[1:]
+    h, t = (s @ w[f"W_{state}{k}{layer}{suffix}"] * scale for k in "ht")
+    if layer == 0:
+        h, t = (a + x @ w[f"W_x{k}0{suffix}"] * scale for a, k in ((h, "h"), (t, "t")))
+    h, t = np.tanh(h), sigmoid(t)
+    c = 1 - t
+    return c * s + t * h
+
+
+def layer_norm_lstm(w: Weights, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
+    """Ba, Kiros & Hinton 2016, (20)–(22); the shifts of both norms and the bias are one bias."""
+    a = w["g_x"] * layer_norm(x @ w["W_x"]) + w["g_h"] * layer_norm(h @ w["W_h"])
+    a_i, a_f, a_o, a_g = np.split(a, 4, axis=1)
+    candidate = np.tanh(a_g + w["b_g"])
+    c_new = sigmoid(a_f + w["b_f"]) * c + sigmoid(a_i + w["b_i"]) * candidate
+    return sigmoid(a_o + w["b_o"]) * np.tanh(w["g_c"] * layer_norm(c_new) + w["s_c"]), c_new
+
+
+def rtrbm(w: Weights, x: Array, r: Array) -> tuple[Array]:
+    """Sutskever 2013, (3.20)."""
+    return (sigmoid(x @ w["W_xr"] + w["b_r"] + r @ w["W_rr"]),)
+
+
+def hmm_filter(w: Weights, x: Array, l: Array) -> tuple[Array, Array]:
+    """Ollivier 2013, 1.2.2, note 4: a_j' = Σ_i a_i B_ix A_ij, here as the logarithms of shares of 1.
+
+    Row i of A and of B is a softmax, so that any weights are probabilities; so is the state.
+    """
+    transition, emission = softmax(w["W_A"]), softmax(w["W_B"])
+    a = (softmax(l) * (x @ emission.T)) @ transition
+    a = a / a.sum(axis=1, keepdims=True)
+    return a, np.log(a)
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """A cell of given settings. states: name and width of each. width: of the output."""
+
+    states: tuple[tuple[str, int], ...]
+    width: int
+    step: Step
+
+    def run(self, w: Weights, xs: Sequence[Array], states: States) -> tuple[list[Array], States]:
+        """The outputs for x_1 ... x_T, and the states that are handed on."""
+        outputs = []
+        for x in xs:
+            y, *new = self.step(w, x, *states)
+            states = tuple(new)
+            outputs.append(y)
+        return outputs, states
+
+
+@dataclass(frozen=True)
+class BothDirections(Oracle):
+    """Schuster & Paliwal 1997: y_t = [forward h_t, backward h_t]; the second reads x_T first."""
+
+    there: Oracle
+    back: Oracle
+
+    def run(self, w: Weights, xs: Sequence[Array], states: States) -> tuple[list[Array], States]:
+        split = len(self.there.states)
+        first, ahead = self.there.run(part(w, "forward"), xs, states[:split])
+        second, behind = self.back.run(part(w, "backward"), xs[::-1], states[split:])
+        outputs = [np.concatenate(pair, axis=1) for pair in zip(first, second[::-1], strict=True)]
+        return outputs, (*ahead, *behind)
+
+
+@dataclass(frozen=True)
+class Shortcut(Oracle):
+    """He et al. 2016: y_t = x_t, or its projection, + the inner cell's y_t."""
+
+    inner: Oracle
+    projects: bool
+
+    def run(self, w: Weights, xs: Sequence[Array], states: States) -> tuple[list[Array], States]:
+        outputs, states = self.inner.run(part(w, "inner"), xs, states)
+        around = [x @ w["W_xy"] for x in xs] if self.projects else xs
+        return [a + y for a, y in zip(around, outputs, strict=True)], states
+
+
+@dataclass(frozen=True)
+class Normalised(Oracle):
+    """Ba, Kiros & Hinton 2016, (4), of the inner cell's y_t."""
+
+    inner: Oracle
+
+    def run(self, w: Weights, xs: Sequence[Array], states: States) -> tuple[list[Array], States]:
+        outputs, states = self.inner.run(part(w, "inner"), xs, states)
+        return [w["g_y"] * layer_norm(y) + w["s_y"] for y in outputs], states
+
+
+def no_step(*_: Any) -> tuple[Array, ...]:
+    raise AssertionError("these run over whole sequences: part of the output may come from the future")
+
+
+def simple(step: Callable[..., tuple[Array, ...]], *states: str) -> Maker:
+    """A cell whose states are all as wide as its units, and whose output is the first of them."""
+
+    def step_and_show(w: Weights, x: Array, *old: Array) -> tuple[Array, ...]:
+        new = step(w, x, *old)
+        return new[0], *new
+
+    return lambda cell, reads: Oracle(tuple((s, cell.units) for s in states), cell.units, step_and_show)
+
+
+def dense(cell: Any, reads: int) -> Oracle:
+    """Sutskever 2013, 2.4: y = f(x W + b)."""
+
+    def step(w: Weights, x: Array) -> tuple[Array]:
+        return (ACTIVATIONS[cell.activation](x @ w["W_xy"] + (w["b_y"] if cell.bias else 0)),)
+
+    return Oracle((), cell.units, step)
+
+
+def rhn(cell: Any, reads: int) -> Oracle:
+    """Suarez 2017, (3), for each layer in turn."""
+
+    def step(w: Weights, x: Array, s: Array) -> tuple[Array, Array]:
+        for layer in range(cell.depth):
+            s = rhn_layer(w, x, s, layer)
+        return s, s
+
+    return Oracle((("s", cell.units),), cell.units, step)
+
+
+def hyper_rhn(cell: Any, reads: int) -> Oracle:
+    """Suarez 2017, (6)–(7): at each layer the small net steps first, and its new state makes z."""
+
+    def step(w: Weights, x: Array, s: Array, a: Array) -> tuple[Array, ...]:
+        for layer in range(cell.depth):
+            a = rhn_layer(w, x, a, layer, names="a_a")
+            s = rhn_layer(w, x, s, layer, scale=a @ w[f"W_az{layer}"])
+        return s, s, a
+
+    return Oracle((("s", cell.units), ("a", cell.hyper_units)), cell.units, step)
+
+
+def hyper(cell: Any, reads: int) -> Oracle:
+    """Suarez 2017, (4)–(5), or (8) with a rank: every matrix is scaled, entry by entry, for each case.
+
+    The small net reads x and h of the step before, as in Ha, Dai & Le 2016, (10); its new output makes the scales.
+    """
+    large = oracle_of(cell.main, reads)
+    count = len(large.states)
+    small = oracle_of(cell.controller, reads + sum(width for _, width in large.states[:1]))
+
+    def scaling(w: Weights, a: Array, name: str, shape: tuple[int, ...]) -> Array:
+        """The matrix S of W̃ = W ∘ S, from the activations of the small net in one case."""
+        if cell.rank is None:
+            return np.tile(a @ w[f"W_ap_{name}"] + w[f"b_p_{name}"], (shape[0], 1))
+        u, v = (a @ w[f"W_a{k}_{name}"] + w[f"b_{k}_{name}"] for k in "uv")
+        pairs = zip(np.split(u, cell.rank), np.split(v, cell.rank), strict=True)
+        return sum(np.outer(u_i, v_i) for u_i, v_i in pairs)
+
+    def step(w: Weights, x: Array, *states: Array) -> tuple[Array, ...]:
+        read = np.concatenate([x, *states[:1]], axis=1)
+        a, *states_a = small.step(part(w, "controller"), read, *states[count:])
+        rows = []
+        for b in range(len(x)):
+            weights = dict(part(w, "main"))
+            for name, matrix in weights.items():
+                kind, _, ends = name.partition("_")
+                if kind == "W" and matrix.ndim == 2:
+                    weights[name] = matrix * scaling(w, a[b], ends, matrix.shape)
+            rows.append(large.step(weights, x[b : b + 1], *(s[b : b + 1] for s in states[:count])))
+        return *(np.concatenate(values) for values in zip(*rows, strict=True)), *states_a
+
+    states = (*large.states, *((f"{name}_a", width) for name, width in small.states))
+    return Oracle(states, large.width, step)
+
+
+def hyper_lstm(cell: Any, reads: int) -> Oracle:
+    """Ha, Dai & Le 2016, (10)–(13), with the ĥ of this step; without layer norm, LN(y) = y."""
+    small = lstm if not cell.layer_norm else layer_norm_lstm
+
+    def norm(w: Weights, a: Array, name: str) -> Array:
+        return w[f"g_{name}"] * layer_norm(a) + w[f"s_{name}"] if cell.layer_norm else a
+
+    def step(w: Weights, x: Array, h: Array, c: Array, h_a: Array, c_a: Array) -> tuple[Array, ...]:
+        h_a, c_a = small(part(w, "controller"), np.concatenate([x, h], axis=1), h_a, c_a)
+        gate = {}
+        for y in "ifog":
+            z_h = h_a @ w[f"W_azh{y}"] + w[f"b_zh{y}"]
+            z_x = h_a @ w[f"W_azx{y}"] + w[f"b_zx{y}"]
+            z_b = h_a @ w[f"W_azb{y}"]
+            d_h, d_x, b = z_h @ w[f"D_h{y}"], z_x @ w[f"D_x{y}"], z_b @ w[f"D_b{y}"] + w[f"b_{y}"]
+            gate[y] = norm(w, d_h * (h @ w[f"W_h{y}"]) + d_x * (x @ w[f"W_x{y}"]) + b, y)
+        c = sigmoid(gate["f"]) * c + sigmoid(gate["i"]) * np.tanh(gate["g"])
+        h = sigmoid(gate["o"]) * np.tanh(norm(w, c, "c"))
+        return h, h, c, h_a, c_a
+
+    n, n_a = cell.units, cell.hyper_units
+    return Oracle((("h", n), ("c", n), ("h_a", n_a), ("c_a", n_a)), n, step)
+
+
+def along_edges(cell: Any, a: Array, tau: Array) -> Array:
+    """Σ_i a_i τ_ij over the edges i → j of the cell's graph; tau: for each edge, or each case and edge."""
+    total = np.zeros((len(a), cell.units), np.result_type(a, tau))
+    for e, (i, j) in enumerate(zip(cell.sources, cell.targets, strict=True)):
+        total[:, j] += a[:, i] * tau[..., e]
+    return total
+
+
+def graph_rnn(cell: Any, reads: int) -> Oracle:
+    """Ollivier 2013, (8)–(9), a_0 ≡ 1."""
+
+    def step(w: Weights, x: Array, a: Array) -> tuple[Array, Array]:
+        a = np.tanh(x @ w["rho"] + along_edges(cell, a, w["tau"]) + w["tau_0"])
+        return a, a
+
+    return Oracle((("a", cell.units),), cell.units, step)
+
+
+def gnn(cell: Any, reads: int) -> Oracle:
+    """Ollivier 2013, (10)–(11), with Σ_k x_k τ_ijk for vectors, a_0 ≡ 1."""
+
+    def step(w: Weights, x: Array, a: Array) -> tuple[Array, Array]:
+        a = np.tanh(along_edges(cell, a, x @ w["tau"]) + x @ w["tau_0"])
+        return a, a
+
+    return Oracle((("a", cell.units),), cell.units, step)
+
+
+def glnn(cell: Any, reads: int) -> Oracle:
+    """Ollivier 2013, (13)–(14): V leaks, a = tanh(V) is what the others and the output see."""
+
+    def step(w: Weights, x: Array, v: Array) -> tuple[Array, Array]:
+        v = v + along_edges(cell, np.tanh(v), x @ w["tau"]) + x @ w["tau_0"]
+        return np.tanh(v), v
+
+    return Oracle((("V", cell.units),), cell.units, step)
+
+
+def leaky_rnn(cell: Any, reads: int) -> Oracle:
+    """Sutskever 2013, (2.45), α = leak, with a bias; an echo-state net is the same with fixed weights."""
+
+    def step(w: Weights, x: Array, h: Array) -> tuple[Array, Array]:
+        h = cell.leak * h + (1 - cell.leak) * elman(w, x, h)[0]
+        return h, h
+
+    return Oracle((("h", cell.units),), cell.units, step)
+
+
+def narx(cell: Any, reads: int) -> Oracle:
+    """Lin et al. 1996: h_t = tanh(Σ_k x_{t−k} W_xkh + Σ_k h_{t−k} W_hkh + b), k = 0 ... taps and 1 ... order."""
+
+    def step(w: Weights, x: Array, *states: Array) -> tuple[Array, ...]:
+        hidden, inputs = list(states[: cell.order]), [x, *states[cell.order :]]
+        a = w["b_h"] + sum(value @ w[f"W_x{k}h"] for k, value in enumerate(inputs))
+        a = a + sum(value @ w[f"W_h{k}h"] for k, value in enumerate(hidden, start=1))
+        h = np.tanh(a)
+        return h, *[h, *hidden][: cell.order], *inputs[: cell.taps]
+
+    states = [(f"h{k + 1}", cell.units) for k in range(cell.order)]
+    return Oracle((*states, *((f"x{k + 1}", reads) for k in range(cell.taps))), cell.units, step)
+
+
+def residual(cell: Any, reads: int) -> Oracle:
+    """He et al. 2016, (1); (2), with a projection of x, where the widths differ."""
+    inner = oracle_of(cell.inner, reads)
+    return Shortcut(inner.states, inner.width, no_step, inner, projects=inner.width != reads)
+
+
+def normalized(cell: Any, reads: int) -> Oracle:
+    """Ba, Kiros & Hinton 2016, (4)."""
+    inner = oracle_of(cell.inner, reads)
+    return Normalised(inner.states, inner.width, no_step, inner)
+
+
+def bidirectional(cell: Any, reads: int) -> Oracle:
+    """Schuster & Paliwal 1997."""
+    there, back = oracle_of(cell.forward, reads), oracle_of(cell.backward, reads)
+    states = [(f"{name}_forward", width) for name, width in there.states]
+    states += [(f"{name}_backward", width) for name, width in back.states]
+    return BothDirections(tuple(states), there.width + back.width, no_step, there, back)
+
+
+#: From a cell (of which only the settings are looked at) and the width of what it reads.
+ORACLES: dict[str, Maker] = {
+    "Elman": simple(elman, "h"),
+    "Dense": dense,
+    "LSTM": simple(lstm, "h", "c"),
+    "LSTMPeephole": simple(lstm_peephole, "h", "c"),
+    "LSTM1997": simple(lstm_1997, "h", "s"),
+    "LSTMKrause": simple(lstm_krause, "h", "s"),
+    "LSTMSutskever": lambda cell, reads: Oracle(
+        tuple((s, cell.units) for s in "hnm"), 2 * cell.units, lstm_sutskever
+    ),
+    "GRU": simple(gru, "h"),
+    "GRUResetAfter": simple(gru_reset_after, "h"),
+    "TensorRNN": simple(tensor_rnn, "h"),
+    "MRNN": simple(mrnn, "h"),
+    "StackedMRNN": lambda cell, reads: Oracle(
+        tuple((f"h{l}", n) for l, n in enumerate(cell.units, start=1)), sum(cell.units), stacked_mrnn
+    ),
+    "MultiplicativeLSTM": simple(multiplicative_lstm, "h", "s"),
+    "RHN": rhn,
+    "HyperRHN": hyper_rhn,
+    "Hyper": hyper,
+    "HyperLSTM": hyper_lstm,
+    "Normalized": normalized,
+    "LayerNormLSTM": simple(layer_norm_lstm, "h", "c"),
+    "GraphRNN": graph_rnn,
+    "GNN": gnn,
+    "GLNN": glnn,
+    "LeakyRNN": leaky_rnn,
+    "EchoState": leaky_rnn,
+    "NARX": narx,
+    "RTRBM": simple(rtrbm, "r"),
+    "HMMFilter": lambda cell, reads: Oracle((("l", cell.units),), cell.units, hmm_filter),
+    "Residual": residual,
+    "Bidirectional": bidirectional,
 }
 
-#: The names of each cell's states, in the order in which its step takes and returns them.
-STATES: dict[str, tuple[str, ...]] = {
-    "Elman": ("h",),
-    "LSTM": ("h", "c"),
-    "LSTMPeephole": ("h", "c"),
-    "LSTMKrause": ("h", "s"),
-    "GRU": ("h",),
-    "GRUResetAfter": ("h",),
-}
+
+def oracle_of(cell: Any, reads: int) -> Oracle:
+    """The oracle for a cell that reads vectors of this width."""
+    return ORACLES[type(cell).__name__](cell, reads)
 
 
 # ---- the losses, one number for each case ------------------------------------------------------------------
@@ -132,9 +516,9 @@ LOSSES: dict[str, Callable[[Array, Array], Array]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What makes a network, for `run`. cells: names, first layer to last."""
+    """What makes a network, for `run`. cells: of which the settings are read, first layer to last."""
 
-    cells: tuple[str, ...]
+    cells: tuple[Any, ...]
     inputs: int
     outputs: int
     loss: str = "softmax"
@@ -159,12 +543,21 @@ def part(weights: Weights, prefix: str) -> dict[str, Array]:
     return {name.partition(".")[2]: w for name, w in weights.items() if name.startswith(prefix + ".")}
 
 
-def split_states(settings: Settings, flat: Sequence[Array]) -> list[tuple[Array, ...]]:
+def layers_of(settings: Settings) -> list[Oracle]:
+    """An oracle for each layer, told how much it reads."""
+    layers: list[Oracle] = []
+    for cell in settings.cells:
+        reads = layers[-1].width + (settings.inputs if settings.skip else 0) if layers else settings.inputs
+        layers.append(oracle_of(cell, reads))
+    return layers
+
+
+def split_states(layers: Sequence[Oracle], flat: Sequence[Array]) -> list[States]:
     """One tuple of states for each layer, from the flat list."""
     rest = list(flat)
-    layers = [tuple(rest.pop(0) for _ in STATES[cell]) for cell in settings.cells]
+    states = [tuple(rest.pop(0) for _ in layer.states) for layer in layers]
     assert not rest
-    return layers
+    return states
 
 
 def vectors(settings: Settings, inputs: Array) -> Array:
@@ -180,29 +573,28 @@ def run(
     initial: Sequence[Array],
     masks: Sequence[Array] | None = None,
 ) -> Result:
-    """A plain loop over time and layers.
+    """A plain loop over layers and time.
 
     masks: for each layer but the last, the factors (time, batch, units) on its way to the layer above.
     """
-    depth = len(settings.cells)
-    layer_weights = [part(weights, f"layer{l}") for l in range(depth)]
-    states = split_states(settings, initial)
-    hidden: list[list[Array]] = [[] for _ in range(depth)]
+    layers = layers_of(settings)
+    depth = len(layers)
+    states = split_states(layers, initial)
+    x = list(vectors(settings, inputs))
+    below, hidden = x, []
+    for l, layer in enumerate(layers):
+        if l > 0 and masks is not None:
+            below = [h * m for h, m in zip(below, masks[l - 1], strict=True)]
+        if l > 0 and settings.skip:
+            below = [np.concatenate(pair, axis=1) for pair in zip(below, x, strict=True)]
+        below, states[l] = layer.run(part(weights, f"layer{l}"), below, states[l])
+        hidden.append(below)
     logits, losses = [], []
-    for t, x in enumerate(vectors(settings, inputs)):
-        below = x
-        for l, cell in enumerate(settings.cells):
-            if l > 0 and masks is not None:
-                below = below * masks[l - 1][t]
-            if l > 0 and settings.skip:
-                below = np.concatenate([below, x], axis=1)
-            states[l] = STEPS[cell](layer_weights[l], below, *states[l])
-            below = states[l][0]
-            hidden[l].append(below)
+    for t in range(len(x)):
         if settings.skip:  # Lynge 2016, (3.36)
             o = sum(hidden[l][t] @ weights[f"output.W_h{l}o"] for l in range(depth)) + weights["output.b_o"]
         else:
-            o = below @ weights["output.W_ho"] + weights["output.b_o"]
+            o = hidden[-1][t] @ weights["output.W_ho"] + weights["output.b_o"]
         logits.append(o)
         losses.append(LOSSES[settings.loss](o, targets[t]))
     scored = losses[settings.unscored :]

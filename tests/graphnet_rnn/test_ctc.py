@@ -6,6 +6,7 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -461,11 +462,9 @@ def speech(rng: np.random.Generator) -> tuple[Array, Array]:
 def test_a_network_learns_to_spell() -> None:
     """An LSTM is told what was said, never when."""
     rng = np.random.default_rng(0)
-    net = rnn.Network([rnn.LSTM(24)], inputs=WIDTH, outputs=LABELS + 1, reads="vectors", seed=1)
-    u = net.unroll(time=TIME, batch=BATCH, initial="zero")
-    labels = gn.input((BATCH, LONGEST), "int64", name="labels")
-    cost = gn.mean(ctc.ctc_loss(u.logits, labels))
-    objective = rnn.Objective(cost, list(net.parameters.values()), [u.inputs, labels])
+    net = rnn.Network([rnn.LSTM(24)], inputs=WIDTH, outputs=LABELS + 1, loss="ctc", seed=1)
+    u = net.unroll(time=TIME, batch=BATCH, initial="zero", labels=LONGEST)
+    objective = rnn.Objective(u.cost, list(net.parameters.values()), [u.inputs, u.targets], at=[u.logits])
     objective.feed(*speech(rng))
 
     def next_batch(step: int, report: object) -> None:
@@ -481,3 +480,25 @@ def test_a_network_learns_to_spell() -> None:
     assert errors() > 0.8
     rnn.minimize(objective, rnn.Adam(rate=0.01), steps=400, callback=next_batch)
     assert errors() < 0.05
+    v = np.ones(objective.size, np.float32)
+    assert np.isfinite(objective.curvature(objective.start())(v)).all()
+
+
+@pytest.mark.parametrize(
+    ("loss", "settings", "content"),
+    [
+        ("ctc", {}, "with the loss 'ctc', give labels=..., the most that a target has"),
+        ("softmax", {"labels": 3}, "with the loss 'softmax', there are no labels to be given"),
+        ("ctc", {"labels": -1}, "unroll: labels must be a whole number >= 0, not -1"),
+        ("ctc", {"labels": 3, "unscored": 1}, "judges whole sequences, so unscored must be 0"),
+    ],
+)
+def test_labels_belong_to_sequences(loss: str, settings: dict[str, int], content: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(content)):
+        rnn.Network([rnn.Elman(2)], 3, 3, loss=loss).unroll(4, 2, **settings)
+
+
+def test_a_network_with_this_loss_is_stored_and_made_again(tmp_path: Path) -> None:
+    net = rnn.Network([rnn.Bidirectional(3)], 4, 3, loss="ctc")
+    rnn.save(net, tmp_path / "m")
+    assert rnn.load(tmp_path / "m").settings() == net.settings()

@@ -250,7 +250,7 @@ def test_dropout_masks_hold_zeros_and_the_inverse_share() -> None:
         ({"inputs": 0}, "inputs must be a whole number >= 1, not 0"),
         ({"outputs": 2.5}, "outputs must be a whole number >= 1, not 2.5"),
         ({"inputs": True}, "inputs must be a whole number >= 1, not True"),
-        ({"loss": "hinge"}, "loss must be 'softmax' or 'sigmoid' or 'squared', not 'hinge'"),
+        ({"loss": "hinge"}, "loss must be 'softmax' or 'sigmoid' or 'squared' or 'ctc', not 'hinge'"),
         ({"reads": "tea leaves"}, "reads must be 'symbols' or 'vectors', not 'tea leaves'"),
         ({"initial_state": "given"}, "initial_state must be 'zero' or 'learned', not 'given'"),
         ({"dropout": 1.0}, "dropout, the share that is zeroed, must be in [0, 1), not 1.0"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,8 +15,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 
 from .oracles import (
-    STATES,
-    STEPS,
+    ORACLES,
     TINY,
     Array,
     Result,
@@ -23,6 +23,7 @@ from .oracles import (
     along,
     assert_close,
     elman_bptt,
+    layers_of,
     run,
 )
 
@@ -30,7 +31,57 @@ TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 SYMBOLS, OUTPUTS = 5, 4
 UNITS = (4, 3, 6)  # of the first, second and third layer
 
-every_cell = pytest.mark.parametrize("cell", list(rnn.cells.ALL))
+#: Cells of few units for each class, named `Class` or `Class, what is special`.
+CELLS: dict[str, Callable[[int], rnn.Cell]] = {
+    "Elman": rnn.Elman,
+    "Dense": rnn.cells.Dense,
+    "Dense, linear": lambda n: rnn.cells.Dense(n, activation="linear", bias=False),
+    "Dense, sigmoid": lambda n: rnn.cells.Dense(n, activation="sigmoid"),
+    "LSTM": rnn.LSTM,
+    "LSTMPeephole": rnn.cells.LSTMPeephole,
+    "LSTM1997": rnn.cells.LSTM1997,
+    "LSTMKrause": rnn.cells.LSTMKrause,
+    "LSTMSutskever": rnn.cells.LSTMSutskever,
+    "GRU": rnn.GRU,
+    "GRUResetAfter": rnn.cells.GRUResetAfter,
+    "TensorRNN": rnn.cells.TensorRNN,
+    "MRNN": rnn.cells.MRNN,
+    "MRNN, few factors": lambda n: rnn.cells.MRNN(n, factors=n - 1),
+    "StackedMRNN": lambda n: rnn.cells.StackedMRNN((n, n + 1, n - 1)),
+    "MultiplicativeLSTM": rnn.cells.MultiplicativeLSTM,
+    "RHN": lambda n: rnn.cells.RHN(n, depth=3),
+    "HyperRHN": lambda n: rnn.cells.HyperRHN(n, hyper_units=2, depth=2),
+    "Hyper": lambda n: rnn.cells.Hyper(rnn.LSTM(n), rnn.Elman(2)),
+    "Hyper, rank 2": lambda n: rnn.cells.Hyper(rnn.GRU(n), rnn.LSTM(2), rank=2),
+    "HyperLSTM": lambda n: rnn.cells.HyperLSTM(n, hyper_units=2, embedding=3),
+    "HyperLSTM, layer norm": lambda n: rnn.cells.HyperLSTM(n, 4, 2, layer_norm=True),
+    "Normalized": lambda n: rnn.cells.Normalized(rnn.cells.GLNN(n, edges=2)),
+    "LayerNormLSTM": rnn.cells.LayerNormLSTM,
+    "GraphRNN": lambda n: rnn.cells.GraphRNN(n, edges=2),
+    "GNN": lambda n: rnn.cells.GNN(n, edges=2),
+    "GLNN": lambda n: rnn.cells.GLNN(n, edges=2),
+    "LeakyRNN": lambda n: rnn.cells.LeakyRNN(n, leak=0.3),
+    "EchoState": lambda n: rnn.cells.EchoState(n, density=0.9, leak=0.2),
+    "NARX": lambda n: rnn.cells.NARX(n, order=3, taps=2),
+    "NARX, order 0": lambda n: rnn.cells.NARX(n, order=0, taps=2),
+    "NARX, taps 0": lambda n: rnn.cells.NARX(n, order=1, taps=0),
+    "RTRBM": rnn.cells.RTRBM,
+    "HMMFilter": rnn.cells.HMMFilter,
+    "Residual": lambda n: rnn.cells.Residual(rnn.LSTM(n)),
+    "Residual, same width": lambda n: rnn.cells.Residual(rnn.cells.LSTMSutskever(n)),
+    "Residual, both directions": lambda n: rnn.cells.Residual(
+        rnn.cells.Bidirectional(rnn.cells.GLNN(n, edges=2), rnn.Elman(n))
+    ),
+    "Bidirectional": lambda n: rnn.cells.Bidirectional(rnn.LSTM(n), rnn.Elman(n - 1)),
+    "Bidirectional, nested": lambda n: rnn.cells.Bidirectional(
+        rnn.cells.Bidirectional(rnn.Elman(2)),
+        rnn.cells.Residual(rnn.cells.Bidirectional(rnn.GRU(n), rnn.Elman(2))),
+    ),
+}
+
+every_cell = pytest.mark.parametrize("cell", list(CELLS))
+#: Those for which every combination of the network's settings is tried.
+some_cells = pytest.mark.parametrize("cell", ["Elman", "LSTMPeephole"])
 shallow_and_deep = pytest.mark.parametrize("layers", [1, 2], ids=["1layer", "2layers"])
 with_and_without_skip = pytest.mark.parametrize("skip", [False, True], ids=["plain", "skip"])
 
@@ -48,8 +99,9 @@ class Case:
     given: bool  # the initial states are inputs
 
     def weights(self) -> dict[str, Array]:
-        """In float64, by name."""
-        return {name: np.array(p.value, "float64") for name, p in self.net.parameters.items()}
+        """In float64, by name; those that are never trained too."""
+        nodes = {**self.net.parameters, **self.net.fixed}
+        return {name: np.array(p.value, "float64") for name, p in nodes.items()}
 
     def nodes(self) -> list[Any]:
         """The inputs of a compiled function, in the order of `arrays`."""
@@ -79,10 +131,13 @@ def make_case(
     dtype: str = "float64",
     **network: Any,
 ) -> Case:
-    cells = (cell,) * layers if isinstance(cell, str) else cell
+    names = (cell,) * layers if isinstance(cell, str) else cell
+    if "HMMFilter" in names:  # it reads symbols, which are found in the first layer only
+        names, reads = ("HMMFilter", *("Elman" for _ in names[1:])), "symbols"
+    cells = tuple(CELLS[name](units) for name, units in zip(names, UNITS, strict=False))
     settings = Settings(cells, SYMBOLS, OUTPUTS, loss, skip, reads, unscored)
     net = rnn.Network(
-        [rnn.cells.ALL[name](units) for name, units in zip(cells, UNITS, strict=False)],
+        cells,
         inputs=SYMBOLS,
         outputs=OUTPUTS,
         loss=loss,
@@ -106,13 +161,17 @@ def make_case(
     else:
         targets = rng.normal(size=(time, batch, OUTPUTS))
     x, targets = (a if a.dtype == np.int64 else a.astype(dtype) for a in (x, targets))
-    widths = [(state, l) for l, name in enumerate(cells) for state in STATES[name]]
+    declared = [
+        (f"initial.{name}{l}", width)
+        for l, layer in enumerate(layers_of(settings))
+        for name, width in layer.states
+    ]
     if initial == "given":
-        states = [rng.normal(size=(batch, UNITS[l])).astype(dtype) for _, l in widths]
+        states = [rng.normal(size=(batch, width)).astype(dtype) for _, width in declared]
     elif initial == "zero":
-        states = [np.zeros((batch, UNITS[l])) for _, l in widths]
+        states = [np.zeros((batch, width)) for _, width in declared]
     else:
-        learned = [np.array(net.parameters[f"initial.{state}{l}"].value, "float64") for state, l in widths]
+        learned = [np.array(net.parameters[name].value, "float64") for name, _ in declared]
         states = [np.tile(value, (batch, 1)) for value in learned]
     return Case(settings, net, u, x, targets, states, initial == "given")
 
@@ -137,22 +196,30 @@ def check_case(case: Case, dtype: str = "float64", **more: Any) -> None:
 
 
 def test_every_cell_has_an_oracle() -> None:
-    assert set(STEPS) == set(rnn.cells.ALL)
-    assert set(STATES) == set(STEPS)
+    assert set(ORACLES) == set(rnn.cells.ALL)
+    assert {name.partition(",")[0] for name in CELLS} == set(rnn.cells.ALL)
+    for name, make in CELLS.items():
+        assert type(make(3)) is rnn.cells.ALL[name.partition(",")[0]], name
 
 
 @every_cell
 def test_an_oracle_takes_the_weights_and_states_that_the_cell_declares(cell: str) -> None:
     """Each weight, and each state, changes what the oracle says: none is declared for nothing."""
-    case = make_case(cell, initial="learned", time=2)
-    declared = list(case.net.parameters)
-    assert [n for n in declared if n.startswith("initial.")] == [f"initial.{s}0" for s in STATES[cell]]
+    case = make_case(cell, initial="learned", time=3)
+    (layer,) = layers_of(case.settings)
+    declared = [*case.net.parameters, *case.net.fixed]
+    assert [n for n in declared if n.startswith("initial.")] == [f"initial.{s}0" for s, _ in layer.states]
+    assert [s.name for s in case.net.layers[0].states] == [s for s, _ in layer.states]
+    assert case.net.layers[0].output_width == layer.width
     rng = np.random.default_rng(0)
     weights, before = case.weights(), case.oracle().cost
     for name in declared:
         if not name.startswith("initial."):
             changed = {**weights, name: weights[name] + rng.normal(size=weights[name].shape)}
             assert abs(case.oracle(changed).cost - before) > 1e-6, name
+    for k, state in enumerate(case.initial):
+        others = [*case.initial[:k], state + rng.normal(size=state.shape), *case.initial[k + 1 :]]
+        assert abs(replace(case, initial=others).oracle().cost - before) > 1e-6, layer.states[k]
 
 
 @pytest.mark.parametrize("time", [1, 5], ids=["T1", "T5"])
@@ -160,7 +227,7 @@ def test_an_oracle_takes_the_weights_and_states_that_the_cell_declares(cell: str
 @pytest.mark.parametrize("loss", ["softmax", "sigmoid", "squared"])
 @with_and_without_skip
 @shallow_and_deep
-@every_cell
+@some_cells
 def test_unrolled_is_the_plain_loop(
     cell: str, layers: int, skip: bool, loss: str, batch: int, time: int
 ) -> None:
@@ -168,10 +235,31 @@ def test_unrolled_is_the_plain_loop(
         check_case(make_case(cell, layers, batch, time, loss, skip, reads))
 
 
+@every_cell
+def test_every_cell_unrolled_is_the_plain_loop(cell: str) -> None:
+    """Each setting of a network twice or more, in few combinations."""
+    check_case(make_case(cell, 1, batch=1, time=1))
+    check_case(make_case(cell, 1, loss="squared", reads="vectors", unscored=4))
+    check_case(make_case(cell, 2, time=1, loss="sigmoid", skip=True, reads="vectors"))
+    check_case(make_case(cell, 2, batch=1, loss="squared", unscored=1, initial="zero"))
+    check_case(make_case(cell, 2, skip=True, initial="learned"))
+    if cell != "HMMFilter":
+        check_case(make_case(cell, 3, time=2, reads="vectors"))
+
+
+@every_cell
+def test_every_cell_unrolled_is_the_plain_loop_in_float32(cell: str) -> None:
+    check_case(make_case(cell, 2, skip=True, dtype="float32"), dtype="float32")
+    check_case(
+        make_case(cell, 1, loss="squared", reads="vectors", initial="learned", dtype="float32"),
+        dtype="float32",
+    )
+
+
 @pytest.mark.parametrize("initial", ["given", "zero", "learned"])
 @pytest.mark.parametrize("unscored", [0, 1, 4])
 @with_and_without_skip
-@every_cell
+@some_cells
 def test_unscored_steps_and_initial_states(cell: str, skip: bool, unscored: int, initial: str) -> None:
     case = make_case(cell, layers=2, skip=skip, unscored=unscored, initial=initial)
     check_case(case)
@@ -188,7 +276,7 @@ def test_unscored_steps_and_initial_states(cell: str, skip: bool, unscored: int,
 )
 @with_and_without_skip
 @shallow_and_deep
-@every_cell
+@some_cells
 def test_unrolled_is_the_plain_loop_in_float32(
     cell: str, layers: int, skip: bool, loss: str, reads: str, initial: str
 ) -> None:
@@ -201,6 +289,8 @@ def test_layers_of_different_cells(skip: bool) -> None:
     """States are handed on layer by layer, state by state, though the layers have different counts."""
     check_case(make_case(("LSTMKrause", "Elman", "LSTMPeephole"), skip=skip))
     check_case(make_case(("GRU", "LSTM", "Elman"), skip=skip, initial="learned"))
+    check_case(make_case(("Dense", "NARX", "Normalized"), skip=skip))
+    check_case(make_case(("StackedMRNN", "Bidirectional", "GLNN"), skip=skip, reads="vectors"))
 
 
 @pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
@@ -212,8 +302,9 @@ def test_losses_stand_large_logits(loss: str) -> None:
     check_case(case)
 
 
-def test_carrying_the_final_states_on_is_one_longer_run() -> None:
-    case = make_case("LSTMPeephole", layers=2, time=6)
+@pytest.mark.parametrize("cell", ["LSTMPeephole", "LSTMSutskever", "NARX", "GLNN", "HyperLSTM"])
+def test_carrying_the_final_states_on_is_one_longer_run(cell: str) -> None:
+    case = make_case(cell, layers=2, time=6)
     half = case.net.unroll(time=3, batch=3)
     f = gn.compile([half.logits, *half.final], [half.inputs, *half.initial])
     first, *carried = f(case.inputs[:3], *case.initial)
@@ -224,49 +315,80 @@ def test_carrying_the_final_states_on_is_one_longer_run() -> None:
 # ---- derivatives -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("initial", ["given", "learned"])
-@pytest.mark.parametrize("loss", ["softmax", "sigmoid", "squared"])
-@with_and_without_skip
-@every_cell
-def test_gradient_is_the_complex_step_of_the_plain_loop(
-    cell: str, skip: bool, loss: str, initial: str
-) -> None:
-    """For each parameter, along a random direction, with no finite difference: so to 1e-11."""
-    case = make_case(cell, layers=2, loss=loss, skip=skip, unscored=1, initial=initial)
+def check_gradient(case: Case) -> None:
+    """For each parameter and initial state, along a random direction, with no difference taken: to 1e-11."""
     parameters, weights = case.net.parameters, case.weights()
-    gradient = dict(
-        zip(parameters, case.compute(gn.gradient(case.unrolled.cost, list(parameters.values()))), strict=True)
-    )
+    states = [f"initial.{name}{l}" for l, o in enumerate(layers_of(case.settings)) for name, _ in o.states]
+    wrt = dict(parameters)
+    if case.given:
+        wrt |= dict(zip(states, case.unrolled.initial, strict=True))
+    gradient = dict(zip(wrt, case.compute(gn.gradient(case.unrolled.cost, list(wrt.values()))), strict=True))
     scale = max(np.abs(g).max() for g in gradient.values())
     rng = np.random.default_rng(1)
     for name, g in gradient.items():
         v = rng.normal(size=g.shape)
-        if name.startswith("initial."):
-            states = [f"initial.{state}{l}" for l in range(2) for state in STATES[cell]]
-            moved = [
-                h + 1j * TINY * v if state == name else h
-                for state, h in zip(states, case.initial, strict=True)
-            ]
-            cost = run(case.settings, weights, case.inputs, case.targets, moved).cost
-        else:
-            cost = case.oracle(along(weights, {name: v})).cost
+        moved = dict(zip(states, case.initial, strict=True))
+        if name in moved:
+            moved[name] = moved[name] + 1j * TINY * v
+        moved_weights = along(weights, {name: v})
+        initial = list(moved.values())
+        cost = run(case.settings, moved_weights, case.inputs, case.targets, initial).cost
         want = cost.imag / TINY
         assert want != 0, name
         assert abs(np.sum(g * v) - want) <= 1e-11 * max(scale, abs(want)), name
 
 
+@pytest.mark.parametrize("initial", ["given", "learned"])
+@pytest.mark.parametrize("loss", ["softmax", "sigmoid", "squared"])
 @with_and_without_skip
+@some_cells
+def test_gradient_is_the_complex_step_of_the_plain_loop(
+    cell: str, skip: bool, loss: str, initial: str
+) -> None:
+    check_gradient(make_case(cell, layers=2, loss=loss, skip=skip, unscored=1, initial=initial))
+
+
 @every_cell
-def test_rop_is_the_complex_step_of_the_plain_loop(cell: str, skip: bool) -> None:
-    """R of the logits, of the hidden layers and of the cost, along a direction in all parameters."""
-    case = make_case(cell, layers=2, skip=skip)
-    u, rng = case.unrolled, np.random.default_rng(2)
-    direction = {name: rng.normal(size=p.shape) for name, p in case.net.parameters.items()}
-    tangents = {p: gn.constant(direction[name]) for name, p in case.net.parameters.items()}
-    got = case.compute(gn.rop([u.logits, *u.hidden, u.cost], tangents))
-    moved = case.oracle(along(case.weights(), direction))
-    for value, want in zip(got, [moved.logits, *moved.hidden, moved.cost], strict=True):
-        assert_close(value, want.imag / TINY, 1e-11, f"{case.settings}")
+def test_gradient_of_every_cell_is_the_complex_step_of_the_plain_loop(cell: str) -> None:
+    check_gradient(make_case(cell, layers=2, time=4))
+    check_gradient(make_case(cell, layers=1, time=4, loss="squared", reads="vectors", initial="learned"))
+
+
+@every_cell
+def test_rop_and_hessian_product_are_the_complex_step_of_the_plain_loop(cell: str) -> None:
+    """R of the logits, of the hidden layers and of the cost, and u·Hv, along directions in all parameters.
+
+    v·∇cost is exact by the complex step; how it changes along u, by differences of it of order 8.
+    """
+    case = make_case(cell, layers=2, time=4, skip=cell.startswith("L"))
+    u, parameters, rng = case.unrolled, case.net.parameters, np.random.default_rng(2)
+    v = {name: rng.normal(size=p.shape) for name, p in parameters.items()}
+    w = {name: rng.normal(size=p.shape) for name, p in parameters.items()}
+    size = np.sqrt(sum(np.sum(part**2) for part in w.values()))
+    w = {name: part / size for name, part in w.items()}
+    tangents = {p: gn.constant(v[name]) for name, p in parameters.items()}
+    jv = gn.rop([u.logits, *u.hidden, u.cost], tangents)
+    hv = gn.hessian_product(u.cost, tangents)
+    got = case.compute([*jv, *hv])
+
+    weights = case.weights()
+    moved = case.oracle(along(weights, v))
+    for value, want in zip(got, [moved.logits, *moved.hidden, moved.cost], strict=False):
+        if np.abs(want.imag).max():  # no parameter lies below the output of an echo-state net
+            assert_close(value, want.imag / TINY, 1e-11, f"{case.settings}")
+        else:
+            assert not value.any()
+
+    def slope(step: float) -> Any:
+        shifted = {name: a + step * w[name] if name in w else a for name, a in weights.items()}
+        return case.oracle(along(shifted, v)).cost.imag / TINY
+
+    h, order_8 = 0.001, {1: 4 / 5, 2: -1 / 5, 3: 4 / 105, 4: -1 / 280}
+    want = sum(c * (slope(k * h) - slope(-k * h)) for k, c in order_8.items()) / h
+    terms = [part * w[name] for name, part in zip(parameters, got[len(jv) :], strict=True)]
+    scale = sum(np.abs(term).sum() for term in terms)
+    assert abs(want) > 1e-6
+    assert abs(sum(term.sum() for term in terms) - want) <= 1e-9 * scale
 
 
 @pytest.mark.parametrize("unscored", [0, 2])
@@ -371,7 +493,7 @@ def test_dropout_lies_between_layers_only() -> None:
         for name, p in net.parameters.items():  # the masks hold while the weights change
             if not name.startswith("layer2."):
                 p.value[:] = rng.normal(0, 0.8, p.shape)
-        settings = Settings(("Elman",) * 2, SYMBOLS, OUTPUTS, "softmax", skip)
+        settings = Settings((rnn.Elman(6),) * 2, SYMBOLS, OUTPUTS, "softmax", skip)
         weights = {name: p.value.copy() for name, p in net.parameters.items()}
         weights["output.W_ho"] = np.zeros((6, OUTPUTS))  # of the two lower layers, no output is asked
         want = run(settings, weights, x, np.zeros_like(x), [np.zeros((5, 6))] * 2, [mask])
@@ -410,10 +532,49 @@ def test_gradient_under_dropout_is_backpropagation_by_hand_with_the_same_masks(s
         assert_close(value, want[name], 1e-12, name)
 
 
-@every_cell
+@pytest.mark.parametrize("cell", ["Elman", "LSTMPeephole", "Dense", "NARX", "Bidirectional"])
 def test_no_dropout_in_a_single_layer_or_outside_training(cell: str) -> None:
     check_case(make_case(cell, layers=1, dropout=DROP))  # unrolled for training, yet nothing to drop
     case = make_case(cell, layers=2, dropout=DROP)
     assert np.abs(case.compute([case.unrolled.logits])[0] - case.oracle().logits).max() > 1e-3
     calm = case.net.unroll(time=5, batch=3, training=False)
     check_case(replace(case, unrolled=calm))
+
+
+def factors_of(w: dict[str, Array], x: Array, before: Array, after: Array, state: str, scale: Any) -> Array:
+    """m in s' = (1 − t) s + m t h, for the one layer of a highway net: what dropout did to t."""
+    suffix = "_a" if state == "a" else ""
+    h, t = ((x @ w[f"W_x{k}0{suffix}"] + before @ w[f"W_{state}{k}0{suffix}"]) * scale for k in ("h", "t"))
+    t = 1 / (1 + np.exp(-t))
+    return (after - (1 - t) * before) / (t * np.tanh(h))
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("hyper", [False, True], ids=["RHN", "HyperRHN"])
+def test_dropout_of_a_highway_net_is_of_t_alone(hyper: bool, training: bool) -> None:
+    """Suarez 2017, (3): c = 1 − t comes first, then t is dropped, in the small net and in the large one."""
+    cells = rnn.cells
+    cell = (
+        cells.HyperRHN(30, hyper_units=20, depth=1, t_dropout=DROP)
+        if hyper
+        else cells.RHN(30, depth=1, t_dropout=DROP)
+    )
+    net = rnn.Network([cell], SYMBOLS, OUTPUTS, dtype="float64")
+    u = net.unroll(time=1, batch=8, training=training)
+    rng = np.random.default_rng(6)
+    symbols, states = rng.integers(SYMBOLS, size=(1, 8)), [rng.normal(size=s.shape) for s in u.initial]
+    after = gn.compile(u.final, [u.inputs, *u.initial])(symbols, *states)
+    w = {name.removeprefix("layer0."): p.value for name, p in net.parameters.items()}
+    x = np.eye(SYMBOLS)[symbols[0]]
+    scale = 1 if not hyper else after[1] @ w["W_az0"]
+    factors = [factors_of(w, x, states[0], after[0], "s", scale)]
+    if hyper:
+        factors.append(factors_of(w, x, states[1], after[1], "a", 1))
+    for m in factors:
+        if training:
+            kept = np.abs(m) > 1e-6
+            np.testing.assert_allclose(m[kept], 1 / (1 - DROP), rtol=1e-6)
+            assert abs(kept.mean() - (1 - DROP)) < 5 * np.sqrt(DROP * (1 - DROP) / m.size)
+            assert (np.diff(kept, axis=0) != 0).any()
+        else:
+            np.testing.assert_allclose(m, 1, rtol=1e-6)

@@ -13,7 +13,7 @@ from functools import cache
 from typing import NamedTuple, Protocol
 
 from graphnet.backends.numba.loop import LoopKernel, Operand
-from graphnet.backends.numba.scatter import ScatterKernel
+from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
 from graphnet.node import Node
 from graphnet.plan.instructions import Access, Load, Loop, Scatter
 from graphnet.plan.views import View
@@ -270,6 +270,17 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
         else:
             assert load.at is not None
             along = 1
+            if load.kind == "columns":
+                assert load.data is not None
+                along = load.data.strides[1]
+                place(load.data, row_axis)
+                words += [*(s or 0 for s in own[:-1]), along]
+                places.append((len(words), 0))
+                words += [0, *[0] * (axes_left - 1), load.at.strides[0], load.depth]
+                operands.append(
+                    Operand("columns", load.dtype, "strided", load.at.dtype, _move(load.at.strides[0]))
+                )
+                continue
             if load.data is None:
                 words += [0, 0]
             else:
@@ -306,6 +317,9 @@ def _strides(load: Load, axes: int) -> list[int | None]:
         assert load.data is not None
         return list(load.data.strides)
     assert load.at is not None
+    if load.kind == "columns":
+        assert load.data is not None
+        return [load.data.strides[0], None]
     return [*load.at.strides, *[None] * (axes - len(load.at.strides))]
 
 
@@ -345,23 +359,36 @@ def _joined(
 
 
 class ScatterJob(Job):
-    def __init__(self, scatter: Scatter, parts: int) -> None:
+    """Rows that an index sends to rows are added up column by column; columns to columns, row by row."""
+
+    def __init__(self, scatter: Scatter, parts: int, least: int = LEAST) -> None:
         self.scatter, self.nodes = scatter, scatter.nodes
         self.reads, self.writes = scatter.reads, scatter.writes
-        columns = scatter.y.shape[1]
-        divided = columns >= 16 * parts and scatter.x.size >= LEAST
-        self.split, self.count = ("columns", columns) if divided else ("", 1)
+        rows, columns = scatter.y.shape
+        self.split, self.count = "", 1
+        if scatter.by_columns:
+            if rows >= parts and scatter.x.size >= least:
+                self.split, self.count, self.tiles = "rows", rows, tiles_of(rows, parts)
+        elif columns >= 16 * parts and scatter.x.size >= LEAST:
+            self.split, self.count = "columns", columns
 
     def records(self, target: Target, part: int, parts: int) -> list[Record]:
         x, index, y = self.scatter.x, self.scatter.index, self.scatter.y
         if self.split:
-            start, stop = share_of(self.count, part, parts)
-            x, y = part_of(x, 1, start, stop), part_of(y, 1, start, stop)
+            divide = rows_of if self.split == "rows" else share_of
+            start, stop = divide(self.count, part, parts)
+            axis = 0 if self.split == "rows" else 1
+            x, y = part_of(x, axis, start, stop), part_of(y, axis, start, stop)
         elif part:
             return []
-        kernel = ScatterKernel(x.dtype, index.dtype, target.vector_bytes)
-        words = (
-            target.flag, target.address(x), target.address(index), target.address(y), x.shape[0], x.shape[1],
-            y.shape[0], x.strides[0], index.strides[0] if index.shape else 1, y.strides[0],
+        step = index.strides[0] if index.shape else 1
+        words: tuple[int, ...] = (
+            target.flag, target.address(x), target.address(index), target.address(y), x.shape[0], x.shape[1]
         )  # fmt: skip
+        if self.scatter.by_columns:
+            kernel: Kernel = ColumnScatterKernel(x.dtype, index.dtype, target.vector_bytes)
+            words += (y.shape[1], *x.strides, step, *y.strides)
+        else:
+            kernel = ScatterKernel(x.dtype, index.dtype, target.vector_bytes)
+            words += (y.shape[0], x.strides[0], step, y.strides[0])
         return [Record(text_of(kernel), words)]

@@ -31,12 +31,13 @@ COLUMNS = 4
 @dataclass(frozen=True)
 class Operand:
     """How an operand is read: kind as in plan.Load, scalar type, and its move along the innermost axis:
-    "vector" (step 1), "same" (step 0) or "strided"."""
+    "vector" (step 1), "same" (step 0) or "strided". index_move: of the index of a lookup of columns."""
 
     kind: str
     dtype: Dtype
     move: str
     index_dtype: Dtype | None = None
+    index_move: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class LoopKernel:
     """Nested loops over `axes` axes, of which the last `reduced` are combined.
 
     Record: error flag, sizes (one for each axis); then for each load: address, strides (one for each axis),
-    and for rows and one_hot: index address, index strides, how many rows there are; then for each store:
-    address and strides. A reduction's store has strides for the axes that are kept.
+    and for lookups and one_hot: index address, index strides, how many rows (columns) there are; then for each
+    store: address and strides. A reduction's store has strides for the axes that are kept.
     vector_axis_reduced: the innermost axis, which runs over vectors, is one of those that are reduced.
     """
 
@@ -166,7 +167,7 @@ class _LoopCode(Code):
         """For each load: where its row starts, and the index of the row for lookups and one-hot codes."""
         found: list[tuple[Value, Value | None]] = []
         for k, operand in enumerate(self.kernel.loads):
-            if operand.kind == "plain":
+            if operand.kind in ("plain", "columns"):
                 found.append((self._moved(self.bases[k], self.strides[k], indices, operand.dtype), None))
                 continue
             base, count = self.index_bases[k], self.row_counts[k]
@@ -199,6 +200,8 @@ class _LoopCode(Code):
                 numbers = self._columns(j, lanes)
                 hit = self.compare("eq", numbers, self.splat(index, lanes))
                 values.append(convert(self, hit, llvm_type(operand.dtype)))
+            elif operand.kind == "columns":
+                values.append(self._columns_at(k, start, j, mask, lanes))
             else:
                 values.append(self._load(operand, start, self.strides[k][-1], j, mask, lanes))
         for step in self.kernel.steps:
@@ -240,6 +243,32 @@ class _LoopCode(Code):
             return self.load(vector_type(scalar, lanes), self.offset(start, scalar, at), mask)
         return self._gathered(scalar, start, stride, j, mask, lanes)
 
+    def _columns_at(self, k: int, start: Value, j: Value, mask: Value | None, lanes: int) -> Value:
+        """data[at[j]] of a row, for the columns that a vector of indices names."""
+        operand, base, count = self.kernel.loads[k], self.index_bases[k], self.row_counts[k]
+        assert base is not None
+        assert count is not None
+        assert operand.index_dtype is not None
+        held = Operand("plain", operand.index_dtype, operand.index_move)
+        index = self._load(held, base, self.index_strides[k][-1], j, mask, lanes)
+        if element(index.type) != "i64":
+            signed = "zext" if operand.index_dtype.kind == "u" else "sext"
+            index = self.convert(signed, index, "i64")
+        inside = self.compare("ult", index, self.splat(count, lanes))
+        outside = self.binary("xor", inside, self.constant(inside.type, True))
+        if mask is not None:
+            outside = self.binary("and", outside, mask)
+        wrong = (
+            self.intrinsic("vector.reduce.or", "i1", outside, suffix=outside.type) if lanes > 1 else outside
+        )
+        self.when(wrong, lambda: self.line(f"store i64 1, {self.flag}"))
+        index = self.select(inside, index, self.constant(index.type, 0))
+        scalar = llvm_type(operand.dtype)
+        along = self.strides[k][-1]
+        if lanes == 1:
+            return self.load(scalar, self.offset(start, scalar, self.multiply(index, along)))
+        return self._gathered_at(scalar, start, self.multiply(index, self.splat(along, lanes)), mask, lanes)
+
     def _addresses(self, scalar: str, start: Value, stride: Value, j: Value, lanes: int) -> Value:
         steps = self.multiply(self._columns(j, lanes), self.splat(stride, lanes))
         held = "i8" if scalar == "i1" else scalar
@@ -248,14 +277,20 @@ class _LoopCode(Code):
     def _gathered(
         self, scalar: str, start: Value, stride: Value, j: Value, mask: Value | None, lanes: int
     ) -> Value:
+        steps = self.multiply(self._columns(j, lanes), self.splat(stride, lanes))
+        return self._gathered_at(scalar, start, steps, mask, lanes)
+
+    def _gathered_at(self, scalar: str, start: Value, steps: Value, mask: Value | None, lanes: int) -> Value:
+        """The elements so many steps from the start."""
         if scalar == "i1":
-            held = self._gathered("i8", start, stride, j, mask, lanes)
+            held = self._gathered_at("i8", start, steps, mask, lanes)
             return self.compare("ne", held, self.constant(held.type, 0))
-        type_ = vector_type(scalar, lanes)
+        type_, pointers = vector_type(scalar, lanes), vector_type("ptr", lanes)
         every = mask or self.constant(vector_type("i1", lanes), True)
+        addresses = self.value(pointers, f"getelementptr {scalar}, {start}, {steps}")
         return self.intrinsic(
-            "masked.gather", type_, self._addresses(scalar, start, stride, j, lanes), Value("i32", "1"), every,
-            Value(type_, "zeroinitializer"), suffix=f"{type_}.{vector_type('ptr', lanes)}",
+            "masked.gather", type_, addresses, Value("i32", "1"), every, Value(type_, "zeroinitializer"),
+            suffix=f"{type_}.{pointers}",
         )  # fmt: skip
 
     def _store(

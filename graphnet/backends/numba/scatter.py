@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from graphnet.backends.numba.ir import Code, Value, llvm_type, vector_type
 from graphnet.node import Dtype
 
-__all__ = ["ScatterKernel"]
+__all__ = ["ColumnScatterKernel", "ScatterKernel"]
+
+#: Rows that a scatter of columns adds up side by side: one after the other, each sum would wait for the last.
+ABREAST = 4
 
 
 @dataclass(frozen=True)
@@ -73,4 +76,64 @@ class ScatterKernel:
 
         code.loop(zero, size, 1, [], clear)
         code.loop(zero, rows, 1, [], add)
+        return code.module()
+
+
+@dataclass(frozen=True)
+class ColumnScatterKernel:
+    """y = 0; y[:, index[j]] += x[:, j].
+
+    Record: error flag, x, index, y (addresses), rows, columns of x, columns of y, then the strides of x's rows and
+    columns, of the index, and of y's rows and columns.
+    """
+
+    dtype: Dtype
+    index_dtype: Dtype
+    vector_bytes: int
+
+    def text(self) -> str:
+        code = Code(self.vector_bytes)
+        scalar, held = llvm_type(self.dtype), llvm_type(self.index_dtype)
+        flag, x, index, y = (code.pointer_slot(i) for i in range(2, 6))
+        rows, columns, size, x_row, x_column, index_step, y_row, y_column = (
+            code.slot(i) for i in range(6, 14)
+        )
+        zero = code.integer(0)
+
+        def at(base: Value, row: Value, stride: Value) -> Value:
+            return code.offset(base, scalar, code.multiply(row, stride))
+
+        def add_up(first: Value, count: int) -> list[Value]:
+            """Rows first ... first + count - 1."""
+            numbers = [code.add(first, code.integer(k)) for k in range(count)]
+            sources = [at(x, i, x_row) for i in numbers]
+            goals = [at(y, i, y_row) for i in numbers]
+
+            def clear(j: Value, _: list[Value]) -> list[Value]:
+                for goal in goals:
+                    code.store(code.constant(scalar, 0.0), at(goal, j, y_column))
+                return []
+
+            def add(j: Value, _: list[Value]) -> list[Value]:
+                target = code.load(held, code.offset(index, held, code.multiply(j, index_step)))
+                if held != "i64":
+                    target = code.convert("zext" if self.index_dtype.kind == "u" else "sext", target, "i64")
+                inside = code.compare("ult", target, size)
+                outside = code.binary("xor", inside, Value("i1", "true"))
+                code.when(outside, lambda: code.line(f"store i64 1, {flag}"))
+                target = code.select(inside, target, zero)
+                for source, goal in zip(sources, goals, strict=True):
+                    place = at(goal, target, y_column)
+                    code.store(
+                        code.add(code.load(scalar, place), code.load(scalar, at(source, j, x_column))), place
+                    )
+                return []
+
+            code.loop(zero, size, 1, [], clear)
+            code.loop(zero, columns, 1, [], add)
+            return []
+
+        whole = code.binary("and", rows, code.integer(-ABREAST))
+        code.loop(zero, whole, ABREAST, [], lambda i, _: add_up(i, ABREAST))
+        code.loop(whole, rows, 1, [], lambda i, _: add_up(i, 1))
         return code.module()

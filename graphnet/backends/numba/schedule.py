@@ -266,7 +266,7 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> list[J
                 continue
             job = LoopJob(instruction, parts, least)
         elif isinstance(instruction, Scatter):
-            job = ScatterJob(instruction, parts)
+            job = ScatterJob(instruction, parts, least)
         elif isinstance(instruction, Host):
             job = HostJob(instruction)
         else:

@@ -1,0 +1,221 @@
+"""Writes docs/architectures.md and its pictures: every architecture with equation, source, parameters and diagram.
+
+    python docs/architectures.py [--check]
+
+All that the page says is read off the classes: the first line of a docstring is the equation, a line that begins with
+"Source:" the source. --check writes nothing, and fails if the page is not what it would write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import graphnet as gn
+import graphnet_rnn as rnn
+import viz
+from graphnet_rnn.cells.feedforward import AUTOENCODERS, autoencoder_layers
+from graphnet_rnn.control import Arm, CenterOut, Controller
+
+FOLDER = Path(__file__).parent
+UNITS, SYMBOLS = 128, 65
+
+#: What is drawn where the default would be too large for a slide.
+SMALLER: dict[str, rnn.Cell] = {
+    "RHN": rnn.RHN(128, depth=3),
+    "HyperRHN": rnn.HyperRHN(128, 16, depth=2),
+    "Hyper": rnn.Hyper(rnn.Elman(64), rnn.Elman(16)),
+    "Residual": rnn.Residual(rnn.GRU(64)),
+    "Normalized": rnn.Normalized(rnn.Elman(64)),
+    "Bidirectional": rnn.Bidirectional(rnn.Elman(64)),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """An architecture: its name and class, how many parameters it has and of what size, and what is drawn."""
+
+    name: str
+    documented: Any
+    parameters: str
+    drawn: Any
+
+    @property
+    def equation(self) -> str:
+        return first_lines(self.documented)
+
+    @property
+    def source(self) -> str:
+        """What follows "Source:" in the docstring."""
+        found = re.search(
+            r"Source: (.*?)(?:\n\n|\Z|\n {0,4}Raises)", inspect.getdoc(self.documented) or "", re.S
+        )
+        return " ".join(found[1].split()).rstrip(".") if found else ""
+
+
+def first_lines(documented: Any) -> str:
+    """The docstring's first paragraph."""
+    return " ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split())
+
+
+def cell_rows() -> list[Row]:
+    """Every cell of rnn.cells.ALL, in a network that reads and predicts 65 symbols."""
+    rows = []
+    for name, cell in rnn.cells.ALL.items():
+        made = cell().resized(UNITS) if name != "HyperRHN" else rnn.HyperRHN(UNITS, 16)
+        network = rnn.Network([made], SYMBOLS, SYMBOLS)
+        fixed = sum(node.size for node in network.fixed.values())
+        text = f"{network.theta.size:,}" + (f" (+ {fixed:,} fixed)" if fixed else "")
+        rows.append(Row(name, cell, text, SMALLER.get(name, cell)))
+    return rows
+
+
+def other_rows() -> list[Row]:
+    """Networks and models that are not cells."""
+    curves = rnn.Network(autoencoder_layers(AUTOENCODERS["CURVES"]), 784, 784, loss="sigmoid")
+    stacked = rnn.Network([rnn.LSTM(UNITS), rnn.LSTM(UNITS)], SYMBOLS, SYMBOLS, skip=True)
+    logits, labels = gn.input((1, 1, 3), name="logits"), gn.input((1, 1), "int64", name="labels")
+    x, u = gn.input((1, 4), name="x_t"), gn.input((1, 2), name="u_t")
+    rbm, trbm, rtrbm = (make(64, 32) for make in (rnn.energy.RBM, rnn.energy.TRBM, rnn.energy.RTRBM))
+    hmm, controller = rnn.HMM(16, SYMBOLS), Controller()
+    tables = sum(table.size for table in (hmm.pi, hmm.A, hmm.B))
+    return [
+        Row("Stacked, with skips", rnn.Network, f"{stacked.theta.size:,} (two LSTMs)", stacked),
+        Row("Deep autoencoder", autoencoder_layers, f"{curves.theta.size:,} (CURVES)", curves.unroll(1, 1)),
+        Row("RBM", rnn.energy.RBM, f"{rbm.theta.size:,} (64 visible, 32 hidden)", rbm),
+        Row("TRBM", rnn.energy.TRBM, f"{trbm.theta.size:,} (64 visible, 32 hidden)", trbm),
+        Row("RTRBM (model)", rnn.energy.RTRBM, f"{rtrbm.theta.size:,} (64 visible, 32 hidden)", rtrbm),
+        Row("HMM", rnn.HMM, f"{tables:,} (16 states)", hmm),
+        Row("CTC", rnn.ctc.ctc_loss, "0", gn.Graph([rnn.ctc.ctc_loss(logits, labels)], [logits, labels])),
+        Row("Arm controller", Controller, f"{controller.theta.size:,} (2 × 100 units)", controller),
+        Row("Two-joint arm", Arm, "0", gn.Graph([gn.label(Arm().step(x, u), "x_t+1")], [x, u])),
+        Row("Control task", CenterOut, f"{controller.theta.size:,}", None),
+    ]
+
+
+def embedded(cell: rnn.Cell, *more: rnn.Cell) -> list[rnn.Cell]:
+    """Behind an embedding of 27 numbers, as in Suarez 2017, 3.2."""
+    return [rnn.Dense(27, activation="linear", bias=False), cell, *more]
+
+
+#: What the sources report: name, layers, symbols, output bias, reported, and why ours may differ.
+REPORTED: list[tuple[str, list[rnn.Cell], int, bool, str, str]] = [
+    ("Krause: RNN", [rnn.Elman(400)], 70, False, "216,400", "70 symbols and no output bias throughout table 4.5"),
+    ("Krause: mRNN", [rnn.MRNN(280)], 70, False, "215,880", ""),
+    ("Krause: LSTM", [rnn.LSTMKrause(195)], 70, False, "220,350", "195 units: 4 n² + 5 · 70 n"),
+    ("Krause: stacked mRNN", [rnn.StackedMRNN((150, 130, 110))], 70, False, "219,090", ""),
+    ("Krause: mLSTM", [rnn.MultiplicativeLSTM(170)], 70, False, "215,900", "170 units: 5 n² + 6 · 70 n"),
+    ("Sutskever: MRNN", [rnn.MRNN(1500)], 86, True, "4.9 M", ""),
+    ("Suarez: LSTM", [rnn.LSTM(1000)], 50, True, "4.3 M", ""),
+    ("Suarez: 2-layer LSTM", [rnn.LSTM(1000)] * 2, 50, True, "12.2 M", "cut off, not rounded"),
+    ("Suarez: 2-layer LSTM (1125)", embedded(rnn.LSTM(1125), rnn.LSTM(1125)), 50, True, "15.6 M",
+     "not explained; the text says 1125 units, a figure 1150 (16.06 M); 1133 would give 15.6 M"),
+    ("Suarez: HyperLSTM", [rnn.HyperLSTM(1000, 128, 4)], 50, True, "4.9 M", ""),
+    ("Suarez: LN LSTM", [rnn.LayerNormLSTM(1000)], 50, True, "4.3 M", ""),
+    ("Suarez: LN HyperLSTM", [rnn.HyperLSTM(1000, 128, 4, layer_norm=True)], 50, True, "4.9 M", ""),
+    ("Suarez: 2-layer LN HyperLSTM", [rnn.HyperLSTM(1000, 128, 16, layer_norm=True)] * 2, 50, True, "14.4 M",
+     "with embeddings of 16; the source states none, and 4 would give 14.1 M"),
+    ("Suarez: RHN", embedded(rnn.RHN(1000)), 50, True, "14.0 M", "14.0 M are the recurrent matrices alone"),
+    ("Suarez: HyperRHN", embedded(rnn.HyperRHN(1000, 128)), 50, True, "15.5 M", "the text says about 15.2 M, as ours"),
+]  # fmt: skip
+
+
+def reported_table() -> list[str]:
+    lines = ["| model | ours | reported | |", "|---|---|---|---|"]
+    for name, layers, symbols, bias, reported, note in REPORTED:
+        ours = rnn.Network(layers, symbols, symbols, output_bias=bias).theta.size
+        lines.append(f"| {name} | {ours:,} | {reported} | {note} |")
+    return lines
+
+
+def file_of(name: str) -> str:
+    return re.sub(r"\W+", "_", name.lower()).strip("_") + ".svg"
+
+
+def table(rows: list[Row]) -> list[str]:
+    lines = ["| architecture | equation | source | parameters | diagram |", "|---|---|---|---|---|"]
+    for row in rows:
+        equation = row.equation.replace("|", "\\|").replace("*", "\\*").replace("_", "\\_")
+        picture = (
+            ""
+            if row.drawn is None
+            else f"[![{row.name}](architectures/{file_of(row.name)})](architectures/{file_of(row.name)})"
+        )
+        source = row.source.replace("|", "\\|")
+        lines.append(f"| **{row.name}** | {equation} | {source} | {row.parameters} | {picture} |")
+    return lines
+
+
+PAGE = """# Every architecture
+
+Made by `python docs/architectures.py` from the classes themselves: equation and source are the first line and the
+`Source:` of their docstrings, and a diagram is what `viz.draw(cell, style="compact")` draws (a few with smaller
+settings). A prime is the value after the step; σ is the logistic function; vectors are multiplied element by element.
+`rnn.testing.check_cell` holds every cell to all laws, and every row is held to an oracle that is not this engine: a
+plain-NumPy loop from the source's equations, enumeration, or PyTorch (`tests/`).
+
+## Cells (`rnn.cells.ALL`)
+
+Parameters: of a network of one layer of {units} units that reads and predicts {symbols} symbols, its output included
+(StackedMRNN: 3 × {units} units; HyperRHN: 16 hyper units).
+
+{cells}
+
+Any of them can be stacked (`rnn.Network([...])`), with skips, dropout between layers and on states, one mask for all
+time steps (`variational=True`), learned initial states, shared layers (`share={{1: 0}}`), inside of `Residual`,
+`Normalized`, `Bidirectional` and `Hyper`.
+
+## Networks and models
+
+{others}
+
+## Parameters that the sources report
+
+{reported}
+"""
+
+
+def page() -> str:
+    """The page as Markdown."""
+    return PAGE.format(
+        units=UNITS,
+        symbols=SYMBOLS,
+        cells="\n".join(table(cell_rows())),
+        others="\n".join(table(other_rows())),
+        reported="\n".join(reported_table()),
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is out of date")
+    if parser.parse_args().check:
+        current = (FOLDER / "architectures.md").read_text(encoding="utf-8")
+        missing = [
+            row.name
+            for row in [*cell_rows(), *other_rows()]
+            if row.drawn is not None and not (FOLDER / "architectures" / file_of(row.name)).is_file()
+        ]
+        if current != page() or missing:
+            print(
+                f"docs/architectures.md is out of date (pictures missing: {missing}); run python docs/architectures.py"
+            )
+            return 1
+        return 0
+    pictures = FOLDER / "architectures"
+    pictures.mkdir(exist_ok=True)
+    for row in [*cell_rows(), *other_rows()]:
+        if row.drawn is not None:
+            closed = None if isinstance(row.drawn, rnn.Network) else False
+            viz.draw(row.drawn, style="compact", closed=closed).save(pictures / file_of(row.name))
+    (FOLDER / "architectures.md").write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
