@@ -150,5 +150,5 @@ def data_behind(node: Node, groups: Groups) -> list[Node]:
 def _is_inside(leaf: Node) -> bool:
     """True for leaves that a closed box does not show."""
     if isinstance(leaf.op, Constant):
-        return leaf.name is None
+        return leaf.name is None or "cell" in leaf.scope  # a cell's own, as its weights are
     return isinstance(leaf.op, (Parameter, Fill, Random))

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from graphnet import constant, scatter_add, take, tanh
+from graphnet import constant, scatter_add, scope, take, tanh
 from graphnet.node import Array, Node
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.declaration import State
@@ -63,7 +63,8 @@ class _OverGraph(Cell):
         ):
             raise UsageError(f"{name}: frequencies must be >= 0, and not all 0; they are {frequencies!r:.60}")
         self.sources, self.targets = random_edges(self.units, min(self.edges, self.units), self.graph_seed)
-        self._i, self._j = constant(self.sources, name="i"), constant(self.targets, name="j")
+        with scope(cell=name):
+            self._i, self._j = constant(self.sources, name="i"), constant(self.targets, name="j")
 
     def over_edges(self, a: Node, tau: Node) -> Node:
         """Σ_i τ_ij a_i over the edges i → j; tau: (edges,), or (batch, edges)"""
