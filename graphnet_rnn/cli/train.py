@@ -52,6 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--skip", action="store_true", help="every layer reads the input and is read by the output")
     add("--dropout", type=float, default=0.0, help="share zeroed between layers")
     add(
+        "--recurrent-dropout",
+        type=float,
+        default=0.0,
+        help="share of states zeroed on their way into products",
+    )
+    add("--variational", action="store_true", help="keep each dropout mask for all time steps of a piece")
+    add(
         "--initial-state",
         choices=("zero", "learned"),
         default="zero",
@@ -157,6 +164,8 @@ def make_trainer(options: argparse.Namespace, folder: str | Path, console: Conso
         outputs=len(data.vocabulary),
         skip=options.skip,
         dropout=options.dropout,
+        recurrent_dropout=options.recurrent_dropout,
+        variational=options.variational,
         initial_state=options.initial_state,
         seed=options.seed,
     )

@@ -288,6 +288,7 @@ def test_default_folder_is_a_new_one(here: Path) -> None:
 def test_given_validation_text_and_options(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "valid.txt").write_text(TEXT[:200])
     options = "--optimizer nesterov --rate 0.05 --clip-value 1 --clip-norm 0 --layers 2 --skip --dropout 0.1"
+    options += " --recurrent-dropout 0.2 --variational"
     arguments = [*options.split(), "--initial-state", "learned", "--no-early-stopping", "--cell", "GRU"]
     assert main(["train", "text.txt", "--valid", "valid.txt", *SMALL, *arguments, "--out", "run"]) == 0
     assert "1,380 characters to train on, 200 to validate, 0 to test" in capsys.readouterr().out
@@ -298,6 +299,7 @@ def test_given_validation_text_and_options(here: Path, capsys: pytest.CaptureFix
     assert start["clip_values"] == 1
     network = start["network"]
     assert (network["skip"], network["dropout"], network["initial_state"]) == (True, 0.1, "learned")
+    assert (network["recurrent_dropout"], network["variational"]) == (0.2, True)
     assert [layer["cell"] for layer in network["layers"]] == ["GRU", "GRU"]
 
 
