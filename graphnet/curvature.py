@@ -39,15 +39,23 @@ def hessian_product(cost: Node, tangents: Mapping[Node, Any]) -> list[Node]:
 
 
 def gauss_newton_product(
-    cost: Node, tangents: Mapping[Node, Any], at: Node | Sequence[Node] | None = None
+    cost: Node,
+    tangents: Mapping[Node, Any],
+    at: Node | Sequence[Node] | None = None,
+    damping: Sequence[tuple[Node, Node, Any]] = (),
 ) -> list[Node]:
     """Gv = Jᵀ H_L J v: for each node w of `tangents` = {w: v_w}, its part of the product.
 
     cost: a scalar node. `at`: the nodes o where the net is linearised (J = ∂o/∂w, and H_L is the Hessian
     of the cost as a function of the o alone); by default the inputs that the loss ops judge. G is
     symmetric, and positive semi-definite when the cost is convex in the o.
+    damping: (a, h, μ): structural damping, of hidden units h = e(a) whose change is penalised by μ times the loss that
+    matches e, whose Hessian with respect to a is e'(a). Adds Σ μ J_aᵀ e'(a) J_a v in the same backward pass, as the
+    cotangent μ R{h} at a. With h the same node as a it is the squared change ½ |a - a₀|². μ: a number or a scalar node.
     Raises DifferentiationError if `at` is not given and the cost holds no loss op, or if some path leads
-    from w to the cost around the o. Source: Schraudolph 2002; Martens 2010; Krause 2015, 3.3.2.
+    from w to the cost around the o.
+    Source: Schraudolph 2002; Martens 2010; Krause 2015, 3.3.2; structural damping, Martens & Sutskever 2011, Sutskever
+    2013, 4.2.3 and algorithm 6.
     """
     require_scalar("gauss_newton_product", cost)
     seeds = seed_nodes("gauss_newton_product", tangents)
@@ -59,9 +67,14 @@ def gauss_newton_product(
     leaves = frozenset(places)
     reached = dependents(outer, places)
     cost_gradient = pull_back(outer, reached, {cost: fill(1, (), cost.dtype)}, places, None, leaves)
-    jacobian_v = dict(zip(places, rop(places, seeds), strict=True))
+    moved = rop([*places, *(h for _, h, _ in damping)], seeds)
+    jacobian_v = dict(zip(places, moved, strict=False))
     hessian_jv = push_forward(ancestors(cost_gradient, stop=places), cost_gradient, jacobian_v)
-    return backward(dict(zip(places, hessian_jv, strict=True)), list(tangents))
+    cotangents = dict(zip(places, hessian_jv, strict=True))
+    for (a, _, weight), change in zip(damping, moved[len(places) :], strict=True):
+        penalty = change * weight
+        cotangents[a] = cotangents[a] + penalty if a in cotangents else penalty
+    return backward(cotangents, list(tangents))
 
 
 def _judged_nodes(cost: Node) -> list[Node]:

@@ -22,7 +22,8 @@ class Objective:
     also: nodes to compute along with the gradient (the carried states of a network, for instance); their
     values are in `also_values` afterwards. clip_values: see gn.gradient.
     memory: what the gradient and the curvature may keep, see gn.compile. at: where the net is linearised for the
-    curvature, by default the inputs of the loss ops, see gn.gauss_newton_product.
+    curvature, by default the inputs of the loss ops, see gn.gauss_newton_product. structure: pairs (a, h = e(a)) of
+    hidden units, whose change structural damping penalises.
     Functions are compiled when they are first used.
     """
 
@@ -38,7 +39,9 @@ class Objective:
         random: gn.RandomSource | None = None,
         memory: str | int | None = None,
         at: Sequence[Node] | None = None,
+        structure: Sequence[tuple[Node, Node]] = (),
     ) -> None:
+        self.structure = list(structure)
         self.at = None if at is None else list(at)
         self.cost, self.parameters, self.inputs, self.also = cost, list(parameters), list(inputs), list(also)
         if not self.parameters:
@@ -100,14 +103,22 @@ class Objective:
         self.also_values = tuple(arrays[count:])
         return float(value), np.concatenate([g.ravel() for g in arrays[:count]])
 
-    def curvature(self, w: Array) -> Callable[[Array], Array]:
-        """v ↦ G(w) v, G the Gauss-Newton matrix of the cost"""
-        at = np.array(w)
+    def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
+        """v ↦ (G(w) + structural · G_s(w)) v, G the Gauss-Newton matrix of the cost, and G_s that of the hidden units.
+
+        G_s: of the loss that matches each hidden unit's nonlinearity, summed over time, the mean over cases.
+        """
+        if structural and not self.structure:
+            raise UsageError(
+                "Objective.curvature: structural damping needs hidden units to damp; give structure=u.structure"
+            )
+        at, weight = np.array(w), np.array(structural, self.cost.dtype)
 
         def product(v: Array) -> Array:
             self._set(at)
-            arrays = self._function("curvature", self._curvature_nodes, self._directions)(
-                *self.fed, *self._split(v)
+            damped = [weight] if self.structure else []
+            arrays = self._function("curvature", self._curvature_nodes, self._curvature_inputs)(
+                *self.fed, *self._split(v), *damped
             )
             return np.concatenate([a.ravel() for a in arrays])
 
@@ -117,9 +128,18 @@ class Objective:
     def _directions(self) -> list[Node]:
         return [gn.input(node.shape, node.dtype, name=f"v_{node.name}") for node in self.parameters]
 
+    @cached_property
+    def _weight(self) -> Node:
+        return gn.input((), self.cost.dtype, name="μ")
+
+    @property
+    def _curvature_inputs(self) -> list[Node]:
+        return [*self._directions, *([self._weight] if self.structure else [])]
+
     def _curvature_nodes(self) -> list[Node]:
         directions = dict(zip(self.parameters, self._directions, strict=True))
-        return gn.gauss_newton_product(self.cost, directions, self.at)
+        damping = [(a, h, self._weight / a.shape[0]) for a, h in self.structure]
+        return gn.gauss_newton_product(self.cost, directions, self.at, damping)
 
     def _split(self, v: Array) -> list[Array]:
         ends = np.cumsum([node.size for node in self.parameters])[:-1]

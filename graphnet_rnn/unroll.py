@@ -10,6 +10,7 @@ import graphnet as gn
 from graphnet.collector import collector_paused
 from graphnet.display import ShowsItself
 from graphnet.node import Node
+from graphnet.ops.elementwise import Sigmoid, Tanh
 from graphnet.provenance import hide_module
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.losses import LOSSES, SEQUENCE_LOSSES
@@ -156,6 +157,15 @@ class Unrolled(ShowsItself):
         with gn.scope(layer="input", time=t + 1):
             x = self.inputs[t]
             return gn.one_hot(x, network.inputs, network.dtype) if network.reads == "symbols" else x
+
+    @property
+    def structure(self) -> list[tuple[Node, Node]]:
+        """(a, h = e(a)) for each tanh and σ of the layers: what structural damping keeps from changing too fast."""
+        return [
+            (node.inputs[0], node)
+            for node in gn.Graph([self.cost]).order
+            if isinstance(node.op, (Tanh, Sigmoid)) and "cell" in node.scope
+        ]
 
     def __graph__(self) -> gn.Graph:
         """The cost as a graph, for pictures."""

@@ -11,7 +11,8 @@ from graphnet.node import Array
 from graphnet_rnn.energy.divergence import ContrastiveDivergence
 from graphnet_rnn.energy.model import EnergyModel, as_generator
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
-from graphnet_rnn.optimizers.base import Optimizer, Report
+from graphnet_rnn.optimizers.base import Report
+from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.settings import whole_number
 
 __all__ = ["train"]
@@ -20,7 +21,7 @@ __all__ = ["train"]
 def train(
     model: EnergyModel,
     data: Any,
-    optimizer: Optimizer,
+    optimizer: FirstOrder,
     updates: int,
     batch: int | None = None,
     gibbs_steps: int | Callable[[int], int] = 1,
@@ -40,9 +41,9 @@ def train(
     """
     if not isinstance(model, EnergyModel):
         raise UsageError(f"train takes an RBM, TRBM or RTRBM, not {model!r:.60}")
-    if not isinstance(optimizer, Optimizer):
+    if not isinstance(optimizer, FirstOrder):
         raise UsageError(
-            f"train: optimizer must be an optimizer, e.g. rnn.Momentum(rate=0.01), not {optimizer!r:.60}"
+            f"train: optimizer must be a first-order optimizer, e.g. rnn.Momentum(rate=0.01), not {optimizer!r:.60}"
         )
     updates = whole_number("train: updates", updates)
     generator = as_generator("train", seed)

@@ -11,7 +11,8 @@ from graphnet_rnn.energy.model import EnergyModel, as_generator
 from graphnet_rnn.energy.rbm import RBM
 from graphnet_rnn.energy.temporal import TemporalRBM
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers.base import Optimizer, Report
+from graphnet_rnn.optimizers.base import Report
+from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.settings import whole_number
 
 __all__ = ["Stack"]
@@ -47,7 +48,7 @@ class Stack:
                 )
 
     def train(
-        self, data: Any, optimizer: Optimizer, updates: int, level: int | None = None, **how: Any
+        self, data: Any, optimizer: FirstOrder, updates: int, level: int | None = None, **how: Any
     ) -> list[list[Report]]:
         """Trains the layers one at a time, from the data upwards, each with those below it fixed.
 

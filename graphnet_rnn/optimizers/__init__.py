@@ -1,6 +1,8 @@
 """Optimisers: they see an objective over a flat vector, and know nothing of networks.
 
 first_order  SGD, momentum, Nesterov, RMSprop, Adam
+conjugate_gradient  linear systems by products with their matrix
+hessian_free  steps to the minimum of a damped quadratic model
 clipping     limits on the gradient
 schedules    how the learning rate changes from epoch to epoch
 minimize     an optimiser applied to any objective
@@ -9,13 +11,16 @@ minimize     an optimiser applied to any objective
 from __future__ import annotations
 
 from graphnet_rnn.optimizers.base import Optimizer, Report
+from graphnet_rnn.optimizers.conjugate_gradient import conjugate_gradient
 from graphnet_rnn.optimizers.first_order import SGD, Adam, Momentum, Nesterov, RMSprop
+from graphnet_rnn.optimizers.hessian_free import HessianFree, HessianFreeReport
 from graphnet_rnn.optimizers.minimize import Result, minimize
 from graphnet_rnn.optimizers.schedules import ConstantRate, DelayedDecay, Schedule
 
 __all__ = [
-    "ALL", "SGD", "Adam", "ConstantRate", "DelayedDecay", "Momentum", "Nesterov", "Optimizer", "RMSprop",
-    "Report", "Result", "Schedule", "minimize",
+    "ALL", "SGD", "Adam", "ConstantRate", "DelayedDecay", "HessianFree",
+    "HessianFreeReport", "Momentum", "Nesterov", "Optimizer", "RMSprop",
+    "Report", "Result", "Schedule", "conjugate_gradient", "minimize",
 ]  # fmt: skip
 
 #: Every optimiser by the name that the command line uses.

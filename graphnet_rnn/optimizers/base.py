@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from graphnet.node import Array
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["Differentiable", "Optimizer", "Report", "State"]
+__all__ = ["Curved", "Differentiable", "Optimizer", "Report", "State"]
 
 #: All that a step changes besides the parameters: flat arrays by name. What is stored for resuming.
 State = dict[str, Array]
@@ -20,6 +21,14 @@ class Differentiable(Protocol):
     """The part of an Objective that first-order optimisers use."""
 
     def gradient(self, w: Array) -> tuple[float, Array]: ...
+
+
+class Curved(Differentiable, Protocol):
+    """The part of an Objective that second-order optimisers use; each method may look at a batch of its own."""
+
+    def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]: ...
+
+    def loss(self, w: Array) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -53,9 +62,7 @@ class Optimizer(ABC):
         """The state before the first step."""
 
     @abstractmethod
-    def step(
-        self, objective: Differentiable, theta: Array, state: State, rate: float | None = None
-    ) -> Report:
+    def step(self, objective: Curved, theta: Array, state: State, rate: float | None = None) -> Report:
         """One step: changes `theta` and the arrays of `state` in place. rate: instead of the setting."""
 
     def settings(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value, norm
 
-__all__ = ["SGD", "Adam", "Momentum", "Nesterov", "RMSprop"]
+__all__ = ["SGD", "Adam", "FirstOrder", "Momentum", "Nesterov", "RMSprop"]
 
 
 @dataclass(frozen=True)

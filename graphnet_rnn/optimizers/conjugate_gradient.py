@@ -1,0 +1,145 @@
+"""Linear conjugate gradient on a callable: minimises φ(x) = ½ xᵀA x - bᵀx."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from graphnet.node import Array
+from graphnet_rnn.errors import UsageError
+
+__all__ = ["Direction", "Solution", "conjugate_directions", "conjugate_gradient"]
+
+Product = Callable[[Array], Array]
+
+#: Iterates are kept at steps 1, 2, 3, ... each this factor on from the last (Martens 2010, 4.6).
+SPACING = 1.3
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One step: x after it, the step α p that led there, φ(x), and pᵀA p / pᵀp, the curvature along p."""
+
+    x: Array
+    step: Array
+    value: float
+    curvature: float
+    residual: float
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where conjugate gradient ended, and how.
+
+    values: φ after each step, φ(start) first. kept: (step, x) of some iterates, the last one included.
+    reason: "progress" (φ hardly fell any more), "limit" (of steps), "solved" (no residual is left), "curvature" (A was
+    not positive along some direction; x is what was found before it), or "not finite".
+    """
+
+    x: Array
+    values: list[float]
+    kept: list[tuple[int, Array]]
+    reason: str
+    #: The smallest pᵀA p / pᵀp that was seen.
+    least_curvature: float = field(default=math.inf)
+
+    @property
+    def steps(self) -> int:
+        """How many products with A the iterations took (the one for a warm start not counted)."""
+        return len(self.values) - 1
+
+
+def conjugate_directions(
+    product: Product, b: Array, start: Array | None = None, diagonal: Array | None = None
+) -> Iterator[Direction]:
+    """Steps along directions that are conjugate in A, each to the minimum of φ along it, in float64.
+
+    product: v ↦ A v. start: the first x, zero by default. diagonal: a preconditioner M, a vector of positive numbers.
+    The first item is the start itself, with no step. Ends where the residual is zero; after a direction along which A
+    is not positive, its item has the x of before and the `step` p itself, and no other follows.
+    Source: Hestenes & Stiefel 1952; preconditioned, Martens 2010, algorithm 2.
+    """
+    b = np.asarray(b, np.float64)
+    x = np.zeros_like(b) if start is None else np.array(start, np.float64)
+    r = b - np.asarray(product(x), np.float64) if start is not None and x.any() else b.copy()
+    yield Direction(x, np.zeros_like(x), _phi(x, r, b), math.inf, float(np.linalg.norm(r)))
+    y = r if diagonal is None else r / diagonal
+    p, ry = y.copy(), float(r @ y)
+    while ry > 0:
+        a = np.asarray(product(p), np.float64)
+        bend = float(p @ a)
+        curvature = bend / float(p @ p)
+        if not bend > 0:
+            yield Direction(x, p, _phi(x, r, b), curvature, float(np.linalg.norm(r)))
+            return
+        alpha = ry / bend
+        step = alpha * p
+        x = x + step
+        r = r - alpha * a
+        yield Direction(x, step, _phi(x, r, b), curvature, float(np.linalg.norm(r)))
+        y = r if diagonal is None else r / diagonal
+        before, ry = ry, float(r @ y)
+        p = y + (ry / before) * p
+
+
+def _phi(x: Array, r: Array, b: Array) -> float:
+    """½ xᵀA x - bᵀx, with A x = b - r."""
+    return -0.5 * float(x @ (r + b))
+
+
+def conjugate_gradient(
+    product: Product,
+    b: Array,
+    start: Array | None = None,
+    *,
+    max_steps: int = 250,
+    tolerance: float = 5e-4,
+    window: int = 10,
+    residual: float = 0.0,
+    diagonal: Array | None = None,
+) -> Solution:
+    """x ≈ A⁻¹ b by at most `max_steps` products with A, stopped when φ hardly falls any more.
+
+    Stops at step i where φ_i < 0 and (φ_i - φ_{i-k}) / φ_i < k ε, k = max(window, i / 10), ε = tolerance (0: never);
+    where |b - A x| ≤ residual |b|; or along a direction of non-positive curvature. The rest: see conjugate_directions.
+    Raises UsageError for settings that cannot be meant.
+    Source: Martens 2010, 4.4 and algorithm 2; Krause 2015, eq. 4.2.
+    """
+    if max_steps < 1 or window < 1 or not (tolerance >= 0 and residual >= 0):
+        raise UsageError(
+            f"conjugate_gradient: max_steps ({max_steps}) and window ({window}) must be at least 1, tolerance "
+            f"({tolerance}) and residual ({residual}) at least 0"
+        )
+    scale = residual * float(np.linalg.norm(b))
+    values: list[float] = []
+    kept: list[tuple[int, Array]] = []
+    least, reason, due = math.inf, "solved", 1.0
+    x = np.zeros_like(np.asarray(b, np.float64))
+    for i, direction in enumerate(conjugate_directions(product, b, start, diagonal)):
+        if i and not direction.curvature > 0:
+            least = min(least, direction.curvature)
+            reason = "curvature" if math.isfinite(direction.curvature) else "not finite"
+            break
+        if not math.isfinite(direction.value):
+            reason = "not finite"
+            break
+        x, least = direction.x, min(least, direction.curvature)
+        values.append(direction.value)
+        if i and i >= due:
+            kept.append((i, x))
+            due = max(i + 1, math.ceil(due * SPACING))
+        if direction.residual <= scale:
+            break
+        k = max(window, i // 10)
+        if i > k and values[-1] < 0 and values[-1] - values[-1 - k] > k * tolerance * values[-1]:
+            reason = "progress"
+            break
+        if i == max_steps:
+            reason = "limit"
+            break
+    if values and (not kept or kept[-1][0] != len(values) - 1):
+        kept.append((len(values) - 1, x))
+    return Solution(x, values, kept, reason, least)

@@ -1,0 +1,362 @@
+"""Conjugate gradient against SciPy, structural damping against its dense form, Hessian-free steps at work."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse.linalg import LinearOperator, cg
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.node import Array
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.initializers import sparse
+from graphnet_rnn.optimizers import HessianFree, HessianFreeReport, conjugate_gradient
+from graphnet_rnn.optimizers.conjugate_gradient import conjugate_directions
+
+# -- conjugate gradient --------------------------------------------------------------------------
+
+
+def system(size: int, seed: int = 0) -> tuple[Array, Array]:
+    generator = np.random.default_rng(seed)
+    m = generator.standard_normal((size, size))
+    return m @ m.T / size + 0.1 * np.eye(size), generator.standard_normal(size)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("preconditioned", [False, True])
+def test_iterates_are_scipys(warm: bool, preconditioned: bool) -> None:
+    a, b = system(30)
+    start = np.linspace(-1, 1, 30) if warm else None
+    diagonal = np.linspace(0.5, 3, 30) if preconditioned else None
+    expected: list[Array] = []
+    inverse = None if diagonal is None else LinearOperator((30, 30), matvec=lambda v: v / diagonal)
+    cg(a, b, x0=start, rtol=1e-14, maxiter=25, M=inverse, callback=lambda x: expected.append(x.copy()))
+    found = conjugate_gradient(lambda v: a @ v, b, start, max_steps=25, tolerance=0, diagonal=diagonal)
+    assert found.steps == 25
+    assert found.reason == "limit"
+    for step, x in found.kept:
+        assert np.allclose(x, expected[step - 1], rtol=1e-7, atol=1e-9), step
+    assert found.kept[-1][0] == 25
+    assert np.allclose(found.values, [x @ a @ x / 2 - b @ x for x in [start if warm else 0 * b, *expected]])
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 20])
+def test_as_many_steps_as_unknowns_solve(size: int) -> None:
+    a, b = system(size)
+    found = conjugate_gradient(lambda v: a @ v, b, tolerance=0, residual=1e-10, max_steps=3 * size)
+    assert found.reason == "solved"
+    assert found.steps <= size + 2
+    assert np.allclose(found.x, np.linalg.solve(a, b), rtol=1e-7)
+    assert found.least_curvature >= np.linalg.eigvalsh(a)[0] * (1 - 1e-9)
+
+
+def test_directions_are_conjugate() -> None:
+    a, b = system(12)
+    steps = [d.step for d in conjugate_directions(lambda v: a @ v, b)][1:9]
+    products = np.array([[p @ a @ q for q in steps] for p in steps])
+    assert np.allclose(products - np.diag(np.diag(products)), 0, atol=1e-10)
+
+
+@pytest.mark.parametrize("window", [3, 10])
+def test_stops_when_progress_is_small(window: int) -> None:
+    """At the first step where (φ_i - φ_{i-k}) / φ_i < k ε, and not before."""
+    a, b = system(200, 3)
+    tolerance = 1e-3
+    found = conjugate_gradient(lambda v: a @ v, b, tolerance=tolerance, window=window, max_steps=500)
+    assert found.reason == "progress"
+
+    def small(i: int) -> bool:
+        k = max(window, i // 10)
+        return i > k and (found.values[i] - found.values[i - k]) / found.values[i] < k * tolerance
+
+    assert small(found.steps)
+    assert not any(small(i) for i in range(found.steps))
+
+
+def test_some_iterates_are_kept() -> None:
+    a, b = system(60)
+    found = conjugate_gradient(lambda v: a @ v, b, tolerance=0, max_steps=40)
+    steps = [step for step, _ in found.kept]
+    assert steps[:3] == [1, 2, 3]
+    assert steps[-1] == 40
+    assert len(steps) < 16
+    assert all(later <= math.ceil(1.3 * earlier) + 1 for earlier, later in itertools.pairwise(steps))
+
+
+@pytest.mark.parametrize("least", [0.0, -1.0])
+def test_directions_without_positive_curvature_end_it(least: float) -> None:
+    a = np.diag([2.0, 1.0, least])
+    found = conjugate_gradient(lambda v: a @ v, np.array([1.0, 1.0, 1.0]), tolerance=0, max_steps=50)
+    assert found.reason == "curvature"
+    assert found.least_curvature <= 0
+    assert np.isfinite(found.x).all()
+
+
+def test_what_is_not_finite_ends_it_before_harm() -> None:
+    calls = []
+
+    def broken(v: Array) -> Array:
+        calls.append(1)
+        return v * np.arange(1, 5) if len(calls) < 3 else v * np.nan
+
+    found = conjugate_gradient(broken, np.ones(4), tolerance=0)
+    assert found.reason == "not finite"
+    assert np.isfinite(found.x).all()
+    assert found.steps == 2
+
+
+def test_nothing_to_solve() -> None:
+    found = conjugate_gradient(lambda v: v, np.zeros(3))
+    assert (found.steps, found.reason) == (0, "solved")
+    assert not found.x.any()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"max_steps": 0}, {"window": 0}, {"tolerance": -1}, {"residual": float("nan")}]
+)
+def test_impossible_settings_of_conjugate_gradient(settings: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="conjugate_gradient: max_steps"):
+        conjugate_gradient(lambda v: v, np.ones(2), **settings)
+
+
+# -- structural damping --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=rnn.cells.ALL)
+def test_structural_damping_is_its_dense_form(cell: type[rnn.Cell]) -> None:
+    """G_s v = Σ Jᵀ e'(a) J v / batch, J = ∂a/∂w of every hidden pre-activation, here from finite differences."""
+    network = rnn.Network([cell().resized(2)], 3, 3, dtype="float64")
+    generator = np.random.default_rng(0)
+    network.theta = 0.5 * generator.standard_normal(network.theta.shape)
+    time, batch = 3, 2
+    u = network.unroll(time, batch, initial="zero")
+    parameters = list(network.parameters.values())
+    objective = rnn.Objective(u.cost, parameters, [u.inputs, u.targets], structure=u.structure)
+    x, t = generator.integers(0, 3, (2, time, batch))
+    objective.feed(x, t)
+    w = objective.start()
+    v = generator.standard_normal((2, objective.size))
+    if not u.structure:  # a layer without tanh and σ has nothing to damp
+        with pytest.raises(UsageError, match="needs hidden units to damp"):
+            objective.curvature(w, 0.5)
+        return
+    found = np.stack([objective.curvature(w, 0.5)(row) - objective.curvature(w)(row) for row in v])
+    values = gn.compile([node for pair in u.structure for node in pair], [u.inputs, u.targets])
+
+    def at(point: Array) -> list[Array]:
+        objective.loss(point)  # sets the parameters
+        return list(values(x, t))
+
+    def slope(direction: Array) -> list[Array]:
+        plus, minus = at(w + 1e-6 * direction), at(w - 1e-6 * direction)
+        return [(p - m) / 2e-6 for p, m in zip(plus, minus, strict=True)]
+
+    changes = [slope(row) for row in v]
+    # uᵀ G_s v = Σ R_u{a} e'(a) R_v{a} / batch, and e'(a) R_v{a} = R_v{h}
+    for i, j in ((0, 0), (0, 1), (1, 1)):
+        expected = sum(float((changes[i][k] * changes[j][k + 1]).sum()) for k in range(0, len(changes[0]), 2))
+        assert np.isclose(v[i] @ found[j], 0.5 * expected / batch, rtol=1e-5, atol=1e-8)
+    assert np.isclose(v[0] @ found[1], v[1] @ found[0], rtol=1e-9, atol=1e-12)
+    assert v[0] @ found[0] >= 0
+
+
+def test_structure_is_the_squashing_units_of_the_layers() -> None:
+    u = rnn.Network([rnn.LSTM(3), rnn.Elman(4)], 5, 5).unroll(3, 2)
+    assert len(u.structure) == 3 * (5 + 1)
+    assert all(h.inputs[0] is a for a, h in u.structure)
+
+
+def test_damping_of_the_change_itself() -> None:
+    """(a, a, μ): μ times the Gauss-Newton matrix of ½ |a - a₀|²."""
+    generator = np.random.default_rng(0)
+    W = gn.parameter(generator.standard_normal((3, 2)), name="W")
+    x, t = generator.standard_normal((4, 3)), generator.standard_normal((4, 2))
+    a = gn.matmul(x, W)
+    cost = gn.mean(gn.squared_error(a, t))
+    v = generator.standard_normal((3, 2))
+    plain, damped = (
+        gn.compile(gn.gauss_newton_product(cost, {W: v}, damping=damping), [])()[0]
+        for damping in ((), [(a, a, 0.7)])
+    )
+    assert np.allclose(damped - plain, 0.7 * x.T @ (x @ v))
+
+
+# -- Hessian-free steps --------------------------------------------------------------------------
+
+
+class Valley:
+    """½ (w - c)ᵀ H (w - c) + s Σ (w - c)⁴: an objective by hand; `spoilt` may change what a loss is."""
+
+    def __init__(self, quartic: float = 0.0, spoilt: Callable[[Array, float], float] | None = None) -> None:
+        self.hessian, _ = system(6)
+        self.centre, self.quartic = np.arange(6.0), quartic
+        self.spoilt = spoilt or (lambda w, loss: loss)
+        self.weights: list[float] = []
+
+    def loss(self, w: Array) -> float:
+        d = w - self.centre
+        return self.spoilt(w, float(d @ self.hessian @ d / 2 + self.quartic * (d**4).sum()))
+
+    def gradient(self, w: Array) -> tuple[float, Array]:
+        d = w - self.centre
+        return self.loss(w), self.hessian @ d + 4 * self.quartic * d**3
+
+    def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
+        self.weights.append(structural)
+        bend = self.hessian + np.diag(12 * self.quartic * (w - self.centre) ** 2)
+        return lambda v: bend @ v
+
+
+def run(objective: Any, optimizer: HessianFree, steps: int) -> tuple[Array, list[HessianFreeReport]]:
+    theta = np.full(6, 9.0)
+    state = optimizer.init(theta)
+    return theta, [optimizer.step(objective, theta, state) for _ in range(steps)]
+
+
+def test_a_quadratic_needs_one_step_and_its_damping_falls() -> None:
+    theta, reports = run(Valley(), HessianFree(damping=1e-9, tolerance=0, cg_steps=30), 3)
+    assert np.allclose(theta, np.arange(6), atol=1e-5)
+    assert reports[0].ratio == pytest.approx(1, abs=1e-6)
+    assert reports[0].scale == 1
+    assert reports[1].damping == pytest.approx(1e-9 / 1.5)
+
+
+def test_a_valley_that_is_no_quadratic() -> None:
+    theta, reports = run(Valley(quartic=0.05), HessianFree(damping=0.1), 15)
+    assert np.allclose(theta, np.arange(6), atol=1e-3)
+    losses = [report.after for report in reports]
+    assert all(b <= a for a, b in itertools.pairwise(losses))
+    assert all(
+        report.before == pytest.approx(after) for report, after in zip(reports[1:], losses, strict=False)
+    )
+
+
+def test_damping_follows_the_ratio() -> None:
+    _, reports = run(Valley(quartic=0.05), HessianFree(damping=0.1), 8)
+    for now, then in itertools.pairwise(reports):
+        factor = 1.5 if now.ratio < 0.25 or not now.scale else 1 / 1.5 if now.ratio > 0.75 else 1.0
+        assert then.damping == pytest.approx(now.damping * factor)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e30])
+def test_a_step_that_only_harms_is_not_taken(value: float) -> None:
+    """Everywhere but at the start the loss is terrible: θ stays, λ grows, the next run starts cold."""
+    start = np.full(6, 9.0)
+    objective = Valley(spoilt=lambda w, loss: loss if np.array_equal(w, start) else value)
+    optimizer = HessianFree(damping=0.1, line_search=5)
+    theta = start.copy()
+    state = optimizer.init(theta)
+    report = optimizer.step(objective, theta, state)
+    assert np.array_equal(theta, start)
+    assert report.scale == 0
+    assert "rejected" in str(report)
+    assert state["damping"][0] == pytest.approx(0.15)
+    assert not state["direction"].any()
+
+
+def test_the_line_search_shortens_a_step() -> None:
+    """Beyond a wall the loss is infinite: α is the first power of 0.8 within it."""
+    objective = Valley(spoilt=lambda w, loss: loss if w[5] > 7 else math.inf)
+    theta, (report,) = run(objective, HessianFree(damping=1e-9, tolerance=0, backtrack=False), 1)
+    assert theta[5] > 7
+    assert report.scale == pytest.approx(0.8 ** round(math.log(report.scale, 0.8)))
+    assert 0 < report.scale < 1
+
+
+def test_cg_is_backtracked() -> None:
+    """Where the last iterates are spoilt, an earlier one is taken."""
+    start = np.full(6, 9.0)
+    hessian, g = Valley().hessian, Valley().gradient(start)[1]
+    last = start + conjugate_gradient(lambda v: hessian @ v, -g, tolerance=0, max_steps=6).x
+    objective = Valley(spoilt=lambda w, loss: loss + 100 / (0.1 + float(np.linalg.norm(w - last))))
+    _, (report,) = run(objective, HessianFree(damping=1e-9, tolerance=0, cg_steps=6), 1)
+    assert 0 < report.chosen < report.cg_steps == 6
+
+
+def test_a_broken_gradient_changes_nothing() -> None:
+    objective = Valley()
+    objective.gradient = lambda w: (1.0, np.full(6, math.nan))  # type: ignore[method-assign]
+    theta, (report,) = run(objective, HessianFree(), 1)
+    assert (theta == 9).all()
+    assert math.isnan(report.gradient_norm)
+
+
+def test_structural_damping_is_asked_for_by_its_weight() -> None:
+    """λ μ, as in Sutskever; and an objective is not asked where there is none."""
+    objective = Valley()
+    run(objective, HessianFree(damping=0.1, structural=0.5), 1)
+    run(objective, HessianFree(damping=0.1), 1)
+    assert objective.weights == [pytest.approx(0.05), 0.0]
+
+
+def test_a_run_resumes_from_its_state() -> None:
+    optimizer, objective = HessianFree(damping=0.1), Valley(quartic=0.05)
+    theta = np.full(6, 9.0)
+    state = optimizer.init(theta)
+    for step in range(6):
+        if step == 3:
+            theta_again, state_again = theta.copy(), copy.deepcopy(state)
+        optimizer.step(objective, theta, state)
+    for _ in range(3):
+        optimizer.step(Valley(quartic=0.05), theta_again, state_again)
+    assert theta.tobytes() == theta_again.tobytes()
+    assert all(state[name].tobytes() == state_again[name].tobytes() for name in state)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"damping": 0}, {"damping": math.inf}, {"structural": -1}, {"cg_steps": 0}, {"tolerance": -1}, {"window": 0},
+        {"warm_start": 1.5}, {"line_search": -1}, {"rate": 0},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_impossible_settings(settings: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(settings))):
+        HessianFree(**settings)
+
+
+def test_rosenbrock_in_nodes() -> None:
+    """(1 - x)² + 100 (y - x²)² as squared errors: G is that of least squares (Gauss)."""
+    xy = gn.parameter(np.array([-1.2, 1.0]), name="xy")
+    residuals = gn.stack([xy[0], 10 * (xy[1] - xy[0] * xy[0])])
+    objective = rnn.Objective(gn.sum(gn.squared_error(residuals, np.array([1.0, 0.0]))), [xy])
+    result = rnn.minimize(objective, HessianFree(damping=1e-3), steps=60, tolerance=1e-9)
+    assert np.allclose(result.theta, 1, atol=1e-6)
+
+
+def test_addition_over_ten_steps() -> None:
+    """The problem that made it famous (Sutskever 2013, 4.3.1), short: two marked numbers of ten are added up."""
+    time, batch = 10, 200
+    generator = np.random.default_rng(0)
+
+    def data() -> tuple[Array, Array]:
+        x = np.zeros((time, batch, 2), "f")
+        x[:, :, 0] = generator.random((time, batch))
+        marks = np.stack([np.zeros(batch, int), generator.integers(1, time // 2, batch)])
+        x[marks, np.arange(batch), 1] = 1
+        t = np.zeros((time, batch, 1), "f")
+        t[-1, :, 0] = x[marks, np.arange(batch), 0].mean(axis=0)
+        return x, t
+
+    hidden = sparse(15, 1 / math.sqrt(15))
+    cell = rnn.Elman(30, initial={"W_xh": sparse(15), "W_hh": hidden})
+    network = rnn.Network([cell], 2, 1, loss="squared", initial={"W_ho": hidden})
+    u = network.unroll(time, batch, initial="zero", unscored=time - 1)
+    objective = rnn.Objective(
+        u.cost, list(network.parameters.values()), [u.inputs, u.targets], structure=u.structure
+    )
+    optimizer, theta = HessianFree(damping=0.1, structural=1 / 30, cg_steps=100), objective.start()
+    state = optimizer.init(theta)
+    for _ in range(25):
+        objective.feed(*data())
+        optimizer.step(objective, theta, state)
+    objective.feed(*data())
+    assert objective.loss(theta) < 0.04**2 / 4
