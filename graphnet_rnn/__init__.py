@@ -48,7 +48,16 @@ from graphnet_rnn.markov import HMM
 from graphnet_rnn.model_file import load, save
 from graphnet_rnn.network import Network
 from graphnet_rnn.objective import Objective
-from graphnet_rnn.optimizers import SGD, Adam, HessianFree, Momentum, Nesterov, RMSprop, minimize
+from graphnet_rnn.optimizers import (
+    SGD,
+    Adam,
+    GreedyHessianFree,
+    HessianFree,
+    Momentum,
+    Nesterov,
+    RMSprop,
+    minimize,
+)
 from graphnet_rnn.readout import fit_output
 from graphnet_rnn.sampling import Sampler
 from graphnet_rnn.training import Trainer
@@ -76,6 +85,7 @@ __all__ = [
         "Evaluator",
         "GRUResetAfter",
         "GraphRNN",
+    "GreedyHessianFree",
         "HMMFilter",
     "HessianFree",
         "Hyper",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from graphnet.node import Array
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["Direction", "Solution", "conjugate_directions", "conjugate_gradient"]
+__all__ = ["Direction", "Product", "Solution", "conjugate_directions", "conjugate_gradient", "has_stalled"]
 
 Product = Callable[[Array], Array]
 
@@ -85,6 +85,13 @@ def conjugate_directions(
         p = y + (ry / before) * p
 
 
+def has_stalled(values: Sequence[float], tolerance: float, window: int) -> bool:
+    """(φ_i - φ_{i-k}) / φ_i < k ε at the last value, k = max(window, i / 10). Source: Krause 2015, eq. 4.2."""
+    i = len(values) - 1
+    k = max(window, i // 10)
+    return i > k and values[-1] < 0 and values[-1] - values[-1 - k] > k * tolerance * values[-1]
+
+
 def _phi(x: Array, r: Array, b: Array) -> float:
     """½ xᵀA x - bᵀx, with A x = b - r."""
     return -0.5 * float(x @ (r + b))
@@ -133,8 +140,7 @@ def conjugate_gradient(
             due = max(i + 1, math.ceil(due * SPACING))
         if direction.residual <= scale:
             break
-        k = max(window, i // 10)
-        if i > k and values[-1] < 0 and values[-1] - values[-1 - k] > k * tolerance * values[-1]:
+        if has_stalled(values, tolerance, window):
             reason = "progress"
             break
         if i == max_steps:

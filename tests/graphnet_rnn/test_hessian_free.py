@@ -17,7 +17,7 @@ import graphnet_rnn as rnn
 from graphnet.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.initializers import sparse
-from graphnet_rnn.optimizers import HessianFree, HessianFreeReport, conjugate_gradient
+from graphnet_rnn.optimizers import GreedyHessianFree, HessianFree, HessianFreeReport, conjugate_gradient
 from graphnet_rnn.optimizers.conjugate_gradient import conjugate_directions
 
 # -- conjugate gradient --------------------------------------------------------------------------
@@ -313,7 +313,7 @@ def test_a_run_resumes_from_its_state() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"damping": 0}, {"damping": math.inf}, {"structural": -1}, {"cg_steps": 0}, {"tolerance": -1}, {"window": 0},
+        {"damping": -1}, {"damping": math.inf}, {"structural": -1}, {"cg_steps": 0}, {"tolerance": -1}, {"window": 0},
         {"warm_start": 1.5}, {"line_search": -1}, {"rate": 0},
     ],
     ids=str,
@@ -323,12 +323,63 @@ def test_impossible_settings(settings: dict[str, Any]) -> None:
         HessianFree(**settings)
 
 
-def test_rosenbrock_in_nodes() -> None:
+@pytest.mark.parametrize(
+    "settings", [{"shrink": 0}, {"shrink": 1}, {"halvings": -1}, {"failures": 0}], ids=str
+)
+def test_impossible_settings_of_the_greedy_form(settings: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(settings))):
+        GreedyHessianFree(**settings)
+
+
+def test_greedy_steps_equal_conjugate_gradient_where_the_model_is_exact() -> None:
+    """On a quadratic no step is worth shortening: the result is CG's."""
+    theta, (report,) = run(Valley(), GreedyHessianFree(tolerance=0, cg_steps=6), 1)
+    hessian, g = Valley().hessian, Valley().gradient(np.full(6, 9.0))[1]
+    expected = np.full(6, 9.0) + conjugate_gradient(lambda v: hessian @ v, -g, tolerance=0, max_steps=6).x
+    assert np.allclose(theta, expected, atol=1e-8)
+    assert report.ratio == pytest.approx(1)
+
+
+def test_greedy_steps_never_raise_the_loss() -> None:
+    """Each direction in turn, shortened as long as that helps, as in Krause's algorithm 5."""
+    optimizer, objective = GreedyHessianFree(tolerance=0, cg_steps=4), Valley(quartic=0.5)
+    objective.curvature = lambda w, structural=0.0: lambda v: objective.hessian @ v  # type: ignore[method-assign]
+    theta, (report,) = run(objective, optimizer, 1)
+    start = np.full(6, 9.0)
+    curvature, (_, g) = objective.curvature(start), objective.gradient(start)
+    delta, loss = np.zeros(6), objective.loss(start)
+    shortened = 0
+    for direction in list(conjugate_directions(curvature, -g))[1:5]:
+        losses = [objective.loss(start + delta + 0.5**k * direction.step) for k in range(11)]
+        k = next((k for k in range(10) if losses[k] < loss and losses[k + 1] >= losses[k]), None)
+        if k is not None:
+            delta, loss = delta + 0.5**k * direction.step, losses[k]
+            shortened += k > 0
+    assert shortened
+    assert np.allclose(theta, start + delta, rtol=1e-9)
+    assert report.after == pytest.approx(loss)
+    theta, reports = run(Valley(quartic=0.5), GreedyHessianFree(), 12)
+    assert np.allclose(theta, np.arange(6), atol=1e-2)
+    assert all(b.after <= a.after for a, b in itertools.pairwise(reports))
+
+
+def test_greedy_ends_after_failures() -> None:
+    start = np.full(6, 9.0)
+    objective = Valley(spoilt=lambda w, loss: loss if np.array_equal(w, start) else math.inf)
+    theta, (report,) = run(objective, GreedyHessianFree(failures=2, tolerance=0), 1)
+    assert np.array_equal(theta, start)
+    assert (report.cg_reason, report.cg_steps, report.scale) == ("failures", 3, 0)
+
+
+@pytest.mark.parametrize(
+    "optimizer", [HessianFree(damping=1e-3), GreedyHessianFree()], ids=lambda o: type(o).__name__
+)
+def test_rosenbrock_in_nodes(optimizer: HessianFree) -> None:
     """(1 - x)² + 100 (y - x²)² as squared errors: G is that of least squares (Gauss)."""
     xy = gn.parameter(np.array([-1.2, 1.0]), name="xy")
     residuals = gn.stack([xy[0], 10 * (xy[1] - xy[0] * xy[0])])
     objective = rnn.Objective(gn.sum(gn.squared_error(residuals, np.array([1.0, 0.0]))), [xy])
-    result = rnn.minimize(objective, HessianFree(damping=1e-3), steps=60, tolerance=1e-9)
+    result = rnn.minimize(objective, optimizer, steps=200, tolerance=1e-9)
     assert np.allclose(result.theta, 1, atol=1e-6)
 
 
