@@ -59,6 +59,7 @@ from graphnet_rnn.optimizers import (
     minimize,
 )
 from graphnet_rnn.readout import fit_output
+from graphnet_rnn.running import Runner, run
 from graphnet_rnn.sampling import Sampler
 from graphnet_rnn.training import Trainer
 from graphnet_rnn.unroll import Unrolled
@@ -104,6 +105,7 @@ __all__ = [
         "Objective",
         "RMSprop",
         "Residual",
+    "Runner",
         "Sampler",
         "StackedMRNN",
         "State",
@@ -121,6 +123,7 @@ __all__ = [
         "load",
         "minimize",
         "optimizers",
+    "run",
         "save",
         "testing",
 ]  # fmt: skip

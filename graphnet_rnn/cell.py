@@ -66,6 +66,8 @@ class Cell(ShowsItself):
         self._weights: Weights | WeightsWithin | None = None
         self._masks: Masks | None = None
         self._connect: Callable[[str, str, Node, Node], Node] | None = None
+        #: While a step runs with recurrent dropout: its states, by name, and what they become in products.
+        self._carried: dict[Node, tuple[str, Node | None]] = {}
 
     # -- what a cell's equations are written with ---------------------------------------------
 
@@ -106,7 +108,7 @@ class Cell(ShowsItself):
         declaration.require_nodes(self, "product", to, {name: source})
         width = self.units if units is None else whole_number(f"product({name!r}, {to!r}): units", units)
         weight = self.weight(f"W_{name}{to}", (source.shape[-1], width), initial)
-        source = self._dropped(name, source)
+        source = self._dropped(source)
         return source @ weight if self._connect is None else self._connect(name, to, source, weight)
 
     def diagonal(self, to: str, *unnamed: Node, **sources: Node) -> Node:
@@ -139,15 +141,27 @@ class Cell(ShowsItself):
         share = fraction(f"dropout({name!r}): the share that is zeroed", share)
         return a if self._masks is None else self._masks.drop(a, share, (self.bound_weights.owner, name))
 
-    def _dropped(self, name: str, source: Node) -> Node:
-        """A state on its way into a product, with the network's recurrent dropout."""
-        if self._masks is None or not self._masks.recurrent or name not in self._state_names:
-            return source
-        return self.dropout(name, source, self._masks.recurrent)
+    def recurrent(self, name: str, a: Node) -> Node:
+        """a with the network's recurrent dropout: for states that enter products which are not those of `affine`.
 
-    @property
-    def _state_names(self) -> set[str]:
-        return {state.name for state in self.states}
+        `affine` and `product` see to it themselves: a state has one mask at each time step for all its products.
+        """
+        declaration.require_nodes(self, "recurrent", name, {"a": a})
+        if self._masks is None or not self._masks.recurrent:
+            return a
+        self._masks.reached = True
+        return self._masks.drop(a, self._masks.recurrent, (self.bound_weights.owner, name, "recurrent"))
+
+    def _dropped(self, source: Node) -> Node:
+        """What enters a product: a state, with recurrent dropout, or what it is."""
+        found = self._carried.get(source)
+        if found is None:
+            return source
+        name, dropped = found
+        if dropped is None:
+            dropped = self.recurrent(name, source)
+            self._carried[source] = (name, dropped)
+        return dropped
 
     def weight(
         self, name: str, shape: Sequence[int], initial: Initializer | None = None, trained: bool = True
@@ -158,8 +172,7 @@ class Cell(ShowsItself):
         initial value (it is stored with the model, but no part of `theta`).
         """
         declaration.require_name(self, "weight", name)
-        if initial is None:
-            initial = chosen(self.initially, name, None)
+        initial = chosen(self.initially, name, initial)
         return self.bound_weights.get(name, shape, initial, trained)
 
     def part(
@@ -181,10 +194,17 @@ class Cell(ShowsItself):
         inner = copy.copy(cell)
         inner.reads = whole_number(f"part({name!r}): reads, the width of its x,", reads)
         inner._weights = self.bound_weights.within(name, cell.initial)
-        inner._masks, inner._connect = self._masks, connect
+        inner._masks = self._masks
+        inner._connect = connect or (self._connected_within(name) if self._connect else None)
         if new:
             declaration.check_widths(inner)
         return inner
+
+    def _connected_within(self, part: str) -> Callable[[str, str, Node, Node], Node]:
+        """What a cell around this one makes of its products, for those of a part; sources bear the part's name."""
+        outer = self._connect
+        assert outer is not None
+        return lambda name, to, source, weight: outer(f"{part}_{name}", to, source, weight)
 
     # -- what is derived from the equations ---------------------------------------------------
 
@@ -214,6 +234,10 @@ class Cell(ShowsItself):
 
     def advance(self, x: Node, states: Sequence[Node]) -> tuple[Node, tuple[Node, ...]]:
         """The output and the new states: `step`, with what it reads and returns checked against the declaration."""
+        if self._masks is not None and self._masks.recurrent:
+            # Inputs of earlier steps are no recurrence.
+            own = zip(states, self.states, strict=False)
+            self._carried = {node: (state.name, None) for node, state in own if state.width != "reads"}
         listed = tracing.run(self, x, states)
         return listed[0], listed if self.output is None and self.states else listed[1:]
 

@@ -26,7 +26,7 @@ import graphnet as gn
 from graphnet.display import ShowsItself
 from graphnet.node import Array, Node
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
-from graphnet_rnn.settings import one_of, whole_number
+from graphnet_rnn.settings import amount, one_of, whole_number
 
 __all__ = ["HMM", "Counts", "UnrolledHMM", "forward"]
 
@@ -312,7 +312,7 @@ class HMM(ShowsItself):
         """
         lanes, _ = self._lanes("fit", symbols)
         iterations = whole_number("fit: iterations", iterations)
-        smoothing, tolerance = _amount("fit: smoothing", smoothing), _amount("fit: tolerance", tolerance)
+        smoothing, tolerance = amount("fit: smoothing", smoothing), amount("fit: tolerance", tolerance)
         history: list[float] = []
         for _ in range(iterations):
             counts = self.counts(lanes)
@@ -438,9 +438,3 @@ def _distributions(name: str, table: Any, shape: Sequence[int]) -> Array:
             f"the sums are {sums.min()} to {sums.max()}"
         )
     return given / sums
-
-
-def _amount(argument: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value < math.inf:
-        raise UsageError(f"{argument} must be a finite number >= 0, not {value!r}")
-    return float(value)

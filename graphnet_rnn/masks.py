@@ -19,20 +19,21 @@ class Masks:
     """Inverted dropout: y = x ⊙ m / (1 - p), m = 1 with probability 1 - p, else 0; y = x if not training.
 
     variational: one mask for all time steps of a place, instead of a new one at each (Gal & Ghahramani 2016).
-    recurrent: share of the states' values that are dropped on their way into products.
+    recurrent: share of the states' values that are dropped on their way into products; `reached`: whether any was.
     """
 
     random: gn.RandomSource
     training: bool
     variational: bool = False
     recurrent: float = 0.0
+    reached: bool = False
     _kept: dict[Hashable, Node] = field(default_factory=dict, repr=False)
 
     def drop(self, x: Node, share: float, place: Hashable) -> Node:
         """x with `share` of its values zeroed; place: what tells this mask from the others of a step."""
         if not self.training or not share:
             return x
-        key = (place, x.shape)
+        key = (place, share, x.shape)
         mask = self._kept.get(key) if self.variational else None
         if mask is None:
             keep = 1 - share

@@ -19,7 +19,7 @@ from graphnet.node import Array
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import ALL
 from graphnet_rnn.data.text import Vocabulary
-from graphnet_rnn.errors import ModelFileError
+from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.files import read_bytes, write_atomically
 from graphnet_rnn.network import Network
 
@@ -117,8 +117,14 @@ def network_tensors(network: Network) -> dict[str, Array]:
 def save(network: Network, path: str | Path, notes: Mapping[str, Any] | None = None) -> None:
     """One file with architecture, weights and vocabulary; notes: more JSON to keep with them.
 
-    Raises SaveError if it cannot be written; a file that was there is then untouched.
+    Raises SaveError if it cannot be written; a file that was there is then untouched. UsageError for anything but a
+    Network.
     """
+    if not isinstance(network, Network):
+        raise UsageError(
+            f"save takes a Network and a path, not {network!r:.60}. Of other models keep `settings()` and the arrays "
+            "of `parameters` (np.savez)."
+        )
     description = {**describe_network(network), **({"notes": dict(notes)} if notes else {})}
     write_atomically(path, ModelFile(network_tensors(network), description).to_bytes())
 

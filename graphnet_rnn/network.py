@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from fnmatch import fnmatchcase
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -72,6 +73,10 @@ class Network(FlatParameters, ShowsItself):
             "reads", reads or ("symbols" if loss == "softmax" else "vectors"), ("symbols", "vectors")
         )
         self.initial_state = one_of("initial_state", initial_state, ("zero", "learned"))
+        if self.loss in SEQUENCE_LOSSES and self.outputs < 2:
+            raise UsageError(
+                f"outputs must be at least 2 with the loss {loss!r}: a label and the blank, not {outputs}"
+            )
         if not is_float(self.dtype):
             raise UsageError(f"dtype must be float32 or float64, not {self.dtype}")
         self.dropout = fraction("dropout, the share that is zeroed,", dropout)
@@ -94,7 +99,11 @@ class Network(FlatParameters, ShowsItself):
         if self.initial_state == "learned":
             for l, cell in enumerate(self.layers):
                 for state, width in zip(cell.states, cell.widths, strict=True):
-                    self._learned.get(f"{state.name}{l}", (width,), state.initial)
+                    name = f"{state.name}{l}"
+                    while name in self._learned.nodes:  # h1 in layer 0 is not h in layer 10
+                        name = f"{name}_"
+                    self._learned.get(name, (width,), state.initial)
+        self._require_patterns(dict(initial or {}))
         self.lay_out(self._groups(), self.dtype)
         #: The characters behind the symbols, for a network that reads text; kept in its file.
         self.vocabulary: Vocabulary | None = None
@@ -105,7 +114,13 @@ class Network(FlatParameters, ShowsItself):
         self, share: Mapping[int, int] | Iterable[Sequence[int]], count: int
     ) -> dict[int, int]:
         checked: dict[int, int] = {}
-        for layer, owner in share.items() if isinstance(share, Mapping) else share:
+        try:
+            pairs = [
+                (layer, owner) for layer, owner in (share.items() if isinstance(share, Mapping) else share)
+            ]
+        except (TypeError, ValueError):
+            raise UsageError(f"share must name layers by layers, e.g. {{1: 0}}, not {share!r:.60}") from None
+        for layer, owner in pairs:
             layer = whole_number("share: a layer", layer, least=0)
             owner = whole_number("share: a layer", owner, least=0)
             if not owner < layer < count or owner in checked:
@@ -144,13 +159,18 @@ class Network(FlatParameters, ShowsItself):
     def _bind_shared(self, cell: Cell, layer: int, owner: Cell, below: int) -> Cell:
         weights = owner.bound_weights
         assert isinstance(weights, Weights)
+        if cell.initial:
+            raise UsageError(
+                f"share: layer {layer} has initializers, but uses the weights of {weights.owner}; give them there"
+            )
         try:
             return cell.bind_to(weights, below)
         except CellError as error:
             raise UsageError(
                 f"share: layer {layer} ({cell!r}, which reads {below} values) cannot use the weights of "
-                f"{weights.owner} ({owner!r}, which reads {owner.reads}): {error}"
-            ) from None
+                f"{weights.owner} ({owner!r}, which reads {owner.reads}): both must have the same weights of the same "
+                "shapes. (The first that differs is named above.)"
+            ) from error
 
     def _declare_projection(self) -> None:
         readers = self.layers if self.skips_outputs else self.layers[-1:]
@@ -159,6 +179,15 @@ class Network(FlatParameters, ShowsItself):
             self._own.get(name, (cell.output_width, self.outputs), None)
         if self.output_bias:
             self._own.get("b_o", (self.outputs,), None)
+
+    def _require_patterns(self, initial: Mapping[str, Initializer]) -> None:
+        own = [*self._own.nodes, *self._learned.nodes]
+        for pattern in initial:
+            if not any(fnmatchcase(name, pattern) for name in own):
+                raise UsageError(
+                    f"Network: initial names {pattern!r}, but of its own it has {', '.join(own)}; those of a layer "
+                    "are set by the cell's own argument `initial`."
+                )
 
     def _groups(self) -> list[Weights]:
         groups = [cell.bound_weights for l, cell in enumerate(self.layers) if l not in self.share]
@@ -250,7 +279,14 @@ class Network(FlatParameters, ShowsItself):
 
     def __graph__(self) -> gn.Graph:
         """Three time steps, for pictures."""
-        return self.unroll(time=3, batch=1, training=False).__graph__()
+        labels = 2 if self.loss in SEQUENCE_LOSSES else None
+        return self.unroll(time=3, batch=1, training=False, labels=labels).__graph__()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Networks are not called; `rnn.run` runs one on arrays."""
+        raise UsageError(
+            "a Network is not called: outputs, states = rnn.run(network, inputs); for nodes, network.unroll(...)"
+        )
 
     def __repr__(self) -> str:
         listed = ", ".join(map(repr, self.layers))

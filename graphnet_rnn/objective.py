@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,8 @@ __all__ = ["Objective"]
 class Objective:
     """C(w), its gradient and its Gauss-Newton products, w the parameters laid end to end.
 
-    cost: a scalar node. parameters: Parameter nodes. inputs: Input nodes, given values by `feed`.
+    cost: a scalar node. parameters: Parameter nodes, or a mapping of these, as net.parameters. inputs: Input nodes,
+    given values by `feed`.
     also: nodes to compute along with the gradient (the carried states of a network, for instance); their
     values are in `also_values` afterwards. clip_values: see gn.gradient.
     memory: what the gradient and the curvature may keep, see gn.compile. at: where the net is linearised for the
@@ -30,7 +31,7 @@ class Objective:
     def __init__(
         self,
         cost: Node,
-        parameters: Sequence[Node],
+        parameters: Sequence[Node] | Mapping[str, Node],
         inputs: Sequence[Node] = (),
         also: Sequence[Node] = (),
         clip_values: float | None = None,
@@ -43,7 +44,8 @@ class Objective:
     ) -> None:
         self.structure = list(structure)
         self.at = None if at is None else list(at)
-        self.cost, self.parameters, self.inputs, self.also = cost, list(parameters), list(inputs), list(also)
+        listed = parameters.values() if isinstance(parameters, Mapping) else parameters
+        self.cost, self.parameters, self.inputs, self.also = cost, list(listed), list(inputs), list(also)
         if not self.parameters:
             raise UsageError("Objective: `parameters` is empty: there is nothing to change")
         self.clip_values, self.random = clip_values, random
@@ -149,6 +151,11 @@ class Objective:
     def _function(
         self, name: str, outputs: Callable[[], list[Node]], more_inputs: Sequence[Node] = ()
     ) -> gn.Function:
+        if len(self.fed) != len(self.inputs):
+            raise UsageError(
+                f"Objective: {len(self.inputs)} inputs have no arrays yet; call feed(...) with one for each of "
+                f"{', '.join(node.describe() for node in self.inputs)}"
+            )
         if name not in self._functions:
             self._functions[name] = gn.compile(outputs(), [*self.inputs, *more_inputs], **self._how)
         return self._functions[name]

@@ -6,16 +6,13 @@ from typing import Any
 
 import numpy as np
 
-import graphnet as gn
 from graphnet.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network import Network
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.running import Runner, checked_floats, checked_inputs
+from graphnet_rnn.settings import amount, whole_number
 
 __all__ = ["fit_output"]
-
-#: Steps that are unrolled at once; longer sequences are read in pieces of this length.
-PIECE = 100
 
 
 def fit_output(network: Network, inputs: Any, targets: Any, ridge: float = 1e-6, washout: int = 0) -> float:
@@ -33,12 +30,11 @@ def fit_output(network: Network, inputs: Any, targets: Any, ridge: float = 1e-6,
             f"fit_output minimises squared errors, but the network's loss is {network.loss!r}; give it "
             "loss='squared'"
         )
-    if not (isinstance(ridge, (int, float)) and ridge >= 0):
-        raise UsageError(f"fit_output: ridge must be >= 0, not {ridge!r}")
+    ridge = amount("fit_output: ridge", ridge)
     washout = whole_number("fit_output: washout", washout, least=0)
     x, t = _checked(network, inputs, targets, washout)
-    h = _read_by_output(network, x)[washout:]
-    rows, wanted = h.reshape(-1, h.shape[2]), t[washout:].reshape(-1, network.outputs).astype(np.float64)
+    h = Runner(network, read_by_output=True)(x)[0][washout:].astype(np.float64)
+    rows, wanted = h.reshape(-1, h.shape[2]), t[washout:].reshape(-1, network.outputs)
     weights = network.output_weights
     bias = wanted.mean(axis=0) if network.output_bias else np.zeros(network.outputs)
     centre = rows.mean(axis=0) if network.output_bias else np.zeros(rows.shape[1])
@@ -62,13 +58,7 @@ def fit_output(network: Network, inputs: Any, targets: Any, ridge: float = 1e-6,
 
 
 def _checked(network: Network, inputs: Any, targets: Any, washout: int) -> tuple[Array, Array]:
-    x, t = np.asarray(inputs), np.asarray(targets)
-    symbols = network.reads == "symbols"
-    width = () if symbols else (network.inputs,)
-    if x.ndim != (2 if symbols else 3) or x.shape[2:] != width:
-        raise DataError(
-            f"fit_output: inputs must be (time, batch{'' if symbols else f', {network.inputs}'}), not {list(x.shape)}"
-        )
+    x, t = checked_inputs("fit_output", network, inputs), np.asarray(targets)
     if t.shape != (*x.shape[:2], network.outputs):
         raise DataError(
             f"fit_output: targets must be {[*x.shape[:2], network.outputs]} for these inputs, not {list(t.shape)}"
@@ -77,26 +67,4 @@ def _checked(network: Network, inputs: Any, targets: Any, washout: int) -> tuple
         raise DataError(
             f"fit_output: {len(x)} steps and a washout of {washout} leave nothing to fit; give longer sequences."
         )
-    return x.astype(np.int64 if symbols else network.dtype), t
-
-
-def _read_by_output(network: Network, x: Array) -> Array:
-    """What the output reads, (time, batch, width), in float64."""
-    batch = x.shape[1]
-    states: list[Array] = network.first_states(batch)
-    pieces = []
-    functions: dict[int, gn.Function] = {}
-    length = PIECE if network.causal else len(x)
-    for start in range(0, len(x), length):
-        piece = x[start : start + length]
-        function = functions.get(len(piece))
-        if function is None:
-            u = network.unroll(len(piece), batch, training=False)
-            read = u.hidden if network.skips_outputs else u.hidden[-1:]
-            function = functions[len(piece)] = gn.compile([*read, *u.final], [u.inputs, *u.initial])
-        results = function(piece, *states)
-        states = list(results[len(network.output_weights) :])
-        pieces.append(
-            np.concatenate([h.astype(np.float64) for h in results[: len(network.output_weights)]], axis=2)
-        )
-    return np.concatenate(pieces)
+    return x, checked_floats("fit_output: targets", t).astype(np.float64)

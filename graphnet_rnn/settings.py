@@ -9,7 +9,7 @@ import numpy as np
 
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["fraction", "one_of", "whole_number"]
+__all__ = ["amount", "fraction", "one_of", "whole_number"]
 
 #: No size, seed or count is meant to be larger: it would fail later, deep inside of NumPy.
 LARGEST = 2**31 - 1
@@ -32,6 +32,14 @@ def fraction(argument: str, value: Any) -> float:
         or not 0 <= value < 1
     ):
         raise UsageError(f"{argument} must be in [0, 1), not {value!r}")
+    return float(value)
+
+
+def amount(argument: str, value: Any, above_zero: bool = False) -> float:
+    """The value as a finite float that is at least 0, or above it."""
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not number or not (value > 0 if above_zero else value >= 0) or not np.isfinite(value):
+        raise UsageError(f"{argument} must be a finite number {'>' if above_zero else '>='} 0, not {value!r}")
     return float(value)
 
 

@@ -72,6 +72,8 @@ def check_network(network: Network, report: Callable[[str, str], None] | None = 
         raise UsageError("check_network needs a network that reads symbols and predicts them")
     double = Network(network.layers, network.inputs, network.outputs, **_like(network))
     double.theta = network.theta
+    for name, node in double.fixed.items():
+        node.value[...] = network.fixed[name].value
     generator = np.random.default_rng(0)
     subject = Subject("the network", network.layers[0], double, generator)
     u = double.unroll(5, 2, training=False)

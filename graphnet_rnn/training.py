@@ -129,6 +129,10 @@ class Trainer:
                 "the network knows other characters than this text holds, so its symbols would change their meaning; "
                 "make a Corpus with the network's vocabulary, or a new network."
             )
+        if network.loss != "softmax" or network.reads != "symbols":
+            raise UsageError(
+                "Trainer: only a network that reads symbols and predicts them can be trained on a text"
+            )
         network.require_causal("Trainer")
         network.vocabulary = data.vocabulary
         self.network, self.data = network, data
@@ -383,7 +387,7 @@ class Trainer:
                     else f"{key} was {value}, now it is {described.get(key)}"
                 )
                 raise UsageError(f"{path} cannot be continued: {what}.")
-        for name, node in self.network.parameters.items():
+        for name, node in (self.network.parameters | self.network.fixed).items():
             node.value[...] = file.tensors[name]
         self.theta = self.network.theta.copy()
         try:

@@ -58,17 +58,31 @@ class Unrolled(ShowsItself):
             raise UsageError(f"unroll: unscored must be in 0 ... {time - 1}, not {unscored}")
         self.network, self.time, self.batch = network, time, batch
         self.random = gn.RandomSource(network.seed) if random is None else random
-        self._masks = Masks(self.random, training, network.variational, network.recurrent_dropout)
+        self._masks = self._new_masks(training)
+        self._layer_masks = [self._new_masks(training) for _ in network.layers]
         self.inputs = _sequence_input("x", time, batch, network.inputs, network.reads == "symbols", network)
         self.targets = self._targets(labels, unscored)
         self.initial = self._initial_states(initial)
         with collector_paused():
             outputs = self._run()
+        self._require_recurrent_dropout()
         with gn.scope(layer="cost"):
             self.logits = gn.stack(outputs)
             loss = (LOSSES | SEQUENCE_LOSSES)[network.loss]
             self.losses = loss(self.logits, self.targets)
             self.cost = gn.mean(self.losses[unscored:] if unscored else self.losses)
+
+    def _new_masks(self, training: bool) -> Masks:
+        return Masks(self.random, training, self.network.variational, self.network.recurrent_dropout)
+
+    def _require_recurrent_dropout(self) -> None:
+        """Recurrent dropout that does nothing is an error."""
+        for cell, masks in zip(self.network.layers, self._layer_masks, strict=True):
+            if masks.training and masks.recurrent and cell.states and not masks.reached:
+                raise UsageError(
+                    f"recurrent_dropout = {masks.recurrent:g} does nothing in {cell!r}: none of its states enters a "
+                    "product of `affine` or `product`. Leave it out, or let the cell call self.recurrent(name, state)."
+                )
 
     def _targets(self, labels: int | None, unscored: int) -> Node:
         network, whole = self.network, self.network.loss in SEQUENCE_LOSSES
@@ -107,7 +121,8 @@ class Unrolled(ShowsItself):
 
     def _run(self) -> list[Node]:
         """Steps all layers through time; returns o_t for each step."""
-        layers = [cell.running(self._masks) for cell in self.network.layers]
+        pairs = zip(self.network.layers, self._layer_masks, strict=True)
+        layers = [cell.running(masks) for cell, masks in pairs]
         starts = itertools.accumulate([0, *(len(cell.states) for cell in layers)])
         states = [tuple(self.initial[a:b]) for a, b in itertools.pairwise(starts)]
         hidden: list[list[Node]] = [[] for _ in layers]

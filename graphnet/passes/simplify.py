@@ -143,9 +143,7 @@ def _sum_of_scatters(terms: tuple[Node, ...]) -> Node | None:
     rest = [t for t in terms if not (isinstance(t.op, ScatterAdd) and t.op.axis == 0)]
     scatters.sort(key=lambda t: (t.inputs[1].serial, t.inputs[0].serial))  # in the order of time
     tail = scatters[0].shape[1:]
-    rows = concatenate(
-        [reshape(t.inputs[0], (-1, *tail) if t.inputs[1].size else (0, *tail)) for t in scatters]
-    )
+    rows = concatenate([reshape(t.inputs[0], (t.inputs[1].size, *tail)) for t in scatters])
     index = concatenate([reshape(t.inputs[1], (t.inputs[1].size,)) for t in scatters])
     total = scatters[0].op(rows, index)
     return add(total, *rest) if rest else total

@@ -216,7 +216,8 @@ class _Lowering:
         elif (
             isinstance(op, ScatterAdd)
             and op.axis == 1
-            and node.ndim == 2
+            and node.inputs[0].ndim == 2
+            and node.inputs[1].ndim == 1
             and node.dtype.kind == "f"
             and node.size
         ):

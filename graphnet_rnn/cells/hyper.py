@@ -54,7 +54,10 @@ class Hyper(Cell):
             )
         super().__init__(self.main.output_width, initial=initial)
         self.rank = None if rank is None else whole_number("Hyper: rank", rank)
-        self.states = [*parts_states(self.main), *parts_states(self.controller, "_a")]
+        names, suffix = {state.name for state in self.main.returns}, "_a"
+        while any(state.name + suffix in names for state in self.controller.states):
+            suffix += "a"
+        self.states = [*parts_states(self.main), *parts_states(self.controller, suffix)]
         if self.main.output is not None:
             self.output = State(self.main.output.name, self.main.output_width)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphnet import log, log_softmax, softmax
+from graphnet import log, log_softmax, maximum, softmax
 from graphnet.node import Node
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.declaration import State
@@ -27,5 +27,6 @@ class HMMFilter(Cell):
         n = self.units
         transitions = softmax(self.weight("W_A", (n, n), normal(1.0)))
         emissions = log_softmax(self.weight("W_B", (n, x.shape[1]), normal(1.0)))
-        l = log(softmax(l + x @ emissions.T) @ transitions)
+        # What no path reaches any more would be log 0, whose derivative is none.
+        l = log(maximum(softmax(l + x @ emissions.T) @ transitions, 1e-30))
         return softmax(l), l

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from graphnet import concatenate, reshape, sigmoid, tanh
 from graphnet.node import Node
 from graphnet_rnn.cell import Cell
@@ -28,7 +30,7 @@ class TensorRNN(Cell):
         symbols, n = x.shape[1], self.units
         matrices = self.weight("W_hh", (symbols, n, n), stacked(glorot()))
         chosen = reshape(x @ reshape(matrices, (symbols, n * n)), (-1, n, n))
-        return tanh(self.affine("h", x=x) + (h[:, None, :] @ chosen)[:, 0, :])
+        return tanh(self.affine("h", x=x) + (self.recurrent("h", h)[:, None, :] @ chosen)[:, 0, :])
 
 
 class MRNN(Cell):
@@ -71,10 +73,9 @@ class StackedMRNN(Cell):
     def __init__(
         self, units: Sequence[int] = (64, 56, 48), *, initial: Mapping[str, Initializer] | None = None
     ) -> None:
-        widths = (units,) if isinstance(units, int) else tuple(units)
-        super().__init__(
-            sum(whole_number("StackedMRNN: a layer's units", n) for n in widths), initial=initial
-        )
+        given = (units,) if np.ndim(units) == 0 else units
+        widths = tuple(whole_number("StackedMRNN: a layer's units", n) for n in given)
+        super().__init__(sum(widths), initial=initial)
         self.units: tuple[int, ...] = widths  # type: ignore[assignment]
         self.states = [State(f"h{l}", n) for l, n in enumerate(widths, start=1)]
         self.output = State("y", sum(widths))

@@ -10,7 +10,7 @@ from graphnet_rnn.cell import Cell
 from graphnet_rnn.declaration import State
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.initializers import Initializer, reservoir, uniform
-from graphnet_rnn.settings import fraction
+from graphnet_rnn.settings import amount, fraction
 
 __all__ = ["EchoState", "LeakyRNN"]
 
@@ -37,8 +37,9 @@ class LeakyRNN(Cell):
 class EchoState(Cell):
     """h' = α h + (1 - α) tanh(x W_xh + h W_hh + b_h), with W_xh, W_hh and b_h as they were drawn
 
-    W_hh is sparse (density) and scaled to a spectral radius; W_xh and b_h are uniform in ± input_scale. Training
-    reaches the output alone; `rnn.fit_output` finds it in closed form.
+    W_hh is sparse (density) and scaled to a spectral radius; W_xh and b_h are uniform in ± input_scale (smaller is more
+    linear: try 0.3). leak: α, so 0 does not leak (many papers call 1 - α the leaking rate). Training reaches the output
+    alone; `rnn.fit_output` finds it in closed form.
     Source: Jaeger & Haas 2004; Sutskever 2013, 2.8.4, eq. 2.45.
     """
 
@@ -55,16 +56,18 @@ class EchoState(Cell):
         initial: Mapping[str, Initializer] | None = None,
     ) -> None:
         super().__init__(units, initial=initial)
-        for name, value in (("radius", radius), ("density", density), ("input_scale", input_scale)):
-            if not (isinstance(value, (int, float)) and value > 0 and (name != "density" or value <= 1)):
-                limits = "in (0, 1]" if name == "density" else "> 0"
-                raise UsageError(f"EchoState: {name} must be {limits}, not {value!r}")
-        self.radius, self.density, self.input_scale = float(radius), float(density), float(input_scale)
+        self.radius = amount("EchoState: radius", radius, above_zero=True)
+        self.density = amount("EchoState: density", density, above_zero=True)
+        if self.density > 1:
+            raise UsageError(f"EchoState: density must be in (0, 1], not {density!r}")
+        self.input_scale = amount("EchoState: input_scale", input_scale, above_zero=True)
         self.leak = fraction("EchoState: leak", leak)
 
     def step(self, x: Node, h: Node) -> Node:
         n, from_input = self.units, uniform(self.input_scale)
         a = x @ self.weight("W_xh", (x.shape[1], n), from_input, trained=False)
-        a = a + h @ self.weight("W_hh", (n, n), reservoir(self.radius, self.density), trained=False)
+        a = a + self.recurrent("h", h) @ self.weight(
+            "W_hh", (n, n), reservoir(self.radius, self.density), trained=False
+        )
         a = a + self.weight("b_h", (n,), from_input, trained=False)
         return self.leak * h + (1 - self.leak) * tanh(a)

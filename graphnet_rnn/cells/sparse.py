@@ -30,11 +30,15 @@ def random_edges(units: int, edges: int, seed: int) -> Array:
 
     The same for ever, whatever the version of NumPy: it is made of the raw bits of PCG64 alone.
     """
-    keys = np.random.PCG64(seed).random_raw(units * units).reshape(units, units)
-    np.fill_diagonal(keys, 0)
-    targets = np.argsort(keys, axis=1, kind="stable")[:, :edges]
-    pairs = np.stack([np.repeat(np.arange(units), edges), targets.ravel()])
-    return pairs[:, np.lexsort((pairs[0], pairs[1]))]
+    bits = np.random.PCG64(seed)
+    pairs = []
+    for unit in range(units):
+        chosen = {unit: None}
+        while len(chosen) < edges:
+            chosen[int(bits.random_raw() % units)] = None
+        pairs += [(target, unit) for target in chosen]
+    targets, sources = np.array(sorted(pairs)).T
+    return np.stack([sources, targets])
 
 
 class _OverGraph(Cell):
@@ -68,6 +72,7 @@ class _OverGraph(Cell):
 
     def over_edges(self, a: Node, tau: Node) -> Node:
         """Σ_i τ_ij a_i over the edges i → j; tau: (edges,), or (batch, edges)"""
+        a = self.recurrent("a", a)
         return scatter_add(take(a, self._i, axis=1) * tau, self._j, self.units, axis=1)
 
     def _one_over(self) -> Array:

@@ -10,12 +10,9 @@ Source: Sutskever 2013, 6.4 and 6.5.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 import graphnet as gn
 from graphnet.display import ShowsItself
@@ -27,7 +24,7 @@ from graphnet_rnn.cells import Elman
 from graphnet_rnn.control.arm import Arm
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.initializers import Initializer, normal
-from graphnet_rnn.settings import one_of, whole_number
+from graphnet_rnn.settings import amount, one_of, whole_number
 from graphnet_rnn.weights import FlatParameters, Weights
 
 __all__ = ["ClosedLoop", "Controller", "Trajectories"]
@@ -64,6 +61,9 @@ class Controller(FlatParameters, ShowsItself):
         cells = list(layers) if isinstance(layers, Iterable) else [layers]
         if not cells or not all(isinstance(cell, Cell) for cell in cells):
             raise UsageError(f"Controller: layers must be cells, e.g. [rnn.Elman(100)], not {layers!r:.60}")
+        for cell in cells:
+            if not cell.causal:
+                raise UsageError(f"Controller: {cell!r} reads the future, which has not happened yet")
         self.output = one_of("Controller: output", output, ("linear", "tanh"))
         self.seed, self.dtype = whole_number("Controller: seed", seed, least=0), as_dtype(dtype)
         if not is_float(self.dtype):
@@ -167,7 +167,7 @@ class ClosedLoop:
         self.controller, self.arm = controller, arm
         self.time, self.batch = whole_number("time", time), whole_number("batch", batch)
         self.delay = whole_number("delay", delay, least=0)
-        self.noise = not_negative("noise", noise)
+        self.noise = amount("noise", noise)
         self.disturbance = one_of("disturbance", disturbance, ("none", "torques", "forces"))
         self.random = gn.RandomSource(controller.seed) if random is None else random
         dtype = controller.dtype
@@ -203,10 +203,3 @@ class ClosedLoop:
 
     def __repr__(self) -> str:
         return f"<{self.controller!r} in a loop of {self.time} steps, {self.batch} movements, delay {self.delay}>"
-
-
-def not_negative(argument: str, value: Any) -> float:
-    """The value as a float that is finite and at least 0."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value < math.inf:
-        raise UsageError(f"{argument} must be a finite number >= 0, not {value!r}")
-    return float(value)

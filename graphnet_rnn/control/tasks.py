@@ -26,10 +26,10 @@ import numpy as np
 import graphnet as gn
 from graphnet.node import Array, Node
 from graphnet_rnn.control.arm import Arm
-from graphnet_rnn.control.controller import ClosedLoop, Controller, Trajectories, not_negative
+from graphnet_rnn.control.controller import ClosedLoop, Controller, Trajectories
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.objective import Objective
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import amount, whole_number
 
 __all__ = ["CenterOut", "DelayDisturbanceNoise", "Postural", "Task"]
 
@@ -113,7 +113,7 @@ class CenterOut(Task):
         directions = whole_number("directions", directions)
         middle = place(center)
         self._starts = np.tile(arm.state_at(middle), (directions, 1))
-        self._goals = arm.state_at(middle + not_negative("radius", radius) * compass(directions))
+        self._goals = arm.state_at(middle + amount("radius", radius) * compass(directions))
         self.loop = ClosedLoop(controller, arm, time, directions, delay)
         with gn.scope(layer="cost"):
             distance = self._mean(gn.squared_error(self.loop.states[-1], self.loop.goal))
@@ -145,8 +145,8 @@ class Postural(Task):
     ) -> None:
         arm = Arm() if arm is None else arm
         middle = place(center)
-        places = np.vstack([middle, middle + not_negative("radius", radius) * compass(8)])
-        forces = not_negative("force", force) * compass(8)
+        places = np.vstack([middle, middle + amount("radius", radius) * compass(8)])
+        forces = amount("force", force) * compass(8)
         self._starts = np.repeat(arm.state_at(places), len(forces), axis=0)
         self._forces = np.tile(forces, (len(places), 1))
         self.loop = ClosedLoop(controller, arm, time, len(self._starts), delay, disturbance="forces")
@@ -185,8 +185,8 @@ class DelayDisturbanceNoise(Task):
         random: gn.RandomSource | None = None,
     ) -> None:
         arm = Arm() if arm is None else arm
-        self._middle, self._radius = place(center), not_negative("radius", radius)
-        self._disturbance = not_negative("disturbance", disturbance)
+        self._middle, self._radius = place(center), amount("radius", radius)
+        self._disturbance = amount("disturbance", disturbance)
         arm.state_at(
             self._middle + self._radius * compass(64)
         )  # in reach, or an error now rather than when drawing

@@ -155,7 +155,7 @@ class _Writer:
         hidden: list[str] = []
         finals: list[tuple[str, int]] = []
         for l, cell in enumerate(network.layers):
-            if l and network.skip:
+            if l and network.skips_inputs:
                 below = self.node("Concat", [below, x], f"layer{l}.x", axis=2)
             below = self.layer(l, cell, below, self.before(l, cell, initial))
             hidden.append(below)
@@ -237,4 +237,5 @@ class _Writer:
             for h, (name, matrix) in zip(readers, matrices.items(), strict=True)
         ]
         total = products[0] if len(products) == 1 else self.node("Sum", products, "output.sum")
-        self.node("Add", [total, self.constant("b_o", own["output.b_o"].value)], "logits")
+        bias = own["output.b_o"].value if self.network.output_bias else np.zeros(self.network.outputs)
+        self.node("Add", [total, self.constant("b_o", bias)], "logits")

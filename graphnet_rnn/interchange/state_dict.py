@@ -213,8 +213,8 @@ def _refuse_variants(own: Tensors) -> None:
     """Modules that have the names of a plain one and more."""
     if any(name.startswith("weight_ih_l") and name.endswith("_reverse") for name in own):
         raise DataError(
-            "the module is bidirectional (weight_ih_l0_reverse): it reads the future, which a Network of cells "
-            "cannot. Train one with bidirectional=False."
+            "the module is bidirectional (weight_ih_l0_reverse), which is not translated; train one with "
+            "bidirectional=False, or copy its weights into a network of rnn.Bidirectional by hand."
         )
     if any(name.startswith("weight_hr_l") for name in own):
         raise DataError(

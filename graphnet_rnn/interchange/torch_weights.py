@@ -129,7 +129,8 @@ def to_torch(network: Network, prefix: str = "rnn.", output_prefix: str = "linea
         of_h = [cell.weights[f"b_h{g}"].value if g in family.split else zeros for g in family.gates]
         tensors[f"{prefix}bias_hh_l{l}"] = np.concatenate(of_h)
     tensors[f"{output_prefix}weight"] = network.parameters["output.W_ho"].value.T.copy(order="C")
-    tensors[f"{output_prefix}bias"] = network.parameters["output.b_o"].value.copy()
+    if network.output_bias:
+        tensors[f"{output_prefix}bias"] = network.parameters["output.b_o"].value.copy()
     if network.initial_state == "learned":
         for state in family.cell.states:
             rows = [network.parameters[f"initial.{state.name}{l}"].value for l in range(len(network.layers))]

@@ -106,6 +106,14 @@ def test_without_output_bias() -> None:
     assert network.theta.size == 5 * 4 + 4 * 4 + 4 + 4 * 2
 
 
+def test_learned_states_of_many_layers_have_names_of_their_own() -> None:
+    """h1 of layer 0 and h of layer 10 would both be called h10."""
+    network = rnn.Network([rnn.NARX(2), *[rnn.Elman(2)] * 10], 3, 3, initial_state="learned")
+    learned = [name for name in network.parameters if name.startswith("initial.")]
+    assert len(learned) == len(network.state_names()) == 15
+    assert network.unroll(2, 1, initial="learned").final
+
+
 def test_shared_layers_are_one_set_of_weights() -> None:
     """Layer 2 uses the weights of layer 1: the gradient is the sum of both uses."""
     network = rnn.Network([rnn.GRU(4), rnn.GRU(4), rnn.GRU(4)], 4, 3, share={1: 0, 2: 0}, dtype="float64")
@@ -161,10 +169,10 @@ def test_variational_masks_stay_for_all_steps() -> None:
 
 
 def test_recurrent_dropout_acts_on_states_in_products() -> None:
-    """One mask for each product that reads a state: LSTM has four, and c enters none."""
+    """One mask a step for each state that enters products: h of an LSTM, whose c enters none."""
     each_step = masks_of(rnn.Network([rnn.LSTM(8)], 5, 5, recurrent_dropout=0.5))
     kept = masks_of(rnn.Network([rnn.LSTM(8)], 5, 5, recurrent_dropout=0.5, variational=True))
-    assert len(each_step) == 6 * 4
+    assert len(each_step) == 6
     assert len(kept) == 1
     network = rnn.Network([rnn.LSTM(8)], 5, 5, recurrent_dropout=0.5)
     u = network.unroll(3, 4, training=False)
@@ -328,9 +336,16 @@ def test_fit_output_of_layers_that_skip_and_of_any_cell() -> None:
     ("change", "error", "content"),
     [
         ({"network": rnn.Network([rnn.Elman(2)], 3, 3)}, UsageError, "the network's loss is 'softmax'"),
-        ({"ridge": -1}, UsageError, "ridge must be >= 0, not -1"),
+        ({"ridge": -1}, UsageError, "ridge must be a finite number >= 0, not -1"),
+        ({"ridge": math.inf}, UsageError, "ridge must be a finite number >= 0, not inf"),
+        ({"targets": np.full((230, 3, 2), np.nan)}, DataError, "targets at [0, 0, 0] is nan"),
+        ({"inputs": np.full((230, 3, 1), np.inf)}, DataError, "inputs at [0, 0, 0] is inf"),
         ({"washout": 230}, DataError, "230 steps and a washout of 230 leave nothing to fit"),
-        ({"inputs": np.zeros((5, 3))}, DataError, "inputs must be (time, batch, 1), not [5, 3]"),
+        (
+            {"inputs": np.zeros((5, 3))},
+            DataError,
+            "inputs must be (time, batch, 1), none of them 0, not [5, 3]",
+        ),
         ({"targets": np.zeros((230, 3, 1))}, DataError, "targets must be [230, 3, 2] for these inputs"),
         (
             {"inputs": np.zeros((230, 3, 1)), "ridge": 0.0},
@@ -348,6 +363,118 @@ def test_what_fit_output_refuses(change: dict[str, Any], error: type[Exception],
     assert content in str(caught.value)
 
 
+# -- running a network on arrays ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("time", [1, 99, 100, 101, 230])
+@pytest.mark.parametrize("reads", ["symbols", "vectors"])
+def test_run_is_the_unrolled_network(time: int, reads: str) -> None:
+    network = rnn.Network(
+        [rnn.GRU(4), rnn.LSTM(3)], 5, 2, reads=reads, dtype="float64", initial_state="learned"
+    )
+    network.theta = np.random.default_rng(0).standard_normal(network.theta.shape)
+    generator = np.random.default_rng(1)
+    x = generator.integers(0, 5, (time, 2)) if reads == "symbols" else generator.standard_normal((time, 2, 5))
+    u = network.unroll(time, 2, initial="learned")
+    expected, *final = gn.compile([u.logits, *u.final], [u.inputs])(x)
+    outputs, states = rnn.run(network, x)
+    assert np.allclose(outputs, expected, rtol=1e-12, atol=1e-14)
+    assert all(np.allclose(a, b, rtol=1e-12, atol=1e-14) for a, b in zip(states, final, strict=True))
+    if time > 1:
+        first, carried = rnn.run(network, x[:1])
+        rest, _ = rnn.run(network, x[1:], carried)
+        assert np.allclose(np.concatenate([first, rest]), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_run_of_what_reads_the_whole_sequence() -> None:
+    network = rnn.Network([rnn.Bidirectional(3)], 4, 3, loss="ctc")
+    x = np.random.default_rng(0).standard_normal((150, 2, 4)).astype("f")
+    u = network.unroll(150, 2, initial="zero", labels=1)
+    (expected,) = gn.compile([u.logits], [u.inputs])(x)
+    assert np.allclose(rnn.run(network, x)[0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "states", "content"),
+    [
+        (np.zeros((3, 2, 2)), None, "inputs must be (time, batch), none of them 0, not [3, 2, 2]"),
+        (np.zeros((0, 2), int), None, "none of them 0, not [0, 2]"),
+        (np.zeros((3, 2)), None, "inputs must be symbols, whole numbers in 0 ... 4"),
+        (np.full((3, 2), 5), None, "in 0 ... 4, not int64 from 5 to 5"),
+        (np.zeros((3, 2), int), [np.zeros((2, 3))], "the states must be h_0 [2, 4], not [2, 3]"),
+        ([[0], [1, 2]], None, "inputs must be an array (time, batch)"),
+    ],
+    ids=str,
+)
+def test_what_run_refuses(inputs: Any, states: Any, content: str) -> None:
+    with pytest.raises(DataError) as caught:
+        rnn.run(rnn.Network([rnn.Elman(4)], 5, 2), inputs, states)
+    assert content in str(caught.value)
+
+
+def test_a_network_is_not_called() -> None:
+    with pytest.raises(UsageError, match=r"rnn\.run"):
+        rnn.Network([rnn.Elman(4)], 5, 2)(np.zeros((1, 1)))
+
+
+# -- wrappers around everything --------------------------------------------------------------------
+
+#: What has no product of `affine` or `product`, or goes both ways: Hyper says so.
+NOT_TO_SCALE = {"GraphRNN", "GNN", "GLNN", "EchoState", "HMMFilter", "Bidirectional"}
+
+
+@pytest.mark.parametrize("name", rnn.cells.ALL)
+def test_wrappers_take_every_cell(name: str) -> None:
+    made = rnn.cells.ALL[name]().resized(3)
+    for wrapped in (rnn.Residual(made), rnn.Normalized(made), rnn.Bidirectional(made, rnn.Residual(made))):
+        network = rnn.Network([wrapped], 4, 4, initial_state="learned")
+        assert network.unroll(2, 2, initial="learned").logits.shape == (2, 2, 4)
+    if name in NOT_TO_SCALE:
+        with pytest.raises((UsageError, CellError)):
+            rnn.Network([rnn.Hyper(made)], 4, 4)
+    else:
+        scaled = rnn.Network([rnn.Hyper(made, rnn.Elman(2))], 4, 4)
+        matrices = [key for key in scaled.parameters if ".main." in key and "W_" in key]
+        assert any(key.startswith("layer0.W_ap_") for key in scaled.parameters), matrices
+
+
+def test_hyper_scales_what_is_inside_of_parts() -> None:
+    network = rnn.Network([rnn.Hyper(rnn.Residual(rnn.LSTM(5)), rnn.Elman(2))], 5, 5)
+    assert sum(key.startswith("layer0.W_ap_inner_") for key in network.parameters) == 8
+
+
+@pytest.mark.parametrize("name", rnn.cells.ALL)
+def test_recurrent_dropout_reaches_every_state_or_says_so(name: str) -> None:
+    network = rnn.Network([rnn.cells.ALL[name]().resized(4)], 5, 5, recurrent_dropout=0.5)
+    if name == "HMMFilter":
+        with pytest.raises(UsageError, match=r"recurrent_dropout = 0.5 does nothing in HMMFilter\(units=4\)"):
+            network.unroll(2, 3)
+        return
+    u = network.unroll(2, 3)
+    masks = [node for node in gn.Graph([u.cost]).order if node.op.name == "Random"]
+    assert bool(masks) == bool(network.layers[0].states)
+    assert not [
+        n for n in gn.Graph([network.unroll(2, 3, training=False).cost]).order if n.op.name == "Random"
+    ]
+
+
+def test_recurrent_dropout_and_a_cells_own_are_two_masks() -> None:
+    class Both(rnn.Cell):
+        """h' = tanh(x, dropout(h)), with the network's recurrent dropout of h as well
+
+        Source: this test.
+        """
+
+        states = (rnn.State("h"),)
+
+        def step(self, x: Node, h: Node) -> Node:
+            return gn.tanh(self.affine("h", x=x, h=h) + self.dropout("h", h, 0.9))
+
+    network = rnn.Network([Both(8)], 5, 5, recurrent_dropout=0.1, variational=True)
+    kept = sorted(node.op.number for node in masks_of(network))  # type: ignore[attr-defined]
+    assert kept == [pytest.approx(0.1), pytest.approx(0.9)]
+
+
 # -- sparse graphs -------------------------------------------------------------------------------
 
 
@@ -362,8 +489,8 @@ def test_the_random_graph_is_the_same_for_ever() -> None:
 
 
 RECORDED = [
-    (0, 0), (2, 0), (1, 1), (3, 1), (5, 1), (1, 2), (2, 2), (4, 2), (0, 3),
-    (3, 3), (0, 4), (2, 4), (4, 4), (5, 4), (1, 5), (3, 5), (4, 5), (5, 5),
+    (0, 0), (1, 0), (2, 0), (5, 0), (1, 1), (3, 1), (4, 1), (5, 1), (1, 2),
+    (2, 2), (3, 2), (0, 3), (2, 3), (3, 3), (4, 3), (0, 4), (4, 4), (5, 5),
 ]  # fmt: skip
 
 

@@ -38,6 +38,16 @@ def test_like_numpy(rows: int, columns: int, edges: int, index_dtype: str, dtype
     require_same(nodes, [a, tau, i], arrays, 1e-5 if dtype == "float32" else 1e-12, threads=threads)
 
 
+@pytest.mark.parametrize("shape", [(2, 4), (0, 4), (4, 0)])
+@pytest.mark.parametrize("passes", [(), gn.passes.DEFAULT], ids=["no passes", "passes"])
+def test_an_index_of_two_axes(shape: tuple[int, int], passes: tuple[gn.passes.Pass, ...]) -> None:
+    generator = np.random.default_rng(0)
+    x = gn.input((5, 3), "float64")
+    y = gn.take(x, generator.integers(0, 3, shape), axis=1)
+    nodes = [y, *gn.gradient(gn.sum(y * y), [x])]
+    require_same(nodes, [x], [generator.standard_normal((5, 3))], 1e-12, passes=passes)
+
+
 def test_strided_index() -> None:
     x, index = gn.input((3, 6), "float64"), gn.input((20, 2), "int64")
     generator = np.random.default_rng(0)
