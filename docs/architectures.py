@@ -41,6 +41,7 @@ class Row:
     """An architecture: its name and class, how many parameters it has and of what size, and what is drawn."""
 
     name: str
+    python: str
     documented: Any
     parameters: str
     drawn: Any
@@ -71,7 +72,7 @@ def cell_rows() -> list[Row]:
         network = rnn.Network([made], SYMBOLS, SYMBOLS)
         fixed = sum(node.size for node in network.fixed.values())
         text = f"{network.theta.size:,}" + (f" (+ {fixed:,} fixed)" if fixed else "")
-        rows.append(Row(name, cell, text, SMALLER.get(name, cell)))
+        rows.append(Row(name, repr(cell()), cell, text, SMALLER.get(name, cell)))
     return rows
 
 
@@ -85,16 +86,64 @@ def other_rows() -> list[Row]:
     hmm, controller = rnn.HMM(16, SYMBOLS), Controller()
     tables = sum(table.size for table in (hmm.pi, hmm.A, hmm.B))
     return [
-        Row("Stacked, with skips", rnn.Network, f"{stacked.theta.size:,} (two LSTMs)", stacked),
-        Row("Deep autoencoder", autoencoder_layers, f"{curves.theta.size:,} (CURVES)", curves.unroll(1, 1)),
-        Row("RBM", rnn.energy.RBM, f"{rbm.theta.size:,} (64 visible, 32 hidden)", rbm),
-        Row("TRBM", rnn.energy.TRBM, f"{trbm.theta.size:,} (64 visible, 32 hidden)", trbm),
-        Row("RTRBM (model)", rnn.energy.RTRBM, f"{rtrbm.theta.size:,} (64 visible, 32 hidden)", rtrbm),
-        Row("HMM", rnn.HMM, f"{tables:,} (16 states)", hmm),
-        Row("CTC", rnn.ctc.ctc_loss, "0", gn.Graph([rnn.ctc.ctc_loss(logits, labels)], [logits, labels])),
-        Row("Arm controller", Controller, f"{controller.theta.size:,} (2 × 100 units)", controller),
-        Row("Two-joint arm", Arm, "0", gn.Graph([gn.label(Arm().step(x, u), "x_t+1")], [x, u])),
-        Row("Control task", CenterOut, f"{controller.theta.size:,}", None),
+        Row(
+            "Stacked, with skips",
+            "rnn.Network([...], skip=True)",
+            rnn.Network,
+            f"{stacked.theta.size:,} (two LSTMs)",
+            stacked,
+        ),
+        Row(
+            "Deep autoencoder",
+            "rnn.Network(rnn.cells.feedforward.autoencoder_layers(sizes), ...)",
+            autoencoder_layers,
+            f"{curves.theta.size:,} (CURVES)",
+            curves.unroll(1, 1),
+        ),
+        Row(
+            "RBM",
+            "rnn.energy.RBM(visible, hidden)",
+            rnn.energy.RBM,
+            f"{rbm.theta.size:,} (64 visible, 32 hidden)",
+            rbm,
+        ),
+        Row(
+            "TRBM",
+            "rnn.energy.TRBM(visible, hidden)",
+            rnn.energy.TRBM,
+            f"{trbm.theta.size:,} (64 visible, 32 hidden)",
+            trbm,
+        ),
+        Row(
+            "RTRBM (model)",
+            "rnn.energy.RTRBM(visible, hidden)",
+            rnn.energy.RTRBM,
+            f"{rtrbm.theta.size:,} (64 visible, 32 hidden)",
+            rtrbm,
+        ),
+        Row("HMM", "rnn.HMM(states, symbols)", rnn.HMM, f"{tables:,} (16 states)", hmm),
+        Row(
+            "CTC",
+            'rnn.Network(..., loss="ctc")',
+            rnn.ctc.ctc_loss,
+            "0",
+            gn.Graph([rnn.ctc.ctc_loss(logits, labels)], [logits, labels]),
+        ),
+        Row(
+            "Arm controller",
+            "rnn.control.Controller()",
+            Controller,
+            f"{controller.theta.size:,} (2 × 100 units)",
+            controller,
+        ),
+        Row(
+            "Two-joint arm",
+            "rnn.control.Arm()",
+            Arm,
+            "0",
+            gn.Graph([gn.label(Arm().step(x, u), "x_t+1")], [x, u]),
+        ),
+        Row("Control task", "rnn.control.CenterOut()", CenterOut, f"{controller.theta.size:,}", None),
     ]
 
 
@@ -147,7 +196,9 @@ def table(rows: list[Row]) -> list[str]:
             else f"[![{row.name}](architectures/{file_of(row.name)})](architectures/{file_of(row.name)})"
         )
         source = row.source.replace("|", "\\|")
-        lines.append(f"| **{row.name}** | {equation} | {source} | {row.parameters} | {picture} |")
+        lines.append(
+            f"| **{row.name}** `{row.python}` | {equation} | {source} | {row.parameters} | {picture} |"
+        )
     return lines
 
 
@@ -168,7 +219,7 @@ Parameters: of a network of one layer of {units} units that reads and predicts {
 
 Any of them can be stacked (`rnn.Network([...])`), with skips, dropout between layers and on states, one mask for all
 time steps (`variational=True`), learned initial states, shared layers (`share={{1: 0}}`), inside of `Residual`,
-`Normalized`, `Bidirectional` and `Hyper`.
+`Normalized` and `Bidirectional`; inside of `Hyper` those whose products are made by `affine` or `product`.
 
 ## Networks and models
 

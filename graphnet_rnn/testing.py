@@ -76,10 +76,11 @@ def check_network(network: Network, report: Callable[[str, str], None] | None = 
         node.value[...] = network.fixed[name].value
     generator = np.random.default_rng(0)
     subject = Subject("the network", network.layers[0], double, generator)
-    u = double.unroll(5, 2, training=False)
+    learned = network.initial_state == "learned"
+    u = double.unroll(5, 2, training=False, initial="learned" if learned else "given")
     symbols = generator.integers(0, network.inputs, (2, 5, 2))
-    arrays = [symbols[0], symbols[1] % network.outputs, *double.first_states(2)]
-    inputs = [u.inputs, u.targets, *u.initial]
+    arrays = [symbols[0], symbols[1] % network.outputs, *([] if learned else double.first_states(2))]
+    inputs = [u.inputs, u.targets, *([] if learned else u.initial)]
     parameters = list(double.parameters.values())
     v = generator.standard_normal(double.theta.size)
     ends = np.cumsum([node.size for node in parameters])[:-1]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import numpy as np
 
 ROOT = Path(__file__).parent.parent
 
@@ -18,3 +21,12 @@ def test_the_page_of_architectures_is_current() -> None:
         check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_training_on_arrays_runs_as_it_stands() -> None:
+    text = (ROOT / "docs" / "training_on_arrays.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names: dict[str, object] = {}
+    exec(code, names)
+    assert np.shape(names["outputs"]) == (30, 64, 1)
+    assert names["result"].loss < 0.01  # type: ignore[attr-defined]

@@ -246,6 +246,19 @@ def test_interrupted_and_resumed_is_never_stopped(
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
 
 
+def test_fixed_weights_come_from_the_checkpoint(tmp_path: Path) -> None:
+    """They are what was drawn when the run began, whatever the cell of the continuation would draw."""
+    drawn = rnn.EchoState(8, initial={"W_hh": rnn.initializers.orthogonal()})
+    whole = trainer(tmp_path / "whole", net={"layers": [drawn]})
+    whole.run()
+    trainer(tmp_path / "parts", net={"layers": [drawn]}, listener=InterruptAt(5)).run()
+    last = trainer(tmp_path / "parts", net={"layers": [rnn.EchoState(8)]})
+    last.resume()
+    last.run()
+    assert np.array_equal(last.network.fixed["layer0.W_hh"].value, whole.network.fixed["layer0.W_hh"].value)
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+
+
 def test_sigterm_leaves_a_checkpoint_too(tmp_path: Path) -> None:
     run = trainer(tmp_path / "run", listener=InterruptAt(5, signal.SIGTERM))
     assert run.run().reason == "interrupted"
