@@ -338,10 +338,10 @@ class RTRBM(TemporalRBM):
     """P(v) = Π_t P(v_t | r_{t-1}),  r_t = σ(v_t W + b_h + r_{t-1} W'_1),  P(v_t, h'_t | r_{t-1}) an RBM
 
     with biases b_v and b_h + r_{t-1} W'_1; r_0 is the parameter h_0 (the paper of 2008 has a bias b_init in place of
-    b_h + r_0 W'_1). r_t is real and not drawn, so that inference is
-    exact and learning follows the gradient of log P through time, up to the error of contrastive divergence.
-    delays, connections: as in TRBM; the source's RTRBM has "HH" with one delay. W starts at N(0, 0.01²) as in the source:
-    on small data that is a plateau, and initial={"W*": rnn.initializers.normal(0.3)} leaves it sooner.
+    b_h + r_0 W'_1). r_t is real and not drawn, so that inference is exact and learning follows the gradient of log P
+    through time, up to the error of contrastive divergence.
+    delays, connections: as in TRBM; the source's RTRBM has "HH" with one delay. W starts at N(0, 0.01²): on small data
+    that is a plateau, and initial={"W*": rnn.initializers.normal(0.3)} leaves it sooner.
     (rnn.RTRBM is r_t alone, as a layer of a network.)
     Source: Sutskever, Hinton & Taylor 2008; Sutskever 2013, 3.7-3.10, eqs 3.16-3.25.
     """
