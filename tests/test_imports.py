@@ -42,7 +42,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("cells", "unroll"),
     ("network", "objective"),
     ("optimizers", "early_stopping", "evaluation", "sampling", "model_file", "markov", "control", "readout"),
-    ("energy",),
+    ("energy", "tasks"),
     ("checkpoint", "interchange"),
     ("training",),
     ("testing",),
