@@ -173,7 +173,7 @@ def _mark_bits(lengths: Array, marks: tuple[int, int], T: int) -> list[float]:
     k = np.arange(T + 1)[:, None]  # this many bits have been written
     tenth, half = -(-lengths // 10), -(-lengths // 2)
     none_yet = np.clip((tenth - k) / tenth, 0, 1)
-    one = (i < tenth) / tenth * np.clip((half - np.maximum(k, tenth)) / (half - tenth), 0, 1)
+    one = (i < tenth) / tenth * np.clip((half - k) / (half - tenth), 0, 1)
     both = (i < tenth) / tenth * ((tenth <= j) & (j < half)) / (half - tenth)
     so_far = np.where(k <= i, none_yet, np.where(k <= j, one, both)) * (k <= lengths)
     masses = np.append(so_far.sum(axis=1), (both * (lengths == T)).sum())

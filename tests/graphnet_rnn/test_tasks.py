@@ -344,7 +344,7 @@ def test_a_gradient_over_several_batches_is_that_of_all_of_them() -> None:
     first = summed_over_time(task, network, size)
     first.feed(x[:, :size], t[:, :size])
     assert pieces.loss(w) == first.loss(w)
-    v = RNG(1).standard_normal(w.shape)
+    v = RNG(1).standard_normal(w.size)
     assert np.array_equal(pieces.curvature(w, 0.1)(v), first.curvature(w, 0.1)(v))
 
 
@@ -365,19 +365,17 @@ def test_a_gradient_over_no_batches() -> None:
 def test_trial_learns_and_counts() -> None:
     task = TASKS["temporal-order"](10)
     trial = Trial(task, HessianFree(damping=0.1, cg_steps=30), elman(task, 20), 100, 2, 330)
+    # The test sequences: 330, each once, though they come in batches of 100.
+    x, t = task.batch(RNG([0, 1]), 330)
+    u = trial.network.unroll(task.time, 330, initial="zero")
+    (logits,) = gn.compile([u.logits], [u.inputs])(x)
     before, sequences = trial.wrong(), 0
+    assert before == task.wrong(logits, t).mean() > 0.4
     for _ in range(18):
         report: Any = trial.step()
         sequences += 100 * (2 + report.cg_steps)
     assert (trial.steps, trial.sequences) == (18, sequences)
-    assert before > 0.4
     assert trial.wrong() < 0.01
-    # The test sequences are the same each time, all of them, each once.
-    x, t = task.batch(RNG([0, 1]), 330)
-    u = trial.network.unroll(task.time, 330, initial="zero")
-    trial.network.theta = trial.theta
-    (logits,) = gn.compile([u.logits], [u.inputs])(x)
-    assert trial.wrong() == task.wrong(logits, t).mean()
 
 
 def test_trials_of_one_seed_are_the_same() -> None:
@@ -387,6 +385,7 @@ def test_trials_of_one_seed_are_the_same() -> None:
         trial = Trial(task, Adam(), elman(task, 5, seed), 10, 1, 10, seed)
         trial.step()
         trial.step()
+        assert np.array_equal(trial.network.theta, trial.theta)
         return trial.theta
 
     assert np.array_equal(trained(1), trained(1))
