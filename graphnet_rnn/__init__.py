@@ -8,7 +8,18 @@ u = net.unroll(time=50, batch=32)
 
 from __future__ import annotations
 
-from graphnet_rnn import cells, control, ctc, data, energy, initializers, interchange, optimizers, testing
+from graphnet_rnn import (
+    cells,
+    control,
+    ctc,
+    data,
+    energy,
+    initializers,
+    interchange,
+    optimizers,
+    tasks,
+    testing,
+)
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import (
         GLNN,
@@ -125,5 +136,6 @@ __all__ = [
         "optimizers",
     "run",
         "save",
+        "tasks",
         "testing",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The command line: graphnet-rnn demo | train | sample | evaluate | draw | check | cells | export.
+"""The command line: graphnet-rnn demo | train | sample | evaluate | draw | check | cells | export | tasks.
 
 One file for each command: it adds its arguments to a parser, and runs. Exit codes: 0 well, 1 a failure, 2 a
 usage error, 130 interrupted. A failure is one clear sentence; --debug shows the traceback.
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from graphnet.errors import GraphnetError
 from graphnet.version import __version__
-from graphnet_rnn.cli import cells, check, demo, draw, evaluate, export, sample, train
+from graphnet_rnn.cli import cells, check, demo, draw, evaluate, export, sample, tasks, train
 from graphnet_rnn.errors import UsageError
 
 __all__ = ["main"]
@@ -27,6 +27,7 @@ COMMANDS = {
     "check": check,
     "cells": cells,
     "export": export,
+    "tasks": tasks,
 }
 
 

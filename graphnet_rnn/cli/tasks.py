@@ -1,0 +1,115 @@
+"""Train a network of tanh units on a problem with long-term dependencies, until it is solved.
+
+As in Sutskever 2013, 4.4, but for a gradient over no more sequences than the curvature, see --gradient-batches, and for
+when conjugate gradient stops. It is solved when fewer than 1 % of the test sequences are wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from graphnet_rnn import optimizers
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.optimizers import HessianFree, HessianFreeReport, Optimizer, Report
+from graphnet_rnn.tasks import TASKS, Settings, Task, Trial, elman, settings
+
+EXAMPLE = """example:
+  graphnet-rnn tasks --task addition --length 30 --optimizer hf
+  graphnet-rnn tasks --task memory-5 --length 50 --no-structural
+  graphnet-rnn tasks --task xor --length 50 --batch 1000 --gradient-batches 10
+  graphnet-rnn tasks --task addition --length 20 --optimizer adam --rate 0.001 --steps 2000"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--task", choices=list(TASKS), default="addition", help="the problem")
+    add("--length", type=int, default=30, help="T: how many steps the sequences have, or the memory lasts")
+    add("--optimizer", choices=["hf", *sorted(optimizers.ALL)], default="hf", help="hf: Hessian-free")
+    add(
+        "--damping",
+        type=float,
+        help="hf: λ at the start (default: 0.1; without structural damping 0.3; permutation: 0.1 T)",
+    )
+    add("--structural", type=float, help="hf: μ, the weight of structural damping (default: 1/30)")
+    add("--no-structural", action="store_true", help="hf: without structural damping")
+    add("--cg-steps", type=int, help="hf: the most of a step (default: 300)")
+    add("--rate", type=float, help="learning rate (default: the optimizer's own)")
+    add("--clip-norm", type=float, help="longest gradient, not for hf; 0 for no limit (default: 1)")
+    add("--units", type=int, default=100, help="of the Elman network")
+    add("--batch", type=int, default=1000, help="fresh sequences a step, for the curvature and the gradient")
+    add("--gradient-batches", type=int, default=1, help="so many batches for the gradient (the source: 10)")
+    add("--steps", type=int, default=100, help="at most so many")
+    add("--test", type=int, default=10_000, help="test sequences")
+    add("--test-every", type=int, default=5, help="steps from one test to the next")
+    add("--seed", type=int, default=0, help="of weights and sequences")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.steps < 1 or options.test_every < 1:
+        raise UsageError("--steps and --test-every must be at least 1")
+    task = TASKS[options.task](options.length)
+    source = settings(task, structural=not options.no_structural)
+    trial = Trial(
+        task,
+        _optimizer(options, source),
+        elman(task, options.units, options.seed),
+        options.batch,
+        options.gradient_batches,
+        options.test,
+        options.seed,
+    )
+    print(f"{task}: {task.time} steps; {trial.network!r}")
+    print(f"{trial.optimizer}")
+    wrong = trial.wrong()
+    print(f"before training {wrong:.2%} of {trial.test:,} test sequences are wrong", flush=True)
+    most = source.minibatches * source.minibatch
+    while not wrong < source.success and trial.steps < options.steps and trial.sequences <= most:
+        report = trial.step()
+        line = f"{trial.steps:>4}  {_shown(report)}"
+        if trial.steps % options.test_every == 0 or trial.steps == options.steps:
+            wrong = trial.wrong()
+            line += f"  wrong {wrong:.2%}"
+        print(line, flush=True)
+    print(_verdict(task, trial, source, trial.wrong()))
+    return 0
+
+
+def _optimizer(options: argparse.Namespace, source: Settings) -> Optimizer:
+    own = {name: getattr(options, name) for name in ("damping", "structural", "cg_steps")}
+    given = {name: value for name, value in own.items() if value is not None}
+    rate = {} if options.rate is None else {"rate": options.rate}
+    if options.optimizer == "hf":
+        if options.clip_norm is not None:
+            raise UsageError("--clip-norm is not for --optimizer hf, whose steps are limited by its damping")
+        if options.no_structural and options.structural:
+            raise UsageError("--structural and --no-structural exclude each other")
+        return HessianFree(
+            **{
+                "damping": source.damping,
+                "structural": source.structural,
+                "cg_steps": source.cg_steps,
+                **given,
+                **rate,
+            }
+        )
+    if given or options.no_structural:
+        names = ["--" + name.replace("_", "-") for name in given]
+        names += ["--no-structural"] * options.no_structural
+        raise UsageError(f"{', '.join(names)}: only for --optimizer hf, not {options.optimizer}")
+    clip = 1.0 if options.clip_norm is None else options.clip_norm
+    return optimizers.ALL[options.optimizer](clip_norm=clip or None, **rate)
+
+
+def _shown(report: Report) -> str:
+    if isinstance(report, HessianFreeReport):
+        return str(report)
+    return f"loss {report.loss:.6g}  |g| {report.gradient_norm:.2g}"
+
+
+def _verdict(task: Task, trial: Trial, source: Settings, wrong: float) -> str:
+    minibatches = trial.sequences / source.minibatch
+    verdict = "solved" if wrong < source.success else "not solved"
+    return (
+        f"{task.name}, T = {task.length}: {verdict}; {wrong:.2%} of {trial.test:,} test sequences are wrong after "
+        f"{trial.steps} steps, {minibatches:,.1f} minibatches of {source.minibatch:,} sequences"
+    )

@@ -1,0 +1,38 @@
+"""Synthetic problems on which recurrent networks are compared.
+
+pathological  long-term dependencies (Hochreiter & Schmidhuber 1997; Sutskever 2013, 4.4), by name in TASKS
+source        how Sutskever trained on them: damping, numbers of sequences, initial weights
+objective     a gradient over more sequences than the curvature
+trial         a network on such a problem: steps on fresh sequences, the share of test sequences that it gets wrong
+symbols       texts whose true model's bits are known exactly (Ollivier 2013), by name in TEXTS
+
+    trial = rnn.tasks.Trial(rnn.tasks.TASKS["addition"](30))
+    while trial.wrong() >= 0.01:
+        print(trial.step())
+"""
+
+from __future__ import annotations
+
+from graphnet_rnn.tasks.objective import GradientOverBatches, summed_over_time
+from graphnet_rnn.tasks.pathological import (
+    TASKS,
+    Addition,
+    Memory,
+    Memory5,
+    Memory20,
+    Multiplication,
+    Permutation,
+    Task,
+    TemporalOrder,
+    TemporalOrder3,
+    Xor,
+)
+from graphnet_rnn.tasks.source import Settings, elman, initial_weights, settings
+from graphnet_rnn.tasks.symbols import TEXTS, Drawn, alphabet, anbn, distant_xor, music
+from graphnet_rnn.tasks.trial import Trial
+
+__all__ = [
+    "TASKS", "TEXTS", "Addition", "Drawn", "GradientOverBatches", "Memory", "Memory5", "Memory20", "Multiplication",
+    "Permutation", "Settings", "Task", "TemporalOrder", "TemporalOrder3", "Trial", "Xor", "alphabet", "anbn",
+    "distant_xor", "elman", "initial_weights", "music", "settings", "summed_over_time",
+]  # fmt: skip

@@ -1,0 +1,103 @@
+"""Trial: a network that is trained on one of the problems, and tested."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.node import Array
+from graphnet_rnn.errors import TrainingError, UsageError
+from graphnet_rnn.network import Network
+from graphnet_rnn.optimizers import HessianFreeReport, Optimizer, Report
+from graphnet_rnn.settings import whole_number
+from graphnet_rnn.tasks.objective import GradientOverBatches, summed_over_time
+from graphnet_rnn.tasks.pathological import Task
+from graphnet_rnn.tasks.source import elman, settings
+
+__all__ = ["Trial"]
+
+
+class Trial:
+    """Steps on fresh sequences, and the share of test sequences that is wrong. By default as Sutskever 2013, 4.4.
+
+    optimizer: Hessian-free with the source's settings. network: 100 tanh units, initialised as there. batch: sequences
+    of a batch; gradient_batches: how many batches the gradient is the mean over (the loss and the curvature are those
+    of the first). test: sequences to test on, always the same. seed: of the weights and of all sequences.
+    Where the problem has no more different sequences than `batch` or `test`, all of them are taken, each once.
+    steps: how many were made. sequences: how many went through the network, with each gradient and each step of CG.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        optimizer: Optimizer | None = None,
+        network: Network | None = None,
+        batch: int | None = None,
+        gradient_batches: int | None = None,
+        test: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        source = settings(task)
+        self.task, self.seed = task, whole_number("Trial: seed", seed, least=0)
+        self.optimizer = source.optimizer() if optimizer is None else optimizer
+        self.network = elman(task, source.units, self.seed) if network is None else network
+        fits = (task.inputs, task.outputs, task.reads, task.loss)
+        if (self.network.inputs, self.network.outputs, self.network.reads, self.network.loss) != fits:
+            raise UsageError(
+                f"Trial: {task.name} needs a network with inputs={task.inputs}, outputs={task.outputs}, "
+                f"reads={task.reads!r}, loss={task.loss!r}, not {self.network!r}"
+            )
+        self.batch = self._at_most_all("batch", source.curvature if batch is None else batch)
+        default = max(1, source.gradient // self.batch)
+        self.gradient_batches = whole_number(
+            "Trial: gradient_batches", default if gradient_batches is None else gradient_batches
+        )
+        if self.batch == task.distinct:
+            self.gradient_batches = 1
+        self.test = self._at_most_all("test", source.test if test is None else test)
+        self.objective = GradientOverBatches(summed_over_time(task, self.network, self.batch))
+        self.theta = self.network.theta.copy()
+        self.state = self.optimizer.init(self.theta)
+        self.steps = self.sequences = 0
+        self._generator = np.random.default_rng([self.seed, 0])
+
+    def step(self) -> Report:
+        """One step on fresh sequences.
+
+        Raises TrainingError when the loss or its gradient is no longer finite.
+        """
+        self.objective.feed(*(self._drawn(self._generator, self.batch) for _ in range(self.gradient_batches)))
+        report = self.optimizer.step(self.objective, self.theta, self.state)
+        self.network.theta = self.theta
+        if not (np.isfinite(report.loss) and np.isfinite(report.gradient_norm)):
+            raise TrainingError(
+                f"the loss is {report.loss} and the gradient's norm {report.gradient_norm} at step {self.steps}; try a "
+                f"smaller rate or clipping. {self.objective.objective.explain_non_finite()}".rstrip()
+            )
+        self.steps += 1
+        products = report.cg_steps if isinstance(report, HessianFreeReport) else 0
+        self.sequences += self.batch * (self.gradient_batches + products)
+        return report
+
+    def wrong(self) -> float:
+        """The share of the test sequences that the network misclassifies, see Task.wrong."""
+        logits, batches = self._testing
+        found = [self.task.wrong(logits(x)[0], t) for x, t in batches]
+        return float(np.concatenate(found)[: self.test].mean())
+
+    @cached_property
+    def _testing(self) -> tuple[gn.Function, list[tuple[Array, Array]]]:
+        """o for a batch, and the test sequences in batches, the last one filled up from the start."""
+        x, t = self._drawn(np.random.default_rng([self.seed, 1]), self.test)
+        u = self.network.unroll(self.task.time, min(self.batch, self.test), training=False, initial="zero")
+        order = np.arange(-(-self.test // u.batch) * u.batch).reshape(-1, u.batch) % self.test
+        return gn.compile([u.logits], [u.inputs]), [(x[:, some], t[:, some]) for some in order]
+
+    def _at_most_all(self, argument: str, count: int) -> int:
+        count, distinct = whole_number(f"Trial: {argument}", count), self.task.distinct
+        return count if distinct is None else min(count, distinct)
+
+    def _drawn(self, generator: np.random.Generator, count: int) -> tuple[Array, Array]:
+        return self.task.every() if count == self.task.distinct else self.task.batch(generator, count)
