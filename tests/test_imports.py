@@ -41,7 +41,6 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("cell",),
     ("cells", "unroll"),
     ("network", "objective"),
-<<<<<<< HEAD
     (
         "optimizers",
         "early_stopping",
@@ -53,11 +52,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
         "running",
         "readout",
     ),
-    ("energy",),
-=======
-    ("optimizers", "early_stopping", "evaluation", "sampling", "model_file", "markov", "control", "readout"),
     ("energy", "tasks"),
->>>>>>> 2b3b062bb2972b0c324c80eb0c2b48c482d13e56
     ("checkpoint", "interchange"),
     ("training",),
     ("testing",),
