@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
+import mmap
 import os
 import threading
 import time
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -206,23 +205,24 @@ class Arena:
     """Zeroed memory that starts on a cache line, on huge pages where the system has them."""
 
     def __init__(self, nbytes: int) -> None:
-        page = 1 << 21
-        step = page if nbytes >= page else ALIGNMENT
-        self._raw = np.zeros(nbytes + step, np.uint8)
+        self._raw = _fresh(nbytes + PAGE) if nbytes >= PAGE else np.zeros(nbytes + ALIGNMENT, np.uint8)
+        step = PAGE if nbytes >= PAGE else ALIGNMENT
         start = -self._raw.ctypes.data % step
         self.bytes = self._raw[start : start + nbytes]
         self.address = self.bytes.ctypes.data
         self.header = self.bytes[:HEADER].view(np.int64)
-        if nbytes >= page:
-            _ask_for_huge_pages(self.address, nbytes)
 
 
-MADV_HUGEPAGE = 14
+#: Bytes of a huge page.
+PAGE = 1 << 21
 
 
-def _ask_for_huge_pages(address: int, nbytes: int) -> None:
-    try:
-        madvise = partial(ctypes.CDLL(None).madvise, ctypes.c_void_p(address), ctypes.c_size_t(nbytes))
-    except (AttributeError, OSError, TypeError):  # another system: ordinary pages do
-        return
-    madvise(MADV_HUGEPAGE)
+def _fresh(nbytes: int) -> Array:
+    """Zeroed memory that nobody has touched: what an allocator hands out again lies on small pages for good."""
+    if not hasattr(mmap, "MAP_PRIVATE"):  # another system: ordinary pages do
+        return np.zeros(nbytes, np.uint8)
+    # Private, so that a forked child works on a copy of its own.
+    memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, np.uint8)
