@@ -15,6 +15,8 @@ from numbers import Real
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from graphnet.node import Node
 from graphnet.provenance import Origin, here, hide_module
 from graphnet_rnn.errors import CellError
@@ -50,6 +52,7 @@ class State:
             raise CellError(
                 f"State({name!r}) at {here()}: a state's name is a word other than x and self, e.g. State('h')."
             )
+        width = int(width) if isinstance(width, np.integer) else width
         whole = isinstance(width, int) and not isinstance(width, bool) and width >= 1
         if not whole and not (isinstance(width, str) and width.isidentifier()):
             raise CellError(

@@ -70,9 +70,9 @@ __all__ = [
 ALL: dict[str, type[Cell]] = {
     cell.__name__: cell
     for cell in (
-                Elman, Dense, LSTM, LSTMPeephole, LSTM1997, LSTMKrause, LSTMSutskever, GRU, GRUResetAfter,
-        TensorRNN, MRNN, StackedMRNN, MultiplicativeLSTM, RHN, HyperRHN, Hyper, HyperLSTM, Normalized,
-        LayerNormLSTM, GraphRNN, GNN, GLNN, LeakyRNN, EchoState, NARX, RTRBM, HMMFilter, Residual,
-        Bidirectional,
+        Elman, Dense, LSTM, LSTMPeephole, LSTM1997, LSTMKrause, LSTMSutskever, GRU, GRUResetAfter,
+        TensorRNN, MRNN, StackedMRNN, MultiplicativeLSTM, RHN, HyperRHN, Hyper, HyperLSTM,
+        Normalized, LayerNormLSTM, GraphRNN, GNN, GLNN, LeakyRNN, EchoState, NARX, RTRBM, HMMFilter,
+        Residual, Bidirectional,
     )
 }  # fmt: skip
