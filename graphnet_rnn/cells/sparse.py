@@ -129,7 +129,7 @@ class GLNN(_OverGraph):
     """V'_j = V_j + τ_0jx + Σ_i τ_ijx a_i;  a_j = tanh(V_j): gated and leaky
 
     τ_jj = -1/2 and the biases (eqs 31-33) make unit j an integrator of a random reading of the symbols over about j
-    steps. edges: how many each unit sends; frequencies: ν̃ of eq. 32. V⁰ = tanh⁻¹(β / α) with initial_state="learned", and
+    steps. edges: how many each unit sends; frequencies: ν̃ of eq. 32. V⁰ = tanh⁻¹(β / α) with initial_state="learned";
     eq. 30 is rnn.Network(..., initial={"W_ho": zeros(), "b_o": array(np.log(ν))}), of rnn.initializers.
     Source: Ollivier 2013, eqs 13, 30-33.
     """
