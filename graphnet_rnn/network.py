@@ -169,7 +169,7 @@ class Network(FlatParameters, ShowsItself):
             raise UsageError(
                 f"share: layer {layer} ({cell!r}, which reads {below} values) cannot use the weights of "
                 f"{weights.owner} ({owner!r}, which reads {owner.reads}): both must have the same weights of the same "
-                "shapes. (The first that differs is named above.)"
+                "shapes."
             ) from error
 
     def _declare_projection(self) -> None:

@@ -44,6 +44,8 @@ class Weights:
     #: The names of those that training leaves as they are.
     fixed: set[str] = field(default_factory=set)
     complete: bool = False
+    #: The initializers of the cells that are parts of this one, by what their weights begin with.
+    parts: dict[str, Mapping[str, Initializer]] = field(default_factory=dict)
 
     def get(
         self, name: str, shape: Sequence[int], initializer: Initializer | None, trained: bool = True
@@ -132,17 +134,26 @@ class Weights:
         return f"{self.owner}.{name}" if self.owner else name
 
     def require_patterns(self, who: str, error: type[GraphnetError] = UsageError) -> None:
-        """Each pattern of `initial` fits some weight; else an error that lists the weights."""
-        for pattern in self.initial:
-            if not any(fnmatchcase(name, pattern) for name in self.nodes):
-                raise error(
-                    f"{who}: initial names {pattern!r}, but no weight is called so; there are "
-                    f"{', '.join(self.nodes)}."
-                )
+        """Each pattern of `initial`, and of the parts', fits some weight; else an error that lists the weights."""
+        for part, initial in {"": self.initial, **self.parts}.items():
+            start = f"{part}." if part else ""
+            names = [name.removeprefix(start) for name in self.nodes if name.startswith(start)]
+            for pattern in initial:
+                if not any(fnmatchcase(name, pattern) for name in names):
+                    owner = f"{who}.{part}" if part else who
+                    raise error(
+                        f"{owner}: initial names {pattern!r}, but no weight is called so; there are {', '.join(names)}."
+                    )
 
     def within(self, part: str, initial: Mapping[str, Initializer]) -> WeightsWithin:
         """The weights of a cell that is part of this one; `initial`: the part's own initializers."""
+        self.note_part(part, initial)
         return WeightsWithin(self, part, initial)
+
+    def note_part(self, part: str, initial: Mapping[str, Initializer]) -> None:
+        """Remembers the patterns of a part, for `require_patterns`."""
+        if initial:
+            self.parts[part] = initial
 
     def trained(self) -> dict[str, Node]:
         """Those that training changes, in the order in which the equations use them."""
@@ -195,7 +206,12 @@ class WeightsWithin:
 
     def within(self, part: str, initial: Mapping[str, Initializer]) -> WeightsWithin:
         """See Weights.within."""
+        self.note_part(part, initial)
         return WeightsWithin(self, part, initial)
+
+    def note_part(self, part: str, initial: Mapping[str, Initializer]) -> None:
+        """See Weights.note_part."""
+        self.whole.note_part(f"{self.part}.{part}", initial)
 
 
 class FlatParameters:

@@ -223,6 +223,16 @@ def test_what_cannot_predict_what_comes_next_is_refused() -> None:
             make()
 
 
+@pytest.mark.parametrize("wrap", [rnn.Bidirectional, rnn.Residual, lambda c: rnn.Residual(rnn.Normalized(c))])
+def test_initializers_of_parts_fit_or_are_told(wrap: Any) -> None:
+    fits = rnn.Network([wrap(rnn.Elman(4, initial={"W_h*": rnn.initializers.constant(7)}))], 3, 3)
+    assert any((node.value == 7).all() for name, node in fits.parameters.items() if name.endswith("W_hh"))
+    with pytest.raises(
+        CellError, match=r"initial names 'typo', but no weight is called so; there are W_xh, W_hh, b_h"
+    ):
+        rnn.Network([wrap(rnn.Elman(4, initial={"typo": rnn.initializers.zeros()}))], 3, 3)
+
+
 def test_hyper_takes_what_goes_forward_only() -> None:
     with pytest.raises(UsageError, match="main must go forward in time"):
         rnn.Hyper(rnn.Bidirectional(4))
