@@ -191,8 +191,7 @@ class Cell(ShowsItself):
         new = not self.bound_weights.complete
         if new:
             declaration.check(cell)
-        inner = copy.copy(cell)
-        inner.reads = whole_number(f"part({name!r}): reads, the width of its x,", reads)
+        inner = cell.reading(whole_number(f"part({name!r}): reads, the width of its x,", reads))
         inner._weights = self.bound_weights.within(name, cell.initial)
         inner._masks = self._masks
         inner._connect = connect or (self._connected_within(name) if self._connect else None)
@@ -217,14 +216,23 @@ class Cell(ShowsItself):
         declaration.check(self)
         if type(self).step is Cell.step:
             raise declaration.no_step(self)
-        bound = copy.copy(self)
-        bound.reads = inputs
+        bound = self.reading(inputs)
         bound._weights = weights
         declaration.check_widths(bound)
         with gn.scope(layer=weights.owner, cell=type(self).__name__):
             tracing.declare(bound, weights)
         weights.require_patterns(type(self).__name__, CellError)
         return bound
+
+    def reading(self, inputs: int) -> Cell:
+        """A copy for inputs of this width, with all widths that follow from it."""
+        reading = copy.copy(self)
+        reading.reads = inputs
+        reading.resolve()
+        return reading
+
+    def resolve(self) -> None:
+        """Called when `reads` is known: cells made of cells set here what depends on it."""
 
     def running(self, masks: Masks) -> Cell:
         """A bound cell whose equations use these masks."""

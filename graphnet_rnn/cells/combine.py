@@ -15,7 +15,7 @@ from graphnet_rnn.declaration import State
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import whole_number
 
-__all__ = ["Bidirectional", "Normalized", "Residual", "as_cell", "parts_states"]
+__all__ = ["Bidirectional", "Normalized", "Residual", "as_cell", "output_or_one", "parts_states"]
 
 
 def parts_states(cell: Cell, suffix: str = "") -> list[State]:
@@ -24,7 +24,7 @@ def parts_states(cell: Cell, suffix: str = "") -> list[State]:
         replace(
             state,
             name=state.name + suffix,
-            width=state.width if state.width == "reads" else cell.width_of(state),
+            width=state.width if state.width == "reads" else max(1, cell.width_of(state)),
         )
         for state in cell.states
     ]
@@ -39,20 +39,23 @@ def as_cell(owner: str, argument: str, cell: Cell | int) -> Cell:
     return LSTM(whole_number(f"{owner}: {argument}, as the units of an LSTM,", cell))
 
 
+def output_or_one(cell: Cell) -> int:
+    """The width of its output; 1 as long as that follows from inputs whose width nobody has told."""
+    return max(1, cell.output_width)
+
+
 class _Wrapper(Cell):
     """A cell whose output is another one's, changed."""
 
     def __init__(self, inner: Cell | int = 128) -> None:
         self.inner = as_cell(type(self).__name__, "inner", inner)
         super().__init__(1)
-        self.states = parts_states(self.inner)
-        self.output = State("y", "inner_output")
+        self.resolve()
 
-    @property
-    def inner_output(self) -> int:
-        """The width of the inner cell's output, which may be that of x."""
-        width = self.inner.returns[0].width
-        return self.reads if width == "reads" else self.inner.output_width
+    def resolve(self) -> None:
+        inner = self.inner.reading(self.reads)
+        self.states = parts_states(inner)
+        self.output = State("y", output_or_one(inner))
 
     @property
     def causal(self) -> bool:
@@ -111,9 +114,13 @@ class Bidirectional(Cell):
     def __init__(self, forward: Cell | int = 64, backward: Cell | int | None = None) -> None:
         self.forward = as_cell("Bidirectional", "forward", forward)
         self.backward = as_cell("Bidirectional", "backward", self.forward if backward is None else backward)
-        super().__init__(self.forward.output_width + self.backward.output_width)
-        self.states = [*parts_states(self.forward, "_forward"), *parts_states(self.backward, "_backward")]
-        self.output = State("y")
+        super().__init__(1)
+        self.resolve()
+
+    def resolve(self) -> None:
+        one, other = self.forward.reading(self.reads), self.backward.reading(self.reads)
+        self.states = [*parts_states(one, "_forward"), *parts_states(other, "_backward")]
+        self.output = State("y", output_or_one(one) + output_or_one(other))
 
     @property
     def causal(self) -> bool:

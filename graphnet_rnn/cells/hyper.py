@@ -10,7 +10,7 @@ import numpy as np
 from graphnet import concatenate, reshape, scaled_matmul, sigmoid, tanh
 from graphnet.node import Array, Node
 from graphnet_rnn.cell import Cell
-from graphnet_rnn.cells.combine import as_cell, parts_states
+from graphnet_rnn.cells.combine import as_cell, output_or_one, parts_states
 from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.cells.normalized import LayerNormLSTM
@@ -52,14 +52,19 @@ class Hyper(Cell):
             raise UsageError(
                 f"Hyper: controller must not keep its inputs as states, so it cannot be {self.controller!r}"
             )
-        super().__init__(self.main.output_width, initial=initial)
+        super().__init__(1, initial=initial)
         self.rank = None if rank is None else whole_number("Hyper: rank", rank)
-        names, suffix = {state.name for state in self.main.returns}, "_a"
-        while any(state.name + suffix in names for state in self.controller.states):
+        self.resolve()
+
+    def resolve(self) -> None:
+        main = self.main.reading(self.reads)
+        controller = self.controller.reading(self.reads + sum(main.widths[:1]))
+        names, suffix = {state.name for state in main.returns}, "_a"
+        while any(state.name + suffix in names for state in controller.states):
             suffix += "a"
-        self.states = [*parts_states(self.main), *parts_states(self.controller, suffix)]
-        if self.main.output is not None:
-            self.output = State(self.main.output.name, self.main.output_width)
+        self.states = [*parts_states(main), *parts_states(controller, suffix)]
+        if main.output is not None:
+            self.output = State(main.output.name, output_or_one(main))
 
     def step(self, x: Node, *states: Node) -> tuple[Node, ...]:
         count = len(self.main.states)

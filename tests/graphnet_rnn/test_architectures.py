@@ -448,6 +448,37 @@ def test_wrappers_take_every_cell(name: str) -> None:
         assert any(key.startswith("layer0.W_ap_") for key in scaled.parameters), matrices
 
 
+class Twice(rnn.Cell):
+    """y = [x, x] tanh(x W), k' = x: widths that follow from the input's
+
+    Source: this test.
+    """
+
+    states = (rnn.State("k", "reads"),)
+    output = rnn.State("y", "double")
+
+    @property
+    def double(self) -> int:
+        return 2 * self.reads
+
+    def step(self, x: Node, k: Node) -> tuple[Node, Node]:
+        wide = gn.concatenate([x, k], axis=1)
+        return wide * gn.tanh(self.affine("y", x=x, units=self.double)), x
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("wrap", [rnn.Residual, rnn.Normalized, rnn.Bidirectional, rnn.Hyper])
+def test_widths_that_follow_from_the_input_pass_wrappers(wrap: Any, depth: int) -> None:
+    cell: rnn.Cell = Twice()
+    for _ in range(depth):
+        cell = wrap(cell)
+    network = rnn.Network([cell, rnn.GRU(3)], 5, 5, initial_state="learned")
+    double = 10 if wrap is not rnn.Bidirectional else 10 * 2**depth
+    assert network.layers[0].output_width == double
+    u = network.unroll(3, 2, initial="learned")
+    assert u.hidden[0].shape == (3, 2, double)
+
+
 def test_hyper_scales_what_is_inside_of_parts() -> None:
     network = rnn.Network([rnn.Hyper(rnn.Residual(rnn.LSTM(5)), rnn.Elman(2))], 5, 5)
     assert sum(key.startswith("layer0.W_ap_inner_") for key in network.parameters) == 8
