@@ -44,7 +44,7 @@ class Evaluator:
     """
 
     def __init__(self, network: Network, lanes: int = 32, time: int = 50, threads: int | None = None) -> None:
-        if network.loss != "softmax" or network.reads != "symbols":
+        if not network.predicts_symbols:
             raise UsageError(
                 "Evaluator: only a network that reads symbols and predicts them can be evaluated on text"
             )

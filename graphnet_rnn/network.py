@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,7 +19,7 @@ from graphnet_rnn.initializers import Initializer
 from graphnet_rnn.losses import LOSSES, SEQUENCE_LOSSES
 from graphnet_rnn.settings import fraction, one_of, whole_number
 from graphnet_rnn.unroll import Unrolled
-from graphnet_rnn.weights import FlatParameters, Weights
+from graphnet_rnn.weights import FlatParameters, Weights, unfit
 
 __all__ = ["Network"]
 
@@ -182,12 +181,11 @@ class Network(FlatParameters, ShowsItself):
 
     def _require_patterns(self, initial: Mapping[str, Initializer]) -> None:
         own = [*self._own.nodes, *self._learned.nodes]
-        for pattern in initial:
-            if not any(fnmatchcase(name, pattern) for name in own):
-                raise UsageError(
-                    f"Network: initial names {pattern!r}, but of its own it has {', '.join(own)}; those of a layer "
-                    "are set by the cell's own argument `initial`."
-                )
+        for pattern in unfit(initial, own):
+            raise UsageError(
+                f"Network: initial names {pattern!r}, but of its own it has {', '.join(own)}; those of a layer "
+                "are set by the cell's own argument `initial`."
+            )
 
     def _groups(self) -> list[Weights]:
         groups = [cell.bound_weights for l, cell in enumerate(self.layers) if l not in self.share]
@@ -205,6 +203,11 @@ class Network(FlatParameters, ShowsItself):
     def output_weights(self) -> list[Node]:
         """W_ho, or W_h0o, W_h1o, ... where the output reads every layer."""
         return [self._own.nodes[name] for name in self._projections]
+
+    @property
+    def predicts_symbols(self) -> bool:
+        """Whether it reads symbols and predicts them, as a model of text does."""
+        return self.loss == "softmax" and self.reads == "symbols"
 
     def require_causal(self, who: str) -> None:
         """UsageError, naming `who` asks, if a layer reads later inputs: what comes next would be known to it."""

@@ -68,7 +68,7 @@ def check_network(network: Network, report: Callable[[str, str], None] | None = 
     The gradient, the R-operator and the Gauss-Newton product are checked in float64 along a random direction
     of all parameters at once, over 5 time steps of 2 sequences. For networks with the softmax loss.
     """
-    if network.loss != "softmax" or network.reads != "symbols":
+    if not network.predicts_symbols:
         raise UsageError("check_network needs a network that reads symbols and predicts them")
     double = Network(network.layers, network.inputs, network.outputs, **_like(network))
     double.theta = network.theta

@@ -129,7 +129,7 @@ class Trainer:
                 "the network knows other characters than this text holds, so its symbols would change their meaning; "
                 "make a Corpus with the network's vocabulary, or a new network."
             )
-        if network.loss != "softmax" or network.reads != "symbols":
+        if not network.predicts_symbols:
             raise UsageError(
                 "Trainer: only a network that reads symbols and predicts them can be trained on a text"
             )

@@ -18,7 +18,7 @@ from graphnet_rnn import initializers
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.initializers import Initializer
 
-__all__ = ["FlatParameters", "Weights", "WeightsWithin", "chosen"]
+__all__ = ["FlatParameters", "Weights", "WeightsWithin", "chosen", "unfit"]
 
 # Lines of this file are machinery: an error should name the equation that used the weight.
 hide_module(__file__)
@@ -30,6 +30,12 @@ def chosen(initial: Mapping[str, Initializer], name: str, own: Initializer | Non
         if fnmatchcase(name, pattern):
             own = initializer
     return own
+
+
+def unfit(initial: Mapping[str, Initializer], names: Iterable[str]) -> list[str]:
+    """The patterns that fit none of the names."""
+    listed = list(names)
+    return [pattern for pattern in initial if not any(fnmatchcase(name, pattern) for name in listed)]
 
 
 @dataclass
@@ -138,12 +144,11 @@ class Weights:
         for part, initial in {"": self.initial, **self.parts}.items():
             start = f"{part}." if part else ""
             names = [name.removeprefix(start) for name in self.nodes if name.startswith(start)]
-            for pattern in initial:
-                if not any(fnmatchcase(name, pattern) for name in names):
-                    owner = f"{who}.{part}" if part else who
-                    raise error(
-                        f"{owner}: initial names {pattern!r}, but no weight is called so; there are {', '.join(names)}."
-                    )
+            for pattern in unfit(initial, names):
+                owner = f"{who}.{part}" if part else who
+                raise error(
+                    f"{owner}: initial names {pattern!r}, but no weight is called so; there are {', '.join(names)}."
+                )
 
     def within(self, part: str, initial: Mapping[str, Initializer]) -> WeightsWithin:
         """The weights of a cell that is part of this one; `initial`: the part's own initializers."""

@@ -7,7 +7,6 @@ O(edges), and x is looked up, not multiplied, where it is a symbol.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -39,6 +38,17 @@ def random_edges(units: int, edges: int, seed: int) -> Array:
         pairs += [(target, unit) for target in chosen]
     targets, sources = np.array(sorted(pairs)).T
     return np.stack([sources, targets])
+
+
+def _time_scales(units: int) -> tuple[Array, Array]:
+    """μ_j and β_j, for j = 1 ... units. Source: eq. 33."""
+    mu = 1 / (np.arange(1, units + 1) + 1.0)
+    return mu, -np.sqrt(ALPHA * (ALPHA - mu))
+
+
+def _first_potentials(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """V⁰_j = tanh⁻¹(β_j / α)"""
+    return np.arctanh(_time_scales(shape[0])[1] / ALPHA)
 
 
 class _OverGraph(Cell):
@@ -74,6 +84,13 @@ class _OverGraph(Cell):
         """Σ_i τ_ij a_i over the edges i → j; tau: (edges,), or (batch, edges)"""
         a = self.recurrent("a", a)
         return scatter_add(take(a, self._i, axis=1) * tau, self._j, self.units, axis=1)
+
+    def _gated(self, x: Node, a: Node, loops: Array, biases: Initializer) -> Node:
+        """τ_0jx + Σ_i τ_ijx a_i, a weight for each edge and symbol"""
+        symbols = x.shape[1]
+        tau = self.weight("tau", (symbols, len(self.sources)), array(np.tile(loops, (symbols, 1))))
+        tau_0 = self.weight("tau_0", (symbols, self.units), biases)
+        return x @ tau_0 + self.over_edges(a, x @ tau)
 
     def _one_over(self) -> Array:
         """1/i at each edge i → j; units count from 1"""
@@ -118,11 +135,8 @@ class GNN(_OverGraph):
     states = (State("a"),)
 
     def step(self, x: Node, a: Node) -> Node:
-        symbols = x.shape[1]
         loops = self._on_loops(1 - self._one_over())
-        tau = self.weight("tau", (symbols, len(self.sources)), array(np.tile(loops, (symbols, 1))))
-        tau_0 = self.weight("tau_0", (symbols, self.units), lambda g, s: self._centred(np.array(0.5), g, s))
-        return tanh(x @ tau_0 + self.over_edges(a, x @ tau))
+        return tanh(self._gated(x, a, loops, lambda g, s: self._centred(np.array(0.5), g, s)))
 
 
 class GLNN(_OverGraph):
@@ -134,29 +148,13 @@ class GLNN(_OverGraph):
     Source: Ollivier 2013, eqs 13, 30-33.
     """
 
+    states = (State("V", initial=_first_potentials),)
     output = State("a")
 
-    def __init__(
-        self,
-        units: int = 128,
-        edges: int = 10,
-        graph_seed: int = 0,
-        frequencies: Sequence[float] | None = None,
-        *,
-        initial: Mapping[str, Initializer] | None = None,
-    ) -> None:
-        super().__init__(units, edges, graph_seed, frequencies, initial=initial)
-        self._mu = 1 / (np.arange(1, self.units + 1) + 1.0)
-        self._beta = np.array([-math.sqrt(ALPHA * (ALPHA - mu)) for mu in self._mu])
-        self.states = (State("V", initial=array(np.arctanh(self._beta / ALPHA))),)
-
     def step(self, x: Node, V: Node) -> tuple[Node, Node]:
-        symbols = x.shape[1]
-        loops = self._on_loops(-ALPHA)
-        tau = self.weight("tau", (symbols, len(self.sources)), array(np.tile(loops, (symbols, 1))))
-        tau_0 = self.weight("tau_0", (symbols, self.units), self._biases)
-        V = V + x @ tau_0 + self.over_edges(tanh(V), x @ tau)
+        V = V + self._gated(x, tanh(V), self._on_loops(-ALPHA), self._biases)
         return tanh(V), V
 
     def _biases(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        return self._beta + self._centred(self._mu / 4, generator, shape)
+        mu, beta = _time_scales(self.units)
+        return beta + self._centred(mu / 4, generator, shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -153,9 +154,10 @@ class EnergyModel(FlatParameters, ShowsItself, ABC):
         """E[v|h] at h = the probabilities inferred from v: denoises what the model has learned."""
         return self.read_out(self.infer(v), v)
 
-    @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """The arguments that make this architecture again."""
+        """The arguments that make this architecture again, without initializers."""
+        names = [name for name in inspect.signature(type(self)).parameters if name != "initial"]
+        return {**{name: getattr(self, name) for name in names}, "dtype": self.dtype.name}
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())

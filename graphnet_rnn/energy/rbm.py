@@ -147,13 +147,3 @@ class RBM(EnergyModel):
         ):
             result.values[name][...] = array
         return result
-
-    def settings(self) -> dict[str, Any]:
-        return {
-            "visible": self.visible,
-            "hidden": self.hidden,
-            "visibles": self.visibles,
-            "sigma": self.sigma,
-            "seed": self.seed,
-            "dtype": self.dtype.name,
-        }

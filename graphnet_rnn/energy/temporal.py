@@ -299,18 +299,6 @@ class TemporalRBM(EnergyModel):
             past.push(v, h_t)
         return result
 
-    def settings(self) -> dict[str, Any]:
-        return {
-            "visible": self.visible,
-            "hidden": self.hidden,
-            "visibles": self.visibles,
-            "delays": self.delays,
-            "connections": self.connections,
-            "sigma": self.sigma,
-            "seed": self.seed,
-            "dtype": self.dtype.name,
-        }
-
 
 class _Past:
     """The last `delays` frames and hidden states, newest first."""

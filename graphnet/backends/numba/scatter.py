@@ -13,6 +13,18 @@ __all__ = ["ColumnScatterKernel", "ScatterKernel"]
 ABREAST = 4
 
 
+def _checked_index(code: Code, dtype: Dtype, index: Value, at: Value, size: Value, flag: Value) -> Value:
+    """index[at] as i64; where it is no place of `size`, 0, and the flag is raised: the caller will hear of it."""
+    held = llvm_type(dtype)
+    target = code.load(held, code.offset(index, held, at))
+    if held != "i64":
+        target = code.convert("zext" if dtype.kind == "u" else "sext", target, "i64")
+    inside = code.compare("ult", target, size)
+    outside = code.binary("xor", inside, Value("i1", "true"))
+    code.when(outside, lambda: code.line(f"store i64 1, {flag}"))
+    return code.select(inside, target, code.integer(0))
+
+
 @dataclass(frozen=True)
 class ScatterKernel:
     """y = 0; y[index[i]] += x[i].
@@ -52,14 +64,7 @@ class ScatterKernel:
             return []
 
         def add(i: Value, _: list[Value]) -> list[Value]:
-            held = llvm_type(self.index_dtype)
-            target = code.load(held, code.offset(index, held, code.multiply(i, index_step)))
-            if held != "i64":
-                target = code.convert("zext" if self.index_dtype.kind == "u" else "sext", target, "i64")
-            inside = code.compare("ult", target, size)
-            outside = code.binary("xor", inside, Value("i1", "true"))
-            code.when(outside, lambda: code.line(f"store i64 1, {flag}"))
-            target = code.select(inside, target, zero)
+            target = _checked_index(code, self.index_dtype, index, code.multiply(i, index_step), size, flag)
             source, goal = at(x, i, x_row), at(y, target, y_row)
 
             def vectors(j: Value, mask: Value | None) -> list[Value]:
@@ -93,7 +98,7 @@ class ColumnScatterKernel:
 
     def text(self) -> str:
         code = Code(self.vector_bytes)
-        scalar, held = llvm_type(self.dtype), llvm_type(self.index_dtype)
+        scalar = llvm_type(self.dtype)
         flag, x, index, y = (code.pointer_slot(i) for i in range(2, 6))
         rows, columns, size, x_row, x_column, index_step, y_row, y_column = (
             code.slot(i) for i in range(6, 14)
@@ -115,13 +120,9 @@ class ColumnScatterKernel:
                 return []
 
             def add(j: Value, _: list[Value]) -> list[Value]:
-                target = code.load(held, code.offset(index, held, code.multiply(j, index_step)))
-                if held != "i64":
-                    target = code.convert("zext" if self.index_dtype.kind == "u" else "sext", target, "i64")
-                inside = code.compare("ult", target, size)
-                outside = code.binary("xor", inside, Value("i1", "true"))
-                code.when(outside, lambda: code.line(f"store i64 1, {flag}"))
-                target = code.select(inside, target, zero)
+                target = _checked_index(
+                    code, self.index_dtype, index, code.multiply(j, index_step), size, flag
+                )
                 for source, goal in zip(sources, goals, strict=True):
                     place = at(goal, target, y_column)
                     code.store(
