@@ -20,6 +20,7 @@ from graphnet_rnn import (
     tasks,
     testing,
 )
+from graphnet_rnn.batched import BatchedObjective
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import (
         GLNN,
@@ -62,6 +63,7 @@ from graphnet_rnn.objective import Objective
 from graphnet_rnn.optimizers import (
     SGD,
     Adam,
+    AugmentedHessianFree,
     GreedyHessianFree,
     HessianFree,
     Momentum,
@@ -88,6 +90,8 @@ __all__ = [
         "RTRBM",
         "SGD",
         "Adam",
+    "AugmentedHessianFree",
+    "BatchedObjective",
         "Bidirectional",
         "Cell",
         "Dense",

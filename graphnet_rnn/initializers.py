@@ -69,13 +69,15 @@ def orthogonal(gain: float = 1.0) -> Initializer:
     return initial
 
 
-def sparse(connections: int = 15, scale: float = 1.0) -> Initializer:
-    """Each unit gets `connections` incoming weights ~ N(0, scale²), the others 0.
+def sparse(connections: int = 15, scale: float = 1.0, outgoing: bool = False) -> Initializer:
+    """Each unit gets `connections` incoming weights ~ N(0, scale²), the others 0; or each input so many outgoing ones.
 
     Source: Martens 2010, 5; Sutskever 2013, 7.3.
     """
 
     def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        if outgoing:
+            return sparse(connections, scale)(generator, shape[::-1]).T
         rows, columns = shape
         w = np.zeros(shape)
         for unit in range(columns):

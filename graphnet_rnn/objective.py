@@ -11,6 +11,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.node import Array, Node
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.settings import amount
 
 __all__ = ["Objective"]
 
@@ -25,6 +26,8 @@ class Objective:
     memory: what the gradient and the curvature may keep, see gn.compile. at: where the net is linearised for the
     curvature, by default the inputs of the loss ops, see gn.gauss_newton_product. structure: pairs (a, h = e(a)) of
     hidden units, whose change structural damping penalises.
+    l2: adds ½ l2 |w|² to C(w); l2_in_curvature: whether its Hessian l2 I is part of the curvature, too. (For some of
+    the weights only, add `gn.sum(gn.squared_error(W, 0))` to the cost.)
     Functions are compiled when they are first used.
     """
 
@@ -41,7 +44,10 @@ class Objective:
         memory: str | int | None = None,
         at: Sequence[Node] | None = None,
         structure: Sequence[tuple[Node, Node]] = (),
+        l2: float = 0.0,
+        l2_in_curvature: bool = True,
     ) -> None:
+        self.l2, self.l2_in_curvature = amount("Objective: l2", l2), l2_in_curvature
         self.structure = list(structure)
         self.at = None if at is None else list(at)
         listed = parameters.values() if isinstance(parameters, Mapping) else parameters
@@ -91,7 +97,10 @@ class Objective:
         """C(w)"""
         self._set(w)
         (value,) = self._function("loss", lambda: [self.cost])(*self.fed)
-        return float(value)
+        return float(value) + self._penalty(w)
+
+    def _penalty(self, w: Array) -> float:
+        return 0.5 * self.l2 * float(np.sum(np.square(w, dtype=np.float64))) if self.l2 else 0.0
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         """C(w) and ∇C(w)"""
@@ -103,7 +112,8 @@ class Objective:
         value, *arrays = function(*self.fed)
         count = len(self.parameters)
         self.also_values = tuple(arrays[count:])
-        return float(value), np.concatenate([g.ravel() for g in arrays[:count]])
+        g = np.concatenate([g.ravel() for g in arrays[:count]])
+        return float(value) + self._penalty(w), g + g.dtype.type(self.l2) * w if self.l2 else g
 
     def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
         """v ↦ (G(w) + structural · G_s(w)) v, G the Gauss-Newton matrix of the cost, and G_s that of the hidden units.
@@ -122,8 +132,10 @@ class Objective:
             arrays = self._function("curvature", self._curvature_nodes, self._curvature_inputs)(
                 *self.fed, *self._split(v), *damped
             )
-            return np.concatenate([a.ravel() for a in arrays])
+            bend = np.concatenate([a.ravel() for a in arrays])
+            return bend + bend.dtype.type(added) * v if added else bend
 
+        added = self.l2 if self.l2_in_curvature else 0.0
         return product
 
     @cached_property

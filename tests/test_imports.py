@@ -41,6 +41,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("cell",),
     ("cells", "unroll"),
     ("network", "objective"),
+    ("batched",),
     (
         "optimizers",
         "early_stopping",

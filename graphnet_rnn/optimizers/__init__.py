@@ -13,12 +13,17 @@ from __future__ import annotations
 from graphnet_rnn.optimizers.base import Optimizer, Report
 from graphnet_rnn.optimizers.conjugate_gradient import conjugate_gradient
 from graphnet_rnn.optimizers.first_order import SGD, Adam, Momentum, Nesterov, RMSprop
-from graphnet_rnn.optimizers.hessian_free import GreedyHessianFree, HessianFree, HessianFreeReport
+from graphnet_rnn.optimizers.hessian_free import (
+    AugmentedHessianFree,
+    GreedyHessianFree,
+    HessianFree,
+    HessianFreeReport,
+)
 from graphnet_rnn.optimizers.minimize import Result, minimize
 from graphnet_rnn.optimizers.schedules import ConstantRate, DelayedDecay, Schedule
 
 __all__ = [
-    "ALL", "SGD", "Adam", "ConstantRate", "DelayedDecay", "GreedyHessianFree", "HessianFree",
+    "ALL", "SGD", "Adam", "AugmentedHessianFree", "ConstantRate", "DelayedDecay", "GreedyHessianFree", "HessianFree",
     "HessianFreeReport", "Momentum", "Nesterov", "Optimizer", "RMSprop",
     "Report", "Result", "Schedule", "conjugate_gradient", "minimize",
 ]  # fmt: skip

@@ -6,12 +6,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from graphnet.node import Array
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["Curved", "Differentiable", "Optimizer", "Report", "State"]
+__all__ = ["Curved", "Differentiable", "Optimizer", "Preconditioned", "Report", "State"]
 
 #: All that a step changes besides the parameters: flat arrays by name. What is stored for resuming.
 State = dict[str, Array]
@@ -31,12 +31,24 @@ class Curved(Differentiable, Protocol):
     def loss(self, w: Array) -> float: ...
 
 
+@runtime_checkable
+class Preconditioned(Curved, Protocol):
+    """An Objective that also gives a diagonal preconditioner."""
+
+    def squared_gradients(self, w: Array) -> Array: ...
+
+
 @dataclass(frozen=True)
 class Report:
     """What a step saw: the loss before it, and the gradient's norm before clipping."""
 
     loss: float
     gradient_norm: float
+
+    @property
+    def taken(self) -> bool:
+        """Whether the step changed θ."""
+        return True
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Solution:
 
     values: φ after each step, φ(start) first. kept: (step, x) of some iterates, the last one included.
     reason: "progress" (φ hardly fell any more), "limit" (of steps), "solved" (no residual is left), "curvature" (A was
-    not positive along some direction; x is what was found before it), or "not finite".
+    not positive along some direction; x is what was found before it), "not finite", or what `watch` said.
     """
 
     x: Array
@@ -53,21 +53,40 @@ class Solution:
 
 
 def conjugate_directions(
-    product: Product, b: Array, start: Array | None = None, diagonal: Array | None = None
+    product: Product,
+    b: Array,
+    start: Array | None = None,
+    diagonal: Array | None = None,
+    augment: Array | None = None,
 ) -> Iterator[Direction]:
     """Steps along directions that are conjugate in A, each to the minimum of φ along it, in float64.
 
     product: v ↦ A v. start: the first x, zero by default. diagonal: a preconditioner M, a vector of positive numbers.
+    augment: a direction c to go along first; all others are then conjugate to it, too, at the cost of c and A c in
+    memory: after i more steps φ is least in x₀ + span{c, r, P A r, ..., (P A)ⁱ⁻¹ r}, P taking what is along c away.
     The first item is the start itself, with no step. Ends where the residual is zero; after a direction along which A
     is not positive, its item has the x of before and the `step` p itself, and no other follows.
-    Source: Hestenes & Stiefel 1952; preconditioned, Martens 2010, algorithm 2.
+    Source: Hestenes & Stiefel 1952; preconditioned, Martens 2010, algorithm 2; augmented, Erhel & Guyomarc'h 2000.
     """
     b = np.asarray(b, np.float64)
     x = np.zeros_like(b) if start is None else np.array(start, np.float64)
     r = b - np.asarray(product(x), np.float64) if start is not None and x.any() else b.copy()
     yield Direction(x, np.zeros_like(x), _phi(x, r, b), math.inf, float(np.linalg.norm(r)))
+    shadow = np.zeros_like(b)  # A c / cᵀA c
+    c = np.zeros_like(b) if augment is None else np.array(augment, np.float64)
+    if c.any():
+        a = np.asarray(product(c), np.float64)
+        bend = float(c @ a)
+        curvature = bend / float(c @ c)
+        if bend > 0:
+            shadow = a / bend
+            step = float(r @ c) / bend * c
+            x, r = x + step, r - float(r @ c) * shadow
+            yield Direction(x, step, _phi(x, r, b), curvature, float(np.linalg.norm(r)))
+        else:
+            c = np.zeros_like(b)  # the others can do without it
     y = r if diagonal is None else r / diagonal
-    p, ry = y.copy(), float(r @ y)
+    p, ry = y - float(shadow @ y) * c, float(r @ y)
     while ry > 0:
         a = np.asarray(product(p), np.float64)
         bend = float(p @ a)
@@ -82,7 +101,7 @@ def conjugate_directions(
         yield Direction(x, step, _phi(x, r, b), curvature, float(np.linalg.norm(r)))
         y = r if diagonal is None else r / diagonal
         before, ry = ry, float(r @ y)
-        p = y + (ry / before) * p
+        p = y + (ry / before) * p - float(shadow @ y) * c
 
 
 def has_stalled(values: Sequence[float], tolerance: float, window: int) -> bool:
@@ -107,11 +126,13 @@ def conjugate_gradient(
     window: int = 10,
     residual: float = 0.0,
     diagonal: Array | None = None,
+    watch: Callable[[int, float, Array], str] | None = None,
 ) -> Solution:
     """x ≈ A⁻¹ b by at most `max_steps` products with A, stopped when φ hardly falls any more.
 
     Stops at step i where φ_i < 0 and (φ_i - φ_{i-k}) / φ_i < k ε, k = max(window, i / 10), ε = tolerance (0: never);
-    where |b - A x| ≤ residual |b|; or along a direction of non-positive curvature. The rest: see conjugate_directions.
+    where |b - A x| ≤ residual |b|; or along a direction of non-positive curvature. watch(step, φ, x) sees each iterate
+    that is kept, and ends it by saying why. The rest: see conjugate_directions.
     Raises UsageError for settings that cannot be meant.
     Source: Martens 2010, 4.4 and algorithm 2; Krause 2015, eq. 4.2.
     """
@@ -135,17 +156,23 @@ def conjugate_gradient(
             break
         x, least = direction.x, min(least, direction.curvature)
         values.append(direction.value)
-        if i and i >= due:
+        ended = ""
+        if direction.residual <= scale:
+            ended = "solved"
+        elif has_stalled(values, tolerance, window):
+            ended = "progress"
+        elif i == max_steps:
+            ended = "limit"
+        if ended or (i and i >= due):
             kept.append((i, x))
             due = max(i + 1, math.ceil(due * SPACING))
-        if direction.residual <= scale:
-            break
-        if has_stalled(values, tolerance, window):
-            reason = "progress"
-            break
-        if i == max_steps:
-            reason = "limit"
+            said = "" if watch is None else watch(i, direction.value, x)
+            ended = ended or said
+        if ended:
+            reason = ended
             break
     if values and (not kept or kept[-1][0] != len(values) - 1):
         kept.append((len(values) - 1, x))
+        if watch is not None:
+            watch(len(values) - 1, values[-1], x)
     return Solution(x, values, kept, reason, least)

@@ -4,33 +4,39 @@ from __future__ import annotations
 
 import math
 import time
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from graphnet.node import Array
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers.base import Curved, Optimizer, Report, State
-from graphnet_rnn.optimizers.clipping import norm
+from graphnet_rnn.optimizers.base import Curved, Optimizer, Preconditioned, Report, State
 from graphnet_rnn.optimizers.conjugate_gradient import (
+    Direction,
     Product,
-    Solution,
     conjugate_directions,
     conjugate_gradient,
     has_stalled,
 )
-from graphnet_rnn.settings import fraction, whole_number
+from graphnet_rnn.optimizers.clipping import norm
+from graphnet_rnn.settings import amount, fraction, one_of, whole_number
 
-__all__ = ["GreedyHessianFree", "HessianFree", "HessianFreeReport"]
+__all__ = ["AugmentedHessianFree", "GreedyHessianFree", "HessianFree", "HessianFreeReport"]
+
+#: ρ above which the model is trusted more, and below which less, and by how much (Sutskever 2013, 4.2.1).
+GOOD, BAD, FACTOR = 0.75, 0.25, 1.5
 
 
 @dataclass(frozen=True)
 class HessianFreeReport(Report):
     """What a step did, besides the loss and the gradient's norm before it (on the gradient's batch).
 
-    before, after: the loss. ratio: ρ = (loss at the end of CG - before) / what the model predicts there. damping,
-    structural: λ, and λ μ. cg_steps, cg_reason: see Solution. cg_values: φ after each CG step. chosen: the CG step that
-    was taken. scale: α, what the line search made of it; 0: the step was rejected, and θ is as it was. step_norm: |δ|.
+    before, after: the loss. ratio: ρ = (loss at CG's choice - before) / what the model predicts there. damping,
+    structural: λ, and the weight of structural damping. cg_steps, cg_reason: how many steps conjugate gradient made,
+    and why no more. cg_values: φ after each. chosen: the CG step that was taken. scale: α, what the line search made of
+    it; 0: the step was rejected, and θ is as it was. step_norm: |δ|.
     """
 
     before: float = math.nan
@@ -46,14 +52,36 @@ class HessianFreeReport(Report):
     step_norm: float = 0.0
     seconds: float = 0.0
 
+    @property
+    def taken(self) -> bool:
+        return self.scale > 0
+
     def __str__(self) -> str:
-        taken = f"x {self.scale:.2g}" if self.scale else "rejected"
+        taken = f"x {self.scale:.2g}" if self.taken else "rejected"
         return (
             f"loss {self.before:.6g} -> {self.after:.6g}  rho {self.ratio:+.2f}  lambda {self.damping:.3g}"
             + (f"  mu {self.structural:.3g}" if self.structural else "")
             + f"  CG {self.chosen}/{self.cg_steps} ({self.cg_reason})  |g| {self.gradient_norm:.2g}  "
             f"|d| {self.step_norm:.2g} {taken}  {self.seconds:.2f} s"
         )
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What a step is about: the objective at θ, and its quadratic model ½ δᵀA δ - bᵀδ, A = `product`."""
+
+    objective: Curved
+    theta: Array
+    before: float
+    product: Product
+    b: Array
+    last: Array
+    diagonal: Array | None
+
+    def loss(self, delta: Array) -> float:
+        """f(θ + δ), infinite where it is not finite."""
+        value = self.objective.loss(self.theta + delta.astype(self.theta.dtype))
+        return value if math.isfinite(value) else math.inf
 
 
 @dataclass(frozen=True)
@@ -70,139 +98,211 @@ class _Found:
 
 
 @dataclass(frozen=True)
-class HessianFree(Optimizer):
-    """δ ≈ argmin gᵀδ + ½ δᵀ(G + λ I + λ μ G_s) δ by conjugate gradient;  θ ← θ + α δ
-
-    damping: λ at the start; ×2/3 where the model predicts well (ρ > 3/4), ×3/2 where badly (ρ < 1/4).
-    structural: μ, the weight of structural damping G_s; rnn.Objective then needs structure=u.structure.
-    cg_steps: the most of a step; tolerance, window: CG's stop, see conjugate_gradient. warm_start: CG starts from so
-    much of the last δ. backtrack: choose among CG's iterates by the loss. rate: the first α; line_search: how often at
-    most it is multiplied by 0.8.
-    Steps that do not reduce the loss, or make it infinite, are not taken: λ then grows, and CG starts cold.
-    Source: Martens 2010; Sutskever 2013, algorithm 5, eq. 4.3; Krause 2015, 3.3 and 4.1.
-    """
+class _Damped(Optimizer):
+    """What all forms share: the quadratic model and its damping, the line search, what is done with a bad step."""
 
     rate: float = 1.0
     damping: float = 0.1
     structural: float = 0.0
+    adapts: str = "damping"
     cg_steps: int = 250
     tolerance: float = 5e-4
     window: int = 10
     warm_start: float = 0.95
-    backtrack: bool = True
+    preconditioner: float = 0.0
     line_search: int = 60
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (math.isfinite(self.damping) and self.damping >= 0):
-            raise UsageError(f"HessianFree: damping must be >= 0, not {self.damping!r}")
-        if not (math.isfinite(self.structural) and self.structural >= 0):
-            raise UsageError(f"HessianFree: structural must be >= 0, not {self.structural!r}")
-        whole_number("HessianFree: cg_steps", self.cg_steps)
-        whole_number("HessianFree: window", self.window)
-        whole_number("HessianFree: line_search", self.line_search, least=0)
-        if not self.tolerance >= 0:
-            raise UsageError(f"HessianFree: tolerance must be >= 0, not {self.tolerance!r}")
+        own = type(self).__name__
+        amount(f"{own}: damping", self.damping)
+        amount(f"{own}: structural", self.structural)
+        one_of(f"{own}: adapts", self.adapts, ["damping", "structural", "nothing"])
+        if self.adapts == "structural" and not self.structural:
+            raise UsageError(f"{own}: adapts='structural' needs structural > 0, the weight to begin with")
+        if self.adapts == "damping" and self.structural and not self.damping:
+            raise UsageError(
+                f"{own}: structural damping has the weight λ μ, which is 0 with damping=0; give a damping, or "
+                "adapts='structural' for the weight μ"
+            )
+        whole_number(f"{own}: cg_steps", self.cg_steps)
+        amount(f"{own}: tolerance", self.tolerance)
+        whole_number(f"{own}: window", self.window)
         if self.warm_start != 1:
-            fraction("HessianFree: warm_start", self.warm_start)
+            fraction(f"{own}: warm_start", self.warm_start)
+        if self.preconditioner != 1:
+            fraction(f"{own}: preconditioner", self.preconditioner)
+        whole_number(f"{own}: line_search", self.line_search, least=0)
 
     def init(self, theta: Array) -> State:
-        return {"direction": np.zeros(theta.shape), "damping": np.array([self.damping])}
+        state = {"direction": np.zeros(theta.shape), "damping": np.array([self.damping])}
+        return state | ({"structural": np.array([self.structural])} if self.adapts == "structural" else {})
 
     def step(
         self, objective: Curved, theta: Array, state: State, rate: float | None = None
     ) -> HessianFreeReport:
         started = time.perf_counter()
-        damping = float(state["damping"][0])
+        damping, weight = self._damping(state)
         loss, g = objective.gradient(theta)
         length = norm(g)
         if not (np.isfinite(loss) and np.isfinite(length)):
-            return HessianFreeReport(loss, length, damping=damping)
-        weight = self.structural * (damping or 1.0)
+            return HessianFreeReport(loss, length, damping=damping, structural=weight)
         curvature = objective.curvature(theta, weight) if weight else objective.curvature(theta)
 
         def damped(v: Array) -> Array:
             return np.asarray(curvature(v), np.float64) + damping * v
 
-        before = objective.loss(theta)
-        b, start = -np.asarray(g, np.float64), self.warm_start * state["direction"]
-        found = self._solved(objective, theta, damped, b, start, before)
-        first = self.rate if rate is None else rate
-        scale, after = self._searched(objective, theta, found, b, before, first)
-        self._adapt(state, found.ratio, scale)
+        problem = _Problem(
+            objective, theta, objective.loss(theta), damped, -np.asarray(g, np.float64),
+            self.warm_start * state["direction"], self._diagonal(objective, theta, damping),
+        )  # fmt: skip
+        found = self._solved(problem)
+        scale, after = self._searched(problem, found, self.rate if rate is None else rate)
+        self._adapt(state, found.ratio if scale else -math.inf)
         state["direction"][...] = found.direction if scale else 0.0
         if scale:
             theta += (scale * found.delta).astype(theta.dtype)
         return HessianFreeReport(
-            loss, length, before, after, found.ratio, damping, weight, len(found.values) - 1, found.reason,
+            loss, length, problem.before, after, found.ratio, damping, weight, len(found.values) - 1, found.reason,
             found.values, found.chosen, scale, float(np.linalg.norm(found.delta)), time.perf_counter() - started,
         )  # fmt: skip
 
-    def _solved(
-        self, objective: Curved, theta: Array, damped: Product, b: Array, start: Array, before: float
-    ) -> _Found:
+    def _damping(self, state: State) -> tuple[float, float]:
+        """λ, and the weight of structural damping, at present."""
+        damping = float(state["damping"][0])
+        if "structural" in state:
+            return damping, float(state["structural"][0])
+        return damping, self.structural * (damping if self.adapts == "damping" else 1.0)
+
+    def _diagonal(self, objective: Curved, theta: Array, damping: float) -> Array | None:
+        if not self.preconditioner:
+            return None
+        if not isinstance(objective, Preconditioned):
+            raise UsageError(
+                f"{type(self).__name__}: preconditioner needs an objective with squared_gradients(w); "
+                "rnn.BatchedObjective(objective, single=...) has it"
+            )
+        squares = np.asarray(objective.squared_gradients(theta), np.float64)
+        diagonal = (squares + damping) ** self.preconditioner
+        return np.where(diagonal > 0, diagonal, 1.0)
+
+    @abstractmethod
+    def _solved(self, problem: _Problem) -> _Found:
         """The step that the quadratic model asks for, and how well the model predicted."""
-        solution = conjugate_gradient(
-            damped, b, start, max_steps=self.cg_steps, tolerance=self.tolerance, window=self.window
-        )
-        chosen, delta, after = self._chosen(objective, theta, solution)
-        full = after if chosen == solution.steps else self._loss(objective, theta, solution.x)
-        predicted = solution.values[-1] if solution.values else 0.0
-        ratio = (full - before) / predicted if predicted else math.nan
-        return _Found(delta, after, ratio, solution.x, solution.values or [0.0], chosen, solution.reason)
 
-    def _chosen(self, objective: Curved, theta: Array, solution: Solution) -> tuple[int, Array, float]:
-        """The last of CG's iterates, or an earlier one, going back while the loss falls (Martens 2010, 4.6)."""
-        if not solution.kept:
-            return 0, np.zeros(theta.shape), math.inf
-        (steps, delta), *earlier = reversed(solution.kept)
-        best = self._loss(objective, theta, delta)
-        for i, candidate in earlier if self.backtrack else ():
-            found = self._loss(objective, theta, candidate)
-            if not found < best and math.isfinite(best):
-                break
-            steps, delta, best = i, candidate, found
-        return steps, delta, best
-
-    def _searched(
-        self, objective: Curved, theta: Array, found: _Found, b: Array, before: float, first: float
-    ) -> tuple[float, float]:
+    def _searched(self, problem: _Problem, found: _Found, first: float) -> tuple[float, float]:
         """The first α = first · 0.8ⁱ with f(θ + α δ) ≤ f(θ) + 0.01 α gᵀδ, and the loss there; 0 if there is none."""
-        slope = min(-float(b @ found.delta), 0.0)
+        slope = min(-float(problem.b @ found.delta), 0.0)
         scale, after = first, found.after
         for i in range(self.line_search + 1):
             if i or scale != 1:
-                after = self._loss(objective, theta, scale * found.delta)
-            if after < before and after <= before + 0.01 * scale * slope:
+                after = problem.loss(scale * found.delta)
+            if after < problem.before and after <= problem.before + 0.01 * scale * slope:
                 return scale, after
             scale *= 0.8
-        return 0.0, before
+        return 0.0, problem.before
 
-    def _adapt(self, state: State, ratio: float, scale: float) -> None:
+    def _adapt(self, state: State, ratio: float) -> None:
         """The rule of Levenberg and Marquardt (Sutskever 2013, 4.2.1)."""
-        if not scale or not ratio >= 0.25:
-            state["damping"] *= 1.5
-        elif ratio > 0.75:
-            state["damping"] /= 1.5
+        if self.adapts != "nothing":
+            state[self.adapts] *= _factor(ratio)
 
-    @staticmethod
-    def _loss(objective: Curved, theta: Array, delta: Array) -> float:
-        value = objective.loss(theta + delta.astype(theta.dtype))
-        return value if math.isfinite(value) else math.inf
+
+def _factor(ratio: float) -> float:
+    """What ρ does to a damping: × 3/2 where the model predicts badly, × 2/3 where well."""
+    return FACTOR if not ratio >= BAD else 1 / FACTOR if ratio > GOOD else 1.0
 
 
 @dataclass(frozen=True)
-class GreedyHessianFree(HessianFree):
+class HessianFree(_Damped):
+    """δ ≈ argmin gᵀδ + ½ δᵀ(G + λ I + λ μ G_s) δ by conjugate gradient;  θ ← θ + α δ
+
+    damping: λ at the start; × 2/3 where the model predicts well (ρ > 3/4), × 3/2 where badly (ρ < 1/4).
+    structural: μ, the weight of structural damping G_s; rnn.Objective then needs structure=u.structure.
+    adapts: what the rule changes: "damping" (and with λ the weight λ μ of G_s, as Sutskever); "structural" (the weight
+    of G_s is μ itself, and λ stays, as Krause; CG then also ends where the loss has left the model so often that μ
+    would have become 3 times as large); "nothing" (λ and the weight μ stay).
+    cg_steps: the most of a step; tolerance, window: CG's stop, see conjugate_gradient. retained: CG also ends at an
+    iterate that retains less than this share of the largest reduction of the loss so far (0: never looks). backtrack:
+    take the iterate with the least loss, not the last. warm_start: CG starts from so much of the last δ.
+    preconditioner: the exponent of M = (Σ g² + λ)^0.75 (0: none), from the squared gradients of single cases.
+    rate: the first α; line_search: how often at most it is multiplied by 0.8.
+    Steps that do not reduce the loss, or make it infinite, are not taken: the damping then grows, and CG starts cold.
+    Source: Martens 2010; Sutskever 2013, algorithm 5, eq. 4.3, 4.4; Krause 2015, 3.3 and 4.1.
+    """
+
+    retained: float = 0.9
+    backtrack: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fraction("HessianFree: retained", self.retained)
+
+    def _solved(self, problem: _Problem) -> _Found:
+        looks = self.retained > 0 or self.backtrack or self.adapts == "structural"
+        watch = _Watch(problem, self.retained, limit=3.0 if self.adapts == "structural" else math.inf)
+        solution = conjugate_gradient(
+            problem.product, problem.b, problem.last, max_steps=self.cg_steps, tolerance=self.tolerance,
+            window=self.window, diagonal=problem.diagonal, watch=watch if looks else None,
+        )  # fmt: skip
+        if not looks and solution.values:
+            watch(solution.steps, solution.values[-1], solution.x)
+        seen = watch.best if self.backtrack else watch.last
+        return _Found(
+            seen.delta, seen.loss, seen.ratio, solution.x, solution.values or [0.0], seen.step, solution.reason
+        )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """An iterate of CG, and the loss there."""
+
+    step: int
+    delta: Array
+    loss: float
+    ratio: float
+
+
+class _Watch:
+    """Looks at the loss where CG keeps an iterate.
+
+    Ends CG where the loss' reduction is under `retained` of the largest so far; or where a damping that followed the
+    rule at each of these iterates would have grown by `limit`.
+    Source: Sutskever 2013, 4.4; Krause 2015, 4.1 (eq. 4.1, whose two factors are printed the wrong way round).
+    """
+
+    def __init__(self, problem: _Problem, retained: float, limit: float) -> None:
+        self._problem, self._retained, self._limit = problem, retained, limit
+        self._growth = 1.0
+        self.best = self.last = _Seen(0, np.zeros(problem.theta.shape), math.inf, math.nan)
+
+    def __call__(self, step: int, value: float, x: Array) -> str:
+        before = self._problem.before
+        loss = self._problem.loss(x)
+        ratio = (loss - before) / value if value else math.nan
+        self.last = _Seen(step, x, loss, ratio)
+        if loss <= self.best.loss:
+            self.best = self.last
+        self._growth *= _factor(ratio)
+        if self._growth >= self._limit:
+            return "ratio"
+        most = before - self.best.loss
+        return "loss" if most > 0 and before - loss < self._retained * most else ""
+
+
+@dataclass(frozen=True)
+class GreedyHessianFree(_Damped):
     """δ = Σ_i ε_i α_i p_i: CG's steps α_i p_i in the quadratic model, each shortened to what lowers the loss itself
 
     Line-search damping: each direction is conjugate to those before it, so how far to go along it can be judged alone.
     ε_i is 1, times `shrink` as long as that lowers the loss, `halvings` times at most; a direction that never beats the
     loss before it is left out, and CG ends after more than `failures` of these. The last δ, from which CG starts, is
-    judged in the same way. damping: a fixed λ, 0 by default, since the line searches damp.
+    judged in the same way. damping: a fixed λ, 0 by default, since the line searches damp. The rest: see HessianFree.
     Source: Krause 2015, 3.3.3.2, eqs 3.31-3.32, algorithm 5 and 4.1; after augmented Hessian-free, Sutskever 2013, 6.2.
     """
 
     damping: float = 0.0
+    adapts: str = "nothing"
     cg_steps: int = 100
     shrink: float = 0.5
     halvings: int = 10
@@ -210,24 +310,23 @@ class GreedyHessianFree(HessianFree):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        own = type(self).__name__
         if not 0 < self.shrink < 1:
-            raise UsageError(f"GreedyHessianFree: shrink must be in (0, 1), not {self.shrink!r}")
-        whole_number("GreedyHessianFree: halvings", self.halvings, least=0)
-        whole_number("GreedyHessianFree: failures", self.failures)
+            raise UsageError(f"{own}: shrink must be in (0, 1), not {self.shrink!r}")
+        whole_number(f"{own}: halvings", self.halvings, least=0)
+        whole_number(f"{own}: failures", self.failures)
 
-    def _solved(
-        self, objective: Curved, theta: Array, damped: Product, b: Array, start: Array, before: float
-    ) -> _Found:
-        delta, loss, failed, chosen, reason = np.zeros(theta.shape), before, 0, 0, "solved"
+    def _solved(self, problem: _Problem) -> _Found:
+        delta, loss, failed, chosen, reason = np.zeros(problem.theta.shape), problem.before, 0, 0, "solved"
         values: list[float] = []
-        for i, direction in enumerate(conjugate_directions(damped, b, start)):
+        for i, direction in enumerate(self._directions(problem)):
             if i and not direction.curvature > 0:
                 reason = "curvature" if math.isfinite(direction.curvature) else "not finite"
                 break
             values.append(direction.value)
             step = direction.step if i else direction.x
             if step.any():
-                share, loss = self._shortened(objective, theta, delta, step, loss)
+                share, loss = self._share(problem, delta, step, loss)
                 delta = delta + share * step
                 chosen = i if share else chosen
                 failed += not share
@@ -241,20 +340,54 @@ class GreedyHessianFree(HessianFree):
                 continue
             break
         predicted = values[-1] if values else 0.0
-        ratio = (loss - before) / predicted if predicted else math.nan
+        ratio = (loss - problem.before) / predicted if predicted else math.nan
         return _Found(delta, loss, ratio, delta, values or [0.0], chosen, reason)
 
-    def _shortened(
-        self, objective: Curved, theta: Array, delta: Array, step: Array, loss: float
-    ) -> tuple[float, float]:
+    def _directions(self, problem: _Problem) -> Iterator[Direction]:
+        return conjugate_directions(problem.product, problem.b, problem.last, problem.diagonal)
+
+    def _share(self, problem: _Problem, delta: Array, step: Array, loss: float) -> tuple[float, float]:
         """ε, and the loss at δ + ε step; 0, and the loss as it was, where no ε that is tried lowers it."""
-        share, best = 1.0, self._loss(objective, theta, delta + step)
-        for _ in range(self.halvings):
-            found = self._loss(objective, theta, delta + self.shrink * share * step)
-            if not found < best and best < loss:
-                break
-            share, best = self.shrink * share, found
+        share, best = self._followed(problem, delta, step, self.shrink, problem.loss(delta + step), loss)
         return (share, best) if best < loss else (0.0, loss)
 
-    def _adapt(self, state: State, ratio: float, scale: float) -> None:
-        """λ stays: the line searches damp."""
+    def _followed(
+        self, problem: _Problem, delta: Array, step: Array, factor: float, best: float, loss: float
+    ) -> tuple[float, float]:
+        """The last of 1, factor, factor², ... that lowers the loss, from `best` at 1, and the loss there."""
+        share = 1.0
+        for _ in range(self.halvings):
+            found = problem.loss(delta + factor * share * step)
+            if not found < best and best < loss:
+                break
+            share, best = factor * share, found
+        return share, best
+
+
+@dataclass(frozen=True)
+class AugmentedHessianFree(GreedyHessianFree):
+    """δ = ε₀ α₀ c + Σ_i ε_i α_i p_i: the loss itself, minimised greedily over a conjugate basis that begins with c, the last δ
+
+    As GreedyHessianFree, but c is no start that all else is measured from: it is the first of the directions, and all
+    others are conjugate to it, too, so each coefficient can be judged alone. No basis is kept. ε_i may also grow, by
+    1 / `shrink` at a time, and change its sign where no length helps. Of all dampings only structural damping adds to
+    this; λ is fixed and 0 by default.
+    Source: Sutskever 2013, 6.2 (which leaves the line search and the augmented recurrence open: these are ours, the
+    recurrence after Erhel & Guyomarc'h 2000).
+    """
+
+    warm_start: float = 1.0
+
+    def _directions(self, problem: _Problem) -> Iterator[Direction]:
+        return conjugate_directions(problem.product, problem.b, None, problem.diagonal, augment=problem.last)
+
+    def _share(self, problem: _Problem, delta: Array, step: Array, loss: float) -> tuple[float, float]:
+        whole = problem.loss(delta + step)
+        share, best = self._followed(problem, delta, step, self.shrink, whole, loss)
+        if share == 1.0 and whole < loss:
+            share, best = self._followed(problem, delta, step, 1 / self.shrink, whole, loss)
+        elif not best < loss:
+            # The gradient is another batch's than the loss, so the way down may be the other one.
+            share, best = self._followed(problem, delta, -step, self.shrink, problem.loss(delta - step), loss)
+            share = -share
+        return (share, best) if best < loss else (0.0, loss)

@@ -2,7 +2,7 @@
 
 pathological  long-term dependencies (Hochreiter & Schmidhuber 1997; Sutskever 2013, 4.4), by name in TASKS
 source        how Sutskever trained on them: damping, numbers of sequences, initial weights
-objective     a gradient over more sequences than the curvature
+objective     the loss summed over time
 trial         a network on such a problem: steps on fresh sequences, the share of test sequences that it gets wrong
 symbols       texts whose true model's bits are known exactly (Ollivier 2013), by name in TEXTS
 
@@ -13,7 +13,7 @@ symbols       texts whose true model's bits are known exactly (Ollivier 2013), b
 
 from __future__ import annotations
 
-from graphnet_rnn.tasks.objective import GradientOverBatches, summed_over_time
+from graphnet_rnn.tasks.objective import summed_over_time
 from graphnet_rnn.tasks.pathological import (
     TASKS,
     Addition,
@@ -32,7 +32,7 @@ from graphnet_rnn.tasks.symbols import TEXTS, Drawn, alphabet, anbn, distant_xor
 from graphnet_rnn.tasks.trial import Trial
 
 __all__ = [
-    "TASKS", "TEXTS", "Addition", "Drawn", "GradientOverBatches", "Memory", "Memory5", "Memory20", "Multiplication",
+    "TASKS", "TEXTS", "Addition", "Drawn", "Memory", "Memory5", "Memory20", "Multiplication",
     "Permutation", "Settings", "Task", "TemporalOrder", "TemporalOrder3", "Trial", "Xor", "alphabet", "anbn",
     "distant_xor", "elman", "initial_weights", "music", "settings", "summed_over_time",
 ]  # fmt: skip

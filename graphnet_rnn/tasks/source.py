@@ -54,12 +54,15 @@ def settings(task: Task, structural: bool = True) -> Settings:
 
 
 def initial_weights() -> tuple[dict[str, Initializer], dict[str, Initializer]]:
-    """`initial=` of the Elman cell, and of the network: each unit has 15 incoming connections.
+    """`initial=` of the Elman cell, and of the network: each unit is connected to 15 others.
 
-    Those of W_hh and W_ho, and all biases, are ~ N(0, 1/15), those of W_xh ~ N(0, 1). Source: Sutskever 2013, 4.4.
+    Each hidden and each output unit has 15 incoming connections, and each input 15 outgoing ones. Those of W_hh and
+    W_ho, and all biases, are ~ N(0, 1/15), those of W_xh ~ N(0, 1). (The source does not say which side of W_xh it
+    means. With 15 incoming connections, all that there are where there are few inputs, every unit is driven hard at
+    each step, and what the first step leaves behind after 50 is 1e-9 of it, not 1e-5.) Source: Sutskever 2013, 4.4.
     """
     scale = 1 / math.sqrt(15)
-    cell = {"W_xh": sparse(15), "W_hh": sparse(15, scale), "b_h": normal(scale)}
+    cell = {"W_xh": sparse(15, outgoing=True), "W_hh": sparse(15, scale), "b_h": normal(scale)}
     return cell, {"W_ho": sparse(15, scale), "b_o": normal(scale)}
 
 

@@ -8,11 +8,12 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.node import Array
+from graphnet_rnn.batched import BatchedObjective
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers import HessianFreeReport, Optimizer, Report
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.tasks.objective import GradientOverBatches, summed_over_time
+from graphnet_rnn.tasks.objective import summed_over_time
 from graphnet_rnn.tasks.pathological import Task
 from graphnet_rnn.tasks.source import elman, settings
 
@@ -25,6 +26,7 @@ class Trial:
     optimizer: Hessian-free with the source's settings. network: 100 tanh units, initialised as there. batch: sequences
     of a batch; gradient_batches: how many batches the gradient is the mean over (the loss and the curvature are those
     of the first). test: sequences to test on, always the same. seed: of the weights and of all sequences.
+    threads: see gn.compile.
     Where the problem has no more different sequences than `batch` or `test`, all of them are taken, each once.
     steps: how many were made. sequences: how many went through the network, with each gradient and each step of CG.
     """
@@ -38,6 +40,7 @@ class Trial:
         gradient_batches: int | None = None,
         test: int | None = None,
         seed: int = 0,
+        threads: int | None = None,
     ) -> None:
         source = settings(task)
         self.task, self.seed = task, whole_number("Trial: seed", seed, least=0)
@@ -57,7 +60,10 @@ class Trial:
         if self.batch == task.distinct:
             self.gradient_batches = 1
         self.test = self._at_most_all("test", source.test if test is None else test)
-        self.objective = GradientOverBatches(summed_over_time(task, self.network, self.batch))
+        self.objective = BatchedObjective(
+            summed_over_time(task, self.network, self.batch, threads=threads),
+            single=summed_over_time(task, self.network, 1, threads=threads),
+        )
         self.theta = self.network.theta.copy()
         self.state = self.optimizer.init(self.theta)
         self.steps = self.sequences = 0
@@ -68,13 +74,13 @@ class Trial:
 
         Raises TrainingError when the loss or its gradient is no longer finite.
         """
-        self.objective.feed(*(self._drawn(self._generator, self.batch) for _ in range(self.gradient_batches)))
+        self.objective.feed([self._drawn(self._generator, self.batch) for _ in range(self.gradient_batches)])
         report = self.optimizer.step(self.objective, self.theta, self.state)
         self.network.theta = self.theta
         if not (np.isfinite(report.loss) and np.isfinite(report.gradient_norm)):
             raise TrainingError(
                 f"the loss is {report.loss} and the gradient's norm {report.gradient_norm} at step {self.steps}; try a "
-                f"smaller rate or clipping. {self.objective.objective.explain_non_finite()}".rstrip()
+                f"smaller rate or clipping. {self.objective.explain_non_finite()}".rstrip()
             )
         self.steps += 1
         products = report.cg_steps if isinstance(report, HessianFreeReport) else 0

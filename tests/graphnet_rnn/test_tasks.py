@@ -22,7 +22,6 @@ from graphnet_rnn.optimizers import Adam, HessianFree
 from graphnet_rnn.tasks import (
     TASKS,
     TEXTS,
-    GradientOverBatches,
     Memory5,
     Permutation,
     Task,
@@ -333,8 +332,8 @@ def test_a_gradient_over_several_batches_is_that_of_all_of_them() -> None:
     whole = summed_over_time(task, network, 3 * size)
     whole.feed(x, t)
     single = summed_over_time(task, network, size)
-    pieces = GradientOverBatches(single)
-    pieces.feed(*((x[:, s : s + size], t[:, s : s + size]) for s in (0, size, 2 * size)))
+    pieces = rnn.BatchedObjective(single)
+    pieces.feed([(x[:, s : s + size], t[:, s : s + size]) for s in (0, size, 2 * size)])
     w = whole.start()
     (loss, g), (expected_loss, expected) = pieces.gradient(w), whole.gradient(w)
     assert loss == pytest.approx(expected_loss, rel=1e-5)
@@ -350,10 +349,10 @@ def test_a_gradient_over_several_batches_is_that_of_all_of_them() -> None:
 
 def test_a_gradient_over_no_batches() -> None:
     task = TASKS["addition"](10)
-    pieces = GradientOverBatches(summed_over_time(task, elman(task, units=3), 2))
-    w = np.zeros(pieces.objective.size)
+    pieces = rnn.BatchedObjective(summed_over_time(task, elman(task, units=3), 2))
+    w = np.zeros(pieces.size)
     for call in (
-        pieces.feed,
+        lambda: pieces.feed([]),
         lambda: pieces.loss(w),
         lambda: pieces.gradient(w),
         lambda: pieces.curvature(w),

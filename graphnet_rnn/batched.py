@@ -1,0 +1,147 @@
+"""BatchedObjective: the gradient, the curvature and the loss of an objective, each over batches of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphnet.node import Array
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.objective import Objective
+
+__all__ = ["Batch", "BatchedObjective"]
+
+#: The arrays of a batch, as Objective.feed takes them.
+Batch = Sequence[Any]
+
+
+class BatchedObjective:
+    """An objective whose gradient, curvature and loss are means over several batches of one size, each over its own.
+
+    objective: says how large a batch is; the batches pass through it one after the other, so no more memory is needed.
+    single: the same cost for batches of one case, from which `squared_gradients` are computed.
+
+        objective.feed(gradient=ten_batches, curvature=ten_batches[:1])
+
+    Source: Martens 2010, 4.4; Sutskever 2013, algorithm 5; Krause 2015, 3.3.5.2.
+    """
+
+    def __init__(self, objective: Objective, single: Objective | None = None) -> None:
+        self.objective, self.single = objective, single
+        self._gradient: list[Batch] = []
+        self._curvature: list[Batch] = []
+        self._loss: list[Batch] = []
+
+    def feed(
+        self,
+        gradient: Sequence[Batch],
+        curvature: Sequence[Batch] | None = None,
+        loss: Sequence[Batch] | None = None,
+    ) -> None:
+        """The batches that all is computed on until the next feed.
+
+        curvature: by default the gradient's first batch; loss, of which the reduction ratio and the line searches are
+        made: by default the curvature's.
+        """
+        curvature = gradient[:1] if curvature is None else curvature
+        loss = curvature if loss is None else loss
+        for name, batches in (("gradient", gradient), ("curvature", curvature), ("loss", loss)):
+            if not len(batches):
+                raise UsageError(f"BatchedObjective.feed: {name} needs at least one batch")
+        self._gradient, self._curvature, self._loss = list(gradient), list(curvature), list(loss)
+
+    @property
+    def batches(self) -> tuple[int, int, int]:
+        """How many for the gradient, for the curvature, for the loss."""
+        return len(self._gradient), len(self._curvature), len(self._loss)
+
+    @property
+    def size(self) -> int:
+        return self.objective.size
+
+    def start(self) -> Array:
+        """See Objective.start."""
+        return self.objective.start()
+
+    def gradient(self, w: Array) -> tuple[float, Array]:
+        """The means of C(w) and of ∇C(w) over the gradient's batches"""
+        loss, total = 0.0, np.zeros(self.size)
+        for _ in self._fed(self._gradient):
+            found, g = self.objective.gradient(w)
+            loss += found / len(self._gradient)
+            total += g
+        return loss, (total / len(self._gradient)).astype(g.dtype)
+
+    def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
+        """v ↦ the mean of the curvature's products over its batches, see Objective.curvature"""
+        self._require_fed(self._curvature)
+        single = self.objective.curvature(w, structural)
+        batches = list(self._curvature)
+
+        def product(v: Array) -> Array:
+            total = np.zeros(self.size)
+            for _ in self._fed(batches):
+                total += single(v)
+            return total / len(batches)
+
+        return product
+
+    def loss(self, w: Array) -> float:
+        """The mean of C(w) over the loss' batches"""
+        return sum(self.objective.loss(w) for _ in self._fed(self._loss)) / len(self._loss)
+
+    def squared_gradients(self, w: Array) -> Array:
+        """The mean of ∇C(w)² over the single cases of the curvature's batches. Source: Martens 2010, 4.7."""
+        if self.single is None:
+            raise UsageError("BatchedObjective: squared gradients need single=, the objective of one case")
+        total, cases = np.zeros(self.size), 0
+        for batch in self._require_fed(self._curvature):
+            for case in _cases(batch, self.objective, self.single):
+                self.single.feed(*case)
+                total += np.square(self.single.gradient(w)[1], dtype=np.float64)
+                cases += 1
+        return total / cases
+
+    def redraw(self) -> None:
+        """See Objective.redraw."""
+        self.objective.redraw()
+
+    def explain_non_finite(self) -> str:
+        """See Objective.explain_non_finite; of the first of the gradient's batches where there is something to say."""
+        return next(
+            (words for _ in self._fed(self._gradient) if (words := self.objective.explain_non_finite())), ""
+        )
+
+    def _fed(self, batches: Sequence[Batch]) -> Iterator[None]:
+        for batch in self._require_fed(batches):
+            self.objective.feed(*batch)
+            yield
+
+    @staticmethod
+    def _require_fed(batches: Sequence[Batch]) -> Sequence[Batch]:
+        if not batches:
+            raise UsageError("BatchedObjective: feed it at least one batch first")
+        return batches
+
+
+def _cases(batch: Batch, whole: Objective, single: Objective) -> Iterator[Batch]:
+    """The cases of a batch: slices of each array along the axis on which the two objectives' inputs differ."""
+    axes = [_case_axis(w.shape, s.shape) for w, s in zip(whole.inputs, single.inputs, strict=True)]
+    count = {np.shape(array)[axis] for array, axis in zip(batch, axes, strict=True) if axis is not None}
+    for i in range(max(count, default=1)):
+        yield [
+            array if axis is None else np.take(array, [i], axis)
+            for array, axis in zip(batch, axes, strict=True)
+        ]
+
+
+def _case_axis(whole: tuple[int, ...], single: tuple[int, ...]) -> int | None:
+    differ = [i for i, (a, b) in enumerate(zip(whole, single, strict=False)) if a != b]
+    if len(whole) != len(single) or len(differ) > 1 or any(single[i] != 1 for i in differ):
+        raise UsageError(
+            f"BatchedObjective: single= must be the objective of one case; its input is {list(single)}, that of a batch "
+            f"{list(whole)}"
+        )
+    return differ[0] if differ else None
