@@ -249,7 +249,13 @@ class HessianFree(_Damped):
             watch(solution.steps, solution.values[-1], solution.x)
         seen = watch.best if self.backtrack else watch.last
         return _Found(
-            seen.delta, seen.loss, seen.ratio, solution.x, solution.values or [0.0], seen.step, solution.reason
+            seen.delta,
+            seen.loss,
+            seen.ratio,
+            solution.x,
+            solution.values or [0.0],
+            seen.step,
+            solution.reason,
         )
 
 

@@ -35,8 +35,14 @@ class Settings:
     minibatches: int = 50_000
 
     def optimizer(self) -> HessianFree:
-        """Hessian-free optimisation with these settings (and its own rule for when CG stops)."""
-        return HessianFree(damping=self.damping, structural=self.structural, cg_steps=self.cg_steps)
+        """Hessian-free optimisation with these settings: CG ends where less than 90 % of the reduction is retained."""
+        return HessianFree(
+            damping=self.damping,
+            structural=self.structural,
+            cg_steps=self.cg_steps,
+            tolerance=0,
+            retained=0.9,
+        )
 
 
 def settings(task: Task, structural: bool = True) -> Settings:

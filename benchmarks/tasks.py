@@ -1,0 +1,145 @@
+"""How many minibatches Hessian-free optimisation needs on the problems with long-term dependencies (Sutskever 2013, fig. 4.1).
+
+    python -m benchmarks.tasks --runs runs.jsonl [--tasks addition xor] [--lengths 30 50] [--seeds 0 1 2 3 4]
+        [--structural yes no] [--seconds 3600] [--workers 2] [--picture figure.png]
+
+Settings are the source's (rnn.tasks.settings): 100 tanh units, the gradient over 10,000 fresh sequences of which the
+first 1,000 serve for the curvature, at most 300 steps of conjugate gradient, solved where less than 1 % of 10,000 test
+sequences are wrong, failed after 50,000 minibatches of 1,000 sequences. Every run is a process on one core, and a line
+of `runs`; runs that are there already are not made again, so this can be stopped and taken up. At the end, or with
+--workers 0 at once, what is there becomes a table: for each problem and T, solved runs of all, and the least, median
+and most minibatches and minutes of the solved ones. --seconds ends a run early; it is "open", neither solved nor failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from graphnet_rnn.tasks import TASKS, Trial, settings
+
+Row = dict[str, Any]
+
+
+def run(job: tuple[str, int, bool, int, float]) -> Row:
+    """One run to its end: solved, failed, or out of time."""
+    name, length, structural, seed, seconds = job
+    task = TASKS[name](length)
+    source = settings(task, structural)
+    trial = Trial(task, source.optimizer(), seed=seed, threads=1)
+    started, wrong = time.perf_counter(), trial.wrong()
+    most = source.minibatches * source.minibatch
+    best = wrong
+    while wrong >= source.success and trial.sequences < most and time.perf_counter() - started < seconds:
+        trial.step()
+        wrong = trial.wrong()
+        best = min(best, wrong)
+    solved = wrong < source.success
+    return {
+        "task": name,
+        "length": length,
+        "structural": structural,
+        "seed": seed,
+        "solved": solved,
+        "open": not solved and trial.sequences < most,
+        "wrong": wrong,
+        "best": best,
+        "steps": trial.steps,
+        "minibatches": trial.sequences / source.minibatch,
+        "seconds": time.perf_counter() - started,
+    }
+
+
+def key(row: Row) -> tuple[str, int, bool, int]:
+    return row["task"], row["length"], row["structural"], row["seed"]
+
+
+def read(path: Path) -> list[Row]:
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+
+
+def table(rows: Iterable[Row]) -> str:
+    """Markdown: one line for each problem, T and kind of damping."""
+    groups: dict[tuple[str, int, bool], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["task"], row["length"], row["structural"]), []).append(row)
+    lines = [
+        "| problem | T | structural damping | solved | minibatches: least | median | most | steps | core minutes | not solved: wrong |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    order = {name: i for i, name in enumerate(TASKS)}
+    for (name, length, structural), group in sorted(
+        groups.items(), key=lambda item: (order[item[0][0]], item[0][1], not item[0][2])
+    ):
+        solved = [row for row in group if row["solved"]]
+        lines.append(
+            f"| {name} | {length} | {'yes' if structural else 'no'} | {len(solved)} of {len(group)} | "
+            + " | ".join(f"{v:,.0f}" for v in _spread([row["minibatches"] for row in solved]))
+            + (" | " if solved else "| | | ")
+            + (f"{statistics.median(row['steps'] for row in solved):.0f} | " if solved else "| ")
+            + (f"{statistics.median(row['seconds'] for row in solved) / 60:.1f} | " if solved else "| ")
+            + ", ".join(
+                f"{row['wrong']:.1%} after {row['minibatches']:,.0f}{' (open)' if row['open'] else ''}"
+                for row in group
+                if not row["solved"]
+            )
+            + " |"
+        )
+    return "\n".join(lines)
+
+
+def _spread(values: Sequence[float]) -> list[float]:
+    return [min(values), statistics.median(values), max(values)] if values else []
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.tasks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--runs", type=Path, required=True, help="a file of JSON lines, added to")
+    add("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    add("--lengths", nargs="+", type=int, default=[30, 50])
+    add("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    add("--structural", nargs="+", choices=["yes", "no"], default=["yes"])
+    add("--seconds", type=float, default=float("inf"), help="the most of a run")
+    add("--workers", type=int, default=2)
+    add("--picture", type=Path, help="where to draw the rows, as in fig. 4.1")
+    chosen = parser.parse_args()
+    there = {key(row) for row in read(chosen.runs)}
+    jobs = [
+        (name, length, structural == "yes", seed, chosen.seconds)
+        for length in chosen.lengths
+        for seed in chosen.seeds
+        for structural in chosen.structural
+        for name in chosen.tasks
+        if (name, length, structural == "yes", seed) not in there
+    ]
+    if jobs and chosen.workers:
+        with multiprocessing.get_context("spawn").Pool(chosen.workers, maxtasksperchild=1) as pool:
+            for row in pool.imap_unordered(run, jobs):
+                with open(chosen.runs, "a") as stream:
+                    stream.write(json.dumps(row) + "\n")
+                print(json.dumps(row), flush=True)
+    rows = read(chosen.runs)
+    print(table(rows))
+    if chosen.picture is not None:
+        import viz
+
+        viz.minibatches_and_failures([row for row in rows if not row["open"]]).savefig(
+            chosen.picture, dpi=150
+        )
+
+
+if __name__ == "__main__":
+    main()
