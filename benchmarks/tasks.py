@@ -1,14 +1,15 @@
-"""How many minibatches Hessian-free optimisation needs on the problems with long-term dependencies (Sutskever 2013, fig. 4.1).
+"""How many minibatches Hessian-free optimisation needs on the problems with long-term dependencies.
 
     python -m benchmarks.tasks --runs runs.jsonl [--tasks addition xor] [--lengths 30 50] [--seeds 0 1 2 3 4]
         [--structural yes no] [--seconds 3600] [--workers 2] [--picture figure.png]
 
-Settings are the source's (rnn.tasks.settings): 100 tanh units, the gradient over 10,000 fresh sequences of which the
-first 1,000 serve for the curvature, at most 300 steps of conjugate gradient, solved where less than 1 % of 10,000 test
-sequences are wrong, failed after 50,000 minibatches of 1,000 sequences. Every run is a process on one core, and a line
-of `runs`; runs that are there already are not made again, so this can be stopped and taken up. At the end, or with
---workers 0 at once, what is there becomes a table: for each problem and T, solved runs of all, and the least, median
-and most minibatches and minutes of the solved ones. --seconds ends a run early; it is "open", neither solved nor failed.
+Settings are the source's (Sutskever 2013, 4.4 and fig. 4.1; rnn.tasks.settings): 100 tanh units, the gradient over
+10,000 fresh sequences of which the first 1,000 serve for the curvature, at most 300 steps of conjugate gradient, solved
+where less than 1 % of 10,000 test sequences are wrong, failed after 50,000 minibatches of 1,000 sequences. Every run is
+a process on one core, and a line of `runs`; runs that are there already are not made again, so this can be stopped and
+taken up. At the end, or with --workers 0 at once, what is there becomes a table: for each problem and T, solved runs of
+all, and the least, median and most minibatches and minutes of the solved ones. --seconds ends a run early; it is
+"open", neither solved nor failed.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def table(rows: Iterable[Row]) -> str:
     for row in rows:
         groups.setdefault((row["task"], row["length"], row["structural"]), []).append(row)
     lines = [
-        "| problem | T | structural damping | solved | minibatches: least | median | most | steps | core minutes | not solved: wrong |",
+        "| problem | T | structural damping | solved | minibatches: least | median | most | steps | core minutes "
+        "| not solved: wrong |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     order = {name: i for i, name in enumerate(TASKS)}

@@ -30,9 +30,9 @@ class BatchedObjective:
 
     def __init__(self, objective: Objective, single: Objective | None = None) -> None:
         self.objective, self.single = objective, single
-        self._gradient: list[Batch] = []
-        self._curvature: list[Batch] = []
-        self._loss: list[Batch] = []
+        self.gradient_batches: list[Batch] = []
+        self.curvature_batches: list[Batch] = []
+        self.loss_batches: list[Batch] = []
 
     def feed(
         self,
@@ -50,12 +50,11 @@ class BatchedObjective:
         for name, batches in (("gradient", gradient), ("curvature", curvature), ("loss", loss)):
             if not len(batches):
                 raise UsageError(f"BatchedObjective.feed: {name} needs at least one batch")
-        self._gradient, self._curvature, self._loss = list(gradient), list(curvature), list(loss)
-
-    @property
-    def batches(self) -> tuple[int, int, int]:
-        """How many for the gradient, for the curvature, for the loss."""
-        return len(self._gradient), len(self._curvature), len(self._loss)
+        self.gradient_batches, self.curvature_batches, self.loss_batches = (
+            list(gradient),
+            list(curvature),
+            list(loss),
+        )
 
     @property
     def size(self) -> int:
@@ -68,17 +67,17 @@ class BatchedObjective:
     def gradient(self, w: Array) -> tuple[float, Array]:
         """The means of C(w) and of ∇C(w) over the gradient's batches"""
         loss, total = 0.0, np.zeros(self.size)
-        for _ in self._fed(self._gradient):
+        for _ in self._fed(self.gradient_batches):
             found, g = self.objective.gradient(w)
-            loss += found / len(self._gradient)
+            loss += found / len(self.gradient_batches)
             total += g
-        return loss, (total / len(self._gradient)).astype(g.dtype)
+        return loss, (total / len(self.gradient_batches)).astype(g.dtype)
 
     def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
         """v ↦ the mean of the curvature's products over its batches, see Objective.curvature"""
-        self._require_fed(self._curvature)
+        self._require_fed(self.curvature_batches)
         single = self.objective.curvature(w, structural)
-        batches = list(self._curvature)
+        batches = list(self.curvature_batches)
 
         def product(v: Array) -> Array:
             total = np.zeros(self.size)
@@ -90,14 +89,14 @@ class BatchedObjective:
 
     def loss(self, w: Array) -> float:
         """The mean of C(w) over the loss' batches"""
-        return sum(self.objective.loss(w) for _ in self._fed(self._loss)) / len(self._loss)
+        return sum(self.objective.loss(w) for _ in self._fed(self.loss_batches)) / len(self.loss_batches)
 
     def squared_gradients(self, w: Array) -> Array:
         """The mean of ∇C(w)² over the single cases of the curvature's batches. Source: Martens 2010, 4.7."""
         if self.single is None:
             raise UsageError("BatchedObjective: squared gradients need single=, the objective of one case")
         total, cases = np.zeros(self.size), 0
-        for batch in self._require_fed(self._curvature):
+        for batch in self._require_fed(self.curvature_batches):
             for case in _cases(batch, self.objective, self.single):
                 self.single.feed(*case)
                 total += np.square(self.single.gradient(w)[1], dtype=np.float64)
@@ -111,7 +110,12 @@ class BatchedObjective:
     def explain_non_finite(self) -> str:
         """See Objective.explain_non_finite; of the first of the gradient's batches where there is something to say."""
         return next(
-            (words for _ in self._fed(self._gradient) if (words := self.objective.explain_non_finite())), ""
+            (
+                words
+                for _ in self._fed(self.gradient_batches)
+                if (words := self.objective.explain_non_finite())
+            ),
+            "",
         )
 
     def _fed(self, batches: Sequence[Batch]) -> Iterator[None]:
@@ -141,7 +145,7 @@ def _case_axis(whole: tuple[int, ...], single: tuple[int, ...]) -> int | None:
     differ = [i for i, (a, b) in enumerate(zip(whole, single, strict=False)) if a != b]
     if len(whole) != len(single) or len(differ) > 1 or any(single[i] != 1 for i in differ):
         raise UsageError(
-            f"BatchedObjective: single= must be the objective of one case; its input is {list(single)}, that of a batch "
-            f"{list(whole)}"
+            f"BatchedObjective: single= must be the objective of one case; its input is {list(single)}, that of a "
+            f"batch {list(whole)}"
         )
     return differ[0] if differ else None

@@ -13,6 +13,7 @@ import numpy as np
 from graphnet.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Curved, Optimizer, Preconditioned, Report, State
+from graphnet_rnn.optimizers.clipping import norm
 from graphnet_rnn.optimizers.conjugate_gradient import (
     Direction,
     Product,
@@ -20,7 +21,6 @@ from graphnet_rnn.optimizers.conjugate_gradient import (
     conjugate_gradient,
     has_stalled,
 )
-from graphnet_rnn.optimizers.clipping import norm
 from graphnet_rnn.settings import amount, fraction, one_of, whole_number
 
 __all__ = ["AugmentedHessianFree", "GreedyHessianFree", "HessianFree", "HessianFreeReport"]
@@ -372,7 +372,7 @@ class GreedyHessianFree(_Damped):
 
 @dataclass(frozen=True)
 class AugmentedHessianFree(GreedyHessianFree):
-    """δ = ε₀ α₀ c + Σ_i ε_i α_i p_i: the loss itself, minimised greedily over a conjugate basis that begins with c, the last δ
+    """δ = ε₀ α₀ c + Σ_i ε_i α_i p_i: the loss, minimised greedily over a conjugate basis that begins with c, the last δ
 
     As GreedyHessianFree, but c is no start that all else is measured from: it is the first of the directions, and all
     others are conjugate to it, too, so each coefficient can be judged alone. No basis is kept. ε_i may also grow, by

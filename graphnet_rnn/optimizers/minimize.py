@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphnet.node import Array
+from graphnet_rnn.batched import BatchedObjective
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.objective import Objective
 from graphnet_rnn.optimizers.base import Optimizer, Report
@@ -16,32 +17,42 @@ from graphnet_rnn.settings import whole_number
 
 __all__ = ["Result", "minimize"]
 
+#: So many steps in a row that change nothing end a run.
+STALLED = 30
+
 
 @dataclass(frozen=True)
 class Result:
-    """The last point, its loss, and what each step reported."""
+    """The last point, its loss, what each step reported, and why there were no more.
+
+    reason: "steps" (as many as were asked for), "tolerance" (the gradient is that small), "callback" (it said so), or
+    "stalled" (30 steps in a row changed nothing).
+    """
 
     theta: Array
     loss: float
     reports: list[Report]
+    reason: str = "steps"
 
 
 def minimize(
-    objective: Objective,
+    objective: Objective | BatchedObjective,
     optimizer: Optimizer | None = None,
     steps: int = 1000,
     start: Array | None = None,
     tolerance: float = 0.0,
     callback: Callable[[int, Report], object] | None = None,
+    feed: Callable[[int], object] | None = None,
 ) -> Result:
-    """Steps until the gradient's norm is at most `tolerance`, at most `steps` times.
+    """Steps until the gradient's norm is at most `tolerance`, or nothing moves any more, at most `steps` times.
 
     start: the first point (the parameters' present values). callback(step, report) may return True to
-    stop. The objective's parameters hold the last point afterwards.
+    stop. feed(step) is called before each step, to feed the objective another batch. The objective's parameters hold
+    the last point afterwards.
     Raises TrainingError when the loss or its gradient is no longer finite, naming the first node that broke.
     """
     steps = whole_number("minimize: steps", steps)
-    if not isinstance(objective, Objective):
+    if not isinstance(objective, (Objective, BatchedObjective)):
         raise UsageError(
             f"minimize takes an Objective, not {objective!r:.60}; make one: rnn.Objective(cost, parameters, inputs)"
         )
@@ -57,7 +68,10 @@ def minimize(
         )
     state = chosen.init(theta)
     reports: list[Report] = []
+    reason, idle = "steps", 0
     for step in range(steps):
+        if feed is not None:
+            feed(step)
         report = chosen.step(objective, theta, state)
         reports.append(report)
         if not (np.isfinite(report.loss) and np.isfinite(report.gradient_norm)):
@@ -66,6 +80,14 @@ def minimize(
                 "smaller rate or clipping. "
                 f"{objective.explain_non_finite()}"
             )
-        if (callback is not None and callback(step, report) is True) or report.gradient_norm <= tolerance:
-            break
-    return Result(theta, objective.loss(theta), reports)
+        idle = 0 if report.taken else idle + 1
+        if callback is not None and callback(step, report) is True:
+            reason = "callback"
+        elif report.gradient_norm <= tolerance:
+            reason = "tolerance"
+        elif idle == STALLED:
+            reason = "stalled"
+        else:
+            continue
+        break
+    return Result(theta, objective.loss(theta), reports, reason)

@@ -17,7 +17,13 @@ import graphnet_rnn as rnn
 from graphnet.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.initializers import sparse
-from graphnet_rnn.optimizers import GreedyHessianFree, HessianFree, HessianFreeReport, conjugate_gradient
+from graphnet_rnn.optimizers import (
+    AugmentedHessianFree,
+    GreedyHessianFree,
+    HessianFree,
+    HessianFreeReport,
+    conjugate_gradient,
+)
 from graphnet_rnn.optimizers.conjugate_gradient import conjugate_directions
 
 # -- conjugate gradient --------------------------------------------------------------------------
@@ -276,7 +282,7 @@ def test_cg_is_backtracked() -> None:
     hessian, g = Valley().hessian, Valley().gradient(start)[1]
     last = start + conjugate_gradient(lambda v: hessian @ v, -g, tolerance=0, max_steps=6).x
     objective = Valley(spoilt=lambda w, loss: loss + 100 / (0.1 + float(np.linalg.norm(w - last))))
-    _, (report,) = run(objective, HessianFree(damping=1e-9, tolerance=0, cg_steps=6), 1)
+    _, (report,) = run(objective, HessianFree(damping=1e-9, tolerance=0, cg_steps=6, retained=0), 1)
     assert 0 < report.chosen < report.cg_steps == 6
 
 
@@ -314,7 +320,8 @@ def test_a_run_resumes_from_its_state() -> None:
     "settings",
     [
         {"damping": -1}, {"damping": math.inf}, {"structural": -1}, {"cg_steps": 0}, {"tolerance": -1}, {"window": 0},
-        {"warm_start": 1.5}, {"line_search": -1}, {"rate": 0},
+        {"warm_start": 1.5}, {"line_search": -1}, {"rate": 0}, {"retained": 1.0}, {"preconditioner": 2},
+        {"adapts": "lambda"}, {"adapts": "structural"}, {"damping": 0, "structural": 0.1},
     ],
     ids=str,
 )  # fmt: skip
@@ -329,6 +336,143 @@ def test_impossible_settings(settings: dict[str, Any]) -> None:
 def test_impossible_settings_of_the_greedy_form(settings: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(settings))):
         GreedyHessianFree(**settings)
+
+
+def test_cg_ends_where_the_loss_is_lost() -> None:
+    """At the first kept iterate that retains less than 90 % of the largest reduction (Sutskever 2013, 4.4)."""
+    start = np.full(6, 9.0)
+    objective = Valley()
+    hessian, g = objective.hessian, objective.gradient(start)[1]
+    iterates = [d.x for d in itertools.islice(conjugate_directions(lambda v: hessian @ v, -g), 7)]
+    near = start + iterates[2]
+    objective.spoilt = lambda w, loss: loss + 40 * float(np.linalg.norm(w - near))
+    before = objective.loss(start)
+    reductions = [before - objective.loss(start + x) for x in iterates[1:]]
+    expected = next(i for i in range(1, 7) if reductions[i - 1] < 0.9 * max(reductions[:i]))
+    assert 2 < expected < 6
+    _, (report,) = run(objective, HessianFree(damping=1e-12, tolerance=0, cg_steps=6), 1)
+    assert (report.cg_reason, report.cg_steps) == ("loss", expected)
+    assert report.chosen == 1 + int(np.argmax(reductions[:expected]))
+
+
+def test_krauses_rule_adapts_the_structural_damping() -> None:
+    """μ follows ρ, λ stays, and the objective is asked for μ itself."""
+    objective = Valley(quartic=0.05)
+    optimizer = HessianFree(damping=0.1, structural=0.5, adapts="structural")
+    _, reports = run(objective, optimizer, 6)
+    assert {report.damping for report in reports} == {0.1}
+    assert objective.weights[0] == 0.5
+    assert len(set(objective.weights)) > 1
+    for now, then in itertools.pairwise(reports):
+        factor = 1.5 if now.ratio < 0.25 or not now.scale else 1 / 1.5 if now.ratio > 0.75 else 1.0
+        assert then.structural == pytest.approx(now.structural * factor)
+
+
+def test_krauses_rule_ends_cg_where_the_model_fails() -> None:
+    """Three iterates in a row with ρ < 1/4: μ would be 3 times as large (Krause 2015, 4.1)."""
+    start = np.full(6, 9.0)
+    objective = Valley(spoilt=lambda w, loss: loss if np.array_equal(w, start) else 1e6 + loss)
+    optimizer = HessianFree(damping=1e-9, structural=0.5, adapts="structural", tolerance=0)
+    _, (report,) = run(objective, optimizer, 1)
+    assert (report.cg_reason, report.cg_steps, report.taken) == ("ratio", 3, False)
+
+
+def test_nothing_is_adapted() -> None:
+    _, reports = run(Valley(quartic=0.05), HessianFree(damping=0.1, structural=0.5, adapts="nothing"), 4)
+    assert {(report.damping, report.structural) for report in reports} == {(0.1, 0.5)}
+
+
+def test_augmented_directions_are_conjugate_to_the_first() -> None:
+    """And φ is least over the last direction and the Krylov space of what it leaves."""
+    a, b = system(12)
+    c = np.linspace(-1, 2, 12)
+    found = list(itertools.islice(conjugate_directions(lambda v: a @ v, b, augment=c), 7))
+    steps = np.array([d.step for d in found[1:]])
+    products = steps @ a @ steps.T
+    assert np.allclose(products - np.diag(np.diag(products)), 0, atol=1e-9)
+    assert abs(np.cos(np.angle(c @ steps[0]))) == 1
+    shadow = a @ c / (c @ a @ c)
+    residual = b - (b @ c) * shadow
+    basis = [c, residual]
+    for _ in range(4):
+        v = basis[-1] - (shadow @ basis[-1]) * c
+        basis.append(a @ v - (a @ v @ c) * shadow)
+    q = np.linalg.qr(np.array(basis).T)[0]
+    best = q @ np.linalg.solve(q.T @ a @ q, q.T @ b)
+    assert np.allclose(found[-1].x, best, atol=1e-8)
+    assert found[-1].value == pytest.approx(best @ a @ best / 2 - b @ best)
+
+
+def test_a_direction_without_curvature_augments_nothing() -> None:
+    a, b = np.diag([3.0, 2.0, 0.0]), np.array([1.0, 1.0, 0.0])
+    plain = itertools.islice(conjugate_directions(lambda v: a @ v, b), 3)
+    found = itertools.islice(conjugate_directions(lambda v: a @ v, b, augment=np.array([0.0, 0.0, 1.0])), 3)
+    assert np.array_equal([d.x for d in plain], [d.x for d in found])
+
+
+def test_augmented_steps_where_the_model_is_exact() -> None:
+    """On a quadratic each coefficient is CG's; the last δ comes first, at the length that is best for it."""
+    optimizer, objective = AugmentedHessianFree(tolerance=0, cg_steps=3), Valley()
+    theta = np.full(6, 9.0)
+    state = optimizer.init(theta)
+    first = theta.copy()
+    optimizer.step(objective, theta, state)
+    last, second = theta - first, theta.copy()
+    assert np.allclose(state["direction"], last)
+    optimizer.step(objective, theta, state)
+    g = objective.gradient(second)[1]
+    found = conjugate_directions(lambda v: objective.hessian @ v, -g, augment=last)
+    directions = list(itertools.islice(found, 4))
+    assert np.allclose(theta, second + directions[3].x)
+
+
+@pytest.mark.parametrize(("model", "expected"), [(4.0, 4.0), (0.25, 0.25), (-1.0, -1.0)])
+def test_augmented_steps_grow_shrink_and_turn(model: float, expected: float) -> None:
+    """f = ½ w², its curvature said to be `model` times what it is; or its gradient to point the other way."""
+
+    class Line:
+        def loss(self, w: Array) -> float:
+            return 0.5 * float(w[0] ** 2)
+
+        def gradient(self, w: Array) -> tuple[float, Array]:
+            return self.loss(w), w * math.copysign(1, model)
+
+        def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
+            return lambda v: abs(model) * v
+
+    theta = np.array([3.0])
+    report = AugmentedHessianFree(line_search=0).step(Line(), theta, AugmentedHessianFree().init(theta))
+    assert report.step_norm == pytest.approx(3.0 / abs(model) * abs(expected))
+    assert theta[0] == pytest.approx(0, abs=1e-12)
+
+
+def test_a_preconditioner_that_fits_saves_steps() -> None:
+    scales = np.logspace(0, 4, 40)
+    w0 = np.ones(40)
+
+    class Scaled:
+        def loss(self, w: Array) -> float:
+            return 0.5 * float(w @ (scales * w))
+
+        def gradient(self, w: Array) -> tuple[float, Array]:
+            return self.loss(w), scales * w
+
+        def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
+            return lambda v: scales * v
+
+        def squared_gradients(self, w: Array) -> Array:
+            return scales
+
+    def steps(exponent: float) -> int:
+        optimizer = HessianFree(damping=1e-6, preconditioner=exponent, cg_steps=200, retained=0)
+        theta = w0.copy()
+        report = optimizer.step(Scaled(), theta, optimizer.init(theta))
+        assert report.after < 1e-2 * report.before
+        return report.cg_steps
+
+    assert steps(0.75) < 0.75 * steps(0)
+    with pytest.raises(UsageError, match="squared_gradients"):
+        run(Valley(), HessianFree(preconditioner=0.75), 1)
 
 
 def test_greedy_steps_equal_conjugate_gradient_where_the_model_is_exact() -> None:
@@ -372,7 +516,9 @@ def test_greedy_ends_after_failures() -> None:
 
 
 @pytest.mark.parametrize(
-    "optimizer", [HessianFree(damping=1e-3), GreedyHessianFree()], ids=lambda o: type(o).__name__
+    "optimizer",
+    [HessianFree(damping=1e-3), GreedyHessianFree(), AugmentedHessianFree()],
+    ids=lambda o: type(o).__name__,
 )
 def test_rosenbrock_in_nodes(optimizer: HessianFree) -> None:
     """(1 - x)² + 100 (y - x²)² as squared errors: G is that of least squares (Gauss)."""

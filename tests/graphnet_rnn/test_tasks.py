@@ -268,7 +268,9 @@ def test_arrays_that_do_not_fit() -> None:
 def test_settings_of_the_source() -> None:
     found = settings(TASKS["addition"](50))
     assert (found.damping, found.structural, found.gradient, found.curvature) == (0.1, 1 / 30, 10_000, 1_000)
-    assert found.optimizer() == HessianFree(damping=0.1, structural=1 / 30, cg_steps=300)
+    assert found.optimizer() == HessianFree(
+        damping=0.1, structural=1 / 30, cg_steps=300, tolerance=0, retained=0.9
+    )
     without = settings(TASKS["xor"](50), structural=False)
     assert (without.damping, without.structural) == (0.3, 0)
     assert settings(Permutation(70)).damping == pytest.approx(7)
@@ -278,13 +280,13 @@ def test_settings_of_the_source() -> None:
 
 @by_task
 def test_initial_weights(name: str) -> None:
-    """15 connections into each unit (or as many as there are), of the source's variances."""
+    """15 connections into each hidden and output unit, and out of each input, of the source's variances."""
     network = elman(TASKS[name](30), units=400)
     arrays = {key.split(".")[1]: node.value for key, node in network.parameters.items()}
     assert set(arrays) == {"W_xh", "W_hh", "b_h", "W_ho", "b_o"}
     for key, variance in (("W_xh", 1.0), ("W_hh", 1 / 15), ("W_ho", 1 / 15)):
         w = arrays[key]
-        assert (np.count_nonzero(w, axis=0) == min(15, len(w))).all()
+        assert (np.count_nonzero(w, axis=1 if key == "W_xh" else 0) == 15).all()
         n = np.count_nonzero(w)
         assert abs((w**2).sum() / n / variance - 1) < 5 * math.sqrt(2 / n)
     assert abs((arrays["b_h"] ** 2).mean() * 15 - 1) < 5 * math.sqrt(2 / 400)
@@ -363,17 +365,17 @@ def test_a_gradient_over_no_batches() -> None:
 
 def test_trial_learns_and_counts() -> None:
     task = TASKS["temporal-order"](10)
-    trial = Trial(task, HessianFree(damping=0.1, cg_steps=30), elman(task, 20), 100, 2, 330)
+    trial = Trial(task, HessianFree(damping=0.1, cg_steps=30), elman(task, 20), 100, 2, 330, seed=1)
     # The test sequences: 330, each once, though they come in batches of 100.
-    x, t = task.batch(RNG([0, 1]), 330)
+    x, t = task.batch(RNG([1, 1]), 330)
     u = trial.network.unroll(task.time, 330, initial="zero")
     (logits,) = gn.compile([u.logits], [u.inputs])(x)
     before, sequences = trial.wrong(), 0
     assert before == task.wrong(logits, t).mean() > 0.4
-    for _ in range(18):
+    for _ in range(24):
         report: Any = trial.step()
         sequences += 100 * (2 + report.cg_steps)
-    assert (trial.steps, trial.sequences) == (18, sequences)
+    assert (trial.steps, trial.sequences) == (24, sequences)
     assert trial.wrong() < 0.01
 
 
@@ -395,7 +397,7 @@ def test_trial_takes_all_sequences_where_there_are_few() -> None:
     trial = Trial(Memory5(10), network=elman(Memory5(10), 10))
     assert (trial.batch, trial.gradient_batches, trial.test) == (32, 1, 32)
     trial.step()
-    assert len({tuple(column) for column in trial.objective.batches[0][0].T}) == 32
+    assert len({tuple(column) for column in trial.objective.gradient_batches[0][0].T}) == 32
 
 
 def test_defaults_of_a_trial_are_the_sources() -> None:
