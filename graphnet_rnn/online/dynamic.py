@@ -29,7 +29,7 @@ class DynamicEvaluation:
     with one lane. With Nesterov a piece is read at the point to which momentum carries the weights. time: characters of
     a piece. decay: λ, in [0, 1), how strongly the weights are drawn back to the trained ones, θ₀.
     No dropout. Raises UsageError for a network that does not predict the next symbol.
-    Source: Mikolov et al. 2010; Krause et al. 2018, eq. 7 without the scaling by RMS.
+    Source: Mikolov et al. 2010; Krause et al. 2018, without their scaling by root mean squares.
     """
 
     def __init__(

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
-from graphnet.display import ShowsItself
 from graphnet.graph import ancestors
 from graphnet.node import Array, Node
 from graphnet_rnn.errors import DataError, UsageError
@@ -22,7 +21,7 @@ from graphnet_rnn.unroll import Unrolled
 __all__ = ["Learner"]
 
 
-class Learner(ABC, ShowsItself):
+class Learner(ABC):
     """Reads x_t, is told the target, and gives loss_t and ∂loss_t/∂θ; nothing is kept but the present.
 
     batch: sequences that are read side by side; each is a run of the compiled step of its own.

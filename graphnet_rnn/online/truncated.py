@@ -42,7 +42,7 @@ def truncated(network: Network) -> Network:
     is what goes within a step from a layer to the next one, and through peepholes, as these lead from a memory cell to
     itself alone (Gers et al. 2002 cut them, too).
     Raises UsageError if a layer with states is no LSTM.
-    Source: Hochreiter & Schmidhuber 1997, appendix A.1; Krause 2015, 2.2.
+    Source: Hochreiter & Schmidhuber 1997, appendix; Krause 2015, 2.2.
     """
     result = copy.copy(network)
     result.layers = [_without_recurrent_errors(cell) if cell.states else cell for cell in network.layers]
@@ -79,7 +79,7 @@ class TruncatedLSTM(Learner):
     A step takes time and memory O(number of weights), for each sequence of the batch: three passes through one step.
     network: the first layer is an LSTM; further layers have no states, e.g. Dense. With several layers of LSTM, the
     memory above would need traces of all weights below for each of its units: use RTRL(truncated(network)).
-    Source: Hochreiter & Schmidhuber 1997, appendix A.1; Krause 2015, eq. 2.17; forget gates, Gers et al. 2000.
+    Source: Hochreiter & Schmidhuber 1997, appendix; Krause 2015, eq. 2.17; forget gates, Gers et al. 2000.
     """
 
     def _read_by(self) -> Network:
