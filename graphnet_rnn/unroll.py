@@ -34,6 +34,7 @@ class Unrolled(ShowsItself):
               else floats (time, batch, outputs)
     initial   one node (batch, width) for each state of each layer, layer by layer; Inputs if "given"
     final     the same states after the last step
+    after     the same states after each step, a list for each; empty where a layer reads later inputs
     logits    o_t for all steps, (time, batch, outputs)
     hidden    for each layer, its outputs h_t, (time, batch, units)
     losses    the loss of each step and case, (time, batch), of each case, (batch,), with ctc; nats but for squared
@@ -126,6 +127,7 @@ class Unrolled(ShowsItself):
         starts = itertools.accumulate([0, *(len(cell.states) for cell in layers)])
         states = [tuple(self.initial[a:b]) for a, b in itertools.pairwise(starts)]
         hidden: list[list[Node]] = [[] for _ in layers]
+        self.after: list[list[Node]] = []
         outputs = []
         # Time step by time step where that can be: a stretch of time is then a stretch of the program.
         run = self._step_by_step if self.network.causal else self._layer_by_layer
@@ -147,6 +149,7 @@ class Unrolled(ShowsItself):
                 with gn.scope(layer=f"layer{l}", cell=type(cell).__name__, time=t + 1):
                     below, states[l] = cell.advance(self._read(l, below, x), states[l])
                 column.append(below)
+            self.after.append([node for layer in states for node in layer])
             yield column
 
     def _layer_by_layer(self, layers: Sequence[Cell], states: list[tuple[Node, ...]]) -> Iterator[list[Node]]:

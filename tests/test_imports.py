@@ -53,7 +53,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
         "running",
         "readout",
     ),
-    ("energy", "tasks"),
+    ("energy", "online", "tasks"),
     ("checkpoint", "interchange"),
     ("training",),
     ("testing",),

@@ -1,0 +1,20 @@
+"""Online learning: the weights change while a sequence is read, without going back through time.
+
+learner         what online learners share: one step at a time, states and what is remembered of the past
+rtrl            RTRL: the exact gradient of any causal network, forward in time
+truncated       the truncated gradient of LSTM as a graph; TruncatedLSTM, the same forward in time
+learning        OnlineLearning: a learner and an optimiser
+dynamic         DynamicEvaluation: weights that adapt to the text on which they are tested
+
+Source: Williams & Zipser 1989; Hochreiter & Schmidhuber 1997; Sutskever 2013, 2.8.1; Krause 2015, 2.2.
+"""
+
+from __future__ import annotations
+
+from graphnet_rnn.online.dynamic import DynamicEvaluation
+from graphnet_rnn.online.learner import Learner
+from graphnet_rnn.online.learning import OnlineLearning
+from graphnet_rnn.online.rtrl import RTRL
+from graphnet_rnn.online.truncated import TruncatedLSTM, truncated
+
+__all__ = ["RTRL", "DynamicEvaluation", "Learner", "OnlineLearning", "TruncatedLSTM", "truncated"]

@@ -1,0 +1,120 @@
+"""DynamicEvaluation: a model that goes on learning from the text on which it is tested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.node import Array
+from graphnet_rnn.errors import DataError, TrainingError, UsageError
+from graphnet_rnn.evaluation import Evaluation
+from graphnet_rnn.network import Network
+from graphnet_rnn.online.learning import Given, first_order
+from graphnet_rnn.optimizers.base import State
+from graphnet_rnn.optimizers.first_order import FirstOrder
+from graphnet_rnn.settings import fraction, whole_number
+
+__all__ = ["DynamicEvaluation"]
+
+
+class DynamicEvaluation:
+    """Scores each piece of a text, then learns from it: θ ← θ - ε g + λ (θ₀ - θ), g = ∇ of the piece's mean loss
+
+    The text is read once, in order, in one lane; each piece is scored before the weights have learned from it, so that
+    what is measured is prediction still. Gradients go back to the start of the piece; states are carried. Afterwards
+    the network has its own weights again.
+    optimizer: any of first order, whose step stands for -ε g; None for no adaptation, which gives what Evaluator gives
+    with one lane. With Nesterov a piece is read at the point to which momentum carries the weights. time: characters of
+    a piece. decay: λ, in [0, 1), how strongly the weights are drawn back to the trained ones, θ₀.
+    No dropout. Raises UsageError for a network that does not predict the next symbol.
+    Source: Mikolov et al. 2010; Krause et al. 2018, without their scaling by root mean squares.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        optimizer: FirstOrder | None,
+        time: int = 20,
+        decay: float = 0.0,
+        threads: int | None = None,
+    ) -> None:
+        if not network.predicts_symbols:
+            raise UsageError(
+                "DynamicEvaluation: only a network that reads symbols and predicts them can be evaluated on text"
+            )
+        network.require_causal("DynamicEvaluation")
+        self.network, self.time = network, whole_number("DynamicEvaluation: time", time)
+        self.optimizer = None if optimizer is None else first_order("DynamicEvaluation", optimizer)
+        self.decay = fraction("DynamicEvaluation: decay", decay)
+        u = network.unroll(self.time, 1, training=False)
+        gradients = [] if optimizer is None else gn.gradient(u.cost, list(network.parameters.values()))
+        self._states = len(u.final)
+        self._function = gn.compile(
+            [u.losses, gn.argmax(u.logits), *u.final, *gradients],
+            [u.inputs, u.targets, *u.initial],
+            threads=threads,
+        )
+
+    def __call__(
+        self, symbols: Array, context: int = 0, progress: Callable[[int, int], None] | None = None
+    ) -> Evaluation:
+        """Reads the whole text; all but its first `context` characters (at least one) are scored.
+
+        progress(characters read, of how many). The weights adapt to the context as well.
+        Raises DataError if nothing is left to score; TrainingError when the adapted weights give no finite loss.
+        """
+        lead = max(1, whole_number("context", context, least=0))
+        scored = len(symbols) - lead
+        if scored < 1:
+            raise DataError(
+                f"the text has {len(symbols)} characters; with {context} of context there is nothing to score."
+            )
+        trained = self.network.theta.copy()
+        try:
+            return self._read(symbols, lead, scored, trained, progress)
+        finally:
+            self.network.theta = trained
+
+    def _read(
+        self,
+        symbols: Array,
+        lead: int,
+        scored: int,
+        trained: Array,
+        progress: Callable[[int, int], None] | None,
+    ) -> Evaluation:
+        theta, steps = trained.copy(), len(symbols) - 1
+        state: State = {} if self.optimizer is None else self.optimizer.init(theta)
+        states = self.network.first_states(1)
+        nats, correct = 0.0, 0
+        for start in range(0, steps, self.time):
+            position = np.arange(start, start + self.time)
+            counts = (position >= lead - 1) & (position < steps)
+            # The last piece is filled up with its last character; nothing is learned from it any more.
+            inputs, targets = symbols[np.minimum(position, steps)], symbols[np.minimum(position + 1, steps)]
+            if self.optimizer is not None:
+                self.network.theta = self.optimizer.evaluation_point(theta, state)
+            losses, guesses, *rest = self._function(inputs[:, None], targets[:, None], *states)
+            states, gradients = rest[: self._states], rest[self._states :]
+            nats += float(losses[counts, 0].sum(dtype=np.float64))
+            correct += int((guesses[counts, 0] == targets[counts]).sum())
+            if self.optimizer is not None:
+                self._require_finite(losses, start)
+                if start + self.time < steps:
+                    drawn_back = theta.dtype.type(self.decay) * (trained - theta)
+                    gradient = np.concatenate([g.ravel() for g in gradients])
+                    self._require_finite(gradient, start)
+                    self.optimizer.step(Given(float(losses.mean()), gradient), theta, state)
+                    theta += drawn_back
+            if progress is not None:
+                progress(min(start + self.time, steps), steps)
+        return Evaluation(nats, correct, scored)
+
+    def _require_finite(self, values: Array, start: int) -> None:
+        if not np.isfinite(values).all():
+            raise TrainingError(
+                f"{self.optimizer!r} broke the weights: at character {start} of the text the loss or its gradient is "
+                "no longer finite. Try a smaller rate, or clip_norm."
+            )

@@ -1,0 +1,171 @@
+"""Learner: a network read one step at a time, with the gradient of each step's loss as soon as that is known."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph import ancestors
+from graphnet.node import Array, Node
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.losses import SEQUENCE_LOSSES
+from graphnet_rnn.network import Network
+from graphnet_rnn.running import checked_floats
+from graphnet_rnn.settings import whole_number
+from graphnet_rnn.unroll import Unrolled
+
+__all__ = ["Learner"]
+
+
+class Learner(ABC):
+    """Reads x_t, is told the target, and gives loss_t and ∂loss_t/∂θ; nothing is kept but the present.
+
+    batch: sequences that are read side by side; each is a run of the compiled step of its own.
+    states: those after the last step, one array (batch, width) for each state of each layer.
+    outputs: o_t of the last step, before the loss's own nonlinearity, (batch, outputs); None before the first.
+    The network's weights may change between any two steps. What is remembered then mixes derivatives at old weights
+    with new ones, as all online learning does.
+    Dropout: new masks for each step and sequence; with `variational`, from one reset to the next, for all sequences.
+    Raises UsageError for a network with a layer that reads later inputs, or a loss of whole sequences.
+    """
+
+    def __init__(self, network: Network, batch: int = 1) -> None:
+        name = type(self).__name__
+        network.require_causal(name)
+        if network.loss in SEQUENCE_LOSSES:
+            raise UsageError(
+                f"{name}: the loss {network.loss!r} judges whole sequences, so no step has a loss of its own"
+            )
+        self.network, self.batch = network, whole_number(f"{name}: batch", batch)
+        self._random = gn.RandomSource(network.seed)
+        u = self._read_by().unroll(1, 1, random=self._random)
+        self._start = self._remembered_at_start(u)
+        shape = self._start.shape
+        # An array without elements is no value of a graph: then nothing is remembered.
+        self._memory = [gn.input(shape, network.dtype, name="past")] if self._start.size else []
+        gradient, memory = self._derivatives(u, gn.sum(u.losses), self._memory)
+        self._function = gn.compile(
+            [gn.sum(u.losses), u.logits, gradient, *memory, *u.final],
+            [u.inputs, u.targets, *self._memory, *u.initial],
+        )
+        self.reset()
+
+    # -- what is peculiar to a learner ---------------------------------------------------------
+
+    def _read_by(self) -> Network:
+        """The network whose steps are run."""
+        return self.network
+
+    @abstractmethod
+    def _remembered_at_start(self, u: Unrolled) -> Array:
+        """What is remembered of the past of one sequence where it starts; an empty array if there is nothing."""
+
+    @abstractmethod
+    def _derivatives(self, u: Unrolled, loss: Node, memory: Sequence[Node]) -> tuple[Node, list[Node]]:
+        """∂loss/∂θ as one vector, and what is to be remembered after the step, for one step of one sequence."""
+
+    # -- running -------------------------------------------------------------------------------
+
+    def reset(self, states: Sequence[Array] | None = None) -> None:
+        """Forgets what was read: all sequences start anew.
+
+        states: those to start from, one array (batch, width) each, which are then constants; by default zeros, or the
+        learned states, through which the gradient reaches the parameters that they are.
+        Raises DataError for states that do not fit.
+        """
+        start = [self._start if states is None else np.zeros_like(self._start)] if self._memory else []
+        self.states = self.network.first_states(self.batch) if states is None else self._checked(states)
+        self.outputs: Array | None = None
+        self._remembered: list[list[Array]] = [start] * self.batch
+        self._random.redraw()
+
+    def step(self, inputs: Any, targets: Any = None) -> tuple[float, Array]:
+        """loss_t and ∂loss_t/∂θ, both summed over the sequences; θ as network.theta has it.
+
+        inputs: (batch,) symbols, or (batch, inputs). targets: (batch,) symbols with the softmax loss, else
+        (batch, outputs); None where nothing is asked: the loss is then 0, and so is its gradient.
+        Raises DataError for arrays that do not fit.
+        """
+        network, asked = self.network, targets is not None
+        x = self._observed("inputs", inputs, network.inputs, network.reads == "symbols")
+        t = self._observed(
+            "targets", targets if asked else self._no_targets, network.outputs, self._tells_symbols
+        )
+        total, gradient = 0.0, np.zeros_like(network.theta)
+        outputs, remembered, after = [], [], [np.empty_like(state) for state in self.states]
+        for case in range(self.batch):
+            one = slice(case, case + 1)
+            if not network.variational:
+                self._random.redraw()
+            loss, o, g, *rest = self._function(
+                x[None, one], t[None, one], *self._remembered[case], *(state[one] for state in self.states)
+            )
+            remembered.append(rest[: len(self._memory)])
+            for whole, row in zip(after, rest[len(self._memory) :], strict=True):
+                whole[one] = row
+            outputs.append(o[0])
+            total += float(loss)
+            gradient += g
+        self.states, self.outputs, self._remembered = after, np.concatenate(outputs), remembered
+        return (total, gradient) if asked else (0.0, np.zeros_like(gradient))
+
+    @property
+    def _tells_symbols(self) -> bool:
+        """Whether targets are symbols."""
+        return self.network.loss == "softmax"
+
+    @property
+    def _no_targets(self) -> Array:
+        """What is fed where nothing is asked."""
+        if self._tells_symbols:
+            return np.zeros(self.batch, np.int64)
+        return np.zeros((self.batch, self.network.outputs), self.network.dtype)
+
+    def _observed(self, what: str, given: Any, width: int, symbols: bool) -> Array:
+        """What is seen at one step, as the network reads it."""
+        name, shape = type(self).__name__, (self.batch,) if symbols else (self.batch, width)
+        wanted = f"{name}: {what} of one step must be {list(shape)}"
+        try:
+            array = np.asarray(given)
+        except ValueError as error:
+            raise DataError(f"{wanted}, not what makes no array: {error}") from None
+        if array.shape != shape:
+            raise DataError(f"{wanted}, (batch{'' if symbols else ', ' + what}), not {list(array.shape)}")
+        if not symbols:
+            return checked_floats(f"{name}: {what}", array).astype(self.network.dtype)
+        if array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= width:
+            raise DataError(
+                f"{wanted} symbols, whole numbers in 0 ... {width - 1}, not {array.dtype} from {array.min()} to "
+                f"{array.max()}"
+            )
+        return array.astype(np.int64)
+
+    def _checked(self, states: Sequence[Array]) -> list[Array]:
+        arrays = [np.asarray(state) for state in states]
+        wanted = [(self.batch, width) for _, width in self.network.state_names()]
+        if [array.shape for array in arrays] != wanted:
+            raise DataError(
+                f"{type(self).__name__}: the states must be {[list(shape) for shape in wanted]}, not "
+                f"{[list(array.shape) for array in arrays]}"
+            )
+        return [
+            checked_floats(f"{type(self).__name__}: the states", array).astype(self.network.dtype)
+            for array in arrays
+        ]
+
+    def _learned(self) -> list[Node]:
+        """The parameter that each state starts from, if the network learns its first states."""
+        if self.network.initial_state != "learned":
+            return []
+        parameters = set(self.network.parameters.values())
+        return [
+            next(node for node in ancestors([state]) if node in parameters)
+            for state in self.network.learned_states(1)
+        ]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.network!r}, {self.batch} sequence(s) at step by step>"

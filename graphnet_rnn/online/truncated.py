@@ -1,0 +1,139 @@
+"""The truncated gradient of LSTM: errors go back along the memory cells alone."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.node import Array, Node
+from graphnet_rnn.cell import Cell
+from graphnet_rnn.cells.lstm import LSTM, LSTM1997, LSTMKrause, LSTMPeephole, LSTMSutskever
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.network import Network
+from graphnet_rnn.online.learner import Learner
+from graphnet_rnn.unroll import Unrolled
+
+__all__ = ["TruncatedLSTM", "truncated"]
+
+#: The state that is the memory, by form of LSTM.
+MEMORY: dict[type[Cell], str] = {
+    LSTM: "c",
+    LSTMPeephole: "c",
+    LSTM1997: "s",
+    LSTMKrause: "s",
+    LSTMSutskever: "m",
+}
+_FORMS = ", ".join(form.__name__ for form in MEMORY)
+
+
+def truncated(network: Network) -> Network:
+    """The same network, with the same weights, whose products h W take h for a constant: W learns, errors stop.
+
+    In an LSTM errors then go back in time only from c_t to c_{t-1}, so they neither explode nor vanish where the
+    memory keeps what it has. What is unrolled from the result has these derivatives and the values of before:
+
+        u = rnn.online.truncated(network).unroll(time=50, batch=32)
+        rnn.Objective(u.cost, network.parameters, [u.inputs, u.targets, *u.initial], also=u.final)
+
+    Cut are all sources of products but x: h_{t-1}, and n_{t-1} and the new h_t that LSTMSutskever's gates read. Kept
+    is what goes within a step from a layer to the next one, and through peepholes, as these lead from a memory cell to
+    itself alone (Gers et al. 2002 cut them, too).
+    Raises UsageError if a layer with states is no LSTM.
+    Source: Hochreiter & Schmidhuber 1997, appendix; Krause 2015, 2.2.
+    """
+    result = copy.copy(network)
+    result.layers = [_without_recurrent_errors(cell) if cell.states else cell for cell in network.layers]
+    return result
+
+
+def _without_recurrent_errors(cell: Cell) -> Cell:
+    # A subclass may have other equations, in which the memory cells are not alone.
+    if type(cell) not in MEMORY:
+        raise UsageError(
+            f"truncated: {cell!r} has no memory cells that are known; the rule is for {_FORMS}, and layers without "
+            "states. The exact gradient of any network, online: rnn.online.RTRL."
+        )
+    result = copy.copy(cell)
+    result._connect = _cut
+    return result
+
+
+def _cut(name: str, to: str, source: Node, weight: Node) -> Node:
+    return (source if name == "x" else gn.stop_gradient(source)) @ weight
+
+
+class TruncatedLSTM(Learner):
+    """e_w ← (∂c_t/∂c_{t-1}) e_w + ∂c_t/∂w, one number for each weight;  ∂loss_t/∂w = (∂loss_t/∂c_{t-1}) e_w + direct
+
+    e_w = dc_j/dw is the trace of a weight w into unit j, along the memory alone: with `truncated`, c_t of unit j
+    depends on c_{t-1} of unit j only (by the factor 1 in LSTM1997, by the forget gate f in the others, with what goes
+    through the peepholes in LSTMPeephole). The sum of the gradients over a sequence is that of `truncated(network)`,
+    backpropagated to its start. Weights that do not lead into memory cells learn from the present step alone.
+
+        learner = rnn.online.TruncatedLSTM(network)
+        loss, gradient = learner.step(inputs, targets)
+
+    A step takes time and memory O(number of weights), for each sequence of the batch: three passes through one step.
+    network: the first layer is an LSTM; further layers have no states, e.g. Dense. With several layers of LSTM, the
+    memory above would need traces of all weights below for each of its units: use RTRL(truncated(network)).
+    Source: Hochreiter & Schmidhuber 1997, appendix; Krause 2015, eq. 2.17; forget gates, Gers et al. 2000.
+    """
+
+    def _read_by(self) -> Network:
+        first, *above = self.network.layers
+        if type(first) not in MEMORY or any(cell.states for cell in above):
+            raise UsageError(
+                f"TruncatedLSTM: the first layer must be one of {_FORMS}, and no other may have states, but the "
+                f"layers are {', '.join(map(repr, self.network.layers))}. For other networks there are "
+                "rnn.online.RTRL(network), and RTRL(truncated(network)) for several layers of LSTM."
+            )
+        return truncated(self.network)
+
+    @property
+    def _memory_at(self) -> int:
+        """Which of the states is the memory."""
+        cell = self.network.layers[0]
+        return [state.name for state in cell.states].index(MEMORY[type(cell)])
+
+    def _into_memory(self, u: Unrolled) -> tuple[Node, dict[Node, Node]]:
+        """∂c_t/∂c_{t-1}, (1, units), and ∂c_t/∂w for each weight w that has a trace.
+
+        Each weight leads into one unit and each unit into itself, so no sum hides behind these sums over units.
+        """
+        before, after = u.initial[self._memory_at], u.final[self._memory_at]
+        parameters = list(self.network.parameters.values())
+        ones = gn.fill(1, after.shape, after.dtype)
+        kept, *direct = gn.backward({after: ones}, [before, *parameters])
+        found = dict(zip(parameters, direct, strict=True))
+        start = self._learned()[self._memory_at : self._memory_at + 1]
+        return kept, {w: part for w, part in found.items() if w in start or not part.op.is_zeros}
+
+    def _remembered_at_start(self, u: Unrolled) -> Array:
+        """Zeros; ones for the learned state of the memory, which is what c starts as."""
+        _, direct = self._into_memory(u)
+        start = self._learned()[self._memory_at : self._memory_at + 1]
+        return np.concatenate([np.full(w.size, w in start, self.network.dtype) for w in direct])
+
+    def _derivatives(self, u: Unrolled, loss: Node, memory: Sequence[Node]) -> tuple[Node, list[Node]]:
+        (past,) = memory
+        kept, direct = self._into_memory(u)
+        traces, at = {}, 0
+        for w in direct:
+            traces[w] = gn.reshape(past[at : at + w.size], w.shape)
+            at += w.size
+        parameters = list(self.network.parameters.values())
+        by_memory, *parts = gn.gradient(loss, [u.initial[self._memory_at], *parameters])
+        # The last axis of a weight is that of the units into which it leads.
+        gradients = [
+            part + traces[w] * by_memory[0] if w in traces else part
+            for w, part in zip(parameters, parts, strict=True)
+        ]
+        after = [traces[w] * kept[0] + part for w, part in direct.items()]
+        return _joined(gradients), [_joined(after)]
+
+
+def _joined(nodes: Sequence[Node]) -> Node:
+    return gn.concatenate([gn.reshape(node, (-1,)) for node in nodes])
