@@ -83,7 +83,9 @@ class Trainer:
 
     network: reads and predicts symbols. data: a Corpus. optimizer: any of rnn.optimizers.
     folder: where files go. time, batch: the pieces; states are carried from each to the next and reset at the
-    start of an epoch. schedule: a factor on the rate for each epoch. stopping: None for none.
+    start of an epoch. stride: truncated BPTT(k₁ = stride, k₂ = time): a piece begins so many steps after the one
+    before, and its last `stride` steps are scored, through all of its steps (Sutskever 2013, 2.8.6); by default `time`.
+    schedule: a factor on the rate for each epoch. stopping: None for none.
     clip_values: truncates every cotangent at every node (see gn.gradient). threads: at most so many for
     products; None leaves it to the library. memory: what a step may keep (see gn.compile).
     sample_length: characters of a sample after each epoch.
@@ -101,6 +103,7 @@ class Trainer:
         folder: str | Path,
         time: int = 50,
         batch: int = 32,
+        stride: int | None = None,
         epochs: int = 50,
         schedule: Schedule | None = None,
         stopping: EarlyStopping | None = EarlyStopping(),  # noqa: B008 (frozen)
@@ -147,7 +150,8 @@ class Trainer:
         self.sample_length = whole_number("sample_length", sample_length, least=0)
         self.checkpoint_seconds, self.log_every = checkpoint_seconds, log_every
         self.notes, self.listener = dict(notes or {}), listener or Listener()
-        self.pieces = Batches(data.train, time, batch)
+        self.pieces = Batches(data.train, time, batch, stride)
+        self.stride = self.pieces.stride
         self._build()
         # The optimiser works on a vector of its own: looking ahead (Nesterov) changes the parameters.
         self.theta = network.theta.copy()
@@ -160,23 +164,27 @@ class Trainer:
     def _build(self) -> None:
         network = self.network
         self._random = gn.RandomSource(network.seed)
-        self._objective = self._objective_of("given")
-        if network.initial_state == "learned":
-            # Only the first piece of an epoch starts from the learned states, so only it trains them.
-            self._first = self._objective_of("learned")
+        self._objective = self._objective_of("given", self.time - self.stride)
+        # Only the first piece of an epoch starts from the learned states, so only it trains them; and none before it
+        # has scored any of its steps.
+        self._first = self._objective
+        if network.initial_state == "learned" or self.stride < self.time:
+            self._first = self._objective_of("learned" if network.initial_state == "learned" else "given", 0)
         self._sampler = Sampler(network) if self.sample_length else None
         # Each lane reads as much context as the net sees in training before it is scored.
         enough = len(self.data.valid) > self.time + 1
         self._evaluator = Evaluator(network, min(self.batch, 32), self.time, self.threads) if enough else None
 
-    def _objective_of(self, initial: str) -> Objective:
-        """The cost of a piece, and the states after it; states before it are inputs if "given"."""
-        u = self.network.unroll(self.time, self.batch, initial=initial, random=self._random)
+    def _objective_of(self, initial: str, unscored: int) -> Objective:
+        """The cost of a piece, and the states before the next; states before it are inputs if "given"."""
+        u = self.network.unroll(
+            self.time, self.batch, initial=initial, unscored=unscored, random=self._random
+        )
         return Objective(
             u.cost,
             list(self.network.parameters.values()),
             [u.inputs, u.targets, *(u.initial if initial == "given" else [])],
-            also=u.final,
+            also=u.after[self.stride - 1],
             clip_values=self.clip_values,
             threads=self.threads,
             memory=self.memory,
@@ -229,7 +237,7 @@ class Trainer:
                 self._checkpoint()
         seconds = clock.monotonic() - started
         self._end_epoch(rate)
-        characters = (len(self.pieces) - first_piece) * self.time * self.batch
+        characters = (len(self.pieces) - first_piece) * self.stride * self.batch
         self.folder.append(
             self.folder.timing,
             {
@@ -244,9 +252,9 @@ class Trainer:
         inputs, targets = self.pieces[progress.piece]
         if progress.piece == 0:
             self.carried = self.network.first_states(self.batch)
-        objective, states = self._objective, self.carried
+        objective, states = (self._objective if progress.piece else self._first), self.carried
         if progress.piece == 0 and self.network.initial_state == "learned":
-            objective, states = self._first, []
+            states = []
         objective.redraw()
         objective.feed(inputs, targets, *states)
         report = self.optimizer.step(objective, self.theta, self.state, rate)
@@ -258,7 +266,8 @@ class Trainer:
             )
         self.carried = list(objective.also_values)
         self.network.theta = self.theta
-        progress.epoch_nats += report.loss
+        # Means over unequal numbers of steps: the first piece is scored whole.
+        progress.epoch_nats += report.loss * (1.0 if progress.piece else self.time / self.stride)
         progress.piece += 1
         progress.step += 1
         if progress.step % self.log_every == 0:
@@ -278,7 +287,7 @@ class Trainer:
     def _end_epoch(self, rate: float) -> None:
         progress = self.progress
         self._require_finite()
-        train_bits = progress.epoch_nats / len(self.pieces) / LN2
+        train_bits = progress.epoch_nats / (len(self.pieces) - 1 + self.time / self.stride) / LN2
         valid_bits = None
         if self._evaluator is not None:
             valid_bits = self._evaluator(self.data.valid, context=self.time).bits
@@ -349,6 +358,7 @@ class Trainer:
             "optimizer": {"name": type(self.optimizer).__name__, **self.optimizer.settings()},
             "time": self.time,
             "batch": self.batch,
+            "stride": self.stride if self.stride < self.time else None,
             "clip_values": self.clip_values,
             "schedule": repr(self.schedule),
             "stopping": repr(self.stopping),

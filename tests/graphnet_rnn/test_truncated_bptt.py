@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +14,9 @@ from hypothesis import strategies as st
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet_rnn.data import Batches
+from graphnet_rnn.data import Batches, Corpus
 from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.training import Listener
 
 from .oracles import TINY, Array, softmax_loss
 
@@ -111,3 +115,50 @@ def test_training_by_windows() -> None:
         by_hand = by_hand - 0.3 * np.array(expected)
         theta -= 0.3 * gradient
     assert len(pieces) > 5
+
+
+class Bits(Listener):
+    """Keeps what each epoch's history says of training."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def epoch_ended(self, trainer: rnn.Trainer, row: Any) -> None:
+        self.seen.append(row["train_bits"])
+
+
+@pytest.mark.parametrize("initial", ["zero", "learned"])
+def test_trainer(tmp_path: Path, initial: str) -> None:
+    """Two epochs by hand: the first window is scored whole, each other one in its last k₁ steps."""
+    k1, k2, batch = 3, 7, 2
+    data = Corpus.split("a cat sat on a mat, and a rat sat on the cat. " * 6)
+    n = len(data.vocabulary)
+    net, other = (
+        rnn.Network([rnn.LSTM(4)], inputs=n, outputs=n, dtype="float64", initial_state=initial)
+        for _ in range(2)
+    )
+    bits = Bits()
+    rnn.Trainer(
+        net, data, rnn.SGD(0.5), folder=tmp_path / "run", time=k2, batch=batch, stride=k1, epochs=2, stopping=None,
+        sample_length=0, listener=bits,
+    ).run()  # fmt: skip
+    lane = (len(data.train) - 1) // batch
+    x = data.train[: batch * lane].reshape(batch, lane).T
+    t = data.train[1 : batch * lane + 1].reshape(batch, lane).T
+    for epoch in range(2):
+        states, total, count = other.first_states(batch), 0.0, 0
+        for start in range(0, lane - k2 + 1, k1):
+            learned = initial == "learned" and not start
+            unscored = k2 - k1 if start else 0
+            u = other.unroll(k2, batch, initial="learned" if learned else "given")
+            cost = gn.mean(u.losses[unscored:])
+            outputs = [cost, *gn.gradient(cost, list(other.parameters.values()))]
+            window = slice(start, start + k2)
+            loss, *gradients = gn.compile(
+                outputs, [u.inputs, u.targets, *([] if learned else u.initial)], backend="numpy"
+            )(x[window], t[window], *([] if learned else states))
+            _, states = rnn.run(other, x[start : start + k1], states)
+            other.theta = other.theta - 0.5 * np.concatenate([g.ravel() for g in gradients])
+            total, count = total + float(loss) * (k2 - unscored), count + k2 - unscored
+        assert bits.seen[epoch] == pytest.approx(total / count / math.log(2))
+    np.testing.assert_allclose(net.theta, other.theta, rtol=1e-8, atol=1e-10)
