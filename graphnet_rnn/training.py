@@ -17,18 +17,16 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
-from graphnet.node import Array
 from graphnet_rnn.checkpoint import RunFolder
-from graphnet_rnn.data.batches import Batches
 from graphnet_rnn.data.text import Corpus
 from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
 from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.model_file import save
 from graphnet_rnn.network import Network
-from graphnet_rnn.objective import Objective
 from graphnet_rnn.optimizers import Adam, DelayedDecay, Optimizer, Schedule
-from graphnet_rnn.optimizers.base import State
+from graphnet_rnn.optimizers.base import Report, State
+from graphnet_rnn.pieces import CarriedPieces, DrawnSequences, Pieces
 from graphnet_rnn.sampling import Sampler
 from graphnet_rnn.settings import whole_number
 
@@ -85,6 +83,9 @@ class Trainer:
     folder: where files go. time, batch: the pieces; states are carried from each to the next and reset at the
     start of an epoch. stride: truncated BPTT(k₁ = stride, k₂ = time): a piece begins so many steps after the one
     before, and its last `stride` steps are scored, through all of its steps (Sutskever 2013, 2.8.6); by default `time`.
+    gradient_batches: with it, a step is made of independent sequences of `time` characters instead, so many batches of
+    `batch` of them for the gradient, the first `curvature_batches` (1) for the curvature, `unscored` characters of each
+    only read: for Hessian-free optimisation, see DrawnSequences. l2: adds ½ l2 |w|² to the loss.
     schedule: a factor on the rate for each epoch. stopping: None for none.
     clip_values: truncates every cotangent at every node (see gn.gradient). threads: at most so many for
     products; None leaves it to the library. memory: what a step may keep (see gn.compile).
@@ -104,6 +105,10 @@ class Trainer:
         time: int = 50,
         batch: int = 32,
         stride: int | None = None,
+        gradient_batches: int | None = None,
+        curvature_batches: int | None = None,
+        unscored: int = 0,
+        l2: float = 0.0,
         epochs: int = 50,
         schedule: Schedule | None = None,
         stopping: EarlyStopping | None = EarlyStopping(),  # noqa: B008 (frozen)
@@ -150,46 +155,47 @@ class Trainer:
         self.sample_length = whole_number("sample_length", sample_length, least=0)
         self.checkpoint_seconds, self.log_every = checkpoint_seconds, log_every
         self.notes, self.listener = dict(notes or {}), listener or Listener()
-        self.pieces = Batches(data.train, time, batch, stride)
-        self.stride = self.pieces.stride
-        self._build()
+        # At the default it is no setting of its own, so older checkpoints can be resumed.
+        self.stride = None if stride == time else stride
+        self.l2 = l2
+        self._sequences = {
+            "gradient_batches": gradient_batches, "curvature_batches": curvature_batches, "unscored": unscored,
+        }  # fmt: skip
+        self._build(gradient_batches, curvature_batches, unscored)
         # The optimiser works on a vector of its own: looking ahead (Nesterov) changes the parameters.
         self.theta = network.theta.copy()
         self.state: State = self.optimizer.init(self.theta)
-        self.carried: list[Array] = network.first_states(batch)
         self.progress = Progress()
         self._resumed = self._interrupted = False
         self._stop_reason = ""
 
-    def _build(self) -> None:
-        network = self.network
+    def _build(self, gradient_batches: int | None, curvature_batches: int | None, unscored: int) -> None:
+        network, symbols = self.network, self.data.train
         self._random = gn.RandomSource(network.seed)
-        self._objective = self._objective_of("given", self.time - self.stride)
-        # Only the first piece of an epoch starts from the learned states, so only it trains them; and none before it
-        # has scored any of its steps.
-        self._first = self._objective
-        if network.initial_state == "learned" or self.stride < self.time:
-            self._first = self._objective_of("learned" if network.initial_state == "learned" else "given", 0)
+        how: dict[str, Any] = {
+            "clip_values": self.clip_values, "threads": self.threads, "memory": self.memory, "l2": self.l2,
+        }  # fmt: skip
+        if gradient_batches is None:
+            if curvature_batches is not None or unscored:
+                raise UsageError(
+                    "Trainer: curvature_batches and unscored are for independent sequences; give gradient_batches, too"
+                )
+            self.pieces: Pieces = CarriedPieces(
+                network, symbols, self.time, self.batch, self.stride, self._random, **how
+            )
+        else:
+            if self.stride is not None:
+                raise UsageError(
+                    "Trainer: stride is for pieces that carry their states, not with gradient_batches"
+                )
+            self.pieces = DrawnSequences(
+                network, symbols, self.time, self.batch, gradient_batches, curvature_batches, unscored, self._random,
+                **how,
+            )  # fmt: skip
         self._sampler = Sampler(network) if self.sample_length else None
         # Each lane reads as much context as the net sees in training before it is scored.
         enough = len(self.data.valid) > self.time + 1
         self._evaluator = Evaluator(network, min(self.batch, 32), self.time, self.threads) if enough else None
-
-    def _objective_of(self, initial: str, unscored: int) -> Objective:
-        """The cost of a piece, and the states before the next; states before it are inputs if "given"."""
-        u = self.network.unroll(
-            self.time, self.batch, initial=initial, unscored=unscored, random=self._random
-        )
-        return Objective(
-            u.cost,
-            list(self.network.parameters.values()),
-            [u.inputs, u.targets, *(u.initial if initial == "given" else [])],
-            also=u.after[self.stride - 1],
-            clip_values=self.clip_values,
-            threads=self.threads,
-            memory=self.memory,
-            random=self._random,
-        )
 
     # -- running -------------------------------------------------------------------------------
 
@@ -237,7 +243,7 @@ class Trainer:
                 self._checkpoint()
         seconds = clock.monotonic() - started
         self._end_epoch(rate)
-        characters = (len(self.pieces) - first_piece) * self.stride * self.batch
+        characters = (len(self.pieces) - first_piece) * self.pieces.characters
         self.folder.append(
             self.folder.timing,
             {
@@ -249,14 +255,7 @@ class Trainer:
 
     def _run_piece(self, rate: float) -> None:
         progress = self.progress
-        inputs, targets = self.pieces[progress.piece]
-        if progress.piece == 0:
-            self.carried = self.network.first_states(self.batch)
-        objective, states = (self._objective if progress.piece else self._first), self.carried
-        if progress.piece == 0 and self.network.initial_state == "learned":
-            states = []
-        objective.redraw()
-        objective.feed(inputs, targets, *states)
+        objective = self.pieces.fed(progress.epoch, progress.piece)
         report = self.optimizer.step(objective, self.theta, self.state, rate)
         if not math.isfinite(report.loss) or not math.isfinite(report.gradient_norm):
             raise TrainingError(
@@ -264,13 +263,13 @@ class Trainer:
                 f"(epoch {progress.epoch + 1}), so training cannot go on; try a smaller --rate or --clip-norm. "
                 f"The checkpoints in {self.folder.path} are untouched. {objective.explain_non_finite()}".rstrip()
             )
-        self.carried = list(objective.also_values)
+        self.pieces.stepped()
         self.network.theta = self.theta
-        # Means over unequal numbers of steps: the first piece is scored whole.
-        progress.epoch_nats += report.loss * (1.0 if progress.piece else self.time / self.stride)
+        progress.epoch_nats += report.loss * self.pieces.weight(progress.piece)
         progress.piece += 1
         progress.step += 1
-        if progress.step % self.log_every == 0:
+        # A step that reports more than its loss is one of few.
+        if progress.step % self.log_every == 0 or type(report) is not Report:
             self.folder.append(
                 self.folder.history,
                 {
@@ -280,6 +279,7 @@ class Trainer:
                     "train_bits": report.loss / LN2,
                     "gradient_norm": report.gradient_norm,
                     "learning_rate": rate,
+                    **report.row(),
                 },
             )
         self.listener.stepped(self, report.loss)
@@ -287,7 +287,7 @@ class Trainer:
     def _end_epoch(self, rate: float) -> None:
         progress = self.progress
         self._require_finite()
-        train_bits = progress.epoch_nats / (len(self.pieces) - 1 + self.time / self.stride) / LN2
+        train_bits = progress.epoch_nats / sum(map(self.pieces.weight, range(len(self.pieces)))) / LN2
         valid_bits = None
         if self._evaluator is not None:
             valid_bits = self._evaluator(self.data.valid, context=self.time).bits
@@ -358,8 +358,8 @@ class Trainer:
             "optimizer": {"name": type(self.optimizer).__name__, **self.optimizer.settings()},
             "time": self.time,
             "batch": self.batch,
-            "stride": self.stride if self.stride < self.time else None,
             "clip_values": self.clip_values,
+            **{name: value for name, value in self._later_settings().items() if value},
             "schedule": repr(self.schedule),
             "stopping": repr(self.stopping),
             "sample_length": self.sample_length,
@@ -367,10 +367,14 @@ class Trainer:
             "text": digest.hexdigest(),
         }
 
+    def _later_settings(self) -> dict[str, Any]:
+        """Those that older checkpoints do not know, which are as if these had them at their defaults."""
+        return {"stride": self.stride, "l2": self.l2, **self._sequences}
+
     def _checkpoint(self) -> None:
         self._require_finite()
         arrays = {f"optimizer.{name}": a for name, a in self.state.items()}
-        arrays |= {f"carried.{i:03d}": a for i, a in enumerate(self.carried)}
+        arrays |= {f"carried.{i:03d}": a for i, a in enumerate(self.pieces.carried)}
         training = {
             "run": self._description(),
             "notes": self.notes,
@@ -389,7 +393,8 @@ class Trainer:
         """
         file, arrays, training, path = self.folder.read_checkpoint()
         described = self._description()
-        for key, value in training["run"].items():
+        stored = dict.fromkeys(self._later_settings()) | training["run"]
+        for key, value in stored.items():
             if described.get(key) != value:
                 what = (
                     "the text is another one"
@@ -402,12 +407,12 @@ class Trainer:
         self.theta = self.network.theta.copy()
         try:
             self.state = {name: arrays[f"optimizer.{name}"].copy() for name in self.state}
-            self.carried = [arrays[f"carried.{i:03d}"] for i in range(len(self.carried))]
+            self.pieces.carried = [arrays[f"carried.{i:03d}"] for i in range(len(self.pieces.carried))]
         except KeyError as error:
             raise ModelFileError(f"{path} lacks {error}.") from None
-        stored = dict(training["progress"])
-        stored["best_bits"] = math.inf if stored["best_bits"] is None else stored["best_bits"]
-        self.progress = Progress(**stored)
+        progress = dict(training["progress"])
+        progress["best_bits"] = math.inf if progress["best_bits"] is None else progress["best_bits"]
+        self.progress = Progress(**progress)
         self._random.state = training["random"]
         self.folder.cut_history(training["history_size"])
         self._resumed = True

@@ -55,6 +55,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("energy", "online", "tasks"),
     ("checkpoint", "interchange"),
+    ("pieces",),
     ("training",),
     ("testing",),
     ("__init__",),

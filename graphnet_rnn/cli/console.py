@@ -36,7 +36,7 @@ class Console(Listener):
     def _open_bar(self, trainer: Trainer) -> Any:
         from tqdm import tqdm
 
-        characters = trainer.stride * trainer.batch
+        characters = trainer.pieces.characters
         return tqdm(
             total=len(trainer.pieces) * characters,
             initial=(trainer.progress.piece - 1) * characters,
@@ -56,7 +56,7 @@ class Console(Listener):
             self._mean = loss
         self._mean = 0.98 * self._mean + 0.02 * loss
         self._bar.set_postfix_str(f"{self._mean / LN2:.3f} bits/char", refresh=False)
-        self._bar.update(trainer.stride * trainer.batch)
+        self._bar.update(trainer.pieces.characters)
 
     def _close_bar(self) -> None:
         if self._bar is not None:

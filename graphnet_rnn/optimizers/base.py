@@ -50,6 +50,10 @@ class Report:
         """Whether the step changed θ."""
         return True
 
+    def row(self) -> dict[str, Any]:
+        """What a history keeps of it, as JSON: all but times, which are another run's others; null if not finite."""
+        return {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name != "seconds"}
+
 
 @dataclass(frozen=True)
 class Optimizer(ABC):
@@ -80,3 +84,9 @@ class Optimizer(ABC):
     def settings(self) -> dict[str, Any]:
         """The arguments that make this optimiser again."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -119,7 +119,7 @@ def test_states_are_carried_from_piece_to_piece(tmp_path: Path) -> None:
 
     class Watch(Listener):
         def stepped(self, trainer: Trainer, loss: float) -> None:
-            seen.append([a.copy() for a in trainer.carried])
+            seen.append([a.copy() for a in trainer.pieces.carried])
 
     run.listener = Watch()
     run.run()
