@@ -60,13 +60,17 @@ from graphnet_rnn.model_file import load, save
 from graphnet_rnn.network import Network
 from graphnet_rnn.objective import Objective
 from graphnet_rnn.optimizers import (
+    LBFGS,
     SGD,
     Adam,
     GreedyHessianFree,
     HessianFree,
     Momentum,
     Nesterov,
+    NesterovMomentum,
+    NonlinearConjugateGradient,
     RMSprop,
+    Stepwise,
     minimize,
 )
 from graphnet_rnn.readout import fit_output
@@ -80,6 +84,7 @@ __all__ = [
         "GNN",
         "GRU",
         "HMM",
+        "LBFGS",
         "LSTM",
         "LSTM1997",
         "MRNN",
@@ -111,7 +116,9 @@ __all__ = [
         "Momentum",
         "MultiplicativeLSTM",
         "Nesterov",
+        "NesterovMomentum",
         "Network",
+        "NonlinearConjugateGradient",
         "Normalized",
         "Objective",
         "RMSprop",
@@ -120,6 +127,7 @@ __all__ = [
         "Sampler",
         "StackedMRNN",
         "State",
+        "Stepwise",
         "TensorRNN",
         "Trainer",
         "Unrolled",
