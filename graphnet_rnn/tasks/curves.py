@@ -34,9 +34,9 @@ __all__ = ["Reconstruction", "autoencoder", "autoencoder_optimizer", "curve_imag
 
 #: The pen: the standard deviation of its ink, in pixels of an image of 28.
 PEN = 0.75
-#: Gauss and Legendre's nodes and weights, on [-1, 1], for the integral along a stroke. They are densest at the ends,
-#: where a parabola through three points is fastest; pixels are then right to 0.003, nearly all to 0.00001.
-NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(80)
+#: Gauss and Legendre's nodes for the integral along a stroke. They are densest at the ends, where a parabola through
+#: three points is fastest. Pixels are then right to 0.003 (where a stroke turns back on itself), most to 0.00001.
+NODES = 80
 #: The source's rates for the autoencoders (Sutskever 2013, 7.3).
 RATES = {"CURVES": 0.005, "MNIST": 0.005, "FACES": 0.0005}
 
@@ -69,13 +69,14 @@ def draw_curves(points: Any, size: int = 28) -> Array:
     margin = 2 * sigma
     side = (size - 2 * margin) / 1.25
     p = margin + side / 8 + side * p - 0.5  # pixel k is at k
-    t = (NODES[:, None] + 1) / 2
+    nodes, lengths = np.polynomial.legendre.leggauss(NODES)  # on [-1, 1]
+    t = (nodes[:, None] + 1) / 2
     weights = np.hstack([(2 * t - 1) * (t - 1), 4 * t * (1 - t), t * (2 * t - 1)])
     speeds = np.hstack([4 * t - 3, 4 - 8 * t, 4 * t - 1])
     images = np.empty((len(p), size, size), np.float32)
     for start in range(0, len(p), 500):  # so that what lies between is small
         some = p[start : start + 500]
-        ds = np.linalg.norm(speeds @ some, axis=2) * NODE_WEIGHTS / 2
+        ds = np.linalg.norm(speeds @ some, axis=2) * lengths / 2
         # The Gaussian in two dimensions is a product, so the sum over the points of a stroke is one of matrices.
         x, y = np.moveaxis((weights @ some)[..., None] - np.arange(size), 2, 0).astype(np.float32)
         across, down = (np.exp(-0.5 * (z / np.float32(sigma)) ** 2) for z in (x, y))
