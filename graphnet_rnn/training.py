@@ -27,7 +27,7 @@ from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.model_file import save
 from graphnet_rnn.network import Network
 from graphnet_rnn.objective import Objective
-from graphnet_rnn.optimizers import Adam, DelayedDecay, Optimizer, Schedule
+from graphnet_rnn.optimizers import Adam, ConstantRate, DelayedDecay, Optimizer, Schedule, StepSchedule
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.sampling import Sampler
 from graphnet_rnn.settings import whole_number
@@ -83,7 +83,8 @@ class Trainer:
 
     network: reads and predicts symbols. data: a Corpus. optimizer: any of rnn.optimizers.
     folder: where files go. time, batch: the pieces; states are carried from each to the next and reset at the
-    start of an epoch. schedule: a factor on the rate for each epoch. stopping: None for none.
+    start of an epoch. schedule: a factor on the rate for each epoch (by default none where the
+    optimizer's rate is a StepSchedule). stopping: None for none.
     clip_values: truncates every cotangent at every node (see gn.gradient). threads: at most so many for
     products; None leaves it to the library. memory: what a step may keep (see gn.compile).
     sample_length: characters of a sample after each epoch.
@@ -142,7 +143,8 @@ class Trainer:
         self.clip_values = clip_values
         self.threads = None if threads is None else whole_number("threads", threads)
         self.memory = memory
-        self.schedule = schedule or DelayedDecay()
+        by_step = isinstance(self.optimizer.rate, StepSchedule)
+        self.schedule = schedule or (ConstantRate() if by_step else DelayedDecay())
         self.stopping = stopping
         self.sample_length = whole_number("sample_length", sample_length, least=0)
         self.checkpoint_seconds, self.log_every = checkpoint_seconds, log_every
@@ -218,17 +220,16 @@ class Trainer:
 
     def _run_epoch(self) -> None:
         progress = self.progress
-        rate = self.optimizer.rate * self.schedule.factor(progress.epoch)
         started, first_piece = clock.monotonic(), progress.piece
         while progress.piece < len(self.pieces):
-            self._run_piece(rate)
+            self._run_piece()
             if self._interrupted:
                 self._checkpoint()
                 return
             if clock.monotonic() - self._last_checkpoint > self.checkpoint_seconds:
                 self._checkpoint()
         seconds = clock.monotonic() - started
-        self._end_epoch(rate)
+        self._end_epoch()
         characters = (len(self.pieces) - first_piece) * self.time * self.batch
         self.folder.append(
             self.folder.timing,
@@ -239,8 +240,12 @@ class Trainer:
             },
         )
 
-    def _run_piece(self, rate: float) -> None:
-        progress = self.progress
+    def _rate(self) -> float:
+        """Of the next step: the optimiser's own, times the epoch's factor."""
+        return self.optimizer.rate_at(self.state) * self.schedule.factor(self.progress.epoch)
+
+    def _run_piece(self) -> None:
+        progress, rate = self.progress, self._rate()
         inputs, targets = self.pieces[progress.piece]
         if progress.piece == 0:
             self.carried = self.network.first_states(self.batch)
@@ -275,8 +280,8 @@ class Trainer:
             )
         self.listener.stepped(self, report.loss)
 
-    def _end_epoch(self, rate: float) -> None:
-        progress = self.progress
+    def _end_epoch(self) -> None:
+        progress, rate = self.progress, self._rate()
         self._require_finite()
         train_bits = progress.epoch_nats / len(self.pieces) / LN2
         valid_bits = None

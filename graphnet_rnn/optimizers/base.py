@@ -65,6 +65,10 @@ class Optimizer(ABC):
     def step(self, objective: Curved, theta: Array, state: State, rate: float | None = None) -> Report:
         """One step: changes `theta` and the arrays of `state` in place. rate: instead of the setting."""
 
+    def rate_at(self, state: State) -> float:
+        """The rate of the next step."""
+        return self.rate
+
     def settings(self) -> dict[str, Any]:
         """The arguments that make this optimiser again."""
         return {f.name: getattr(self, f.name) for f in fields(self)}

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -378,3 +379,44 @@ def test_zero_one_loss_of_numbers_is_by_sequence() -> None:
     assert zero_one_loss(task, o, t) == 2 / 8 == task.wrong(o, t).mean()
     with pytest.raises(DataError, match="addition: logits must be"):
         zero_one_loss(task, o[1:], t[1:])
+
+
+# -- training on a text --------------------------------------------------------------------------
+
+
+def test_a_trainer_with_schedules_resumes_to_the_byte(tmp_path: Path) -> None:
+    """The history has each step's own rate; an interrupted run ends with the same bytes as one that was not."""
+    text = "the quick brown fox jumps over the lazy dog. " * 40
+    rate = Stepwise({0: 0.05, 7: 0.01, 25: 0.002})
+
+    def trainer(folder: str, **more: Any) -> rnn.Trainer:
+        corpus = rnn.data.Corpus.split(text)
+        size = len(corpus.vocabulary)
+        network = rnn.Network([rnn.Elman(8)], size, size)
+        optimizer = Nesterov(rate, momentum=NesterovMomentum(0.9))
+        return rnn.Trainer(
+            network, corpus, optimizer, folder=tmp_path / folder, time=10, batch=4, epochs=1, stopping=None,
+            sample_length=0, log_every=1, **more,
+        )  # fmt: skip
+
+    class StopAt(rnn.training.Listener):
+        def stepped(self, trainer: rnn.Trainer, loss: float) -> None:
+            if trainer.progress.step == 12:
+                trainer._interrupted = True
+
+    whole = trainer("whole")
+    whole.run()
+    assert whole.schedule.factor(99) == 1, "a rate by step falls by epoch only if that is asked for"
+    assert trainer("broken", listener=StopAt()).run().reason == "interrupted"
+    again = trainer("broken")
+    again.resume()
+    again.run()
+    assert again.theta.tobytes() == whole.theta.tobytes()
+    assert again.state["step"].tolist() == whole.state["step"].tolist() == [whole.progress.step]
+    histories = [
+        (tmp_path / name / "history.jsonl").read_text().splitlines()[1:] for name in ("whole", "broken")
+    ]
+    assert histories[0] == histories[1]
+    rows = [row for row in map(json.loads, histories[0]) if row["event"] == "step"]
+    assert len(rows) > 25
+    assert [row["learning_rate"] for row in rows] == [rate.at(t) for t in range(len(rows))]
