@@ -62,6 +62,7 @@ from graphnet_rnn.model_file import load, save
 from graphnet_rnn.network import Network
 from graphnet_rnn.objective import Objective
 from graphnet_rnn.optimizers import (
+    LBFGS,
     SGD,
     Adam,
     AugmentedHessianFree,
@@ -69,7 +70,10 @@ from graphnet_rnn.optimizers import (
     HessianFree,
     Momentum,
     Nesterov,
+    NesterovMomentum,
+    NonlinearConjugateGradient,
     RMSprop,
+    Stepwise,
     minimize,
 )
 from graphnet_rnn.readout import fit_output
@@ -83,6 +87,7 @@ __all__ = [
         "GNN",
         "GRU",
         "HMM",
+        "LBFGS",
         "LSTM",
         "LSTM1997",
         "MRNN",
@@ -116,7 +121,9 @@ __all__ = [
         "Momentum",
         "MultiplicativeLSTM",
         "Nesterov",
+        "NesterovMomentum",
         "Network",
+        "NonlinearConjugateGradient",
         "Normalized",
         "Objective",
         "RMSprop",
@@ -125,6 +132,7 @@ __all__ = [
         "Sampler",
         "StackedMRNN",
         "State",
+        "Stepwise",
         "TensorRNN",
         "Trainer",
         "Unrolled",

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from graphnet.node import Array
+from graphnet_rnn.errors import UsageError
 
 __all__ = [
     "Initializer", "array", "constant", "glorot", "normal", "orthogonal", "reservoir", "sparse", "stacked",
-    "uniform", "zeros",
+    "thinned", "uniform", "zeros",
 ]  # fmt: skip
 
 Initializer = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -88,23 +89,51 @@ def sparse(connections: int = 15, scale: float = 1.0, outgoing: bool = False) ->
     return initial
 
 
+def thinned(each: Initializer, kept: float = 0.1) -> Initializer:
+    """W ~ `each`, of which each weight stays with the probability `kept`, and is 0 otherwise
+
+    thinned(normal(0.1), 0.1) is W_hh in Krause 2015, 4.2. Where `sparse` gives each unit equally many connections,
+    their number is random here. Raises UsageError for a probability outside of (0, 1].
+    """
+    if not 0 < kept <= 1:
+        raise UsageError(f"thinned: kept must be in (0, 1], not {kept!r}")
+
+    def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        w = each(generator, shape)
+        return np.where(generator.random(shape) < kept, w, 0.0)
+
+    return initial
+
+
 def stacked(each: Initializer) -> Initializer:
     """W[k] ~ `each`, one matrix after the other along the first axis"""
     return lambda generator, shape: np.stack([each(generator, shape[1:]) for _ in range(shape[0])])
 
 
-def reservoir(radius: float = 0.95, density: float = 0.1) -> Initializer:
-    """`density` of the weights ~ N(0, 1), the others 0, then scaled to this spectral radius.
+def reservoir(radius: float = 0.95, density: float = 0.1, connections: int | None = None) -> Initializer:
+    """Each unit gets `connections` incoming weights ~ N(0, 1), the others 0; then W is scaled to this spectral radius.
 
-    The radius is the largest absolute eigenvalue. Source: Jaeger & Haas 2004; Sutskever 2013, 2.8.4 and 7.4.
+    The radius is the largest absolute eigenvalue. density: the share of the units that each one reads, instead of the
+    number of connections. reservoir(1.2, connections=15) is W_hh in Sutskever 2013, 7.4.1.
+    Raises UsageError for settings that cannot be meant, and for a matrix that is not square, which has no eigenvalues.
+    Source: Jaeger & Haas 2004; Sutskever 2013, 2.8.4 and 7.4.
     """
+    if not 0 < radius < math.inf:
+        raise UsageError(f"reservoir: radius must be a finite number > 0, not {radius!r}")
+    if not 0 < density <= 1:
+        raise UsageError(f"reservoir: density must be in (0, 1], not {density!r}")
+    if connections is not None and (
+        isinstance(connections, bool) or not isinstance(connections, (int, np.integer)) or connections < 1
+    ):
+        raise UsageError(f"reservoir: connections must be a whole number >= 1 or None, not {connections!r}")
 
     def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        rows, columns = shape
-        connections = max(1, round(density * rows))
+        if len(shape) != 2 or shape[0] != shape[1]:
+            raise UsageError(f"reservoir: W must be square, from units to the same units, not {list(shape)}")
+        draw = sparse(max(1, round(density * shape[0])) if connections is None else connections)
         for _ in range(20):
-            w = sparse(connections)(generator, shape)
-            largest = float(np.abs(np.linalg.eigvals(w)).max()) if rows == columns else 0.0
+            w = draw(generator, shape)
+            largest = float(np.abs(np.linalg.eigvals(w)).max())
             if largest > 1e-6:  # a small sparse matrix may have no cycle, and then no eigenvalue but 0
                 return radius / largest * w
         w = generator.standard_normal(shape)

@@ -24,7 +24,15 @@ from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
 from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.model_file import save
 from graphnet_rnn.network import Network
-from graphnet_rnn.optimizers import Adam, DelayedDecay, Optimizer, Schedule
+from graphnet_rnn.optimizers import (
+    Adam,
+    ConstantRate,
+    DelayedDecay,
+    FirstOrder,
+    Optimizer,
+    Schedule,
+    StepSchedule,
+)
 from graphnet_rnn.optimizers.base import Report, State
 from graphnet_rnn.pieces import CarriedPieces, DrawnSequences, Pieces
 from graphnet_rnn.sampling import Sampler
@@ -86,7 +94,8 @@ class Trainer:
     gradient_batches: with it, a step is made of independent sequences of `time` characters instead, so many batches of
     `batch` of them for the gradient, the first `curvature_batches` (1) for the curvature, `unscored` characters of each
     only read: for Hessian-free optimisation, see DrawnSequences. l2: adds ½ l2 |w|² to the loss.
-    schedule: a factor on the rate for each epoch. stopping: None for none.
+    schedule: a factor on the rate for each epoch (by default for first-order optimizers whose rate is a number).
+    stopping: None for none.
     clip_values: truncates every cotangent at every node (see gn.gradient). threads: at most so many for
     products; None leaves it to the library. memory: what a step may keep (see gn.compile).
     sample_length: characters of a sample after each epoch.
@@ -150,7 +159,8 @@ class Trainer:
         self.clip_values = clip_values
         self.threads = None if threads is None else whole_number("threads", threads)
         self.memory = memory
-        self.schedule = schedule or DelayedDecay()
+        falls = isinstance(self.optimizer, FirstOrder) and not isinstance(self.optimizer.rate, StepSchedule)
+        self.schedule = schedule or (DelayedDecay() if falls else ConstantRate())
         self.stopping = stopping
         self.sample_length = whole_number("sample_length", sample_length, least=0)
         self.checkpoint_seconds, self.log_every = checkpoint_seconds, log_every
@@ -232,17 +242,16 @@ class Trainer:
 
     def _run_epoch(self) -> None:
         progress = self.progress
-        rate = self.optimizer.rate * self.schedule.factor(progress.epoch)
         started, first_piece = clock.monotonic(), progress.piece
         while progress.piece < len(self.pieces):
-            self._run_piece(rate)
+            self._run_piece()
             if self._interrupted:
                 self._checkpoint()
                 return
             if clock.monotonic() - self._last_checkpoint > self.checkpoint_seconds:
                 self._checkpoint()
         seconds = clock.monotonic() - started
-        self._end_epoch(rate)
+        self._end_epoch()
         characters = (len(self.pieces) - first_piece) * self.pieces.characters
         self.folder.append(
             self.folder.timing,
@@ -253,8 +262,12 @@ class Trainer:
             },
         )
 
-    def _run_piece(self, rate: float) -> None:
-        progress = self.progress
+    def _rate(self) -> float:
+        """Of the next step: the optimiser's own, times the epoch's factor."""
+        return self.optimizer.rate_at(self.state) * self.schedule.factor(self.progress.epoch)
+
+    def _run_piece(self) -> None:
+        progress, rate = self.progress, self._rate()
         objective = self.pieces.fed(progress.epoch, progress.piece)
         report = self.optimizer.step(objective, self.theta, self.state, rate)
         if not math.isfinite(report.loss) or not math.isfinite(report.gradient_norm):
@@ -284,8 +297,8 @@ class Trainer:
             )
         self.listener.stepped(self, report.loss)
 
-    def _end_epoch(self, rate: float) -> None:
-        progress = self.progress
+    def _end_epoch(self) -> None:
+        progress, rate = self.progress, self._rate()
         self._require_finite()
         train_bits = progress.epoch_nats / sum(map(self.pieces.weight, range(len(self.pieces)))) / LN2
         valid_bits = None

@@ -7,10 +7,11 @@ when conjugate gradient stops. It is solved when fewer than 1 % of the test sequ
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from graphnet_rnn import optimizers
+from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers import HessianFree, HessianFreeReport, Optimizer, Report
+from graphnet_rnn.optimizers import ALL, HessianFree, Optimizer
 from graphnet_rnn.tasks import TASKS, Settings, Task, Trial, elman, settings
 
 EXAMPLE = """example:
@@ -24,17 +25,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--task", choices=list(TASKS), default="addition", help="the problem")
     add("--length", type=int, default=30, help="T: how many steps the sequences have, or the memory lasts")
-    add("--optimizer", choices=["hf", *sorted(optimizers.ALL)], default="hf", help="hf: Hessian-free")
     add(
-        "--damping",
-        type=float,
-        help="hf: λ at the start (default: 0.1; without structural damping 0.3; permutation: 0.1 T)",
+        "--optimizer",
+        default="hf",
+        metavar="NAME",
+        help=f"{', '.join(ALL)}; with settings: 'hf(damping=1, cg_steps=100)'. What is not said of hf is "
+        "the source's (default: hf)",
     )
-    add("--structural", type=float, help="hf: μ, the weight of structural damping (default: 1/30)")
     add("--no-structural", action="store_true", help="hf: without structural damping")
-    add("--cg-steps", type=int, help="hf: the most of a step (default: 300)")
     add("--rate", type=float, help="learning rate (default: the optimizer's own)")
-    add("--clip-norm", type=float, help="longest gradient, not for hf; 0 for no limit (default: 1)")
+    add(
+        "--clip-norm",
+        type=float,
+        help="longest gradient of first-order optimizers; 0 for no limit (default: 1)",
+    )
     add("--units", type=int, default=100, help="of the Elman network")
     add("--batch", type=int, default=1000, help="fresh sequences a step, for the curvature and the gradient")
     add("--gradient-batches", type=int, default=1, help="so many batches for the gradient (the source: 10)")
@@ -65,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     most = source.minibatches * source.minibatch
     while not wrong < source.success and trial.steps < options.steps and trial.sequences <= most:
         report = trial.step()
-        line = f"{trial.steps:>4}  {_shown(report)}"
+        line = f"{trial.steps:>4}  {report}"
         if trial.steps % options.test_every == 0 or trial.steps == options.steps:
             wrong = trial.wrong()
             line += f"  wrong {wrong:.2%}"
@@ -75,35 +79,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _optimizer(options: argparse.Namespace, source: Settings) -> Optimizer:
-    own = {name: getattr(options, name) for name in ("damping", "structural", "cg_steps")}
-    given = {name: value for name, value in own.items() if value is not None}
-    rate = {} if options.rate is None else {"rate": options.rate}
-    if options.optimizer == "hf":
-        if options.clip_norm is not None:
-            raise UsageError("--clip-norm is not for --optimizer hf, whose steps are limited by its damping")
-        if options.no_structural and options.structural:
-            raise UsageError("--structural and --no-structural exclude each other")
-        return HessianFree(
-            **{
-                "damping": source.damping,
-                "structural": source.structural,
-                "cg_steps": source.cg_steps,
-                **given,
-                **rate,
-            }
-        )
-    if given or options.no_structural:
-        names = ["--" + name.replace("_", "-") for name in given]
-        names += ["--no-structural"] * options.no_structural
-        raise UsageError(f"{', '.join(names)}: only for --optimizer hf, not {options.optimizer}")
-    clip = 1.0 if options.clip_norm is None else options.clip_norm
-    return optimizers.ALL[options.optimizer](clip_norm=clip or None, **rate)
-
-
-def _shown(report: Report) -> str:
-    if isinstance(report, HessianFreeReport):
-        return str(report)
-    return f"loss {report.loss:.6g}  |g| {report.gradient_norm:.2g}"
+    kind = optimizer_class(options.optimizer)
+    if options.no_structural and not issubclass(kind, HessianFree):
+        raise UsageError(f"--no-structural is only for --optimizer hf, not {options.optimizer}")
+    default: dict[str, Any] = {"clip_norm": 1.0}
+    if issubclass(kind, HessianFree):
+        default = source.optimizer().settings()
+    return make_optimizer(options.optimizer, default, options.rate, options.clip_norm)
 
 
 def _verdict(task: Task, trial: Trial, source: Settings, wrong: float) -> str:

@@ -10,9 +10,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from graphnet_rnn import optimizers
 from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.cli.console import Console
+from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.cli.user_cells import classes_of, make_cell, slug
 from graphnet_rnn.data import Corpus, read_text, standard_library_text
@@ -21,7 +21,16 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.model_file import load
 from graphnet_rnn.network import Network
-from graphnet_rnn.optimizers import DelayedDecay
+from graphnet_rnn.optimizers import (
+    ALL,
+    Adam,
+    DelayedDecay,
+    FirstOrder,
+    Optimizer,
+    RMSprop,
+    Schedule,
+    StepSchedule,
+)
 from graphnet_rnn.training import Trainer
 
 EXAMPLE = """example:
@@ -64,14 +73,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="zero",
         help="states before the first character",
     )
-    add("--optimizer", choices=sorted(optimizers.ALL), default="adam", help="how weights change")
-    add("--rate", type=float, help="learning rate (default: adam 0.005, rmsprop 0.002, others 0.1)")
+    add(
+        "--optimizer",
+        default="adam",
+        metavar="NAME",
+        help=f"{', '.join(ALL)}; with settings: 'hf(structural=0.1)' (default: adam)",
+    )
+    add("--rate", type=float, help="learning rate (default: adam 0.005, rmsprop 0.002, sgd and momentum 0.1)")
     add("--rate-after", type=int, default=10, help="epochs before the rate starts to fall")
     add("--rate-decay", type=float, default=0.95, help="factor on the rate at each epoch after that")
-    add("--clip-norm", type=float, default=5.0, help="longest gradient; 0 for no limit")
+    add(
+        "--clip-norm",
+        type=float,
+        help="longest gradient of first-order optimizers; 0 for no limit (default: 5)",
+    )
     add("--clip-value", type=float, default=0.0, help="limit on each derivative at every node; 0 for none")
     add("--time", type=int, default=50, help="time steps in a piece")
     add("--batch", type=int, default=32, help="lanes read side by side")
+    add("--stride", type=int, help="from a piece to the next: truncated BPTT(stride, time) (default: --time)")
+    add(
+        "--gradient-batches",
+        type=int,
+        help="a step takes so many batches of independent sequences instead of pieces whose states are carried "
+        "(default: 16 for second-order optimizers)",
+    )
+    add(
+        "--curvature-batches",
+        type=int,
+        help="of these, so many for the curvature (default: a quarter of them)",
+    )
+    add(
+        "--unscored",
+        type=int,
+        default=0,
+        help="characters that are only read at the start of such a sequence",
+    )
+    add("--l2", type=float, default=0.0, help="adds half of it times the squared weights to the loss")
     add("--epochs", type=int, help=f"at most so many (default: {EPOCHS}, or those of the run to resume)")
     add("--no-early-stopping", action="store_true", help="do not stop when validation no longer improves")
     add("--threads", type=int, help="at most so many for the BLAS (default: as many as it wants)")
@@ -177,8 +214,13 @@ def make_trainer(options: argparse.Namespace, folder: str | Path, console: Conso
         folder=folder,
         time=options.time,
         batch=options.batch,
+        stride=options.stride,
+        gradient_batches=_gradient_batches(options),
+        curvature_batches=_curvature_batches(options),
+        unscored=options.unscored,
+        l2=options.l2,
         epochs=options.epochs,
-        schedule=DelayedDecay(options.rate_after, options.rate_decay),
+        schedule=_schedule(options),
         stopping=None if options.no_early_stopping else EarlyStopping(),
         clip_values=options.clip_value or None,
         threads=options.threads,
@@ -213,14 +255,33 @@ def _memory(given: str | None) -> str | int | None:
     return int(given)
 
 
-def _optimizer(options: argparse.Namespace) -> optimizers.Optimizer:
-    kind = optimizers.ALL[options.optimizer]
-    rate = (
-        options.rate
-        if options.rate is not None
-        else {"adam": 5e-3, "rmsprop": 2e-3}.get(options.optimizer, 0.1)
-    )
-    return kind(rate=rate, clip_norm=options.clip_norm or None)
+def _optimizer(options: argparse.Namespace) -> Optimizer:
+    kind = optimizer_class(options.optimizer)
+    rate = {Adam: 5e-3, RMSprop: 2e-3}.get(kind, 0.1)
+    default = {"rate": rate, "clip_norm": 5.0} if issubclass(kind, FirstOrder) else {}
+    return make_optimizer(options.optimizer, default, options.rate, options.clip_norm)
+
+
+def _schedule(options: argparse.Namespace) -> Schedule | None:
+    """By epoch for rates that are numbers; the Trainer's own choice else."""
+    optimizer = _optimizer(options)
+    if isinstance(optimizer, FirstOrder) and not isinstance(optimizer.rate, StepSchedule):
+        return DelayedDecay(options.rate_after, options.rate_decay)
+    return None
+
+
+def _gradient_batches(options: argparse.Namespace) -> int | None:
+    """How many batches of independent sequences; None for pieces whose states are carried."""
+    first_order = issubclass(optimizer_class(options.optimizer), FirstOrder)
+    if options.gradient_batches is None and not first_order and options.stride is None:
+        return 16
+    given: int | None = options.gradient_batches
+    return given
+
+
+def _curvature_batches(options: argparse.Namespace) -> int | None:
+    gradient, given = _gradient_batches(options), options.curvature_batches
+    return max(1, gradient // 4) if given is None and gradient is not None else given
 
 
 def _new_folder(options: argparse.Namespace) -> Path:

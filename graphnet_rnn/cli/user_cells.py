@@ -5,7 +5,6 @@ Settings are literals, or cells in their turn: `Residual(GRU(64))`.
 
 from __future__ import annotations
 
-import ast
 import difflib
 import importlib
 import importlib.util
@@ -15,34 +14,20 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
 
-from graphnet.errors import GraphnetError
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import ALL
+from graphnet_rnn.cli.calls import line_of, made, read_settings, taken_apart, usage
 from graphnet_rnn.errors import UsageError
+
+EXAMPLE = "RHN(units=64, depth=3)"
 
 __all__ = ["classes_of", "find_cell", "make_cell", "own_cells", "slug"]
 
 
-class Named(NamedTuple):
-    """`where:cell(settings)`, taken apart; where and settings may be missing."""
-
-    where: str
-    cell: str
-    settings: str
-
-
-def _taken_apart(text: str) -> Named:
-    found = re.fullmatch(r"(?:(.+?):)?([^\W\d]\w*)\s*(\(.*\))?", text.strip(), re.DOTALL)
-    if not found and re.search(r"\w\s*\(", text):
-        raise _unreadable(text)
-    return Named(*(part or "" for part in found.groups())) if found else Named("", text, "")
-
-
 def find_cell(text: str) -> type[Cell]:
     """The class, whatever its settings; UsageError says in one sentence why there is none."""
-    where, name, _ = _taken_apart(text)
+    where, name, _ = taken_apart(text)
     if not where:
         return _among(name, ALL)
     module = _load(where)
@@ -57,9 +42,9 @@ def make_cell(text: str, units: int | None = None) -> Cell:
 
     Raises UsageError for settings that the cell does not have, that are no literals, or for units said twice.
     """
-    cell, (where, _, settings) = find_cell(text), _taken_apart(text)
+    cell, (where, _, settings) = find_cell(text), taken_apart(text)
     known = {**ALL, **(_cells(_load(where)) if where else {})}
-    arguments, named = _read_settings(text, settings or "()", known)
+    arguments, named = read_settings(text, settings, lambda inner: _among(inner, known), EXAMPLE)
     if units is not None:
         parameters = inspect.signature(cell).parameters
         first = next(iter(parameters), "")
@@ -68,19 +53,19 @@ def make_cell(text: str, units: int | None = None) -> Cell:
         if not takes:
             raise UsageError(
                 f"{cell.__name__} has no setting units; leave out --units, and give its settings in parentheses: "
-                f"{_usage(cell)}"
+                f"{usage(cell)}"
             )
         if takes in named or (arguments and takes == first):
             raise UsageError(f"--units {units} and {text!r} both say how many units; leave out --units")
         named[takes] = units
-    return _made(cell, arguments, named)
+    return made(cell, arguments, named)
 
 
 def own_cells(text: str | None) -> list[type[Cell]]:
     """What `load` needs to know besides graphnet's own cells: the class, and those beside it that it may use."""
     if not text:
         return []
-    where, cell = _taken_apart(text).where, find_cell(text)
+    where, cell = taken_apart(text).where, find_cell(text)
     beside = _cells(_load(where)).items() if where else ()
     return [*(other for name, other in beside if name not in ALL), cell]
 
@@ -94,53 +79,8 @@ def classes_of(cells: Iterable[Cell]) -> Iterator[type[Cell]]:
 
 def slug(text: str) -> str:
     """The cell and its settings as a part of a folder's name: RHN-depth-3."""
-    _, name, settings = _taken_apart(text)
+    _, name, settings = taken_apart(text)
     return re.sub(r"\W+", "-", name + settings).strip("-")
-
-
-# -- settings --------------------------------------------------------------------------------------
-
-
-def _read_settings(
-    text: str, settings: str, known: Mapping[str, type[Cell]]
-) -> tuple[list[Any], dict[str, Any]]:
-    try:
-        call = ast.parse(f"cell{settings}", mode="eval").body
-    except (SyntaxError, ValueError, RecursionError):
-        call = None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        raise _unreadable(text)
-    return _arguments(text, call, known)
-
-
-def _unreadable(text: str) -> UsageError:
-    return UsageError(f"{text!r} cannot be read; write settings as in Python: 'RHN(units=64, depth=3)'")
-
-
-def _arguments(
-    text: str, call: ast.Call, known: Mapping[str, type[Cell]]
-) -> tuple[list[Any], dict[str, Any]]:
-    values = [_value(text, argument, known) for argument in call.args]
-    named = {}
-    for keyword in call.keywords:
-        if keyword.arg is None:
-            raise UsageError(f"{text!r}: write settings one by one, name=value")
-        named[keyword.arg] = _value(text, keyword.value, known)
-    return values, named
-
-
-def _value(text: str, node: ast.expr, known: Mapping[str, type[Cell]]) -> Any:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return _made(_among(node.func.id, known), *_arguments(text, node, known))
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        written = ast.unparse(node)
-        hint = f"{written}()" if written in known else repr(written)
-        raise UsageError(
-            f"{text!r}: {written} is no setting; one is a number, a 'word' in quotes, None, True, False, a tuple of "
-            f"these, or a cell with parentheses. {hint} may be meant"
-        ) from None
 
 
 def _among(name: str, known: Mapping[str, type[Cell]]) -> type[Cell]:
@@ -151,26 +91,6 @@ def _among(name: str, known: Mapping[str, type[Cell]]) -> type[Cell]:
     raise UsageError(
         f"there is no cell {name!r}; graphnet has {', '.join(ALL)}.{hint} Your own: my_cells.py:MyCell"
     )
-
-
-def _made(cell: type[Cell], arguments: list[Any], named: dict[str, Any]) -> Cell:
-    try:
-        inspect.signature(cell).bind(*arguments, **named)
-    except TypeError as error:
-        raise UsageError(f"{cell.__name__}: {error}; its settings: {_usage(cell)}") from None
-    try:
-        return cell(*arguments, **named)
-    except GraphnetError:
-        raise
-    except Exception as error:  # whatever the user's __init__ raises is told, with its line
-        line = _line_of(error, inspect.getfile(cell))
-        raise UsageError(f"{cell.__name__} cannot be made: {type(error).__name__}: {error}{line}") from error
-
-
-def _usage(cell: type[Cell]) -> str:
-    """RHN(units=128, depth=7), as a reader may write it."""
-    parameters = [p for p in inspect.signature(cell).parameters.values() if p.name != "initial"]
-    return f"{cell.__name__}({', '.join(str(p.replace(annotation=p.empty)) for p in parameters)})"
 
 
 # -- files and modules -----------------------------------------------------------------------------
@@ -204,11 +124,11 @@ def _load(where: str) -> ModuleType:
             raise
         except SystemExit as error:
             raise UsageError(
-                f"{where} ends the program when it is imported{_line_of(error, where)}; put what shall only run as a "
+                f"{where} ends the program when it is imported{line_of(error, where)}; put what shall only run as a "
                 "program under if __name__ == '__main__':"
             ) from None
         except Exception as error:  # whatever the user's file raises is told, with its line
-            line = _line_of(error, where)
+            line = line_of(error, where)
             raise UsageError(f"{where} cannot be imported: {type(error).__name__}: {error}{line}") from error
     return _loaded[key]
 
@@ -226,12 +146,3 @@ def _run_file(path: Path) -> ModuleType:
         del sys.modules[path.name]
         raise
     return module
-
-
-def _line_of(error: BaseException, where: str) -> str:
-    traceback, found = error.__traceback__, ""
-    while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename.endswith(Path(where).name):
-            found = f" ({where}:{traceback.tb_lineno})"
-        traceback = traceback.tb_next
-    return found

@@ -3,8 +3,9 @@
 first_order  SGD, momentum, Nesterov, RMSprop, Adam
 conjugate_gradient  linear systems by products with their matrix
 hessian_free  steps to the minimum of a damped quadratic model
+scipy_methods  L-BFGS and nonlinear conjugate gradient: line searches on one batch
 clipping     limits on the gradient
-schedules    how the learning rate changes from epoch to epoch
+schedules    how the learning rate changes from epoch to epoch, and rate and momentum from step to step
 minimize     an optimiser applied to any objective
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from graphnet_rnn.optimizers.base import Optimizer, Report
 from graphnet_rnn.optimizers.conjugate_gradient import conjugate_gradient
-from graphnet_rnn.optimizers.first_order import SGD, Adam, Momentum, Nesterov, RMSprop
+from graphnet_rnn.optimizers.first_order import SGD, Adam, FirstOrder, Momentum, Nesterov, RMSprop
 from graphnet_rnn.optimizers.hessian_free import (
     AugmentedHessianFree,
     GreedyHessianFree,
@@ -20,12 +21,22 @@ from graphnet_rnn.optimizers.hessian_free import (
     HessianFreeReport,
 )
 from graphnet_rnn.optimizers.minimize import Result, minimize
-from graphnet_rnn.optimizers.schedules import ConstantRate, DelayedDecay, Schedule
+from graphnet_rnn.optimizers.schedules import (
+    ConstantRate,
+    DelayedDecay,
+    NesterovMomentum,
+    Schedule,
+    StepSchedule,
+    Stepwise,
+)
+from graphnet_rnn.optimizers.scipy_methods import LBFGS, NonlinearConjugateGradient, ScipyReport
 
 __all__ = [
-    "ALL", "SGD", "Adam", "AugmentedHessianFree", "ConstantRate", "DelayedDecay", "GreedyHessianFree", "HessianFree",
-    "HessianFreeReport", "Momentum", "Nesterov", "Optimizer", "RMSprop",
-    "Report", "Result", "Schedule", "conjugate_gradient", "minimize",
+    "ALL", "LBFGS", "SGD", "Adam", "AugmentedHessianFree", "ConstantRate", "DelayedDecay", "FirstOrder",
+    "GreedyHessianFree",
+    "HessianFree", "HessianFreeReport", "Momentum", "Nesterov", "NesterovMomentum", "NonlinearConjugateGradient",
+    "Optimizer", "RMSprop", "Report", "Result", "Schedule", "ScipyReport", "StepSchedule", "Stepwise",
+    "conjugate_gradient", "minimize",
 ]  # fmt: skip
 
 #: Every optimiser by the name that the command line uses.
@@ -35,4 +46,9 @@ ALL: dict[str, type[Optimizer]] = {
     "nesterov": Nesterov,
     "rmsprop": RMSprop,
     "adam": Adam,
+    "hf": HessianFree,
+    "greedy_hf": GreedyHessianFree,
+    "augmented_hf": AugmentedHessianFree,
+    "lbfgs": LBFGS,
+    "nonlinear_cg": NonlinearConjugateGradient,
 }

@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol, runtime_checkable
 
 from graphnet.node import Array
-from graphnet_rnn.errors import UsageError
 
 __all__ = ["Curved", "Differentiable", "Optimizer", "Preconditioned", "Report", "State"]
 
@@ -50,6 +49,9 @@ class Report:
         """Whether the step changed θ."""
         return True
 
+    def __str__(self) -> str:
+        return f"loss {self.loss:.6g}  |g| {self.gradient_norm:.2g}"
+
     def row(self) -> dict[str, Any]:
         """What a history keeps of it, as JSON: all but times, which are another run's others; null if not finite."""
         return {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name != "seconds"}
@@ -59,20 +61,6 @@ class Report:
 class Optimizer(ABC):
     """Settings alone: all that changes is in `state`, so a stored state resumes exactly."""
 
-    rate: float = 1e-3
-    clip_norm: float | None = None
-    clip_value: float | None = None
-
-    def __post_init__(self) -> None:
-        if not self.rate > 0:
-            raise UsageError(f"{type(self).__name__}: rate must be > 0, not {self.rate!r}")
-        if math.isinf(self.rate):
-            raise UsageError(f"{type(self).__name__}: rate must be finite")
-        for name in ("clip_norm", "clip_value"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise UsageError(f"{type(self).__name__}: {name} must be > 0 or None, not {value!r}")
-
     @abstractmethod
     def init(self, theta: Array) -> State:
         """The state before the first step."""
@@ -80,6 +68,10 @@ class Optimizer(ABC):
     @abstractmethod
     def step(self, objective: Curved, theta: Array, state: State, rate: float | None = None) -> Report:
         """One step: changes `theta` and the arrays of `state` in place. rate: instead of the setting."""
+
+    def rate_at(self, state: State) -> float:
+        """The rate of the next step."""
+        return 1.0
 
     def settings(self) -> dict[str, Any]:
         """The arguments that make this optimiser again."""

@@ -10,8 +10,9 @@ __all__ = ["clip_by_norm", "clip_by_value", "norm"]
 
 
 def norm(gradient: Array) -> float:
-    """‖g‖₂, summed in float64."""
-    return float(np.sqrt(np.sum(np.square(gradient, dtype=np.float64))))
+    """‖g‖₂, summed in float64; infinite where that overflows."""
+    with np.errstate(over="ignore"):
+        return float(np.sqrt(np.sum(np.square(gradient, dtype=np.float64))))
 
 
 def clip_by_norm(gradient: Array, threshold: float) -> Array:

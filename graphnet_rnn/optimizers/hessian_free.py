@@ -113,8 +113,8 @@ class _Damped(Optimizer):
     line_search: int = 60
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         own = type(self).__name__
+        amount(f"{own}: rate", self.rate, above_zero=True)
         amount(f"{own}: damping", self.damping)
         amount(f"{own}: structural", self.structural)
         one_of(f"{own}: adapts", self.adapts, ["damping", "structural", "nothing"])
@@ -133,6 +133,9 @@ class _Damped(Optimizer):
         if self.preconditioner != 1:
             fraction(f"{own}: preconditioner", self.preconditioner)
         whole_number(f"{own}: line_search", self.line_search, least=0)
+
+    def rate_at(self, state: State) -> float:
+        return self.rate
 
     def init(self, theta: Array) -> State:
         state = {"direction": np.zeros(theta.shape), "damping": np.array([self.damping])}

@@ -1,9 +1,10 @@
 """Synthetic problems on which recurrent networks are compared.
 
 pathological  long-term dependencies (Hochreiter & Schmidhuber 1997; Sutskever 2013, 4.4), by name in TASKS
-source        how Sutskever trained on them: damping, numbers of sequences, initial weights
+source        how Sutskever trained on them: damping or momentum, numbers of sequences, initial weights
 objective     the loss summed over time
 trial         a network on such a problem: steps on fresh sequences, the share of test sequences that it gets wrong
+curves        images of strokes through three points, and the deep autoencoders that learn them
 symbols       texts whose true model's bits are known exactly (Ollivier 2013), by name in TEXTS
 
     trial = rnn.tasks.Trial(rnn.tasks.TASKS["addition"](30))
@@ -13,6 +14,13 @@ symbols       texts whose true model's bits are known exactly (Ollivier 2013), b
 
 from __future__ import annotations
 
+from graphnet_rnn.tasks.curves import (
+    Reconstruction,
+    autoencoder,
+    autoencoder_optimizer,
+    curve_images,
+    draw_curves,
+)
 from graphnet_rnn.tasks.objective import summed_over_time
 from graphnet_rnn.tasks.pathological import (
     TASKS,
@@ -27,12 +35,24 @@ from graphnet_rnn.tasks.pathological import (
     TemporalOrder3,
     Xor,
 )
-from graphnet_rnn.tasks.source import Settings, elman, initial_weights, settings
+from graphnet_rnn.tasks.source import (
+    MOMENTUM_SETTINGS,
+    MomentumSettings,
+    Settings,
+    echo_state_weights,
+    elman,
+    initial_weights,
+    momentum_settings,
+    settings,
+    zero_one_loss,
+)
 from graphnet_rnn.tasks.symbols import TEXTS, Drawn, alphabet, anbn, distant_xor, music
 from graphnet_rnn.tasks.trial import Trial
 
 __all__ = [
-    "TASKS", "TEXTS", "Addition", "Drawn", "Memory", "Memory5", "Memory20", "Multiplication",
-    "Permutation", "Settings", "Task", "TemporalOrder", "TemporalOrder3", "Trial", "Xor", "alphabet", "anbn",
-    "distant_xor", "elman", "initial_weights", "music", "settings", "summed_over_time",
+    "MOMENTUM_SETTINGS", "TASKS", "TEXTS", "Addition", "Drawn", "Memory", "Memory5", "Memory20", "MomentumSettings",
+    "Multiplication", "Permutation", "Reconstruction", "Settings", "Task", "TemporalOrder", "TemporalOrder3", "Trial",
+    "Xor", "alphabet", "anbn", "autoencoder", "autoencoder_optimizer", "curve_images", "distant_xor", "draw_curves",
+    "echo_state_weights", "elman", "initial_weights", "momentum_settings", "music", "settings", "summed_over_time",
+    "zero_one_loss",
 ]  # fmt: skip

@@ -246,3 +246,87 @@ def test_reservoir(units: int, radius: float, density: float, scale: float) -> N
     assert_normal(entries, entries.std())
     assert_uniform(w["W_xh"], -scale, scale)
     assert_uniform(w["b_h"], -scale, scale)
+
+
+@pytest.mark.parametrize("radius", [1.1, 1.2])
+def test_reservoir_of_so_many_connections(radius: float) -> None:
+    """Sutskever 2013, 7.4.1: 15 incoming weights to each unit from a unit Gaussian, the largest |eigenvalue| 1.2."""
+    w = initializers.reservoir(radius, connections=15)(np.random.default_rng(3), (100, 100))
+    assert ((w != 0).sum(axis=0) == 15).all()
+    assert np.abs(np.linalg.eigvals(w)).max() == pytest.approx(radius, rel=1e-10)
+    entries = w[w != 0]
+    assert_normal(entries, entries.std())
+    # A circular law: before it is rescaled the radius is near √15, so the weights are near N(0, (1.2 / √15)²).
+    assert entries.std() == pytest.approx(radius / math.sqrt(15), rel=0.15)
+    same = initializers.reservoir(radius, density=0.15)(np.random.default_rng(3), (100, 100))
+    np.testing.assert_array_equal(w, same)
+
+
+def test_reservoirs_that_cannot_be() -> None:
+    for arguments, content in (
+        ({"radius": 0.0}, "radius must be a finite number > 0, not 0.0"),
+        ({"radius": math.inf}, "radius must be a finite number > 0, not inf"),
+        ({"density": 0.0}, r"density must be in \(0, 1\], not 0.0"),
+        ({"connections": 0}, "connections must be a whole number >= 1 or None, not 0"),
+        ({"connections": 1.5}, "connections must be a whole number >= 1 or None, not 1.5"),
+    ):
+        with pytest.raises(rnn.errors.UsageError, match=content):
+            initializers.reservoir(**arguments)  # type: ignore[arg-type]
+    with pytest.raises(rnn.errors.UsageError, match=r"W must be square.*not \[2, 5\]"):
+        initializers.reservoir()(np.random.default_rng(0), (2, 5))
+
+
+def test_thinned() -> None:
+    """Krause 2015, 4.2: each weight of W_hh is 0 with probability 0.9, else N(0, 0.1²), independently."""
+    cell = rnn.Elman(200, initial={"W_hh": initializers.thinned(initializers.normal(0.1), 0.1)})
+    w = weights(cell)["W_hh"]
+    kept, n = w != 0, w.size
+    assert abs(kept.mean() - 0.1) < 5 * math.sqrt(0.09 / n)
+    assert_normal(w[kept], 0.1)
+    # By chance, not so many for each unit: the number of a column is binomial.
+    of_units = kept.sum(axis=0)
+    variance = 200 * 0.09
+    assert abs(of_units.var() / variance - 1) < 5 * math.sqrt(2 / 200)
+    dense = initializers.thinned(initializers.normal(0.1), 1.0)(np.random.default_rng(0), (30, 40))
+    assert dense.all()
+    for kept_share in (0.0, 1.1, math.nan):
+        with pytest.raises(rnn.errors.UsageError, match=r"thinned: kept must be in \(0, 1\]"):
+            initializers.thinned(initializers.normal(0.1), kept_share)
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"), [("addition", 0.02), ("multiplication", 0.02), ("memory-5", 0.3), ("memory-20", 0.3)]
+)
+def test_echo_state_weights(name: str, scale: float) -> None:
+    """Sutskever 2013, 7.4.1."""
+    task = rnn.tasks.TASKS[name](30)
+    network = rnn.tasks.elman(task, 120, initial=rnn.tasks.echo_state_weights(task))
+    w = {key.split(".")[1]: node.value.astype(float) for key, node in network.parameters.items()}
+    assert np.abs(np.linalg.eigvals(w["W_hh"])).max() == pytest.approx(1.2, rel=1e-3)  # float32
+    assert ((w["W_hh"] != 0).sum(axis=0) == 15).all()
+    assert_normal(w["W_xh"], scale)  # few inputs: each unit reads all of them
+    assert ((w["W_ho"] != 0).sum(axis=0) == 15).all()
+    assert not w["b_h"].any()
+    assert not w["b_o"].any()
+
+
+@pytest.mark.parametrize("activation", ["sigmoid", "tanh"])
+def test_autoencoders_start_sparse(activation: str) -> None:
+    """Sutskever 2013, 7.3.1: 15 connections ~ N(0, 1); with tanh units × 0.25, and biases of -0.5."""
+    network = rnn.tasks.autoencoder((60, 50, 40, 8), activation)
+    layers: dict[str, dict[str, Array]] = {}
+    for key, node in network.parameters.items():
+        layer, name = key.split(".")
+        layers.setdefault(layer, {})[name] = node.value
+    assert len(layers) == 6
+    tanh = {f"layer{l}" for l in (0, 1, 3, 4)} if activation == "tanh" else set()
+    for shrunk in (True, False):
+        drawn = []
+        for layer, arrays in layers.items():
+            if (layer in tanh) == shrunk:
+                matrix, bias = (next(a for a in arrays.values() if a.ndim == d) for d in (2, 1))
+                assert ((matrix != 0).sum(axis=0) == min(15, len(matrix))).all()
+                assert (bias == (-0.5 if shrunk else 0)).all()
+                drawn.append(matrix[matrix != 0])
+        if drawn:
+            assert_normal(np.concatenate(drawn).astype(float), 0.25 if shrunk else 1.0)

@@ -1,0 +1,56 @@
+"""Optimisers by name, with settings: adam, momentum(momentum=0.99), hf(structural=0.1)."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from graphnet_rnn import optimizers
+from graphnet_rnn.cli.calls import made, read_settings, taken_apart
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.optimizers import Optimizer, Stepwise
+
+__all__ = ["make_optimizer", "optimizer_class"]
+
+
+def optimizer_class(text: str) -> type[Optimizer]:
+    """The class that is named, whatever its settings; UsageError if there is none."""
+    where, name, _ = taken_apart(text)
+    if not where and name in optimizers.ALL:
+        return optimizers.ALL[name]
+    close = difflib.get_close_matches(name, optimizers.ALL, 1, 0.5)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    raise UsageError(f"there is no optimizer {text!r}; there are {', '.join(optimizers.ALL)}.{hint}")
+
+
+def make_optimizer(
+    text: str,
+    default: Mapping[str, Any] | None = None,
+    rate: float | None = None,
+    clip_norm: float | None = None,
+) -> Optimizer:
+    """The optimiser with the settings in the parentheses; those that are not said are `default`, or its own.
+
+    A rate or momentum may be a dict by step: momentum(rate={0: 1e-4, 1000: 1e-3}). rate, clip_norm: of options of
+    their own, for optimisers that have such settings; clip_norm 0 for no limit.
+    Raises UsageError for settings that it does not have, or that are said twice.
+    """
+    kind = optimizer_class(text)
+    arguments, named = read_settings(
+        text, taken_apart(text).settings, None, "hf(structural=0.1, cg_steps=100)"
+    )
+    if arguments:
+        raise UsageError(f"{text!r}: write settings of optimizers by name, e.g. adam(rate=0.001)")
+    own = inspect.signature(kind).parameters
+    for name, option, value in (("rate", "--rate", rate), ("clip_norm", "--clip-norm", clip_norm)):
+        if value is None:
+            continue
+        if name not in own:
+            raise UsageError(f"{option} is not for --optimizer {text}, which has no such setting")
+        if name in named:
+            raise UsageError(f"{option} {value:g} and {text!r} both say {name}; leave out one")
+        named[name] = (value or None) if name == "clip_norm" else value
+    settings = {**{k: v for k, v in (default or {}).items() if k in own}, **named}
+    return made(kind, [], {k: Stepwise(v) if isinstance(v, dict) else v for k, v in settings.items()})
