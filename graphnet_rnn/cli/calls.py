@@ -25,16 +25,16 @@ class Named(NamedTuple):
     settings: str
 
 
-def taken_apart(text: str) -> Named:
-    """UsageError where parentheses do not fit."""
+def taken_apart(text: str, example: str) -> Named:
+    """UsageError, with the example, where parentheses do not fit."""
     found = re.fullmatch(r"(?:(.+?):)?([^\W\d]\w*)\s*(\(.*\))?", text.strip(), re.DOTALL)
     if not found and re.search(r"\w\s*\(", text):
-        raise _unreadable(text, "name(setting=1)")
+        raise _unreadable(text, example)
     return Named(*(part or "" for part in found.groups())) if found else Named("", text, "")
 
 
 def read_settings(
-    text: str, settings: str, look_up: Callable[[str], Any] | None = None, example: str = "name(setting=1)"
+    text: str, settings: str, example: str, look_up: Callable[[str], Any] | None = None
 ) -> tuple[list[Any], dict[str, Any]]:
     """The arguments in the parentheses, which are literals, or calls of what `look_up` finds.
 

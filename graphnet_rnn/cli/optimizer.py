@@ -12,12 +12,14 @@ from graphnet_rnn.cli.calls import made, read_settings, taken_apart
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers import Optimizer, Stepwise
 
+EXAMPLE = "hf(structural=0.1, cg_steps=100)"
+
 __all__ = ["make_optimizer", "optimizer_class"]
 
 
 def optimizer_class(text: str) -> type[Optimizer]:
     """The class that is named, whatever its settings; UsageError if there is none."""
-    where, name, _ = taken_apart(text)
+    where, name, _ = taken_apart(text, EXAMPLE)
     if not where and name in optimizers.ALL:
         return optimizers.ALL[name]
     close = difflib.get_close_matches(name, optimizers.ALL, 1, 0.5)
@@ -38,9 +40,7 @@ def make_optimizer(
     Raises UsageError for settings that it does not have, or that are said twice.
     """
     kind = optimizer_class(text)
-    arguments, named = read_settings(
-        text, taken_apart(text).settings, None, "hf(structural=0.1, cg_steps=100)"
-    )
+    arguments, named = read_settings(text, taken_apart(text, EXAMPLE).settings, EXAMPLE)
     if arguments:
         raise UsageError(f"{text!r}: write settings of optimizers by name, e.g. adam(rate=0.001)")
     own = inspect.signature(kind).parameters

@@ -27,7 +27,7 @@ __all__ = ["classes_of", "find_cell", "make_cell", "own_cells", "slug"]
 
 def find_cell(text: str) -> type[Cell]:
     """The class, whatever its settings; UsageError says in one sentence why there is none."""
-    where, name, _ = taken_apart(text)
+    where, name, _ = taken_apart(text, EXAMPLE)
     if not where:
         return _among(name, ALL)
     module = _load(where)
@@ -42,9 +42,9 @@ def make_cell(text: str, units: int | None = None) -> Cell:
 
     Raises UsageError for settings that the cell does not have, that are no literals, or for units said twice.
     """
-    cell, (where, _, settings) = find_cell(text), taken_apart(text)
+    cell, (where, _, settings) = find_cell(text), taken_apart(text, EXAMPLE)
     known = {**ALL, **(_cells(_load(where)) if where else {})}
-    arguments, named = read_settings(text, settings, lambda inner: _among(inner, known), EXAMPLE)
+    arguments, named = read_settings(text, settings, EXAMPLE, lambda inner: _among(inner, known))
     if units is not None:
         parameters = inspect.signature(cell).parameters
         first = next(iter(parameters), "")
@@ -65,7 +65,7 @@ def own_cells(text: str | None) -> list[type[Cell]]:
     """What `load` needs to know besides graphnet's own cells: the class, and those beside it that it may use."""
     if not text:
         return []
-    where, cell = taken_apart(text).where, find_cell(text)
+    where, cell = taken_apart(text, EXAMPLE).where, find_cell(text)
     beside = _cells(_load(where)).items() if where else ()
     return [*(other for name, other in beside if name not in ALL), cell]
 
@@ -79,7 +79,7 @@ def classes_of(cells: Iterable[Cell]) -> Iterator[type[Cell]]:
 
 def slug(text: str) -> str:
     """The cell and its settings as a part of a folder's name: RHN-depth-3."""
-    _, name, settings = taken_apart(text)
+    _, name, settings = taken_apart(text, EXAMPLE)
     return re.sub(r"\W+", "-", name + settings).strip("-")
 
 

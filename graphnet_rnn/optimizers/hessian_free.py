@@ -292,7 +292,8 @@ class _Watch:
         self.last = _Seen(step, x, loss, ratio)
         if loss <= self.best.loss:
             self.best = self.last
-        self._growth *= _factor(ratio)
+        if value < 0:  # else CG is still making up for where it started
+            self._growth *= _factor(ratio)
         if self._growth >= self._limit:
             return "ratio"
         most = before - self.best.loss

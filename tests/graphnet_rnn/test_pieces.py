@@ -1,0 +1,196 @@
+"""What the steps of a training run are computed on: independent sequences in the order of an epoch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet_rnn.data import Corpus
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.optimizers import Adam, GreedyHessianFree, HessianFree
+from graphnet_rnn.pieces import DrawnSequences
+from graphnet_rnn.training import Listener, Trainer
+
+SYMBOLS = np.arange(1000) % 7
+TEXT = "the cat sat on the mat and the dog sat on the log. " * 60
+
+
+def network(**how: Any) -> rnn.Network:
+    return rnn.Network([rnn.Elman(5)], 7, 7, **how)
+
+
+def drawn(net: rnn.Network | None = None, **how: Any) -> DrawnSequences:
+    settings: dict[str, Any] = {"gradient_batches": 3, "curvature_batches": 2, "unscored": 0} | how
+    return DrawnSequences(net or network(), SYMBOLS, 9, 4, random=gn.RandomSource(0), **settings)
+
+
+def starts(pieces: DrawnSequences, epoch: int) -> list[int]:
+    """The first symbol of each sequence of an epoch."""
+    found = []
+    for step in range(len(pieces)):
+        objective = pieces.fed(epoch, step)
+        for inputs, targets in objective.gradient_batches:
+            assert inputs.shape == targets.shape == (9, 4)
+            assert np.array_equal(inputs[1:], targets[:-1])
+            found += list(inputs[0])
+    return found
+
+
+def test_an_epoch_takes_every_sequence_at_most_once() -> None:
+    """Here all symbols are different, so that the first one tells where a sequence is from."""
+    net = rnn.Network([rnn.Elman(2)], 1000, 1000)
+    pieces = DrawnSequences(net, np.arange(1000), 9, 4, 3, 2, 0, gn.RandomSource(0))
+    assert len(pieces) == 111 // 12
+    first, again, second = (starts(pieces, epoch) for epoch in (0, 0, 1))
+    assert len(set(first)) == len(first) == 9 * 12
+    assert {start % 9 for start in first} == {0}
+    assert first == again
+    assert first != second
+
+
+def test_curvature_and_loss_are_of_the_first_batches() -> None:
+    pieces = drawn()
+    objective = pieces.fed(0, 1)
+    sizes = (objective.gradient_batches, objective.curvature_batches, objective.loss_batches)
+    assert [len(batches) for batches in sizes] == [3, 2, 2]
+    for batches in sizes[1:]:
+        assert all(
+            np.array_equal(a[0], b[0]) for a, b in zip(batches, objective.gradient_batches, strict=False)
+        )
+
+
+@pytest.mark.parametrize("initial_state", ["zero", "learned"])
+def test_the_loss_is_that_of_unscored_sequences(initial_state: str) -> None:
+    """Against a network run by hand from its first state."""
+    net = network(initial_state=initial_state)
+    pieces = drawn(net, unscored=3)
+    assert pieces.characters == 3 * 4 * 6
+    objective = pieces.fed(0, 0)
+    expected = []
+    for inputs, targets in objective.gradient_batches:
+        u = net.unroll(9, 4, training=False, initial=initial_state)
+        (losses,) = gn.compile([u.losses], [u.inputs, u.targets])(inputs, targets)
+        expected.append(losses[3:].mean())
+    assert objective.gradient(net.theta)[0] == pytest.approx(np.mean(expected), rel=1e-5)
+
+
+def test_a_preconditioner_has_its_single_cases() -> None:
+    pieces = drawn(gradient_batches=1, curvature_batches=1)
+    squares = pieces.fed(0, 0).squared_gradients(pieces.fed(0, 0).start())
+    assert squares.shape == (pieces.fed(0, 0).size,)
+    assert (squares >= 0).all()
+    assert squares.any()
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "words"),
+    [
+        ({"gradient_batches": 0}, UsageError, "gradient_batches must be a whole number >= 1"),
+        (
+            {"curvature_batches": 4},
+            UsageError,
+            "curvature_batches must be at most gradient_batches, 3, not 4",
+        ),
+        ({"gradient_batches": 30}, DataError, "has 111 sequences of 9 characters, fewer than a step needs"),
+        ({"unscored": 9}, UsageError, "unscored must be in 0 ... 8"),
+    ],
+)
+def test_impossible_settings(how: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        drawn(**how)
+
+
+# -- training runs -------------------------------------------------------------------------------
+
+
+def trainer(folder: Path, **how: Any) -> Trainer:
+    data = Corpus.split(TEXT)
+    net = rnn.Network([rnn.Elman(8)], len(data.vocabulary), len(data.vocabulary), dropout=0.0, seed=3)
+    settings: dict[str, Any] = {
+        "optimizer": HessianFree(damping=0.1, structural=0.3, cg_steps=10), "time": 15, "batch": 8,
+        "gradient_batches": 4, "curvature_batches": 2, "epochs": 3, "sample_length": 10, "stopping": None,
+    }  # fmt: skip
+    return Trainer(net, data, folder=folder, **(settings | how))
+
+
+class InterruptAt(Listener):
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def stepped(self, run: Trainer, loss: float) -> None:
+        if run.progress.step == self.step:
+            run._interrupted = True
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "timing.jsonl"}
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        HessianFree(damping=0.1, structural=0.3, cg_steps=10),
+        HessianFree(structural=0.3, adapts="structural", cg_steps=10, preconditioner=0.75),
+        GreedyHessianFree(cg_steps=5),
+        Adam(),
+    ],
+    ids=lambda o: type(o).__name__,
+)
+def test_resumed_is_never_stopped(tmp_path: Path, optimizer: rnn.optimizers.Optimizer) -> None:
+    """Byte for byte, λ, μ, the last direction and the order of the sequences included."""
+    trainer(tmp_path / "whole", optimizer=optimizer).run()
+    for step in (1, 4, 6):
+        run = trainer(tmp_path / "parts", optimizer=optimizer, listener=InterruptAt(step))
+        if step > 1:
+            run.resume()
+        assert run.run().reason == "interrupted"
+    last = trainer(tmp_path / "parts", optimizer=optimizer)
+    last.resume()
+    assert last.run().reason == "epochs"
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+
+
+def test_hessian_free_learns_a_text_and_records_its_flight(tmp_path: Path) -> None:
+    from viz.curves import read_history
+
+    outcome = trainer(tmp_path / "run", epochs=8, optimizer=HessianFree(damping=0.1, cg_steps=40)).run()
+    assert outcome.best_bits < 1.5
+    rows = [row for row in read_history(tmp_path / "run" / "history.jsonl") if row["event"] == "step"]
+    assert [row["step"] for row in rows] == list(range(1, outcome.steps + 1))
+    for row in rows:
+        assert {"before", "after", "ratio", "damping", "cg_steps", "cg_values", "chosen", "scale"} <= set(row)
+        assert "seconds" not in row
+
+
+def test_other_settings_are_another_run(tmp_path: Path) -> None:
+    trainer(tmp_path / "run", listener=InterruptAt(2)).run()
+    for how in ({"curvature_batches": 1}, {"gradient_batches": 5}, {"l2": 0.1}, {"unscored": 2}):
+        with pytest.raises(UsageError, match=next(iter(how))):
+            trainer(tmp_path / "run", **how).resume()
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"stride": 5}, "stride is for pieces"),
+        ({"gradient_batches": None}, "curvature_batches and unscored are for independent sequences"),
+        ({"gradient_batches": None, "curvature_batches": None, "unscored": 2}, "give gradient_batches"),
+    ],
+)
+def test_settings_that_exclude_each_other(tmp_path: Path, how: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        trainer(tmp_path / "run", **how)
+
+
+def test_weight_decay_keeps_weights_small(tmp_path: Path) -> None:
+    norms = []
+    for l2 in (0.0, 0.3):
+        run = trainer(tmp_path / str(l2), optimizer=Adam(0.01), l2=l2, epochs=6)
+        run.run()
+        norms.append(float(np.linalg.norm(run.theta)))
+    assert norms[1] < 0.5 * norms[0]
