@@ -16,7 +16,7 @@ EXAMPLE = """example:
   graphnet-rnn draw runs/book/model.safetensors --time 3 --out book.svg
   graphnet-rnn draw runs/book/history.jsonl --out curve.png"""
 
-#: What matplotlib writes here; pictures of graphs have more.
+#: The endings of charts; pictures of graphs have more.
 CHARTS = (".svg", ".png", ".pdf")
 
 
@@ -54,13 +54,18 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def require_chart(option: str, path: str) -> None:
+    """UsageError, which names the option, for a file that matplotlib would not write."""
+    if Path(path).suffix.lower() not in CHARTS:
+        raise UsageError(f"{option} {path}: the name of a chart must end in one of {', '.join(CHARTS)}")
+
+
 def _draw_history(path: str, out: str) -> int:
     """Bits per character where the run has any, else the flight recorder of its steps."""
     import viz
     from viz.history import read_history
 
-    if Path(out).suffix.lower() not in CHARTS:
-        raise UsageError(f"--out {out!r}: the picture of a history must end in one of {', '.join(CHARTS)}")
+    require_chart("--out", out)
     rows = read_history(path)
     has_bits = any("train_bits" in row or "valid_bits" in row for row in rows)
     figure = viz.training_curve(rows) if has_bits else viz.flight_recorder(rows)

@@ -253,11 +253,25 @@ def test_panels_without_anything_to_draw_are_left_out(tmp_path):
     alone.savefig(tmp_path / "test.png", dpi=30)
 
 
-def test_a_run_begun_again_replaces_what_it_had_recorded_from_there_on():
-    rows = [*history(6), step(4, before=7.0), {"event": "test", "step": 4, "wrong": 0.2}]
-    found = panels(viz.flight_recorder(rows))
-    assert points(found[LOSS], "before")[2:] == [(3.0, pytest.approx(0.1)), (4.0, 7.0)]
-    np.testing.assert_array_equal(found[TEST].get_lines()[0].get_xdata(), [0, 4])
+@pytest.mark.parametrize(
+    ("again", "steps", "tests"),
+    [
+        ([step(4)], [1, 2, 3, 4], [0]),
+        ([step(4), {"event": "test", "step": 4, "wrong": 0.2}], [1, 2, 3, 4], [0, 4]),
+        ([{"event": "test", "step": 3, "wrong": 0.2}], [1, 2, 3], [0, 3]),
+        ([{"event": "test", "step": 0, "wrong": 0.9}], [], [0]),
+        ([step(7), step(9)], [1, 2, 3, 4, 5, 6, 7, 9], [0, 6]),
+    ],
+    ids=["step", "step and test", "test", "from the start", "on"],
+)
+def test_a_run_begun_again_replaces_what_it_had_recorded_from_there_on(again, steps, tests):
+    rows = [{k: v for k, v in row.items() if k in ("event", "step", "before", "wrong")} for row in history()]
+    found = panels(viz.flight_recorder([*rows, *again]))
+    np.testing.assert_array_equal(found[TEST].get_lines()[0].get_xdata(), tests)
+    if steps:
+        np.testing.assert_array_equal(line(found.get(LOSS, found.get("Loss")), "before").get_xdata(), steps)
+    else:
+        assert found.keys() == {TEST}
 
 
 def test_files_and_rows_give_the_same_and_a_torn_last_line_is_left_out(tmp_path, usual):
