@@ -66,7 +66,7 @@ def caption(axes: Axes, words: str) -> None:
     if count:
         columns = count if count <= 5 else -(-count // 2)
         axes.legend(
-            loc="lower right", bbox_to_anchor=(1.01, 1.0), ncols=columns, frameon=False, fontsize=9.5, borderaxespad=0,
+            loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns, frameon=False, fontsize=9.5, borderaxespad=0,
             borderpad=0.25, handlelength=2.2, handletextpad=0.4, columnspacing=1.1,
         )  # fmt: skip
 
