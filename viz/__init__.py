@@ -5,6 +5,7 @@ import viz
 viz.draw(cost)                                       # shows itself in a notebook
 viz.draw(cost, style="compact").save("cost.svg")     # .svg .png .pdf .dot .html
 viz.training_curve("run/history.jsonl").savefig("curve.png")
+viz.flight_recorder("run.jsonl").savefig("run.png")  # of Hessian-free steps
 print(viz.coloured(text, probabilities, guesses))
 """
 
@@ -26,10 +27,9 @@ from viz.style import LIGHT, Style
 from viz.text import coloured, coloured_html
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Mapping
-
     from matplotlib.figure import Figure
+
+    from viz.history import History
 
 __all__ = [
     "LIGHT",
@@ -39,6 +39,8 @@ __all__ = [
     "coloured",
     "coloured_html",
     "draw",
+    "flight_recorder",
+    "minibatches_and_failures",
     "to_dot",
     "training_curve",
 ]
@@ -77,11 +79,25 @@ def draw(
     return Drawing(closed_picture(graph, names_in(graph, theme)), "closed", None, limit, theme)
 
 
-def training_curve(history: Iterable[Mapping[str, Any]] | str | os.PathLike[str]) -> Figure:
+def training_curve(history: History) -> Figure:
     """Training and validation bits per character against epoch; see `viz.curves`."""
     from viz import curves  # matplotlib is slow to import
 
     return curves.training_curve(history)
+
+
+def flight_recorder(history: History, title: str | None = None) -> Figure:
+    """A Hessian-free run, step by step: loss, ρ, λ, norms, conjugate gradient; see `viz.second_order`."""
+    from viz import second_order
+
+    return second_order.flight_recorder(history, title)
+
+
+def minibatches_and_failures(table: History, title: str | None = None) -> Figure:
+    """Minibatches to solve each problem, and failures, against T; see `viz.solved`."""
+    from viz import solved
+
+    return solved.minibatches_and_failures(table, title)
 
 
 def _graph_of(thing: Any) -> Graph:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from viz.chart import BLUE, VERMILION, frame
 from viz.errors import DrawingError
+from viz.history import History, is_number, read_history, rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,12 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["read_history", "training_curve"]
 
-# Okabe and Ito's blue and vermilion: told apart by every kind of colour vision.
-_TRAINING = "#0072B2"
-_VALIDATION = "#D55E00"
+_TRAINING = BLUE
+_VALIDATION = VERMILION
 
 
-def training_curve(history: Iterable[Mapping[str, Any]] | str | os.PathLike[str]) -> Figure:
+def training_curve(history: History) -> Figure:
     """Bits per character against epoch: training (lightly smoothed), validation, and its best.
 
     history: rows, or the path of a JSON-lines file of rows: `{"event": "step", "epoch": 0.1, "train_bits":
@@ -33,7 +30,7 @@ def training_curve(history: Iterable[Mapping[str, Any]] | str | os.PathLike[str]
     """
     from matplotlib.figure import Figure
 
-    rows = read_history(history) if isinstance(history, (str, os.PathLike)) else list(history)
+    rows = rows_of(history)
     training = _points(rows, "step", "train_bits") or _points(rows, "epoch", "train_bits")
     validation = _points(rows, "epoch", "valid_bits")
     if not training and not validation:
@@ -49,40 +46,12 @@ def training_curve(history: Iterable[Mapping[str, Any]] | str | os.PathLike[str]
     return figure
 
 
-def read_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The rows of a JSON-lines file; a last line that is still being written is left out."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines(keepends=True)
-    except (OSError, UnicodeDecodeError) as error:
-        raise DrawingError(f"history {str(path)!r} cannot be read: {error}") from None
-    rows = []
-    for count, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            if count == len(lines) and not line.endswith("\n"):
-                break
-            raise DrawingError(f"history {str(path)!r}, line {count}, is not JSON: {error}") from None
-        if not isinstance(row, dict):
-            raise DrawingError(
-                f"history {str(path)!r}, line {count}, must be an object, not {line.strip():.40}"
-            )
-        rows.append(row)
-    return rows
-
-
 def _points(rows: Sequence[Mapping[str, Any]], event: str, key: str) -> list[tuple[float, float]]:
     return [
         (float(row["epoch"]), float(row[key]))
         for row in rows
-        if row.get("event") == event and _is_number(row.get("epoch")) and _is_number(row.get(key))
+        if row.get("event") == event and is_number(row.get("epoch")) and is_number(row.get(key))
     ]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _draw_training(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
@@ -130,8 +99,5 @@ def _draw_validation(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
 def _finish(axes: Axes) -> None:
     axes.set_xlabel("epoch", fontsize=12)
     axes.set_ylabel("bits per character", fontsize=12)
-    axes.tick_params(labelsize=11)
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    frame(axes)
     axes.legend(frameon=False, fontsize=11, loc="upper right")

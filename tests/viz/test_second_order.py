@@ -1,0 +1,432 @@
+"""The flight recorder and the figure of many runs: what is drawn from which rows, and what is said of the others."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import viz
+
+pytest.importorskip("matplotlib")
+
+LOSS, RATIO = "Loss before and after each step", "Reduction ratio ρ"
+TEST = "Test sequences that are wrong (%)"
+MODEL = "Quadratic model φ / φ at the end"
+#: What each panel is drawn from.
+PANELS = {
+    LOSS: {"before", "after"}, TEST: {"wrong"}, RATIO: {"ratio"}, "Damping": {"damping", "structural"},
+    "Norms": {"gradient_norm", "step_norm"}, "Line search α": {"scale"},
+    "CG steps": {"cg_steps", "cg_reason", "chosen"}, MODEL: {"cg_values", "chosen"},
+}  # fmt: skip
+STEP = {
+    "loss": 2.1, "gradient_norm": 0.5, "before": 2.0, "after": 1.0, "ratio": 0.9, "damping": 0.1, "structural": 0.02,
+    "cg_steps": 3, "cg_reason": "progress", "cg_values": [0.5, -1.0, -1.8, -2.0], "chosen": 2, "scale": 1.0,
+    "step_norm": 0.3, "seconds": 0.1,
+}  # fmt: skip
+
+
+def step(number: int, **changes) -> dict:
+    return {"event": "step", "step": number, **STEP, **changes}
+
+
+def history(count: int = 6) -> list[dict]:
+    rows: list[dict] = [{"event": "start"}, {"event": "test", "step": 0, "wrong": 1.0}]
+    for k in range(1, count + 1):
+        before, damping = 10.0 ** (-k / 3), 0.5**k
+        rows.append(step(k, before=before, after=before / 2, damping=damping, structural=damping / 5))
+    rows.append({"event": "test", "step": count, "wrong": 0.4})
+    return rows
+
+
+def panels(figure) -> dict:
+    return {axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_title(loc="left")}
+
+
+def panel(name: str, rows):
+    """One panel alone, which is quicker to draw than all."""
+    keys = {"event", "step", *PANELS[name]}
+    return panels(viz.flight_recorder([{k: v for k, v in row.items() if k in keys} for row in rows]))[name]
+
+
+@pytest.fixture(scope="module")
+def figure():
+    return viz.flight_recorder(history(), title="a run")
+
+
+@pytest.fixture(scope="module")
+def usual(figure):
+    return panels(figure)
+
+
+def line(axes, label: str):
+    (found,) = [line for line in axes.get_lines() if line.get_label() == label]
+    return found
+
+
+def points(axes, label: str) -> list[tuple[float, float]]:
+    x, y = line(axes, label).get_data()
+    return list(zip(np.asarray(x).tolist(), np.asarray(y).tolist(), strict=True))
+
+
+def labels(axes) -> list[str]:
+    return axes.get_legend_handles_labels()[1]
+
+
+# -- the flight recorder ---------------------------------------------------------------------
+
+
+def test_all_panels_and_what_their_axes_say(figure):
+    found = panels(figure)
+    assert found.keys() == PANELS.keys()
+    assert figure.get_suptitle() == "a run"
+    for name in PANELS.keys() - {MODEL}:
+        assert found[name].get_xlim() == found[LOSS].get_xlim()
+    low, high = found[LOSS].get_xlim()
+    assert low < 0
+    assert high > 6
+    named = {name: axes.get_xlabel() for name, axes in found.items() if axes.get_xlabel()}
+    assert named == {"Damping": "HF step", "CG steps": "HF step", MODEL: "CG step"}
+    assert [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()] == ["HF step"]  # the colour bar's
+
+
+def test_loss_is_logarithmic_where_it_spans_a_decade_and_is_positive(usual):
+    axes = usual[LOSS]
+    assert axes.get_yscale() == "log"
+    assert points(axes, "before")[2] == (3.0, pytest.approx(0.1))
+    assert points(axes, "after")[2] == (3.0, pytest.approx(0.05))
+    assert panel(LOSS, history(2)).get_yscale() == "linear"
+    assert panel(LOSS, [*history(), step(7, before=-1e-3)]).get_yscale() == "linear"
+
+
+def test_rejected_steps_are_marked_in_the_loss_and_in_the_line_search(usual):
+    rows = [*history(), step(7, before=0.5, after=0.5, scale=0.0), step(8, scale=0.64)]
+    found = panels(viz.flight_recorder(rows))
+    assert points(found[LOSS], "rejected") == [(7.0, 0.5)]
+    assert points(found["Line search α"], "0: rejected") == [(7.0, 0.0)]
+    assert [tuple(p) for p in found["Line search α"].get_lines()[0].get_xydata()][-2:] == [(6, 1), (8, 0.64)]
+    assert "rejected" not in labels(usual[LOSS])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "scale", "shown", "zeros"),
+    [
+        ([1.0, 0.5], "linear", [100, 50], 0),
+        ([0.5, 0.0], "linear", [50, 0], 0),
+        ([0.0, 0.0], "linear", [0, 0], 0),
+        ([1.0, 0.02], "log", [100, 2], 0),
+        ([1.0, 0.02, 0.0], "log", [100, 2, 1], 1),
+    ],
+)
+def test_test_errors_are_in_per_cent_and_zero_is_at_the_edge(wrong, scale, shown, zeros):
+    axes = panel(TEST, [{"event": "test", "step": 5 * i, "wrong": w} for i, w in enumerate(wrong)])
+    assert axes.get_yscale() == scale
+    np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), shown)
+    assert labels(axes) == ["0 %"] * zeros
+    if zeros:
+        assert points(axes, "0 %") == [(10.0, axes.get_ylim()[0])]
+
+
+def test_wild_ratios_are_at_the_edge_and_said():
+    ratios = [0.9, 1.3, -8.61, 40.0, -1.5, math.nan, None, -math.inf]
+    axes = panel(RATIO, [step(k, ratio=r) for k, r in enumerate(ratios, start=1)])
+    assert axes.get_ylim() == (-1, 2)
+    assert points(axes, "> 2, to 40") == [(4.0, 2.0)]
+    assert points(axes, "< −1, to −∞") == [(3.0, -1.0), (5.0, -1.0), (8.0, -1.0)]
+    assert [line(axes, bound).get_ydata()[0] for bound in ("3/4", "1/4")] == [0.75, 0.25]
+    assert [list(other.get_xdata()) for other in axes.get_lines() if other.get_marker() == "o"] == [[1, 2]]
+
+
+def test_usual_ratios_need_no_edge(usual):
+    axes = usual[RATIO]
+    assert labels(axes) == ["3/4", "1/4"]
+    assert axes.get_ylim() == pytest.approx((-0.1, 1.2))
+
+
+def test_damping_is_logarithmic_and_says_the_weight_of_structural_damping(usual):
+    axes = usual["Damping"]
+    assert axes.get_yscale() == "log"
+    assert labels(axes) == ["λ", "λμ (structural, μ = 0.2)"]
+    assert points(axes, "λ")[:2] == [(1.0, 0.5), (2.0, 0.25)]
+    assert labels(panel("Damping", [step(1, structural=0.0)])) == ["λ"]
+
+
+def test_no_damping_is_drawn_as_zero():
+    axes = panel("Damping", [step(k, damping=0.0, structural=0.0) for k in (1, 2)])
+    assert axes.get_yscale() == "linear"
+    assert points(axes, "λ") == [(1.0, 0.0), (2.0, 0.0)]
+
+
+def test_norms(usual):
+    axes = usual["Norms"]
+    assert axes.get_yscale() == "log"
+    assert points(axes, "gradient |g|")[0] == (1.0, 0.5)
+    assert points(axes, "step |δ|")[0] == (1.0, 0.3)
+
+
+def test_steps_of_conjugate_gradient_are_told_apart_by_why_it_ended():
+    reasons = ["progress", "limit", "solved", "curvature", "not finite", "failures", "of its own", None]
+    axes = panel("CG steps", [step(k, cg_reason=r, cg_steps=10 * k) for k, r in enumerate(reasons, start=1)])
+    words = ["stalled", "limit", "solved", "curvature ≤ 0", "not finite", "failures", "other"]
+    assert labels(axes) == [*words, "iterate taken"]
+    for k, word in enumerate(words[:-1], start=1):
+        assert points(axes, word) == [(k, 10 * k)]
+    assert points(axes, "other") == [(7, 70), (8, 80)]
+    assert points(axes, "iterate taken") == [(k, 2) for k in range(1, 9)]
+    looks = [(line(axes, word).get_color(), line(axes, word).get_marker()) for word in words]
+    assert len({marker for _, marker in looks}) == len({color for color, _ in looks}) == len(words)
+
+
+def test_curves_of_the_model_end_at_one_and_the_iterate_taken_is_marked():
+    axes = panel(MODEL, history(3))
+    curves = [line for line in axes.get_lines() if len(line.get_xdata()) == 4]
+    assert len(curves) == 3
+    np.testing.assert_allclose(curves[0].get_ydata(), [-0.25, 0.5, 0.9, 1.0])
+    np.testing.assert_array_equal(curves[0].get_xdata(), [0, 1, 2, 3])
+    marks = [line.get_xydata().tolist() for line in axes.get_lines() if len(line.get_xdata()) == 1]
+    assert marks == [[[2.0, 0.9]]] * 3
+    assert len({curve.get_color() for curve in curves}) == 3
+
+
+def test_a_warm_start_far_above_zero_does_not_squeeze_the_curves():
+    low, high = panel(MODEL, [step(1, cg_values=[90.0, -1.0, -2.0])]).get_ylim()
+    assert -1.1 < low < 0
+    assert 1 < high < 1.2
+
+
+def test_only_some_of_many_curves_are_drawn_and_this_is_said(tmp_path):
+    figure = viz.flight_recorder(history(500))
+    found = panels(figure)
+    axes = found[f"{MODEL}, 40 of 500 HF steps"]
+    curves = [line for line in axes.get_lines() if len(line.get_xdata()) == 4]
+    assert len(curves) == len({curve.get_color() for curve in curves}) == 40
+    assert len(line(found[LOSS], "before").get_xdata()) == 500
+    figure.savefig(tmp_path / "run.png", dpi=30)
+
+
+def test_steps_whose_model_promised_nothing_have_no_curve():
+    nothing = [None, [], "wrong", 3, [-1.0], [0.0, 0.5], [None, None], [math.nan, -math.inf], [[1], {}]]
+    rows = [step(k, cg_values=values) for k, values in enumerate(nothing)]
+    assert MODEL not in panels(viz.flight_recorder(rows))
+    axes = panel(MODEL, [*rows, step(20)])
+    assert sum(len(line.get_xdata()) > 2 for line in axes.get_lines()) == 1
+
+
+def test_gaps_in_a_curve_are_gaps():
+    axes = panel(MODEL, [step(1, cg_values=[0.0, None, -2.0, math.nan], chosen=9)])
+    np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [0, np.nan, 1, np.nan])
+    assert not [line for line in axes.get_lines() if len(line.get_xdata()) == 1]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_short_runs_can_be_saved(tmp_path, count):
+    viz.flight_recorder(history(count)).savefig(tmp_path / "run.png", dpi=30)
+    assert (tmp_path / "run.png").stat().st_size > 5000
+
+
+def test_values_that_are_no_numbers_break_nothing(tmp_path):
+    """Each of a step in turn, and all at once."""
+    rows = [step(1)]
+    for value in [None, math.nan, math.inf, -math.inf, "x", True, [], {}, 10**400, 1e308, 5e-324]:
+        for keys in [STEP, *([key] for key in STEP)]:
+            rows.append(step(len(rows) + 1, **dict.fromkeys(keys, value)))
+        rows.append({"event": "test", "step": len(rows), "wrong": value})
+    rows += [step("x"), step(None), step(math.nan), {"event": "test", "step": None, "wrong": 0.5}]
+    figure = viz.flight_recorder(rows)
+    found = {name.split(",")[0]: axes for name, axes in panels(figure).items()}
+    assert found.keys() == PANELS.keys()
+    assert len(line(found["Damping"], "λ").get_xdata()) == sum(row["event"] == "step" for row in rows)
+    figure.savefig(tmp_path / "run.png", dpi=30)
+
+
+def test_panels_without_anything_to_draw_are_left_out(tmp_path):
+    """So the rows of other optimizers can be drawn, too."""
+    rows = [{"event": "step", "loss": 1.0 / k, "gradient_norm": 0.1} for k in range(1, 5)]
+    found = panels(viz.flight_recorder(rows))
+    assert found.keys() == {"Loss", "Norms"}
+    assert found["Loss"].get_xlabel() == "step"
+    np.testing.assert_array_equal(found["Loss"].get_lines()[0].get_xdata(), [1, 2, 3, 4])
+    alone = viz.flight_recorder([{"event": "test", "wrong": 0.5}])
+    assert panels(alone).keys() == {TEST}
+    alone.savefig(tmp_path / "test.png", dpi=30)
+
+
+@pytest.mark.parametrize(
+    ("again", "steps", "tests"),
+    [
+        ([step(4)], [1, 2, 3, 4], [0]),
+        ([step(4), {"event": "test", "step": 4, "wrong": 0.2}], [1, 2, 3, 4], [0, 4]),
+        ([{"event": "test", "step": 3, "wrong": 0.2}], [1, 2, 3], [0, 3]),
+        ([{"event": "test", "step": 0, "wrong": 0.9}], [], [0]),
+        ([step(7), step(9)], [1, 2, 3, 4, 5, 6, 7, 9], [0, 6]),
+    ],
+    ids=["step", "step and test", "test", "from the start", "on"],
+)
+def test_a_run_begun_again_replaces_what_it_had_recorded_from_there_on(again, steps, tests):
+    rows = [{k: v for k, v in row.items() if k in ("event", "step", "before", "wrong")} for row in history()]
+    found = panels(viz.flight_recorder([*rows, *again]))
+    np.testing.assert_array_equal(found[TEST].get_lines()[0].get_xdata(), tests)
+    if steps:
+        np.testing.assert_array_equal(line(found.get(LOSS, found.get("Loss")), "before").get_xdata(), steps)
+    else:
+        assert found.keys() == {TEST}
+
+
+def test_files_and_rows_give_the_same_and_a_torn_last_line_is_left_out(tmp_path, usual):
+    path = tmp_path / "history.jsonl"
+    path.write_text(
+        "\n".join(map(json.dumps, [*history(), step(7, ratio=math.nan)])) + '\n{"event": "step", "cg_v'
+    )
+    axes = panels(viz.flight_recorder(str(path)))[LOSS]
+    assert points(axes, "before")[:6] == points(usual[LOSS], "before")
+    assert len(points(axes, "before")) == 7
+
+
+@pytest.mark.parametrize("rows", [[], [{"event": "note"}], [{"event": "step", "step": 1, "loss": None}]])
+def test_nothing_to_draw_is_an_error_with_its_remedy(rows):
+    with pytest.raises(viz.DrawingError, match=r"nothing to draw: it needs rows with event 'step'.*'before'"):
+        viz.flight_recorder(rows)
+
+
+@pytest.mark.parametrize("what", [3, [1, 2], [None]])
+def test_what_is_no_history_is_named(what):
+    with pytest.raises(viz.DrawingError, match=r"history: give rows, .* not (3|1|None)\."):
+        viz.flight_recorder(what)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(viz.DrawingError, match=r"none\.jsonl.*cannot be read"):
+        viz.flight_recorder(tmp_path / "none.jsonl")
+
+
+def test_captions_and_legends_cover_neither_each_other_nor_data():
+    """With every reason, and ratios off the scale at both edges: the longest legends."""
+    reasons = ["progress", "limit", "solved", "curvature", "not finite", "failures", "of its own"]
+    rows = [step(k, cg_reason=r, ratio=(-1) ** k * 12.34, scale=k % 2) for k, r in enumerate(reasons, 1)]
+    figure = viz.flight_recorder(rows)
+    figure.draw_without_rendering()
+    found = panels(figure)
+    assert found.keys() == PANELS.keys() - {TEST}
+    for axes in found.values():
+        title = axes._left_title.get_window_extent()
+        assert axes.bbox.width > 300
+        for other in found.values():
+            assert not title.overlaps(other.bbox)
+            if other.get_legend() is not None:
+                legend = other.get_legend().get_window_extent()
+                assert not legend.overlaps(title), (axes, other)
+                assert legend.y0 >= other.bbox.y1 - 1
+                assert axes is other or not legend.overlaps(axes.bbox)
+
+
+# -- many runs -------------------------------------------------------------------------------
+
+
+def outcome(task="addition", length=30, structural=True, seed=0, solved=True, minibatches=574.0) -> dict:
+    return {
+        "task": task, "length": length, "structural": structural, "seed": seed, "solved": solved,
+        "minibatches": minibatches,
+    }  # fmt: skip
+
+
+TABLE = [
+    outcome(minibatches=100.0),
+    outcome(minibatches=500.0, seed=1),
+    outcome(minibatches=60000.0, seed=2, solved=False),
+    outcome(length=50, solved=False, minibatches=None),
+    outcome(length=100, minibatches=900.0),
+    outcome(structural=False, minibatches=800.0),
+    outcome("xor", 50, structural=False, minibatches=2000.0),
+]
+
+
+def drawn(axes, label: str):
+    """Of one kind of damping: the line, or the container with line, caps and bars."""
+    (found,) = [h for h, name in zip(*axes.get_legend_handles_labels(), strict=True) if name == label]
+    return found
+
+
+def test_mean_least_and_most_of_the_solved_and_failures_of_all():
+    figure = viz.minibatches_and_failures(TABLE)
+    addition, xor, failed, _ = figure.axes
+    line, _, (bars,) = drawn(addition, "structural damping")
+    np.testing.assert_allclose(line.get_ydata(), [300, np.nan, 900])
+    assert [bar[:, 1].tolist() for bar in bars.get_segments() if len(bar)] == [[100, 500], [900, 900]]
+    np.testing.assert_allclose(drawn(failed, "structural damping").get_ydata(), [100 / 3, 100, 0])
+    np.testing.assert_allclose(drawn(addition, "no structural damping")[0].get_ydata(), [800])
+    assert addition.get_yscale() == "log"
+    assert addition.get_shared_y_axes().joined(addition, xor)
+    assert [axes.get_title().strip() for axes in (addition, xor)] == ["addition", "xor"]
+    assert [axes.texts[0].get_text() for axes in (addition, xor)] == ["1 to 3 runs each", "1 run each"]
+    assert [failed.get_xlabel(), failed.get_ylabel()] == ["T", "failed (%)"]
+
+
+def test_the_two_kinds_of_damping_stand_side_by_side_at_the_lengths():
+    addition, xor = viz.minibatches_and_failures(TABLE).axes[:2]
+    with_, without = (drawn(addition, f"{no}structural damping")[0].get_xdata() for no in ("", "no "))
+    assert without[0] < 30 < with_[0] < 33
+    np.testing.assert_allclose(with_ / [30, 50, 100], with_[0] / 30)
+    np.testing.assert_array_equal(addition.get_xticks(), [30, 50, 100])
+    np.testing.assert_allclose(drawn(xor, "no structural damping")[0].get_xdata(), [50])
+
+
+def test_legend_has_what_is_there_and_colours_and_markers_differ():
+    assert [t.get_text() for t in viz.minibatches_and_failures(TABLE[:1]).legends[0].texts] == [
+        "structural damping"
+    ]
+    figure = viz.minibatches_and_failures(TABLE)
+    assert len(figure.legends[0].texts) == 2
+    lines = [drawn(figure.axes[2], f"{no}structural damping") for no in ("", "no ")]
+    for look in ("color", "marker", "linestyle"):
+        assert len({str(getattr(line, f"get_{look}")()) for line in lines}) == 2
+
+
+def test_nothing_solved_is_said(tmp_path):
+    figure = viz.minibatches_and_failures([outcome(solved=False)], title="all in vain")
+    above, below = figure.axes
+    assert "none solved" in [text.get_text() for text in above.texts]
+    np.testing.assert_array_equal(drawn(below, "structural damping").get_ydata(), [100])
+    assert figure.get_suptitle() == "all in vain"
+    figure.savefig(tmp_path / "table.png", dpi=40)
+    assert (tmp_path / "table.png").stat().st_size > 1000
+
+
+def test_tables_are_read_from_files_and_other_rows_skipped(tmp_path):
+    path = tmp_path / "table.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in [{"event": "start"}, *TABLE]) + '{"task"')
+    figure = viz.minibatches_and_failures(path)
+    np.testing.assert_allclose(drawn(figure.axes[2], "structural damping").get_ydata(), [100 / 3, 100, 0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"minibatches": None}, "it was solved, so 'minibatches' must be a number > 0"),
+        ({"minibatches": math.inf}, "it was solved, so 'minibatches' must be a number > 0"),
+        ({"minibatches": 0}, "it was solved, so 'minibatches' must be a number > 0"),
+        ({"length": "30"}, "'length' must be a number > 0"),
+        ({"length": 0}, "'length' must be a number > 0"),
+        ({"structural": 1 / 30}, "'structural' and 'solved' must each be True or False"),
+        ({"solved": None}, "'structural' and 'solved' must each be True or False"),
+    ],
+)
+def test_rows_that_are_not_complete_are_named(changes, problem):
+    with pytest.raises(viz.DrawingError, match=f"table, row 2: {problem}, in .*addition"):
+        viz.minibatches_and_failures([outcome(), {**outcome(), **changes}])
+
+
+def test_an_empty_table_and_what_is_none():
+    with pytest.raises(viz.DrawingError, match="table holds nothing to draw: it needs rows with 'task'"):
+        viz.minibatches_and_failures([{"event": "step"}])
+    with pytest.raises(viz.DrawingError, match="table: give rows"):
+        viz.minibatches_and_failures(7)
+
+
+def test_no_global_state_is_touched():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    before = plt.get_fignums()
+    viz.flight_recorder(history())
+    viz.minibatches_and_failures(TABLE)
+    assert plt.get_fignums() == before

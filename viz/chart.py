@@ -1,0 +1,96 @@
+"""Parts of charts: Okabe and Ito's colours, which every kind of colour vision tells apart, a light grid, captions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
+__all__ = [
+    "BLACK", "BLUE", "DASHES", "DOTS", "GREEN", "GREY", "ORANGE", "PURPLE", "VERMILION", "Numbers", "caption", "frame",
+    "line", "logarithmic", "mark", "whole_numbers",
+]  # fmt: skip
+
+Numbers = npt.NDArray[np.float64]
+
+BLACK, GREY, BLUE, GREEN = "#000000", "#555555", "#0072B2", "#009E73"
+ORANGE, PURPLE, VERMILION = "#E69F00", "#CC79A7", "#D55E00"
+DOTS, DASHES = (0, (1, 2)), (0, (4, 1.5))
+
+#: About so many markers on a line; of more points, some have none.
+_MARKERS = 40
+
+
+def frame(axes: Axes, label_size: float = 11) -> None:
+    """A light grid behind the data, and no lines above and to the right of it."""
+    axes.tick_params(labelsize=label_size)
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def line(axes: Axes, x: Numbers, y: Numbers, label: str, color: str, marker: str, style: Any = "-") -> None:
+    """A line, with some markers to tell it from others. No label: it is not in the legend."""
+    few, every = len(x) <= _MARKERS, -(-len(x) // _MARKERS)
+    # Those of two lines, solid and broken, are not at the same places.
+    axes.plot(
+        x, y, color=color, linestyle=style, linewidth=1.4 if few else 1.0, marker=marker, markersize=5 if few else 4,
+        markevery=(0 if few or style == "-" else every // 2, every), label=label or None,
+    )  # fmt: skip
+
+
+def mark(
+    axes: Axes, x: Numbers, y: Numbers, marker: str, *, color: str = BLACK, label: str = "", size: float = 1.0,
+    hollow: bool = False,
+) -> None:  # fmt: skip
+    """Markers without a line, not cut off at the edge; the fewer there are, the larger."""
+    points = 5.0 if len(x) <= _MARKERS else 3.5 if len(x) <= 100 else 2.5
+    (drawn,) = axes.plot(
+        x, y, linestyle="none", marker=marker, color=color, label=label or None, clip_on=False, zorder=3,
+        markersize=size * points, markerfacecolor="white" if hollow else color,
+        markeredgewidth=1.6 if marker == "x" else 1.0,
+    )  # fmt: skip
+    # What is not cut off would otherwise take part in the layout, even where there is nothing.
+    drawn.set_in_layout(False)
+
+
+def caption(axes: Axes, words: str) -> None:
+    """The words above the axes, and beside them the legend: neither covers data."""
+    axes.set_title(words, loc="left", fontsize=11)
+    count = len(axes.get_legend_handles_labels()[1])
+    if count:
+        columns = count if count <= 5 else -(-count // 2)
+        axes.legend(
+            loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns, frameon=False, fontsize=9.5, borderaxespad=0,
+            borderpad=0.25, handlelength=2.2, handletextpad=0.4, columnspacing=1.1,
+        )  # fmt: skip
+
+
+def logarithmic(axes: Axes, values: Numbers, plain: bool = False) -> None:
+    """A logarithmic y axis for these values, if any is positive. plain: 0.01 rather than 10⁻² whatever their range."""
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+
+    positive = values[np.isfinite(values) & (values > 0)]
+    if not positive.size:
+        return
+    axes.set_yscale("log", nonpositive="mask")
+    decades = np.log10(positive.max()) - np.log10(positive.min())
+    if decades < 2:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    if decades < 2 or plain:
+        axes.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    if decades < 0.3:
+        axes.set_ylim(positive.min() / 2, positive.max() * 2)
+
+
+def whole_numbers(axis: Axis, most: int) -> None:
+    """Ticks at whole numbers, about `most` of them."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10], integer=True))

@@ -1,0 +1,70 @@
+"""What a run leaves behind: rows of numbers, in memory or in a file of JSON lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from numbers import Real
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from viz.errors import DrawingError
+
+__all__ = ["History", "is_number", "is_positive", "read_history", "rows_of"]
+
+#: Rows, or the path of a JSON-lines file of rows.
+History = Iterable[Mapping[str, Any]] | str | os.PathLike[str]
+
+
+def rows_of(history: History, argument: str = "history") -> list[Mapping[str, Any]]:
+    """The rows, read from a file if need be.
+
+    Raises DrawingError, which names the argument, for what is neither rows nor a path, or cannot be read.
+    """
+    if isinstance(history, (str, os.PathLike)):
+        return list(read_history(history))
+    rows = list(history) if isinstance(history, Iterable) else [history]
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise DrawingError(
+                f"{argument}: give rows, each a mapping of names to values, or the path of a JSON-lines file of rows, "
+                f"not {row!r:.60}."
+            )
+    return rows
+
+
+def read_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The rows of a JSON-lines file; a last line that is still being written is left out."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines(keepends=True)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DrawingError(f"history {str(path)!r} cannot be read: {error}") from None
+    rows = []
+    for count, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            if count == len(lines) and not line.endswith("\n"):
+                break
+            raise DrawingError(f"history {str(path)!r}, line {count}, is not JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise DrawingError(
+                f"history {str(path)!r}, line {count}, must be an object, not {line.strip():.40}"
+            )
+        rows.append(row)
+    return rows
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether it is a finite real number; True and False are none."""
+    # Compared, since math.isfinite raises for whole numbers that no float holds.
+    return isinstance(value, Real) and not isinstance(value, bool) and bool(abs(value) <= sys.float_info.max)  # type: ignore[operator]
+
+
+def is_positive(value: Any) -> TypeGuard[float]:
+    """Whether it is a finite number > 0."""
+    return is_number(value) and value > 0
