@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -104,14 +103,6 @@ class RunFolder:
         raise ModelFileError(f"{self.path} cannot be resumed. {reason}")
 
     # -- the history ----------------------------------------------------------------------------
-
-    def append(self, file: Path, row: Mapping[str, Any]) -> None:
-        """One more line of JSON; SaveError if the disk is full."""
-        try:
-            with open(file, "ab") as stream:
-                stream.write(json.dumps(row).encode() + b"\n")
-        except OSError as error:
-            raise SaveError(f"{file} could not be written: {error.strerror}.") from None
 
     def sync_history(self) -> None:
         """Brings the history to the disk itself: a checkpoint must not know more of it than survives a power cut."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from graphnet.errors import GraphnetError
 from graphnet_rnn.errors import SaveError
 
-__all__ = ["read_bytes", "write_atomically"]
+__all__ = ["append_line", "read_bytes", "write_atomically"]
 
 
 def read_bytes(path: str | Path, error: type[GraphnetError]) -> bytes:
@@ -45,6 +48,15 @@ def write_atomically(path: str | Path, content: bytes) -> None:
     finally:  # also after a second Ctrl-C
         with contextlib.suppress(OSError):
             beside.unlink()
+
+
+def append_line(path: Path, row: Mapping[str, Any]) -> None:
+    """One more line of JSON; SaveError if that cannot be, e.g. because the disk is full."""
+    try:
+        with open(path, "ab") as stream:
+            stream.write(json.dumps(row).encode() + b"\n")
+    except OSError as error:
+        raise SaveError(f"{path} could not be written: {error.strerror}.") from None
 
 
 def _sync_folder(folder: Path) -> None:

@@ -22,6 +22,7 @@ from graphnet_rnn.data.text import Corpus
 from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
 from graphnet_rnn.evaluation import Evaluator
+from graphnet_rnn.files import append_line
 from graphnet_rnn.model_file import save
 from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers import (
@@ -220,7 +221,7 @@ class Trainer:
             self.folder.require_new()
             self._checkpoint()
         if not self.folder.history_size():
-            self.folder.append(self.folder.history, self._description())
+            append_line(self.folder.history, self._description())
         self.listener.started(self)
         self._last_checkpoint = clock.monotonic()
         with self._interruptible():
@@ -253,7 +254,7 @@ class Trainer:
         seconds = clock.monotonic() - started
         self._end_epoch()
         characters = (len(self.pieces) - first_piece) * self.pieces.characters
-        self.folder.append(
+        append_line(
             self.folder.timing,
             {
                 "epoch": progress.epoch,
@@ -283,7 +284,7 @@ class Trainer:
         progress.step += 1
         # A step that reports more than its loss is one of few.
         if progress.step % self.log_every == 0 or type(report) is not Report:
-            self.folder.append(
+            append_line(
                 self.folder.history,
                 {
                     "event": "step",
@@ -319,7 +320,7 @@ class Trainer:
         if self._sampler is not None:
             self._sampler.reset()
             row["sample"] = "".join(self._sampler.sample(self.sample_length, seed=progress.epoch))
-        self.folder.append(self.folder.history, row)
+        append_line(self.folder.history, row)
         if criterion < progress.best_bits:
             progress.best_bits, progress.best_epoch = criterion, progress.epoch
             save(self.network, self.folder.model, {"epoch": progress.epoch, "bits": criterion})

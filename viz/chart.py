@@ -12,14 +12,16 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
 __all__ = [
-    "BLACK", "BLUE", "DASHES", "DOTS", "GREEN", "GREY", "ORANGE", "PURPLE", "VERMILION", "Numbers", "caption", "frame",
-    "line", "logarithmic", "mark", "whole_numbers",
+    "BLACK", "BLUE", "BROWN", "DASHES", "DOTS", "GREEN", "GREY", "ORANGE", "PURPLE", "SKY", "VERMILION", "Numbers",
+    "caption", "frame", "line", "logarithmic", "mark", "whole_numbers",
 ]  # fmt: skip
 
 Numbers = npt.NDArray[np.float64]
 
 BLACK, GREY, BLUE, GREEN = "#000000", "#555555", "#0072B2", "#009E73"
-ORANGE, PURPLE, VERMILION = "#E69F00", "#CC79A7", "#D55E00"
+ORANGE, PURPLE, VERMILION, SKY = "#E69F00", "#CC79A7", "#D55E00", "#56B4E9"
+#: Not one of theirs, but darker than all of them that are warm.
+BROWN = "#6B4423"
 DOTS, DASHES = (0, (1, 2)), (0, (4, 1.5))
 
 #: About so many markers on a line; of more points, some have none.

@@ -26,6 +26,8 @@ _ENDS = {
     "solved": ("solved", chart.GREEN, "D"),
     "curvature": ("curvature ≤ 0", chart.PURPLE, "^"),
     "not finite": ("not finite", chart.BLACK, "X"),
+    "loss": ("loss turns", chart.SKY, "p"),
+    "ratio": ("ρ < 1/4", chart.BROWN, ">"),
     "failures": ("failures", chart.ORANGE, "v"),
     "": ("other", chart.GREY, "P"),
 }

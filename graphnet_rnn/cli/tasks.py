@@ -7,10 +7,13 @@ when conjugate gradient stops. It is solved when fewer than 1 % of the test sequ
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
+from graphnet_rnn.cli.draw import require_chart
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.files import append_line
 from graphnet_rnn.optimizers import ALL, HessianFree, Optimizer
 from graphnet_rnn.tasks import TASKS, Settings, Task, Trial, elman, settings
 
@@ -46,11 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--test", type=int, default=10_000, help="test sequences")
     add("--test-every", type=int, default=5, help="steps from one test to the next")
     add("--seed", type=int, default=0, help="of weights and sequences")
+    add("--record", metavar="FILE", help="append each step, each test and the outcome, as lines of JSON")
+    add("--picture", metavar="FILE", help="draw the run at its end; .svg, .png or .pdf")
 
 
 def run(options: argparse.Namespace) -> int:
     if options.steps < 1 or options.test_every < 1:
         raise UsageError("--steps and --test-every must be at least 1")
+    if options.picture is not None:
+        require_chart("--picture", options.picture)
+    record = _Record(options.record)
     task = TASKS[options.task](options.length)
     source = settings(task, structural=not options.no_structural)
     trial = Trial(
@@ -65,17 +73,43 @@ def run(options: argparse.Namespace) -> int:
     print(f"{task}: {task.time} steps; {trial.network!r}")
     print(f"{trial.optimizer}")
     wrong = trial.wrong()
+    record("test", step=0, wrong=wrong)
     print(f"before training {wrong:.2%} of {trial.test:,} test sequences are wrong", flush=True)
     most = source.minibatches * source.minibatch
     while not wrong < source.success and trial.steps < options.steps and trial.sequences <= most:
         report = trial.step()
+        record("step", step=trial.steps, **report.row())
         line = f"{trial.steps:>4}  {report}"
         if trial.steps % options.test_every == 0 or trial.steps == options.steps:
             wrong = trial.wrong()
+            record("test", step=trial.steps, wrong=wrong)
             line += f"  wrong {wrong:.2%}"
         print(line, flush=True)
-    print(_verdict(task, trial, source, trial.wrong()))
+    wrong = trial.wrong()
+    record(
+        "outcome", task=task.name, length=task.length, structural=bool(getattr(trial.optimizer, "structural", 0)),
+        seed=trial.seed, solved=wrong < source.success, minibatches=trial.sequences / source.minibatch,
+    )  # fmt: skip
+    print(_verdict(task, trial, source, wrong))
+    if options.picture is not None:
+        from viz import flight_recorder
+
+        flight_recorder(record.rows, f"{task.name}, T = {task.length}").savefig(options.picture, dpi=150)
+        print(f"wrote {options.picture}")
     return 0
+
+
+class _Record:
+    """Rows of a run: kept, and appended to a file if there is one."""
+
+    def __init__(self, path: str | None) -> None:
+        self.path = None if path is None else Path(path)
+        self.rows: list[dict[str, Any]] = []
+
+    def __call__(self, event: str, **row: Any) -> None:
+        self.rows.append({"event": event, **row})
+        if self.path is not None:
+            append_line(self.path, self.rows[-1])
 
 
 def _optimizer(options: argparse.Namespace, source: Settings) -> Optimizer:

@@ -167,14 +167,35 @@ def test_norms(usual):
 
 
 def test_steps_of_conjugate_gradient_are_told_apart_by_why_it_ended():
-    reasons = ["progress", "limit", "solved", "curvature", "not finite", "failures", "of its own", None]
+    reasons = [
+        "progress",
+        "limit",
+        "solved",
+        "curvature",
+        "not finite",
+        "loss",
+        "ratio",
+        "failures",
+        "of its own",
+        None,
+    ]
     axes = panel("CG steps", [step(k, cg_reason=r, cg_steps=10 * k) for k, r in enumerate(reasons, start=1)])
-    words = ["stalled", "limit", "solved", "curvature ≤ 0", "not finite", "failures", "other"]
+    words = [
+        "stalled",
+        "limit",
+        "solved",
+        "curvature ≤ 0",
+        "not finite",
+        "loss turns",
+        "ρ < 1/4",
+        "failures",
+        "other",
+    ]
     assert labels(axes) == [*words, "iterate taken"]
     for k, word in enumerate(words[:-1], start=1):
         assert points(axes, word) == [(k, 10 * k)]
-    assert points(axes, "other") == [(7, 70), (8, 80)]
-    assert points(axes, "iterate taken") == [(k, 2) for k in range(1, 9)]
+    assert points(axes, "other") == [(9, 90), (10, 100)]
+    assert points(axes, "iterate taken") == [(k, 2) for k in range(1, 11)]
     looks = [(line(axes, word).get_color(), line(axes, word).get_marker()) for word in words]
     assert len({marker for _, marker in looks}) == len({color for color, _ in looks}) == len(words)
 
@@ -302,8 +323,8 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_captions_and_legends_cover_neither_each_other_nor_data():
-    """With every reason, and ratios off the scale at both edges: the longest legends."""
-    reasons = ["progress", "limit", "solved", "curvature", "not finite", "failures", "of its own"]
+    """With all reasons that steps of one kind give, and ratios off the scale at both edges: the longest legends."""
+    reasons = ["progress", "limit", "solved", "curvature", "not finite", "loss", "ratio"]
     rows = [step(k, cg_reason=r, ratio=(-1) ** k * 12.34, scale=k % 2) for k, r in enumerate(reasons, 1)]
     figure = viz.flight_recorder(rows)
     figure.draw_without_rendering()
