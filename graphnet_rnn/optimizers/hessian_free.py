@@ -138,8 +138,10 @@ class _Damped(Optimizer):
         return self.rate
 
     def init(self, theta: Array) -> State:
-        state = {"direction": np.zeros(theta.shape), "damping": np.array([self.damping])}
-        return state | ({"structural": np.array([self.structural])} if self.adapts == "structural" else {})
+        state = {"direction": np.zeros(theta.shape), "damping": np.array([self.damping], np.float64)}
+        return state | (
+            {"structural": np.array([self.structural], np.float64)} if self.adapts == "structural" else {}
+        )
 
     def step(
         self, objective: Curved, theta: Array, state: State, rate: float | None = None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -459,9 +461,26 @@ def test_command_with_a_first_order_optimiser(capsys: pytest.CaptureFixture[str]
     [
         (["--length", "9"], "addition: length must be a whole number >= 10, not 9"),
         (["--steps", "0"], "--steps and --test-every must be at least 1"),
-        (["--optimizer", "adam", "--damping", "1"], "--damping: only for --optimizer hf"),
-        (["--optimizer", "adam", "--no-structural"], "--no-structural: only for --optimizer hf"),
-        (["--structural", "1", "--no-structural"], "exclude each other"),
+        (
+            ["--optimizer", "adam(damping=1)"],
+            "Adam: got an unexpected keyword argument 'damping'; its settings: Adam(",
+        ),
+        (["--optimizer", "adam", "--no-structural"], "--no-structural is only for --optimizer hf, not adam"),
+        (["--optimizer", "hff"], "there is no optimizer 'hff'; there are sgd, momentum, "),
+        (["--optimizer", "hff"], "Did you mean hf?"),
+        (["--optimizer", "hf(cg_steps=0)"], "HessianFree: cg_steps must be a whole number >= 1, not 0"),
+        (["--optimizer", "hf(20)"], "write settings of optimizers by name"),
+        (
+            ["--optimizer", "hf(cg_steps=20"],
+            "write settings as in Python: 'hf(structural=0.1, cg_steps=100)'",
+        ),
+        (
+            ["--optimizer", "hf", "--clip-norm", "2"],
+            "--clip-norm is not for --optimizer hf, which has no such",
+        ),
+        (["--optimizer", "adam(rate=1)", "--rate", "2"], "--rate 2 and 'adam(rate=1)' both say rate"),
+        (["--optimizer", "adam(rate={0: 1, 5: -1})"], "Adam: rate must be > 0, not -1"),
+        (["--picture", "run.txt"], "--picture"),
         (["--clip-norm", "1"], "--clip-norm is not for --optimizer hf"),
         (["--batch", "0"], "batch must be a whole number >= 1"),
         (["--seed", "-1"], "seed must be"),
@@ -472,6 +491,31 @@ def test_command_with_a_first_order_optimiser(capsys: pytest.CaptureFixture[str]
 def test_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str], more: list[str], part: str) -> None:
     assert main([*QUICK, *more]) == 2
     assert part in capsys.readouterr().err
+
+
+def test_command_with_settings_of_the_optimizer(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is said of hf replaces the source's settings, what is not stays."""
+    assert main([*QUICK, "--optimizer", "hf(cg_steps=7, damping=1)"]) == 0
+    out = capsys.readouterr().out
+    assert "cg_steps=7" in out
+    assert "damping=1, structural=0.0333" in out
+    for text in ("greedy_hf(cg_steps=3)", "augmented_hf(cg_steps=3)", "lbfgs(iterations=2)", "nonlinear_cg"):
+        assert main([*QUICK, "--optimizer", text]) == 0
+    assert main([*QUICK, "--optimizer", "momentum(rate={0: 1e-4, 2: 1e-3})"]) == 0
+    assert "Stepwise" in capsys.readouterr().out
+
+
+def test_command_records_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record, picture = tmp_path / "run.jsonl", tmp_path / "run.png"
+    assert main([*QUICK, "--record", str(record), "--picture", str(picture)]) == 0
+    rows = [json.loads(line) for line in record.read_text().splitlines()]
+    steps = [row for row in rows if row["event"] == "step"]
+    assert [row["step"] for row in steps] == list(range(1, len(steps) + 1))
+    assert len(steps[0]["cg_values"]) == steps[0]["cg_steps"] + 1
+    assert rows[0]["event"] == "test"
+    assert rows[-1]["event"] == "outcome"
+    assert (rows[-1]["task"], rows[-1]["structural"]) == ("addition", True)
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_command_without_structural_damping(capsys: pytest.CaptureFixture[str]) -> None:
