@@ -15,17 +15,15 @@ all, and the least, median and most minibatches and minutes of the solved ones. 
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
 import statistics
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
+from benchmarks.runs import Row, complete
 from graphnet_rnn.tasks import TASKS, Trial, settings
 
-Row = dict[str, Any]
+KEY = ("task", "length", "structural", "seed")
 
 
 def run(job: tuple[str, int, bool, int, float]) -> Row:
@@ -55,16 +53,6 @@ def run(job: tuple[str, int, bool, int, float]) -> Row:
         "minibatches": trial.sequences / source.minibatch,
         "seconds": time.perf_counter() - started,
     }
-
-
-def key(row: Row) -> tuple[str, int, bool, int]:
-    return row["task"], row["length"], row["structural"], row["seed"]
-
-
-def read(path: Path) -> list[Row]:
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
 
 
 def table(rows: Iterable[Row]) -> str:
@@ -118,22 +106,14 @@ def main() -> None:
     add("--workers", type=int, default=2)
     add("--picture", type=Path, help="where to draw the rows, as in fig. 4.1")
     chosen = parser.parse_args()
-    there = {key(row) for row in read(chosen.runs)}
     jobs = [
         (name, length, structural == "yes", seed, chosen.seconds)
         for length in chosen.lengths
         for seed in chosen.seeds
         for structural in chosen.structural
         for name in chosen.tasks
-        if (name, length, structural == "yes", seed) not in there
     ]
-    if jobs and chosen.workers:
-        with multiprocessing.get_context("spawn").Pool(chosen.workers, maxtasksperchild=1) as pool:
-            for row in pool.imap_unordered(run, jobs):
-                with open(chosen.runs, "a") as stream:
-                    stream.write(json.dumps(row) + "\n")
-                print(json.dumps(row), flush=True)
-    rows = read(chosen.runs)
+    rows = complete(chosen.runs, jobs, lambda job: job[:4], KEY, run, chosen.workers)
     print(table(rows))
     if chosen.picture is not None:
         import viz

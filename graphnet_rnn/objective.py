@@ -25,7 +25,8 @@ class Objective:
     values are in `also_values` afterwards. clip_values: see gn.gradient.
     memory: what the gradient and the curvature may keep, see gn.compile. at: where the net is linearised for the
     curvature, by default the inputs of the loss ops, see gn.gauss_newton_product. structure: pairs (a, h = e(a)) of
-    hidden units, whose change structural damping penalises.
+    hidden units, whose change structural damping penalises; structure_scale: a factor on this, 1 / steps where the cost
+    is a mean over steps and not their sum.
     l2: adds ½ l2 |w|² to C(w); l2_in_curvature: whether its Hessian l2 I is part of the curvature, too. (For some of
     the weights only, add `gn.sum(gn.squared_error(W, 0))` to the cost.)
     Functions are compiled when they are first used.
@@ -44,11 +45,13 @@ class Objective:
         memory: str | int | None = None,
         at: Sequence[Node] | None = None,
         structure: Sequence[tuple[Node, Node]] = (),
+        structure_scale: float = 1.0,
         l2: float = 0.0,
         l2_in_curvature: bool = True,
     ) -> None:
         self.l2, self.l2_in_curvature = amount("Objective: l2", l2), l2_in_curvature
         self.structure = list(structure)
+        self.structure_scale = amount("Objective: structure_scale", structure_scale)
         self.at = None if at is None else list(at)
         listed = parameters.values() if isinstance(parameters, Mapping) else parameters
         self.cost, self.parameters, self.inputs, self.also = cost, list(listed), list(inputs), list(also)
@@ -118,13 +121,15 @@ class Objective:
     def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
         """v ↦ (G(w) + structural · G_s(w)) v, G the Gauss-Newton matrix of the cost, and G_s that of the hidden units.
 
-        G_s: of the loss that matches each hidden unit's nonlinearity, summed over time, the mean over cases.
+        G_s: of the loss that matches each hidden unit's nonlinearity, summed over time, the mean over cases, times
+        structure_scale.
         """
         if structural and not self.structure:
             raise UsageError(
                 "Objective.curvature: structural damping needs hidden units to damp; give structure=u.structure"
             )
-        at, weight = np.array(w), np.array(structural, self.cost.dtype)
+        at = np.array(w)
+        weight = np.array(structural * self.structure_scale, self.cost.dtype)
 
         def product(v: Array) -> Array:
             self._set(at)

@@ -87,6 +87,7 @@ class CarriedPieces(Pieces):
             also=u.after[self._stride - 1],
             random=self._random,
             structure=u.structure,
+            structure_scale=1 / (self._time - unscored),
             **self._how,  # type: ignore[arg-type]
         )
 
@@ -160,6 +161,7 @@ class DrawnSequences(Pieces):
                 [u.inputs, u.targets],
                 random=random,
                 structure=u.structure,
+                structure_scale=1 / (time - unscored),
                 **how,  # type: ignore[arg-type]
             ),
             single=self._single(network, time, unscored, how),

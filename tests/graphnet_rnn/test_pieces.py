@@ -79,6 +79,19 @@ def test_the_loss_is_that_of_unscored_sequences(initial_state: str) -> None:
     assert objective.gradient(net.theta)[0] == pytest.approx(np.mean(expected), rel=1e-5)
 
 
+def test_structural_damping_weighs_against_the_mean_loss() -> None:
+    """μ means the same for sequences of any length: both matrices are means over steps."""
+    objective = drawn(unscored=3, gradient_batches=1, curvature_batches=1).fed(0, 0)
+    summed = objective.objective
+    w = objective.start()
+    v = np.random.default_rng(0).standard_normal(w.size)
+    damping = objective.curvature(w, 0.5)(v) - objective.curvature(w)(v)
+    summed.structure_scale = 1.0
+    assert np.allclose(
+        6 * damping, summed.curvature(w, 0.5)(v) - summed.curvature(w)(v), rtol=1e-3, atol=1e-6
+    )
+
+
 def test_a_preconditioner_has_its_single_cases() -> None:
     pieces = drawn(gradient_batches=1, curvature_batches=1)
     squares = pieces.fed(0, 0).squared_gradients(pieces.fed(0, 0).start())
