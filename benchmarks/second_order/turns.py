@@ -113,9 +113,7 @@ def run(problem: Problem, plan: Plan) -> list[Measured]:
                     if not every[-1].note:
                         ready.append((worker, every[-1]))
             if not ready or ready[0][1].contender != "ours":
-                raise RuntimeError(
-                    f"{problem}: ours does not run, so nothing can be compared: {every[0].note}"
-                )
+                raise SystemExit(f"{problem}: ours does not run, so nothing can be compared: {every[0].note}")
             _compare(ready, plan)
             for _ in range(plan.rounds):
                 for worker, measured in ready:
@@ -139,7 +137,9 @@ def _set_up(worker: Worker, problem: Problem, plan: Plan) -> Measured:
         measured.products, measured.losses = answer["products"], answer["losses"]
         measured.results = answer["results"]
         if measured.products < problem.cg_steps:
-            measured.note = f"ended CG after {measured.products} products, so it does not do the same work"
+            measured.note = (
+                f"ended CG after {measured.products} products; with a smaller λ or fewer steps it may go on"
+            )
     return measured
 
 
