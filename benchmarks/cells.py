@@ -1,12 +1,13 @@
-"""Every cell, also those that no one thought of: share of the matrix peak, and what Gv, checks and less memory cost.
+"""Every cell, also those that no one thought of: share of the matrix peak, and what products, checks, less memory cost.
 
     python -m benchmarks.cells [--hidden 128] [--batch 32] [--steps 100] [--symbols 64] [--cells GRU Tied] [--rounds 7]
+    python -m benchmarks.cells --hidden 64 --steps 20 --products    # nothing but Gv and damped Gv, of the cells we have
 
 All functions of a cell take turns of some calls in one run; times are medians of turns, of which each is the median of
-its calls. "% of peak" counts the multiplications
-and additions of the matrix products that the gradient needs (after merging equal nodes and making one-hot products
-lookups, before any stacking) against what a product of square matrices reaches on this back end in the same rounds;
-the best of any library at hand is printed beside it.
+its calls. "% of peak" counts the multiplications and additions of the matrix products that the gradient needs (after
+merging equal nodes and making one-hot products lookups, before any stacking) against what a product of square matrices
+reaches on this back end in the same rounds; the best of any library at hand is printed beside it. "damped Gv" has
+structural damping of every tanh and σ of the cell.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,14 @@ def flops(outputs: Sequence[Node], inputs: Sequence[Node]) -> float:
     return float(sum(2 * node.size * node.inputs[0].shape[1] for node in products))
 
 
+Calls = dict[str, Callable[[], Any]]
+
+PRODUCTS = ("Gv / gradient", "damped Gv / Gv")
+HEADINGS = (
+    "gradient, ms", "% of peak", "peak, GF/s", "check=True ×", *PRODUCTS,
+    "gradient, MiB", "in √T", "time ×", "Gv, MiB", "in √T", "time ×",
+)  # fmt: skip
+
 #: Seconds of a turn, at least.
 TURN = 0.03
 
@@ -48,7 +58,7 @@ def turn(call: Callable[[], Any]) -> float:
     return statistics.median(timed(call, TURN, least=3))
 
 
-def measured(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+def measured(calls: Calls, rounds: int) -> dict[str, float]:
     """Median seconds of each, taking turns."""
     turns = [{name: turn(call) for name, call in calls.items()} for _ in range(rounds)]
     return {name: statistics.median(t[name] for t in turns) for name in calls}
@@ -66,8 +76,8 @@ def square_product() -> tuple[Callable[[], Any], float]:
     return lambda: function(np.float32(1)), 2.0 * size**3
 
 
-def row(name: str, arguments: argparse.Namespace) -> str:
-    """One line of the table."""
+def prepared(name: str, arguments: argparse.Namespace) -> tuple[Calls, dict[str, gn.Function], float]:
+    """By task: what to call, and the function that it calls; and the flops of the gradient."""
     net = rnn.Network([ALL[name](arguments.hidden)], arguments.symbols, arguments.symbols, seed=0)
     u = net.unroll(arguments.steps, arguments.batch, initial="zero")
     parameters = list(net.parameters.values())
@@ -76,49 +86,82 @@ def row(name: str, arguments: argparse.Namespace) -> str:
     data = list(generator.integers(arguments.symbols, size=(2, arguments.steps, arguments.batch)))
     directions = [generator.standard_normal(p.shape).astype(p.dtype) for p in parameters]
     gradient, fed = [u.cost, *gn.gradient(u.cost, parameters)], [u.inputs, u.targets]
-    product = gn.gauss_newton_product(u.cost, v)
-    tasks = {
-        "gradient": (gn.compile(gradient, fed), data),
-        "less": (gn.compile(gradient, fed, memory="sqrt"), data),
-        "checked": (gn.compile(gradient, fed, check=True), data),
-        "Gv": (gn.compile(product, [*fed, *v.values()]), [*data, *directions]),
-        "Gv less": (gn.compile(product, [*fed, *v.values()], memory="sqrt"), [*data, *directions]),
-    }
-    calls = {task: (lambda f=f, arrays=arrays: f(*arrays)) for task, (f, arrays) in tasks.items()}
-    calls["peak"], most = square_product()
-    seconds = measured(calls, arguments.rounds)
-    peak = most / seconds["peak"]
-    memory = {task: int(f.memory) for task, (f, _) in tasks.items()}
-    base = seconds["gradient"]
+    product, fed_v = gn.gauss_newton_product(u.cost, v), [*fed, *v.values()]
+    functions = {"gradient": gn.compile(gradient, fed), "Gv": gn.compile(product, fed_v)}
+    arrays = {"Gv": [*data, *directions], "Gv less": [*data, *directions]}
+    if u.structure:
+        weight = gn.input((), u.cost.dtype)
+        damping = [(a, h, weight / a.shape[0]) for a, h in u.structure]
+        damped = gn.gauss_newton_product(u.cost, v, damping=damping)
+        functions["damped Gv"] = gn.compile(damped, [*fed_v, weight])
+        arrays["damped Gv"] = [*data, *directions, np.asarray(0.1, weight.dtype)]
+    if not arguments.products:
+        functions["less"] = gn.compile(gradient, fed, memory="sqrt")
+        functions["checked"] = gn.compile(gradient, fed, check=True)
+        functions["Gv less"] = gn.compile(product, fed_v, memory="sqrt")
+    found: Calls = {task: partial(f, *arrays.get(task, data)) for task, f in functions.items()}
+    return found, functions, flops(gradient, fed)
+
+
+def row(name: str, arguments: argparse.Namespace) -> list[str]:
+    """One line of the whole table."""
+    found, functions, most = prepared(name, arguments)
+    found["peak"], of_square = square_product()
+    seconds = measured(found, arguments.rounds)
+    peak, base = of_square / seconds["peak"], seconds["gradient"]
+    memory = {task: int(f.memory) for task, f in functions.items()}
     columns = [
         f"{base * 1e3:.2f}",
-        f"{100 * flops(gradient, fed) / base / peak:.0f}",
+        f"{100 * most / base / peak:.0f}",
         f"{peak / 1e9:.0f}",
         f"{seconds['checked'] / base:.2f}",
-        f"{seconds['Gv'] / base:.2f}",
+        *products(seconds),
     ]
     for task, less in (("gradient", "less"), ("Gv", "Gv less")):
         columns += [f"{memory[t] / 2**20:.1f}" for t in (task, less)]
         columns.append(f"{seconds[less] / seconds[task]:.2f}")
-    return f"| {' | '.join([name, *columns])} |"
+    return columns
+
+
+def products(seconds: dict[str, float]) -> list[str]:
+    """Gv in gradients; and with structural damping, in Gv, empty for a cell that has nothing to damp."""
+    plain, damped = seconds["Gv"], seconds.get("damped Gv")
+    return [f"{plain / seconds['gradient']:.2f}", f"{damped / plain:.2f}" if damped else ""]
+
+
+def products_row(name: str, arguments: argparse.Namespace) -> list[str]:
+    """One line of the table of products."""
+    seconds = measured(prepared(name, arguments)[0], arguments.rounds)
+    return [f"{seconds['gradient'] * 1e3:.2f}", *products(seconds)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     for option, default in (("hidden", 128), ("batch", 32), ("steps", 100), ("symbols", 64), ("rounds", 7)):
         parser.add_argument(f"--{option}", type=int, default=default)
-    parser.add_argument("--cells", nargs="+", choices=list(ALL), default=list(ALL))
-    arguments = parser.parse_args()
-    best = max(measure().values())
-    print(
-        f"{arguments.hidden} units, batch {arguments.batch}, {arguments.steps} steps, {arguments.symbols} symbols, "
-        f"float32; the best library reaches {best / 1e9:.0f} GF/s\n\n"
-        "| cell | gradient, ms | % of peak | peak, GF/s | check=True × | Gv / gradient | gradient, MiB | in √T "
-        "| time × | Gv, MiB | in √T | time × |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|---|"
+    parser.add_argument(
+        "--cells", nargs="+", choices=list(ALL), help="default: all; of --products, those we have"
     )
-    for name in arguments.cells:
-        print(row(name, arguments), flush=True)
+    parser.add_argument("--products", action="store_true", help="gradient, Gv and damped Gv only")
+    arguments = parser.parse_args()
+    sizes = f"{arguments.hidden} units, batch {arguments.batch}, {arguments.steps} steps, {arguments.symbols} symbols"
+    peak = (
+        "" if arguments.products else f"; the best library reaches {max(measure().values()) / 1e9:.0f} GF/s"
+    )
+    headings = (HEADINGS[0], *PRODUCTS) if arguments.products else HEADINGS
+    print(f"{sizes}, float32{peak}\n\n| cell | {' | '.join(headings)} |\n|{'---|' * (1 + len(headings))}")
+    one = products_row if arguments.products else row
+    most = dict.fromkeys(PRODUCTS, (0.0, ""))
+    for name in arguments.cells or (rnn.cells.ALL if arguments.products else ALL):
+        columns = one(name, arguments)
+        print(f"| {' | '.join([name, *columns])} |", flush=True)
+        for heading in PRODUCTS:
+            ratio = columns[headings.index(heading)]
+            most[heading] = max(most[heading], (float(ratio or 0), name))
+    print(
+        "\nat most: "
+        + "; ".join(f"{heading} {found:.2f} ({name})" for heading, (found, name) in most.items())
+    )
 
 
 if __name__ == "__main__":

@@ -112,7 +112,14 @@ class Worker:
     """A child process and the pipes to it."""
 
     def __init__(
-        self, contender: str, variant: str, python: str, spec: dict[str, Any], env: dict[str, str], log: Path
+        self,
+        contender: str,
+        variant: str,
+        python: str,
+        spec: dict[str, Any],
+        env: dict[str, str],
+        log: Path,
+        module: str = "benchmarks.networks.worker",
     ) -> None:
         self.contender, self.variant, self.log = contender, variant, log
         #: Seconds of processor time used while it had nothing to do.
@@ -120,7 +127,7 @@ class Worker:
         self._used = 0.0
         with log.open("w") as errors:
             self.process = subprocess.Popen(
-                [python, "-m", "benchmarks.networks.worker", json.dumps({"contender": contender, **spec})],
+                [python, "-m", module, json.dumps({"contender": contender, **spec})],
                 cwd=ROOT,
                 env=env,
                 stdin=subprocess.PIPE,

@@ -144,31 +144,34 @@ class Worker:
     def peak(self) -> dict[str, Any]:
         return peak.measure()
 
-    def answer(self, do: str, **arguments: Any) -> dict[str, Any]:
-        try:
-            result: dict[str, Any] = getattr(self, do)(**arguments)
-        except Absent as reason:
-            return {"absent": str(reason)}
-        except Exception as error:
-            return {"error": f"{type(error).__name__}: {error}"}
-        return result
+
+def answer(worker: object, do: str, **arguments: Any) -> dict[str, Any]:
+    """What the worker's method `do` returns, or why it does not."""
+    try:
+        result: dict[str, Any] = getattr(worker, do)(**arguments)
+    except Absent as reason:
+        return {"absent": str(reason)}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    return result
 
 
-def main() -> None:
+def serve(make: Callable[..., object]) -> None:
+    """Makes a worker of what the command line says, and lets its methods answer until standard input ends."""
     # What a library prints must not be taken for an answer.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     cores = json.loads(sys.argv[1])["options"]["cores"]
     os.sched_setaffinity(0, cores)  # before any library counts them
     try:
-        worker = Worker(**json.loads(sys.argv[1]))
+        worker = make(**json.loads(sys.argv[1]))
     except Exception as error:
         print(json.dumps({"error": f"{type(error).__name__}: {error}"}), file=answers)
         return
     print(json.dumps({}), file=answers)
     for line in sys.stdin:
-        print(json.dumps(worker.answer(**json.loads(line))), file=answers)
+        print(json.dumps(answer(worker, **json.loads(line))), file=answers)
 
 
 if __name__ == "__main__":
-    main()
+    serve(Worker)
