@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,3 +31,15 @@ def test_training_on_arrays_runs_as_it_stands() -> None:
     exec(code, names)
     assert np.shape(names["outputs"]) == (30, 64, 1)
     assert names["result"].loss < 0.01  # type: ignore[attr-defined]
+
+
+def test_training_with_curvature_runs_as_it_stands() -> None:
+    text = (ROOT / "docs" / "second_order.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 2
+    names: dict[str, Any] = {}
+    exec(blocks[0], names)
+    assert np.allclose(names["result"].theta, 1, atol=1e-6)
+    assert names["result"].reason == "tolerance"
+    exec(blocks[1], names)
+    assert names["result"].loss < 0.3 * names["result"].reports[0].before

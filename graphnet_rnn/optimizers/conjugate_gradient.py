@@ -130,7 +130,8 @@ def conjugate_gradient(
 ) -> Solution:
     """x ≈ A⁻¹ b by at most `max_steps` products with A, stopped when φ hardly falls any more.
 
-    Stops at step i where φ_i < 0 and (φ_i - φ_{i-k}) / φ_i < k ε, k = max(window, i / 10), ε = tolerance (0: never);
+    Stops at step i where φ_i < 0 and (φ_i - φ_{i-k}) / φ_i < k ε, k = max(window, i / 10), ε = tolerance (0: only where
+    φ falls no more);
     where |b - A x| ≤ residual |b|; or along a direction of non-positive curvature. watch(step, φ, x) sees each iterate
     that is kept, and ends it by saying why. The rest: see conjugate_directions.
     Raises UsageError for settings that cannot be meant.

@@ -271,7 +271,7 @@ def test_settings_of_the_source() -> None:
     found = settings(TASKS["addition"](50))
     assert (found.damping, found.structural, found.gradient, found.curvature) == (0.1, 1 / 30, 10_000, 1_000)
     assert found.optimizer() == HessianFree(
-        damping=0.1, structural=1 / 30, cg_steps=300, tolerance=0, retained=0.9
+        damping=0.1, structural=1 / 30, cg_steps=300, tolerance=1e-4, retained=0.9
     )
     without = settings(TASKS["xor"](50), structural=False)
     assert (without.damping, without.structural) == (0.3, 0)
