@@ -136,6 +136,38 @@ def test_impossible_settings_of_conjugate_gradient(settings: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=rnn.cells.ALL)
+def test_curvature_is_the_dense_gauss_newton_matrix(cell: type[rnn.Cell]) -> None:
+    """G = Σ Jᵀ H_L J / (T B), J = ∂o/∂w by finite differences, H_L = diag(p) - p pᵀ; every entry of it."""
+    network = rnn.Network([cell().resized(2)], 3, 3, dtype="float64", initial_state="learned")
+    generator = np.random.default_rng(1)
+    network.theta = 0.5 * generator.standard_normal(network.theta.shape)
+    time, batch = 3, 2
+    u = network.unroll(time, batch, initial="learned")
+    objective = rnn.Objective(u.cost, network.parameters, [u.inputs, u.targets])
+    x, t = generator.integers(0, 3, (2, time, batch))
+    objective.feed(x, t)
+    w = objective.start()
+    product = objective.curvature(w)
+    found = np.stack([product(row) for row in np.eye(objective.size)])
+    logits = gn.compile([u.logits], [u.inputs])
+
+    def at(point: Array) -> Array:
+        objective.loss(point)  # sets the parameters
+        return np.array(logits(x)[0]).reshape(-1, 3)
+
+    jacobian = np.stack(
+        [(at(w + 1e-6 * row) - at(w - 1e-6 * row)) / 2e-6 for row in np.eye(objective.size)], axis=-1
+    )
+    o = at(w)
+    p = np.exp(o - np.logaddexp.reduce(o, axis=1, keepdims=True))
+    hessians = p[:, :, None] * (np.eye(3) - p[:, None, :])
+    expected = np.einsum("nai,nab,nbj->ij", jacobian, hessians, jacobian) / (time * batch)
+    assert np.allclose(found, expected, rtol=1e-5, atol=1e-8)
+    assert np.allclose(found, found.T, atol=1e-12)
+    assert np.linalg.eigvalsh(found)[0] > -1e-12
+
+
+@pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=rnn.cells.ALL)
 def test_structural_damping_is_its_dense_form(cell: type[rnn.Cell]) -> None:
     """G_s v = Σ Jᵀ e'(a) J v / batch, J = ∂a/∂w of every hidden pre-activation, here from finite differences."""
     network = rnn.Network([cell().resized(2)], 3, 3, dtype="float64")
