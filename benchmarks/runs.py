@@ -33,5 +33,5 @@ def complete(
             for row in pool.imap_unordered(run, missing):
                 with open(path, "a") as stream:
                     stream.write(json.dumps(row) + "\n")
-                print(json.dumps(row), flush=True)
+                print({name: value for name, value in row.items() if not isinstance(value, list)}, flush=True)
     return read(path)

@@ -1,0 +1,119 @@
+"""Nesterov's and classical momentum on the problems with long-term dependencies.
+
+    python -m benchmarks.momentum --runs runs.jsonl [--tasks addition memory-5] [--methods nesterov momentum]
+        [--seeds 0 1] [--iterations 50000] [--workers 2]
+
+Settings are the source's (Sutskever 2013, 7.4; rnn.tasks.momentum_settings): 100 tanh units initialised as an echo
+state network, 50,000 steps on fresh minibatches of 100 sequences (32 for memory-5, all that there are), rate and
+momentum by step, at T of table 7.3. Every run is a process on one core, some ten minutes, and a line of `runs`; runs
+that are there already are not made again. The table gives, for each, the zero-one loss on 10,000 test sequences
+(rnn.tasks.zero_one_loss) of each seed, beside the source's mean of ten runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+
+import graphnet as gn
+from benchmarks.runs import Row, complete
+from graphnet_rnn.network import Network
+from graphnet_rnn.optimizers import Momentum, Nesterov
+from graphnet_rnn.tasks import (
+    MOMENTUM_SETTINGS,
+    TASKS,
+    Task,
+    echo_state_weights,
+    elman,
+    momentum_settings,
+    summed_over_time,
+    zero_one_loss,
+)
+
+METHODS: dict[str, type[Momentum]] = {"nesterov": Nesterov, "momentum": Momentum}
+KEY = ("task", "method", "seed", "iterations")
+TEST, TEST_BATCH = 10_000, 1_000
+
+
+def run(job: tuple[str, str, int, int]) -> Row:
+    """One run; `curve` has the training loss of every hundredth part of it."""
+    name, method, seed, iterations = job
+    settings = MOMENTUM_SETTINGS[name]
+    task = TASKS[name](settings.length)
+    network = elman(task, settings.units, seed, echo_state_weights(task))
+    objective = summed_over_time(task, network, settings.minibatch, threads=1)
+    optimizer = momentum_settings(task).optimizer(METHODS[method])
+    theta, generator, started = objective.start(), np.random.default_rng([seed, 0]), time.perf_counter()
+    state, losses = optimizer.init(theta), []
+    for _ in range(iterations):
+        # The 32 sequences of memory-5 are all that there are.
+        objective.feed(*(task.every() if task.distinct else task.batch(generator, settings.minibatch)))
+        losses.append(optimizer.step(objective, theta, state).loss)
+    network.theta = theta
+    part = max(1, iterations // 100)
+    return {
+        "task": name, "method": method, "seed": seed, "iterations": iterations,
+        "zero_one": _tested(task, network, seed), "seconds": time.perf_counter() - started,
+        "curve": [float(np.mean(losses[i : i + part])) for i in range(0, iterations, part)],
+    }  # fmt: skip
+
+
+def _tested(task: Task, network: Network, seed: int) -> float:
+    generator = np.random.default_rng([seed, 1])
+    u = network.unroll(task.time, TEST_BATCH, training=False, initial="zero")
+    logits = gn.compile([u.logits], [u.inputs], threads=1)
+    found = []
+    for _ in range(TEST // TEST_BATCH):
+        x, t = task.batch(generator, TEST_BATCH)
+        found.append(zero_one_loss(task, logits(x)[0], t))
+    return float(np.mean(found))
+
+
+def table(rows: list[Row]) -> str:
+    lines = [
+        "| problem | T | method | steps | zero-one loss of each seed | the source's mean | loss at the end | minutes |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    groups: dict[tuple[str, str, int], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["task"], row["method"], row["iterations"]), []).append(row)
+    for (name, method, iterations), group in sorted(groups.items()):
+        settings = MOMENTUM_SETTINGS[name]
+        source = settings.nesterov if method == "nesterov" else settings.classical
+        lines.append(
+            f"| {name} | {settings.length} | {method} | {iterations:,} | "
+            + ", ".join(f"{row['zero_one']:.3f}" for row in group)
+            + f" | {source:g} | {np.mean([row['curve'][-1] for row in group]):.4g} | "
+            f"{np.mean([row['seconds'] for row in group]) / 60:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.momentum",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--runs", type=Path, required=True, help="a file of JSON lines, added to")
+    add("--tasks", nargs="+", choices=list(MOMENTUM_SETTINGS), default=list(MOMENTUM_SETTINGS))
+    add("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    add("--seeds", nargs="+", type=int, default=[0])
+    add("--iterations", type=int, default=50_000)
+    add("--workers", type=int, default=2)
+    chosen = parser.parse_args()
+    jobs = [
+        (name, method, seed, chosen.iterations)
+        for seed in chosen.seeds
+        for name in chosen.tasks
+        for method in chosen.methods
+    ]
+    print(table(complete(chosen.runs, jobs, lambda job: job, KEY, run, chosen.workers)))
+
+
+if __name__ == "__main__":
+    main()
