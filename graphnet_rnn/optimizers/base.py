@@ -49,6 +49,16 @@ class Report:
         """Whether the step changed θ."""
         return True
 
+    @property
+    def gradients(self) -> int:
+        """How many gradients the step took."""
+        return 1
+
+    @property
+    def products(self) -> int:
+        """How many products with the curvature the step took."""
+        return 0
+
     def __str__(self) -> str:
         return f"loss {self.loss:.6g}  |g| {self.gradient_norm:.2g}"
 

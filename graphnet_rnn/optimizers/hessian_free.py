@@ -56,6 +56,10 @@ class HessianFreeReport(Report):
     def taken(self) -> bool:
         return self.scale > 0
 
+    @property
+    def products(self) -> int:
+        return self.cg_steps
+
     def __str__(self) -> str:
         taken = f"x {self.scale:.2g}" if self.taken else "rejected"
         return (

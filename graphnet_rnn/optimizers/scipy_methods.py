@@ -46,6 +46,10 @@ class ScipyReport(Report):
     def taken(self) -> bool:
         return self.after < self.before
 
+    @property
+    def gradients(self) -> int:
+        return self.evaluations
+
     def __str__(self) -> str:
         return (
             f"loss {self.before:.6g} -> {self.after:.6g}  {self.iterations} iterations, {self.evaluations} evaluations"

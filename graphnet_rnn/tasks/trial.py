@@ -11,7 +11,7 @@ from graphnet.node import Array
 from graphnet_rnn.batched import BatchedObjective
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.network import Network
-from graphnet_rnn.optimizers import HessianFreeReport, Optimizer, Report
+from graphnet_rnn.optimizers import Optimizer, Report
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.tasks.objective import summed_over_time
 from graphnet_rnn.tasks.pathological import Task
@@ -83,8 +83,7 @@ class Trial:
                 f"smaller rate or clipping. {self.objective.explain_non_finite()}".rstrip()
             )
         self.steps += 1
-        products = report.cg_steps if isinstance(report, HessianFreeReport) else 0
-        self.sequences += self.batch * (self.gradient_batches + products)
+        self.sequences += self.batch * (self.gradient_batches * report.gradients + report.products)
         return report
 
     def wrong(self) -> float:

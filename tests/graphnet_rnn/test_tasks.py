@@ -395,6 +395,13 @@ def test_trials_of_one_seed_are_the_same() -> None:
     assert not np.array_equal(trained(1), trained(2))
 
 
+def test_trial_counts_what_a_line_search_evaluates() -> None:
+    trial = Trial(TASKS["addition"](10), rnn.LBFGS(iterations=3), elman(TASKS["addition"](10), 5), 20, 2, 30)
+    report: Any = trial.step()
+    assert report.evaluations >= 4
+    assert trial.sequences == 40 * report.evaluations
+
+
 def test_trial_takes_all_sequences_where_there_are_few() -> None:
     trial = Trial(Memory5(10), network=elman(Memory5(10), 10))
     assert (trial.batch, trial.gradient_batches, trial.test) == (32, 1, 32)
