@@ -303,7 +303,7 @@ def test_killed_between_first_checkpoint_and_history(tmp_path: Path, monkeypatch
         raise ConnectionError
 
     with monkeypatch.context() as planted:
-        planted.setattr(RunFolder, "append", die)
+        planted.setattr("graphnet_rnn.training.append_line", die)
         with pytest.raises(ConnectionError):
             trainer(tmp_path / "parts").run()
     last = trainer(tmp_path / "parts")
@@ -493,10 +493,12 @@ def test_full_disk_at_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_full_disk_at_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def refuse(path: Any, mode: str) -> Any:
+        if mode == "ab":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return open(path, mode)
 
-    monkeypatch.setattr("graphnet_rnn.checkpoint.open", refuse, raising=False)
+    monkeypatch.setattr("graphnet_rnn.files.open", refuse, raising=False)
     with pytest.raises(SaveError, match=r"history\.jsonl could not be written: No space left on device"):
         trainer(tmp_path / "run").run()
 
