@@ -61,14 +61,15 @@ def require_chart(option: str, path: str) -> None:
 
 
 def _draw_history(path: str, out: str) -> int:
-    """Bits per character where the run has any, else the flight recorder of its steps."""
+    """The flight recorder where steps report more than a loss; bits per character where a run has any."""
     import viz
     from viz.history import read_history
 
     require_chart("--out", out)
     rows = read_history(path)
+    recorded = any("ratio" in row for row in rows)
     has_bits = any("train_bits" in row or "valid_bits" in row for row in rows)
-    figure = viz.training_curve(rows) if has_bits else viz.flight_recorder(rows)
+    figure = viz.training_curve(rows) if has_bits and not recorded else viz.flight_recorder(rows)
     figure.savefig(out, dpi=150)
     print(f"wrote {out} (drawn by matplotlib)")
     return 0

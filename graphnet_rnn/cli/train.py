@@ -1,6 +1,7 @@
 """Train a network on a text (by default on the source code of Python's own library).
 
-Writes model.safetensors (the best epoch), checkpoints, history.jsonl and curve.png into the run's folder.
+Writes model.safetensors (the best epoch), checkpoints, history.jsonl and curve.png into the run's folder, and
+flight.png, what each step did, for Hessian-free optimisation.
 """
 
 from __future__ import annotations
@@ -297,9 +298,16 @@ def _new_folder(options: argparse.Namespace) -> Path:
 
 
 def _draw_curve(folder: RunFolder) -> list[str]:
-    """Saves the training curve; says so in words."""
+    """Saves the training curve, and the flight recorder where steps report more than a loss; says so in words."""
     from viz.curves import training_curve
+    from viz.history import read_history
+    from viz.second_order import flight_recorder
 
-    path = folder.path / "curve.png"
-    training_curve(folder.history).savefig(path, dpi=150)
-    return [f"wrote {folder.model}, {folder.history} and {path}"]
+    rows = read_history(folder.history)
+    pictures = {"curve.png": training_curve}
+    if any("ratio" in row for row in rows):
+        pictures["flight.png"] = flight_recorder
+    for name, draw in pictures.items():
+        draw(rows).savefig(folder.path / name, dpi=150)
+    written = [str(folder.model), str(folder.history), *(str(folder.path / name) for name in pictures)]
+    return [f"wrote {', '.join(written[:-1])} and {written[-1]}"]

@@ -39,6 +39,32 @@ def test_a_history_is_drawn_by_what_it_holds(
     assert others not in text
 
 
+def test_training_with_curvature_draws_its_flight(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "text.txt").write_text("to be or not to be, that is the question. " * 60)
+    arguments = [
+        *[
+            "train",
+            "text.txt",
+            "--cell",
+            "Elman",
+            "--units",
+            "4",
+            "--time",
+            "10",
+            "--batch",
+            "5",
+            "--sample",
+            "0",
+        ],
+        *["--gradient-batches", "4", "--epochs", "1", "--out", "run", "--optimizer", "hf(cg_steps=3)"],
+    ]
+    assert main(arguments) == 0
+    assert "run/curve.png and run/flight.png" in capsys.readouterr().out
+    assert (here / "run" / "flight.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["draw", "run/history.jsonl", "--out", "again.png"]) == 0
+    assert (here / "again.png").read_bytes() == (here / "run" / "flight.png").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("content", "arguments", "code", "sentence"),
     [
