@@ -31,7 +31,7 @@ from graphnet_rnn.training import Listener, Trainer
 
 TIME, BATCH, LANES = 100, 50, 20
 RATE = 5e-3
-KEY = ("cell", "method", "seed")
+KEY = ("cell", "method", "seed", "seconds", "limit", "characters")
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,7 @@ def run(job: Job) -> Row:
     return {
         "cell": job.cell, "method": job.method, "seed": job.seed, "units": units, "parameters": network.theta.size,
         "steps": outcome.steps, "epochs": outcome.epochs, "best_epoch": outcome.best_epoch, "seconds": job.seconds,
+        "limit": job.parameters, "characters": len(job.texts[0]),
         **bits,
     }  # fmt: skip
 
@@ -156,6 +157,10 @@ def table(rows: list[Row]) -> str:
             f"({row['best_epoch'] * per_epoch:,.0f}) | {row['train']:.2f} | {row['valid']:.2f} | {row['test']:.2f} |"
         )
     return "\n".join(lines)
+
+
+def _key(job: Job) -> tuple[str | int | float, ...]:
+    return job.cell, job.method, job.seed, job.seconds, job.parameters, len(job.texts[0])
 
 
 def main() -> None:
@@ -185,13 +190,7 @@ def main() -> None:
         for cell in chosen.cells
         for method in chosen.methods
     ]
-    print(
-        table(
-            complete(
-                chosen.runs, jobs, lambda job: (job.cell, job.method, job.seed), KEY, run, chosen.workers
-            )
-        )
-    )
+    print(table(complete(chosen.runs, jobs, _key, KEY, run, chosen.workers)))
 
 
 if __name__ == "__main__":

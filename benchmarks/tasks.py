@@ -113,7 +113,11 @@ def main() -> None:
         for structural in chosen.structural
         for name in chosen.tasks
     ]
-    rows = complete(chosen.runs, jobs, lambda job: job[:4], KEY, run, chosen.workers)
+    rows = complete(
+        chosen.runs, jobs, lambda job: job[:4], KEY, run, chosen.workers,
+        # A run that was ended early is made again if it may now take longer.
+        lambda row: not row["open"] or row["seconds"] >= chosen.seconds or not chosen.workers,
+    )  # fmt: skip
     print(table(rows))
     if chosen.picture is not None:
         import viz

@@ -45,16 +45,11 @@ class BatchedObjective:
         curvature: by default the gradient's first batch; loss, of which the reduction ratio and the line searches are
         made: by default the curvature's.
         """
-        curvature = gradient[:1] if curvature is None else curvature
-        loss = curvature if loss is None else loss
-        for name, batches in (("gradient", gradient), ("curvature", curvature), ("loss", loss)):
-            if not len(batches):
-                raise UsageError(f"BatchedObjective.feed: {name} needs at least one batch")
-        self.gradient_batches, self.curvature_batches, self.loss_batches = (
-            list(gradient),
-            list(curvature),
-            list(loss),
+        self.gradient_batches = _listed("gradient", gradient)
+        self.curvature_batches = (
+            self.gradient_batches[:1] if curvature is None else _listed("curvature", curvature)
         )
+        self.loss_batches = self.curvature_batches if loss is None else _listed("loss", loss)
 
     @property
     def size(self) -> int:
@@ -63,6 +58,14 @@ class BatchedObjective:
     def start(self) -> Array:
         """See Objective.start."""
         return self.objective.start()
+
+    def set(self, w: Array) -> None:
+        """See Objective.set."""
+        self.objective.set(w)
+
+    def penalty(self, w: Array) -> float:
+        """See Objective.penalty."""
+        return self.objective.penalty(w)
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         """The means of C(w) and of ∇C(w) over the gradient's batches"""
@@ -128,6 +131,18 @@ class BatchedObjective:
         if not batches:
             raise UsageError("BatchedObjective: feed it at least one batch first")
         return batches
+
+
+def _listed(name: str, batches: Any) -> list[Batch]:
+    try:
+        listed: list[Batch] = [tuple(batch) for batch in batches]
+    except TypeError:
+        raise UsageError(
+            f"BatchedObjective.feed: {name} must be batches, each a sequence of arrays, not {batches!r:.60}"
+        ) from None
+    if not listed:
+        raise UsageError(f"BatchedObjective.feed: {name} needs at least one batch")
+    return listed
 
 
 def _cases(batch: Batch, whole: Objective, single: Objective) -> Iterator[Batch]:

@@ -73,7 +73,8 @@ class Objective:
         """The present parameters as a new flat vector."""
         return np.concatenate([node.value.ravel() for node in self.parameters])
 
-    def _set(self, w: Array) -> None:
+    def set(self, w: Array) -> None:
+        """Gives the parameters the values of the vector."""
         at = 0
         for node in self.parameters:
             node.value[...] = w[at : at + node.size].reshape(node.shape)
@@ -98,16 +99,17 @@ class Objective:
 
     def loss(self, w: Array) -> float:
         """C(w)"""
-        self._set(w)
+        self.set(w)
         (value,) = self._function("loss", lambda: [self.cost])(*self.fed)
-        return float(value) + self._penalty(w)
+        return float(value) + self.penalty(w)
 
-    def _penalty(self, w: Array) -> float:
+    def penalty(self, w: Array) -> float:
+        """½ l2 |w|², the part of C(w) that is not the cost"""
         return 0.5 * self.l2 * float(np.sum(np.square(w, dtype=np.float64))) if self.l2 else 0.0
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         """C(w) and ∇C(w)"""
-        self._set(w)
+        self.set(w)
         function = self._function(
             "gradient",
             lambda: [self.cost, *gn.gradient(self.cost, self.parameters, self.clip_values), *self.also],
@@ -116,7 +118,7 @@ class Objective:
         count = len(self.parameters)
         self.also_values = tuple(arrays[count:])
         g = np.concatenate([g.ravel() for g in arrays[:count]])
-        return float(value) + self._penalty(w), g + g.dtype.type(self.l2) * w if self.l2 else g
+        return float(value) + self.penalty(w), g + g.dtype.type(self.l2) * w if self.l2 else g
 
     def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
         """v ↦ (G(w) + structural · G_s(w)) v, G the Gauss-Newton matrix of the cost, and G_s that of the hidden units.
@@ -132,7 +134,7 @@ class Objective:
         weight = np.array(structural * self.structure_scale, self.cost.dtype)
 
         def product(v: Array) -> Array:
-            self._set(at)
+            self.set(at)
             damped = [weight] if self.structure else []
             arrays = self._function("curvature", self._curvature_nodes, self._curvature_inputs)(
                 *self.fed, *self._split(v), *damped

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from graphnet_rnn.data.batches import Batches
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network import Network
 from graphnet_rnn.objective import Objective
+from graphnet_rnn.optimizers import Report
 from graphnet_rnn.settings import whole_number
 
 __all__ = ["CarriedPieces", "DrawnSequences", "Pieces"]
@@ -36,8 +38,8 @@ class Pieces(ABC):
         """The objective of this step, fed."""
 
     @abstractmethod
-    def stepped(self) -> None:
-        """Takes along what the next step needs."""
+    def stepped(self, point: Array, report: Report) -> None:
+        """Takes along what the next step needs. point: where the step took its (first) gradient."""
 
     def weight(self, step: int) -> float:
         """How many times `characters` this step scores."""
@@ -59,7 +61,7 @@ class CarriedPieces(Pieces):
         batch: int,
         stride: int | None,
         random: gn.RandomSource,
-        **how: object,
+        **how: Any,
     ) -> None:
         self.network, self._random, self._how = network, random, how
         self._batches = Batches(symbols, time, batch, stride)
@@ -88,7 +90,7 @@ class CarriedPieces(Pieces):
             random=self._random,
             structure=u.structure,
             structure_scale=1 / (self._time - unscored),
-            **self._how,  # type: ignore[arg-type]
+            **self._how,
         )
 
     def __len__(self) -> int:
@@ -103,7 +105,9 @@ class CarriedPieces(Pieces):
         self._last.feed(inputs, targets, *(() if step == 0 and self._learned else self.carried))
         return self._last
 
-    def stepped(self) -> None:
+    def stepped(self, point: Array, report: Report) -> None:
+        if report.gradients != 1:  # the last one was taken elsewhere
+            self._last.gradient(point)
         self.carried = list(self._last.also_values)
 
     def weight(self, step: int) -> float:
@@ -129,9 +133,12 @@ class DrawnSequences(Pieces):
         curvature_batches: int | None,
         unscored: int,
         random: gn.RandomSource,
-        **how: object,
+        **how: Any,
     ) -> None:
         time, batch = whole_number("time", time), whole_number("batch", batch)
+        unscored = whole_number("unscored", unscored, least=0)
+        if unscored >= time:
+            raise UsageError(f"unscored must be in 0 ... {time - 1}, not {unscored}")
         self._groups = whole_number("gradient_batches", gradient_batches)
         self._curved = (
             1 if curvature_batches is None else whole_number("curvature_batches", curvature_batches)
@@ -162,17 +169,16 @@ class DrawnSequences(Pieces):
                 random=random,
                 structure=u.structure,
                 structure_scale=1 / (time - unscored),
-                **how,  # type: ignore[arg-type]
+                **how,
             ),
-            single=self._single(network, time, unscored, how),
+            single=self._single(network, time, unscored, how.get("threads")),
         )
 
     @staticmethod
-    def _single(network: Network, time: int, unscored: int, how: dict[str, object]) -> Objective:
-        """For preconditioners: the same for one sequence, without dropout."""
+    def _single(network: Network, time: int, unscored: int, threads: int | None) -> Objective:
+        """For preconditioners: the same for one sequence, without dropout and weight decay."""
         u = network.unroll(time, 1, initial=_first(network), unscored=unscored, training=False)
-        inputs = [u.inputs, u.targets]
-        return Objective(u.cost, list(network.parameters.values()), inputs, **how)  # type: ignore[arg-type]
+        return Objective(u.cost, list(network.parameters.values()), [u.inputs, u.targets], threads=threads)
 
     def __len__(self) -> int:
         return self._steps
@@ -188,7 +194,7 @@ class DrawnSequences(Pieces):
         self._objective.feed(batches, curvature=batches[: self._curved])
         return self._objective
 
-    def stepped(self) -> None:
+    def stepped(self, point: Array, report: Report) -> None:
         """Nothing: the sequences are independent."""
 
     def _sequences(self, starts: Array) -> Batch:

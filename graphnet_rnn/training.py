@@ -28,6 +28,7 @@ from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers import (
     Adam,
     ConstantRate,
+    CurvedOptimizer,
     DelayedDecay,
     FirstOrder,
     Optimizer,
@@ -94,7 +95,8 @@ class Trainer:
     before, and its last `stride` steps are scored, through all of its steps (Sutskever 2013, 2.8.6); by default `time`.
     gradient_batches: with it, a step is made of independent sequences of `time` characters instead, so many batches of
     `batch` of them for the gradient, the first `curvature_batches` (1) for the curvature, `unscored` characters of each
-    only read: for Hessian-free optimisation, see DrawnSequences. l2: adds ½ l2 |w|² to the loss.
+    only read: for Hessian-free optimisation, see DrawnSequences. l2: adds ½ l2 |w|² to the loss (not to the bits that
+    are reported).
     schedule: a factor on the rate for each epoch (by default for first-order optimizers whose rate is a number).
     stopping: None for none.
     clip_values: truncates every cotangent at every node (see gn.gradient). threads: at most so many for
@@ -153,8 +155,10 @@ class Trainer:
             )
         network.require_causal("Trainer")
         network.vocabulary = data.vocabulary
+        chosen = Adam(clip_norm=5.0) if optimizer is None else optimizer
+        self._require_fit(chosen, clip_values, gradient_batches, curvature_batches)
         self.network, self.data = network, data
-        self.optimizer = optimizer or Adam(clip_norm=5.0)
+        self.optimizer = chosen
         self.folder = RunFolder(folder)
         self.time, self.batch, self.epochs = time, batch, whole_number("epochs", epochs)
         self.clip_values = clip_values
@@ -179,6 +183,26 @@ class Trainer:
         self.progress = Progress()
         self._resumed = self._interrupted = False
         self._stop_reason = ""
+
+    @staticmethod
+    def _require_fit(
+        optimizer: Optimizer, clip_values: float | None, gradient: int | None, curvature: int | None
+    ) -> None:
+        """Settings that an optimizer could only ignore, or that would mislead it, are errors."""
+        own = type(optimizer).__name__
+        if clip_values is not None and not isinstance(optimizer, FirstOrder):
+            raise UsageError(
+                f"Trainer: clip_values would make the gradient another function's than the loss that {own} looks at; "
+                "it is for first-order optimizers"
+            )
+        if curvature is not None and not isinstance(optimizer, CurvedOptimizer):
+            raise UsageError(
+                f"Trainer: curvature_batches means nothing to {own}, which asks for no curvature"
+            )
+        if gradient is None and isinstance(optimizer, CurvedOptimizer) and optimizer.preconditioner:
+            raise UsageError(
+                "Trainer: preconditioner needs independent sequences; give gradient_batches, too"
+            )
 
     def _build(self, gradient_batches: int | None, curvature_batches: int | None, unscored: int) -> None:
         network, symbols = self.network, self.data.train
@@ -270,16 +294,18 @@ class Trainer:
     def _run_piece(self) -> None:
         progress, rate = self.progress, self._rate()
         objective = self.pieces.fed(progress.epoch, progress.piece)
+        point = np.array(self.optimizer.evaluation_point(self.theta, self.state))
         report = self.optimizer.step(objective, self.theta, self.state, rate)
+        nats = report.loss - objective.penalty(point)
         if not math.isfinite(report.loss) or not math.isfinite(report.gradient_norm):
             raise TrainingError(
                 f"the loss is {report.loss} and the gradient's norm {report.gradient_norm} at step {progress.step} "
                 f"(epoch {progress.epoch + 1}), so training cannot go on; try a smaller --rate or --clip-norm. "
                 f"The checkpoints in {self.folder.path} are untouched. {objective.explain_non_finite()}".rstrip()
             )
-        self.pieces.stepped()
+        self.pieces.stepped(point, report)
         self.network.theta = self.theta
-        progress.epoch_nats += report.loss * self.pieces.weight(progress.piece)
+        progress.epoch_nats += nats * self.pieces.weight(progress.piece)
         progress.piece += 1
         progress.step += 1
         # A step that reports more than its loss is one of few.
@@ -290,13 +316,13 @@ class Trainer:
                     "event": "step",
                     "step": progress.step,
                     "epoch": progress.epoch + progress.piece / len(self.pieces),
-                    "train_bits": report.loss / LN2,
+                    "train_bits": nats / LN2,
                     "gradient_norm": report.gradient_norm,
                     "learning_rate": rate,
                     **report.row(),
                 },
             )
-        self.listener.stepped(self, report.loss)
+        self.listener.stepped(self, nats)
 
     def _end_epoch(self) -> None:
         progress, rate = self.progress, self._rate()

@@ -65,9 +65,21 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _written(command: str, arguments: Sequence[str]) -> frozenset[str]:
+    """The names of the options that were written, if only with what is their default."""
+    parser = argparse.ArgumentParser(add_help=False)
+    COMMANDS[command].add_arguments(parser)
+    parser.add_argument("--debug", action="store_true")
+    for action in parser._actions:
+        action.default = argparse.SUPPRESS
+    return frozenset(vars(parser.parse_args(arguments[arguments.index(command) + 1 :])))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
-    options = make_parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = make_parser().parse_args(given)
+    options.written = _written(options.command, given)
     try:
         return int(COMMANDS[options.command].run(options) or 0)
     except KeyboardInterrupt:

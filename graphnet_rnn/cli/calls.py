@@ -105,8 +105,9 @@ def _value(text: str, node: ast.expr, look_up: Callable[[str], Any] | None) -> A
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         written = ast.unparse(node)
         raise UsageError(
-            f"{text!r}: {written} is no setting; one is a number, a 'word' in quotes, None, True, False, a tuple of "
-            f"these, or a cell with parentheses. {_hint(written, look_up)} may be meant"
+            f"{text!r}: {written} is no setting; one is a number, a 'word' in quotes, None, True, False, a tuple or "
+            f"dict of these{'' if look_up is None else ', or a cell with parentheses'}. {_hint(written, look_up)} may "
+            "be meant"
         ) from None
 
 

@@ -7,6 +7,7 @@ when conjugate gradient stops. It is solved when fewer than 1 % of the test sequ
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,8 @@ def _optimizer(options: argparse.Namespace, source: Settings) -> Optimizer:
     kind = optimizer_class(options.optimizer)
     if options.no_structural and not issubclass(kind, HessianFree):
         raise UsageError(f"--no-structural is only for --optimizer hf, not {options.optimizer}")
+    if options.no_structural and re.search(r"\bstructural\b", options.optimizer):
+        raise UsageError(f"--no-structural and {options.optimizer!r} both say structural; leave out one")
     default: dict[str, Any] = {"clip_norm": 1.0}
     if issubclass(kind, HessianFree):
         default = source.optimizer().settings()

@@ -25,6 +25,7 @@ from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers import (
     ALL,
     Adam,
+    CurvedOptimizer,
     DelayedDecay,
     FirstOrder,
     Optimizer,
@@ -41,9 +42,9 @@ EXAMPLE = """example:
 
 CELL, EPOCHS = "LSTM", 50
 #: What is no part of a run, so that no checkpoint keeps it, and a resumed run may be given it anew.
-APART = ("quiet", "debug", "resume", "command", "out", "checkpoint_seconds")
+APART = ("quiet", "debug", "resume", "command", "out", "checkpoint_seconds", "written")
 #: What may be said beside --resume: the text and the file of a cell may have moved (that they are the same is checked).
-FREE_ON_RESUME = ("text", "cell", "epochs", "quiet", "resume", "checkpoint_seconds")
+FREE_ON_RESUME = frozenset({"text", "cell", "epochs", "quiet", "resume", "checkpoint_seconds", "debug"})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,8 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(ALL)}; with settings: 'hf(structural=0.1)' (default: adam)",
     )
     add("--rate", type=float, help="learning rate (default: adam 0.005, rmsprop 0.002, sgd and momentum 0.1)")
-    add("--rate-after", type=int, default=10, help="epochs before the rate starts to fall")
-    add("--rate-decay", type=float, default=0.95, help="factor on the rate at each epoch after that")
+    add("--rate-after", type=int, help="epochs before a rate that is a number starts to fall (default: 10)")
+    add("--rate-decay", type=float, help="factor on it at each epoch after that (default: 0.95)")
     add(
         "--clip-norm",
         type=float,
@@ -181,12 +182,9 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
 
 def _refuse_changes(options: argparse.Namespace) -> None:
     """A resumed run is the same run: an option that would make it another one is an error, not ignored."""
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    defaults = vars(parser.parse_args([]))
-    changed = [k for k, v in defaults.items() if k not in FREE_ON_RESUME and getattr(options, k) != v]
+    changed = options.written - FREE_ON_RESUME
     if changed:
-        names = ", ".join("--" + k.replace("_", "-") for k in changed)
+        names = ", ".join("--" + k.replace("_", "-") for k in sorted(changed))
         raise UsageError(f"--resume continues the run as it was; leave out {names} (--epochs may change).")
 
 
@@ -267,7 +265,12 @@ def _schedule(options: argparse.Namespace) -> Schedule | None:
     """By epoch for rates that are numbers; the Trainer's own choice else."""
     optimizer = _optimizer(options)
     if isinstance(optimizer, FirstOrder) and not isinstance(optimizer.rate, StepSchedule):
-        return DelayedDecay(options.rate_after, options.rate_decay)
+        given = {"after": options.rate_after, "decay": options.rate_decay}
+        return DelayedDecay(**{name: value for name, value in given.items() if value is not None})
+    if options.rate_after is not None or options.rate_decay is not None:
+        raise UsageError(
+            f"--rate-after and --rate-decay are for rates that are numbers, not for --optimizer {options.optimizer}"
+        )
     return None
 
 
@@ -282,7 +285,13 @@ def _gradient_batches(options: argparse.Namespace) -> int | None:
 
 def _curvature_batches(options: argparse.Namespace) -> int | None:
     gradient, given = _gradient_batches(options), options.curvature_batches
-    return max(1, gradient // 4) if given is None and gradient is not None else given
+    curved = issubclass(optimizer_class(options.optimizer), CurvedOptimizer)
+    if given is not None and (gradient is None or not curved):
+        raise UsageError(
+            f"--curvature-batches is for independent sequences (--gradient-batches) and optimizers that ask for the "
+            f"curvature, not for --optimizer {options.optimizer}" + (" with --stride" if curved else "")
+        )
+    return max(1, gradient // 4) if given is None and gradient is not None and curved else given
 
 
 def _new_folder(options: argparse.Namespace) -> Path:

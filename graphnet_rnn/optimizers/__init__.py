@@ -16,6 +16,7 @@ from graphnet_rnn.optimizers.conjugate_gradient import conjugate_gradient
 from graphnet_rnn.optimizers.first_order import SGD, Adam, FirstOrder, Momentum, Nesterov, RMSprop
 from graphnet_rnn.optimizers.hessian_free import (
     AugmentedHessianFree,
+    CurvedOptimizer,
     GreedyHessianFree,
     HessianFree,
     HessianFreeReport,
@@ -32,11 +33,10 @@ from graphnet_rnn.optimizers.schedules import (
 from graphnet_rnn.optimizers.scipy_methods import LBFGS, NonlinearConjugateGradient, ScipyReport
 
 __all__ = [
-    "ALL", "LBFGS", "SGD", "Adam", "AugmentedHessianFree", "ConstantRate", "DelayedDecay", "FirstOrder",
-    "GreedyHessianFree",
-    "HessianFree", "HessianFreeReport", "Momentum", "Nesterov", "NesterovMomentum", "NonlinearConjugateGradient",
-    "Optimizer", "RMSprop", "Report", "Result", "Schedule", "ScipyReport", "StepSchedule", "Stepwise",
-    "conjugate_gradient", "minimize",
+    "ALL", "LBFGS", "SGD", "Adam", "AugmentedHessianFree", "ConstantRate", "CurvedOptimizer", "DelayedDecay",
+    "FirstOrder", "GreedyHessianFree", "HessianFree", "HessianFreeReport", "Momentum", "Nesterov", "NesterovMomentum",
+    "NonlinearConjugateGradient", "Optimizer", "RMSprop", "Report", "Result", "Schedule", "ScipyReport", "StepSchedule",
+    "Stepwise", "conjugate_gradient", "minimize",
 ]  # fmt: skip
 
 #: Every optimiser by the name that the command line uses.

@@ -79,6 +79,10 @@ class Optimizer(ABC):
     def step(self, objective: Curved, theta: Array, state: State, rate: float | None = None) -> Report:
         """One step: changes `theta` and the arrays of `state` in place. rate: instead of the setting."""
 
+    def evaluation_point(self, theta: Array, state: State) -> Array:
+        """Where a step takes its (first) gradient."""
+        return theta
+
     def rate_at(self, state: State) -> float:
         """The rate of the next step."""
         return 1.0

@@ -76,9 +76,9 @@ def conjugate_directions(
     c = np.zeros_like(b) if augment is None else np.array(augment, np.float64)
     if c.any():
         a = np.asarray(product(c), np.float64)
-        bend = float(c @ a)
-        curvature = bend / float(c @ c)
-        if bend > 0:
+        bend, length = float(c @ a), float(c @ c)
+        if bend > 0 and length > 0:  # a square may be too small for a number
+            curvature = bend / length
             shadow = a / bend
             step = float(r @ c) / bend * c
             x, r = x + step, r - float(r @ c) * shadow
@@ -89,8 +89,10 @@ def conjugate_directions(
     p, ry = y - float(shadow @ y) * c, float(r @ y)
     while ry > 0:
         a = np.asarray(product(p), np.float64)
-        bend = float(p @ a)
-        curvature = bend / float(p @ p)
+        bend, length = float(p @ a), float(p @ p)
+        if not length:
+            return
+        curvature = bend / length
         if not bend > 0:
             yield Direction(x, p, _phi(x, r, b), curvature, float(np.linalg.norm(r)))
             return
@@ -105,10 +107,10 @@ def conjugate_directions(
 
 
 def has_stalled(values: Sequence[float], tolerance: float, window: int) -> bool:
-    """(φ_i - φ_{i-k}) / φ_i < k ε at the last value, k = max(window, i / 10). Source: Krause 2015, eq. 4.2."""
+    """(φ_i - φ_{i-k}) / φ_i ≤ k ε at the last value, k = max(window, i / 10). Source: Krause 2015, eq. 4.2."""
     i = len(values) - 1
     k = max(window, i // 10)
-    return i > k and values[-1] < 0 and values[-1] - values[-1 - k] > k * tolerance * values[-1]
+    return i > k and values[-1] < 0 and values[-1] - values[-1 - k] >= k * tolerance * values[-1]
 
 
 def _phi(x: Array, r: Array, b: Array) -> float:
@@ -130,7 +132,7 @@ def conjugate_gradient(
 ) -> Solution:
     """x ≈ A⁻¹ b by at most `max_steps` products with A, stopped when φ hardly falls any more.
 
-    Stops at step i where φ_i < 0 and (φ_i - φ_{i-k}) / φ_i < k ε, k = max(window, i / 10), ε = tolerance (0: only where
+    Stops at step i where φ_i < 0 and (φ_i - φ_{i-k}) / φ_i ≤ k ε, k = max(window, i / 10), ε = tolerance (0: only where
     φ falls no more);
     where |b - A x| ≤ residual |b|; or along a direction of non-positive curvature. watch(step, φ, x) sees each iterate
     that is kept, and ends it by saying why. The rest: see conjugate_directions.

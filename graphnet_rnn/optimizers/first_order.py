@@ -79,10 +79,6 @@ class FirstOrder(Optimizer):
                 state["step"] += 1
         return Report(loss, length)
 
-    def evaluation_point(self, theta: Array, state: State) -> Array:
-        """Where the gradient is taken."""
-        return theta
-
     @abstractmethod
     def update(self, theta: Array, g: Array, state: State, rate: float) -> None:
         """Changes θ and the state, but for the count of steps, in place."""

@@ -7,6 +7,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +24,10 @@ from graphnet_rnn.optimizers.conjugate_gradient import (
 )
 from graphnet_rnn.settings import amount, fraction, one_of, whole_number
 
-__all__ = ["AugmentedHessianFree", "GreedyHessianFree", "HessianFree", "HessianFreeReport"]
+__all__ = ["AugmentedHessianFree", "CurvedOptimizer", "GreedyHessianFree", "HessianFree", "HessianFreeReport"]
 
+#: λ and μ do not fall below this share of what they are at the start: they could hardly come back.
+LEAST = 1e-12
 #: ρ above which the model is trusted more, and below which less, and by how much (Sutskever 2013, 4.2.1).
 GOOD, BAD, FACTOR = 0.75, 0.25, 1.5
 
@@ -36,7 +39,8 @@ class HessianFreeReport(Report):
     before, after: the loss. ratio: ρ = (loss at CG's choice - before) / what the model predicts there. damping,
     structural: λ, and the weight of structural damping. cg_steps, cg_reason: how many steps conjugate gradient made,
     and why no more. cg_values: φ after each. chosen: the CG step that was taken. scale: α, what the line search made of
-    it; 0: the step was rejected, and θ is as it was. step_norm: |δ|.
+    it; 0: the step was rejected, and θ is as it was. step_norm: |δ|. products: with the curvature, those for warm
+    starts included. (Of the greedy forms, ρ compares the loss at their δ with what the model predicts at CG's own.)
     """
 
     before: float = math.nan
@@ -50,21 +54,18 @@ class HessianFreeReport(Report):
     chosen: int = 0
     scale: float = 0.0
     step_norm: float = 0.0
+    products: int = 0
     seconds: float = 0.0
 
     @property
     def taken(self) -> bool:
         return self.scale > 0
 
-    @property
-    def products(self) -> int:
-        return self.cg_steps
-
     def __str__(self) -> str:
         taken = f"x {self.scale:.2g}" if self.taken else "rejected"
         return (
             f"loss {self.before:.6g} -> {self.after:.6g}  rho {self.ratio:+.2f}  lambda {self.damping:.3g}"
-            + (f"  mu {self.structural:.3g}" if self.structural else "")
+            + (f"  structural {self.structural:.3g}" if self.structural else "")
             + f"  CG {self.chosen}/{self.cg_steps} ({self.cg_reason})  |g| {self.gradient_norm:.2g}  "
             f"|d| {self.step_norm:.2g} {taken}  {self.seconds:.2f} s"
         )
@@ -84,7 +85,8 @@ class _Problem:
 
     def loss(self, delta: Array) -> float:
         """f(θ + δ), infinite where it is not finite."""
-        value = self.objective.loss(self.theta + delta.astype(self.theta.dtype))
+        with np.errstate(over="ignore"):
+            value = self.objective.loss(self.theta + delta.astype(self.theta.dtype))
         return value if math.isfinite(value) else math.inf
 
 
@@ -102,7 +104,7 @@ class _Found:
 
 
 @dataclass(frozen=True)
-class _Damped(Optimizer):
+class CurvedOptimizer(Optimizer):
     """What all forms share: the quadratic model and its damping, the line search, what is done with a bad step."""
 
     rate: float = 1.0
@@ -118,25 +120,27 @@ class _Damped(Optimizer):
 
     def __post_init__(self) -> None:
         own = type(self).__name__
-        amount(f"{own}: rate", self.rate, above_zero=True)
-        amount(f"{own}: damping", self.damping)
-        amount(f"{own}: structural", self.structural)
+        self._check("rate", amount(f"{own}: rate", self.rate, above_zero=True))
+        self._check("damping", amount(f"{own}: damping", self.damping))
+        self._check("structural", amount(f"{own}: structural", self.structural))
         one_of(f"{own}: adapts", self.adapts, ["damping", "structural", "nothing"])
         if self.adapts == "structural" and not self.structural:
             raise UsageError(f"{own}: adapts='structural' needs structural > 0, the weight to begin with")
-        if self.adapts == "damping" and self.structural and not self.damping:
+        if self.adapts == "damping" and not self.damping:
             raise UsageError(
-                f"{own}: structural damping has the weight λ μ, which is 0 with damping=0; give a damping, or "
-                "adapts='structural' for the weight μ"
+                f"{own}: adapts='damping' needs damping > 0, since 0 stays 0; adapts='structural' or 'nothing' do not"
             )
-        whole_number(f"{own}: cg_steps", self.cg_steps)
-        amount(f"{own}: tolerance", self.tolerance)
-        whole_number(f"{own}: window", self.window)
-        if self.warm_start != 1:
-            fraction(f"{own}: warm_start", self.warm_start)
-        if self.preconditioner != 1:
-            fraction(f"{own}: preconditioner", self.preconditioner)
-        whole_number(f"{own}: line_search", self.line_search, least=0)
+        self._check("cg_steps", whole_number(f"{own}: cg_steps", self.cg_steps))
+        self._check("tolerance", amount(f"{own}: tolerance", self.tolerance))
+        self._check("window", whole_number(f"{own}: window", self.window))
+        for name in ("warm_start", "preconditioner"):
+            value = getattr(self, name)
+            self._check(name, 1.0 if value == 1 else fraction(f"{own}: {name}", value))
+        self._check("line_search", whole_number(f"{own}: line_search", self.line_search, least=0))
+
+    def _check(self, name: str, value: Any) -> None:
+        """Keeps a setting as a plain number, which JSON can hold."""
+        object.__setattr__(self, name, value)
 
     def rate_at(self, state: State) -> float:
         return self.rate
@@ -158,22 +162,31 @@ class _Damped(Optimizer):
             return HessianFreeReport(loss, length, damping=damping, structural=weight)
         curvature = objective.curvature(theta, weight) if weight else objective.curvature(theta)
 
+        products = 0
+
         def damped(v: Array) -> Array:
+            nonlocal products
+            products += 1
             return np.asarray(curvature(v), np.float64) + damping * v
 
+        before = objective.loss(theta)
+        if not np.isfinite(before):
+            return HessianFreeReport(before, length, before, damping=damping, structural=weight)
         problem = _Problem(
-            objective, theta, objective.loss(theta), damped, -np.asarray(g, np.float64),
+            objective, theta, before, damped, -np.asarray(g, np.float64),
             self.warm_start * state["direction"], self._diagonal(objective, theta, damping),
         )  # fmt: skip
         found = self._solved(problem)
         scale, after = self._searched(problem, found, self.rate if rate is None else rate)
-        self._adapt(state, found.ratio if scale else -math.inf)
+        if length:
+            self._adapt(state, found.ratio if scale else -math.inf)
         state["direction"][...] = found.direction if scale else 0.0
         if scale:
             theta += (scale * found.delta).astype(theta.dtype)
         return HessianFreeReport(
             loss, length, problem.before, after, found.ratio, damping, weight, len(found.values) - 1, found.reason,
-            found.values, found.chosen, scale, float(np.linalg.norm(found.delta)), time.perf_counter() - started,
+            found.values, found.chosen, scale, float(np.linalg.norm(found.delta)), products,
+            time.perf_counter() - started,
         )  # fmt: skip
 
     def _damping(self, state: State) -> tuple[float, float]:
@@ -201,6 +214,8 @@ class _Damped(Optimizer):
 
     def _searched(self, problem: _Problem, found: _Found, first: float) -> tuple[float, float]:
         """The first α = first · 0.8ⁱ with f(θ + α δ) ≤ f(θ) + 0.01 α gᵀδ, and the loss there; 0 if there is none."""
+        if not found.delta.any():
+            return 0.0, problem.before
         slope = min(-float(problem.b @ found.delta), 0.0)
         scale, after = first, found.after
         for i in range(self.line_search + 1):
@@ -214,7 +229,8 @@ class _Damped(Optimizer):
     def _adapt(self, state: State, ratio: float) -> None:
         """The rule of Levenberg and Marquardt (Sutskever 2013, 4.2.1)."""
         if self.adapts != "nothing":
-            state[self.adapts] *= _factor(ratio)
+            start = getattr(self, self.adapts)
+            state[self.adapts][0] = max(state[self.adapts][0] * _factor(ratio), LEAST * start)
 
 
 def _factor(ratio: float) -> float:
@@ -223,7 +239,7 @@ def _factor(ratio: float) -> float:
 
 
 @dataclass(frozen=True)
-class HessianFree(_Damped):
+class HessianFree(CurvedOptimizer):
     """δ ≈ argmin gᵀδ + ½ δᵀ(G + λ I + λ μ G_s) δ by conjugate gradient;  θ ← θ + α δ
 
     damping: λ at the start; × 2/3 where the model predicts well (ρ > 3/4), × 3/2 where badly (ρ < 1/4).
@@ -234,7 +250,7 @@ class HessianFree(_Damped):
     cg_steps: the most of a step; tolerance, window: CG's stop, see conjugate_gradient. retained: CG also ends at an
     iterate that retains less than this share of the largest reduction of the loss so far (0: never looks). backtrack:
     take the iterate with the least loss, not the last. warm_start: CG starts from so much of the last δ.
-    preconditioner: the exponent of M = (Σ g² + λ)^0.75 (0: none), from the squared gradients of single cases.
+    preconditioner: the exponent of M = (mean of g² + λ)^0.75 over the gradients g of single cases (0: none).
     rate: the first α; line_search: how often at most it is multiplied by 0.8.
     Steps that do not reduce the loss, or make it infinite, are not taken: the damping then grows, and CG starts cold.
     Source: Martens 2010; Sutskever 2013, algorithm 5, eq. 4.3, 4.4; Krause 2015, 3.3 and 4.1.
@@ -245,7 +261,8 @@ class HessianFree(_Damped):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        fraction("HessianFree: retained", self.retained)
+        self._check("retained", fraction("HessianFree: retained", self.retained))
+        self._check("backtrack", bool(self.backtrack))
 
     def _solved(self, problem: _Problem) -> _Found:
         looks = self.retained > 0 or self.backtrack or self.adapts == "structural"
@@ -307,7 +324,7 @@ class _Watch:
 
 
 @dataclass(frozen=True)
-class GreedyHessianFree(_Damped):
+class GreedyHessianFree(CurvedOptimizer):
     """δ = Σ_i ε_i α_i p_i: CG's steps α_i p_i in the quadratic model, each shortened to what lowers the loss itself
 
     Line-search damping: each direction is conjugate to those before it, so how far to go along it can be judged alone.
@@ -327,10 +344,11 @@ class GreedyHessianFree(_Damped):
     def __post_init__(self) -> None:
         super().__post_init__()
         own = type(self).__name__
-        if not 0 < self.shrink < 1:
+        self._check("shrink", fraction(f"{own}: shrink", self.shrink))
+        if not self.shrink:
             raise UsageError(f"{own}: shrink must be in (0, 1), not {self.shrink!r}")
-        whole_number(f"{own}: halvings", self.halvings, least=0)
-        whole_number(f"{own}: failures", self.failures)
+        self._check("halvings", whole_number(f"{own}: halvings", self.halvings, least=0))
+        self._check("failures", whole_number(f"{own}: failures", self.failures))
 
     def _solved(self, problem: _Problem) -> _Found:
         delta, loss, failed, chosen, reason = np.zeros(problem.theta.shape), problem.before, 0, 0, "solved"

@@ -48,7 +48,7 @@ def minimize(
 
     start: the first point (the parameters' present values). callback(step, report) may return True to
     stop. feed(step) is called before each step, to feed the objective another batch. The objective's parameters hold
-    the last point afterwards.
+    the last point when either is called, and afterwards.
     Raises TrainingError when the loss or its gradient is no longer finite, naming the first node that broke.
     """
     steps = whole_number("minimize: steps", steps)
@@ -72,7 +72,10 @@ def minimize(
     for step in range(steps):
         if feed is not None:
             feed(step)
-        report = chosen.step(objective, theta, state)
+        try:
+            report = chosen.step(objective, theta, state)
+        finally:  # a step looks at other points, too
+            objective.set(theta)
         reports.append(report)
         if not (np.isfinite(report.loss) and np.isfinite(report.gradient_norm)):
             raise TrainingError(

@@ -67,6 +67,7 @@ class Trial:
         self.theta = self.network.theta.copy()
         self.state = self.optimizer.init(self.theta)
         self.steps = self.sequences = 0
+        self.threads = threads
         self._generator = np.random.default_rng([self.seed, 0])
 
     def step(self) -> Report:
@@ -98,7 +99,9 @@ class Trial:
         x, t = self._drawn(np.random.default_rng([self.seed, 1]), self.test)
         u = self.network.unroll(self.task.time, min(self.batch, self.test), training=False, initial="zero")
         order = np.arange(-(-self.test // u.batch) * u.batch).reshape(-1, u.batch) % self.test
-        return gn.compile([u.logits], [u.inputs]), [(x[:, some], t[:, some]) for some in order]
+        return gn.compile([u.logits], [u.inputs], threads=self.threads), [
+            (x[:, some], t[:, some]) for some in order
+        ]
 
     def _at_most_all(self, argument: str, count: int) -> int:
         count, distinct = whole_number(f"Trial: {argument}", count), self.task.distinct

@@ -146,3 +146,26 @@ def test_minimize_over_fresh_batches() -> None:
     assert fed == list(range(12))
     assert np.allclose(result.theta, true.ravel(), atol=1e-3)
     assert result.loss == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", [HessianFree(damping=1e-3), rnn.LBFGS(iterations=3), rnn.SGD(1e-3)])
+def test_callbacks_see_the_point_that_was_reached(optimizer: rnn.optimizers.Optimizer) -> None:
+    """Not one that the step only tried."""
+    objective, seen = bowl(), []
+
+    def look(step: int, report: rnn.optimizers.Report) -> None:
+        seen.append(objective.start())
+
+    result = rnn.minimize(objective, optimizer, steps=3, callback=look)
+    theta = np.array([3.0, -2.0])
+    state = optimizer.init(theta)
+    for point in seen:
+        optimizer.step(bowl(), theta, state)
+        assert np.array_equal(point, theta)
+    assert np.array_equal(seen[-1], result.theta)
+
+
+@pytest.mark.parametrize("batches", [None, [None], 3])
+def test_what_is_no_batch(batches: Any) -> None:
+    with pytest.raises(UsageError, match="gradient must be batches"):
+        rnn.BatchedObjective(objective(2)).feed(batches)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,7 @@ def test_a_preconditioner_has_its_single_cases() -> None:
         ),
         ({"gradient_batches": 30}, DataError, "has 111 sequences of 9 characters, fewer than a step needs"),
         ({"unscored": 9}, UsageError, "unscored must be in 0 ... 8"),
+        ({"unscored": "x"}, UsageError, "unscored must be a whole number"),
     ],
 )
 def test_impossible_settings(how: dict[str, Any], error: type[Exception], words: str) -> None:
@@ -151,18 +153,22 @@ def contents(folder: Path) -> dict[str, bytes]:
         HessianFree(structural=0.3, adapts="structural", cg_steps=10, preconditioner=0.75),
         GreedyHessianFree(cg_steps=5),
         Adam(),
+        rnn.LBFGS(iterations=3),
     ],
     ids=lambda o: type(o).__name__,
 )
 def test_resumed_is_never_stopped(tmp_path: Path, optimizer: rnn.optimizers.Optimizer) -> None:
     """Byte for byte, λ, μ, the last direction and the order of the sequences included."""
-    trainer(tmp_path / "whole", optimizer=optimizer).run()
+    how: dict[str, Any] = {"optimizer": optimizer}
+    if not isinstance(optimizer, rnn.optimizers.CurvedOptimizer):
+        how["curvature_batches"] = None
+    trainer(tmp_path / "whole", **how).run()
     for step in (1, 4, 6):
-        run = trainer(tmp_path / "parts", optimizer=optimizer, listener=InterruptAt(step))
+        run = trainer(tmp_path / "parts", **how, listener=InterruptAt(step))
         if step > 1:
             run.resume()
         assert run.run().reason == "interrupted"
-    last = trainer(tmp_path / "parts", optimizer=optimizer)
+    last = trainer(tmp_path / "parts", **how)
     last.resume()
     assert last.run().reason == "epochs"
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
@@ -191,6 +197,16 @@ def test_other_settings_are_another_run(tmp_path: Path) -> None:
     ("how", "words"),
     [
         ({"stride": 5}, "stride is for pieces"),
+        ({"clip_values": 1.0}, "clip_values would make the gradient another function's"),
+        ({"optimizer": Adam()}, "curvature_batches means nothing to Adam"),
+        (
+            {
+                "optimizer": HessianFree(preconditioner=0.75),
+                "gradient_batches": None,
+                "curvature_batches": None,
+            },
+            "preconditioner needs independent sequences",
+        ),
         ({"gradient_batches": None}, "curvature_batches and unscored are for independent sequences"),
         ({"gradient_batches": None, "curvature_batches": None, "unscored": 2}, "give gradient_batches"),
     ],
@@ -203,7 +219,38 @@ def test_settings_that_exclude_each_other(tmp_path: Path, how: dict[str, Any], w
 def test_weight_decay_keeps_weights_small(tmp_path: Path) -> None:
     norms = []
     for l2 in (0.0, 0.3):
-        run = trainer(tmp_path / str(l2), optimizer=Adam(0.01), l2=l2, epochs=6)
+        run = trainer(tmp_path / str(l2), optimizer=Adam(0.01), l2=l2, epochs=6, curvature_batches=None)
         run.run()
         norms.append(float(np.linalg.norm(run.theta)))
     assert norms[1] < 0.5 * norms[0]
+
+
+@pytest.mark.parametrize("optimizer", [rnn.Nesterov(0.01), rnn.LBFGS(iterations=2), HessianFree()], ids=repr)
+def test_bits_do_not_count_the_weight_decay(tmp_path: Path, optimizer: rnn.optimizers.Optimizer) -> None:
+    """The first step's bits are those of the first weights, whatever the penalty."""
+    bits = []
+    for l2 in (0.0, 40.0):
+        run = trainer(
+            tmp_path / str(l2), optimizer=optimizer, l2=l2, epochs=1, curvature_batches=None, log_every=1
+        )
+        run.run()
+        rows = [json.loads(line) for line in (tmp_path / str(l2) / "history.jsonl").read_text().splitlines()]
+        bits.append(next(row["train_bits"] for row in rows if row["event"] == "step"))
+    assert bits[0] == pytest.approx(bits[1], rel=1e-5)
+
+
+def test_carried_states_are_those_of_the_step_before_it(tmp_path: Path) -> None:
+    """However often a step evaluates the loss: the states that go on are where it began."""
+    seen = []
+
+    class Look(Listener):
+        def stepped(self, run: Trainer, loss: float) -> None:
+            seen.append(run.pieces.carried[0].copy())
+
+    for optimizer in (rnn.LBFGS(iterations=4), rnn.SGD(1e-9)):
+        run = trainer(
+            tmp_path / type(optimizer).__name__, optimizer=optimizer, gradient_batches=None, curvature_batches=None,
+            epochs=1, listener=Look(),
+        )  # fmt: skip
+        run.run()
+    assert np.allclose(seen[0], seen[len(seen) // 2], atol=1e-6)

@@ -376,7 +376,7 @@ def test_trial_learns_and_counts() -> None:
     assert before == task.wrong(logits, t).mean() > 0.4
     for _ in range(24):
         report: Any = trial.step()
-        sequences += 100 * (2 + report.cg_steps)
+        sequences += 100 * (2 + report.products)
     assert (trial.steps, trial.sequences) == (24, sequences)
     assert trial.wrong() < 0.01
 
@@ -439,7 +439,7 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0].startswith("Addition(length=10): 11 steps; Network([Elman(units=8)]")
     assert "damping=0.1, structural=0.0333" in lines[1]
     assert re.fullmatch(r"before training [\d.]+% of 30 test sequences are wrong", lines[2])
-    assert re.fullmatch(r" +1  loss .* lambda 0.1  mu 0.00333 .* s", lines[3])
+    assert re.fullmatch(r" +1  loss .* lambda 0.1  structural 0.00333 .* s", lines[3])
     assert re.fullmatch(r" +2  loss .*  wrong [\d.]+%", lines[4])
     assert re.fullmatch(
         r"addition, T = 10: not solved; [\d.]+% of 30 test sequences are wrong after 2 steps, "
@@ -488,6 +488,8 @@ def test_command_with_a_first_order_optimiser(capsys: pytest.CaptureFixture[str]
         (["--optimizer", "adam(rate=1)", "--rate", "2"], "--rate 2 and 'adam(rate=1)' both say rate"),
         (["--optimizer", "adam(rate={0: 1, 5: -1})"], "Adam: rate must be > 0, not -1"),
         (["--picture", "run.txt"], "--picture"),
+        (["--no-structural", "--optimizer", "hf(structural=1)"], "both say structural; leave out one"),
+        (["--optimizer", "hf(adapts=structural)"], "a tuple or dict of these. 'structural' may be meant"),
         (["--clip-norm", "1"], "--clip-norm is not for --optimizer hf"),
         (["--batch", "0"], "batch must be a whole number >= 1"),
         (["--seed", "-1"], "seed must be"),
@@ -505,7 +507,7 @@ def test_command_with_settings_of_the_optimizer(capsys: pytest.CaptureFixture[st
     assert main([*QUICK, "--optimizer", "hf(cg_steps=7, damping=1)"]) == 0
     out = capsys.readouterr().out
     assert "cg_steps=7" in out
-    assert "damping=1, structural=0.0333" in out
+    assert "damping=1.0, structural=0.0333" in out
     for text in ("greedy_hf(cg_steps=3)", "augmented_hf(cg_steps=3)", "lbfgs(iterations=2)", "nonlinear_cg"):
         assert main([*QUICK, "--optimizer", text]) == 0
     assert main([*QUICK, "--optimizer", "momentum(rate={0: 1e-4, 2: 1e-3})"]) == 0
