@@ -38,7 +38,7 @@ from graphnet_rnn.optimizers import (
 from graphnet_rnn.optimizers.base import Report, State
 from graphnet_rnn.pieces import CarriedPieces, DrawnSequences, Pieces
 from graphnet_rnn.sampling import Sampler
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import amount, whole_number
 
 __all__ = ["Listener", "Outcome", "Trainer"]
 
@@ -172,7 +172,7 @@ class Trainer:
         self.notes, self.listener = dict(notes or {}), listener or Listener()
         # At the default it is no setting of its own, so older checkpoints can be resumed.
         self.stride = None if stride == time else stride
-        self.l2 = l2
+        self.l2 = amount("l2", l2)
         self._sequences = {
             "gradient_batches": gradient_batches, "curvature_batches": curvature_batches, "unscored": unscored,
         }  # fmt: skip

@@ -423,6 +423,35 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
         ("train text.txt --clip-norm -1", "clip_norm must be > 0 or None, not -1.0"),
         ("train text.txt --clip-value -1", "clip_values must be > 0 or None, not -1.0"),
         ("train text.txt --rate-decay 2", "decay in (0, 1]"),
+        (
+            "train text.txt --optimizer adamm",
+            "there is no optimizer 'adamm'; there are sgd, momentum, nesterov,",
+        ),
+        (
+            "train text.txt --optimizer hf --clip-norm 2",
+            "--clip-norm is not for --optimizer hf, which has no such",
+        ),
+        ("train text.txt --optimizer hf --clip-value 2", "it is for first-order optimizers"),
+        (
+            "train text.txt --optimizer hf --rate-after 2",
+            "--rate-after and --rate-decay are for rates that are",
+        ),
+        (
+            "train text.txt --optimizer lbfgs --rate 2",
+            "--rate is not for --optimizer lbfgs, which has no such",
+        ),
+        ("train text.txt --curvature-batches 2", "--curvature-batches is for independent sequences"),
+        (
+            "train text.txt --gradient-batches 2 --curvature-batches 2",
+            "optimizers that ask for the curvature, not for --optimizer adam",
+        ),
+        (
+            "train text.txt --optimizer hf --stride 3 --curvature-batches 2",
+            "the curvature, not for --optimizer hf with --stride",
+        ),
+        ("train text.txt --stride 60", "stride must be at most time, 50, not 60"),
+        ("train text.txt --unscored 2", "unscored are for independent sequences"),
+        ("train text.txt --l2 -1", "l2 must be a finite number >= 0, not -1.0"),
         ("train text.txt --seed -1", "seed must be a whole number >= 0, not -1"),
         ("train text.txt --sample -1", "sample_length must be a whole number >= 0, not -1"),
         ("train text.txt --cell LSTN", "there is no cell 'LSTN'; graphnet has Elman, Dense, LSTM,"),
@@ -644,7 +673,10 @@ def test_resume_refuses_options_that_would_change_the_run(
         == 0
     )
     assert main(["train", "--resume", run, "--units", "7", "--skip"]) == 2
-    assert "leave out --units, --skip" in capsys.readouterr().err
+    assert "leave out --skip, --units" in capsys.readouterr().err
+    # Also one that is a default: the run may have been made with another.
+    assert main(["train", "--resume", run, "--optimizer", "adam"]) == 2
+    assert "leave out --optimizer" in capsys.readouterr().err
 
 
 def test_two_processes_cannot_train_in_one_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
