@@ -2,6 +2,7 @@
 
 first_order  SGD, momentum, Nesterov, RMSprop, Adam
 conjugate_gradient  linear systems by products with their matrix
+vectors      inner products that leave the cores to compiled functions
 hessian_free  steps to the minimum of a damped quadratic model
 scipy_methods  L-BFGS and nonlinear conjugate gradient: line searches on one batch
 clipping     limits on the gradient

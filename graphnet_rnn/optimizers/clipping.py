@@ -5,14 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from graphnet.node import Array
+from graphnet_rnn.optimizers.vectors import norm
 
-__all__ = ["clip_by_norm", "clip_by_value", "norm"]
-
-
-def norm(gradient: Array) -> float:
-    """‖g‖₂, summed in float64; infinite where that overflows."""
-    with np.errstate(over="ignore"):
-        return float(np.sqrt(np.sum(np.square(gradient, dtype=np.float64))))
+__all__ = ["clip_by_norm", "clip_by_value"]
 
 
 def clip_by_norm(gradient: Array, threshold: float) -> Array:

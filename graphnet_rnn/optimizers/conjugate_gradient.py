@@ -10,6 +10,7 @@ import numpy as np
 
 from graphnet.node import Array
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.optimizers.vectors import inner, norm
 
 __all__ = ["Direction", "Product", "Solution", "conjugate_directions", "conjugate_gradient", "has_stalled"]
 
@@ -71,39 +72,39 @@ def conjugate_directions(
     b = np.asarray(b, np.float64)
     x = np.zeros_like(b) if start is None else np.array(start, np.float64)
     r = b - np.asarray(product(x), np.float64) if start is not None and x.any() else b.copy()
-    yield Direction(x, np.zeros_like(x), _phi(x, r, b), math.inf, float(np.linalg.norm(r)))
+    yield Direction(x, np.zeros_like(x), _phi(x, r, b), math.inf, norm(r))
     shadow = np.zeros_like(b)  # A c / cᵀA c
     c = np.zeros_like(b) if augment is None else np.array(augment, np.float64)
     if c.any():
         a = np.asarray(product(c), np.float64)
-        bend, length = float(c @ a), float(c @ c)
+        bend, length = inner(c, a), inner(c, c)
         if bend > 0 and length > 0:  # a square may be too small for a number
             curvature = bend / length
             shadow = a / bend
-            step = float(r @ c) / bend * c
-            x, r = x + step, r - float(r @ c) * shadow
-            yield Direction(x, step, _phi(x, r, b), curvature, float(np.linalg.norm(r)))
+            step = inner(r, c) / bend * c
+            x, r = x + step, r - inner(r, c) * shadow
+            yield Direction(x, step, _phi(x, r, b), curvature, norm(r))
         else:
             c = np.zeros_like(b)  # the others can do without it
     y = r if diagonal is None else r / diagonal
-    p, ry = y - float(shadow @ y) * c, float(r @ y)
+    p, ry = y - inner(shadow, y) * c, inner(r, y)
     while ry > 0:
         a = np.asarray(product(p), np.float64)
-        bend, length = float(p @ a), float(p @ p)
+        bend, length = inner(p, a), inner(p, p)
         if not length:
             return
         curvature = bend / length
         if not bend > 0:
-            yield Direction(x, p, _phi(x, r, b), curvature, float(np.linalg.norm(r)))
+            yield Direction(x, p, _phi(x, r, b), curvature, norm(r))
             return
         alpha = ry / bend
         step = alpha * p
         x = x + step
         r = r - alpha * a
-        yield Direction(x, step, _phi(x, r, b), curvature, float(np.linalg.norm(r)))
+        yield Direction(x, step, _phi(x, r, b), curvature, norm(r))
         y = r if diagonal is None else r / diagonal
-        before, ry = ry, float(r @ y)
-        p = y + (ry / before) * p - float(shadow @ y) * c
+        before, ry = ry, inner(r, y)
+        p = y + (ry / before) * p - inner(shadow, y) * c
 
 
 def has_stalled(values: Sequence[float], tolerance: float, window: int) -> bool:
@@ -115,7 +116,7 @@ def has_stalled(values: Sequence[float], tolerance: float, window: int) -> bool:
 
 def _phi(x: Array, r: Array, b: Array) -> float:
     """½ xᵀA x - bᵀx, with A x = b - r."""
-    return -0.5 * float(x @ (r + b))
+    return -0.5 * inner(x, r + b)
 
 
 def conjugate_gradient(
@@ -144,7 +145,7 @@ def conjugate_gradient(
             f"conjugate_gradient: max_steps ({max_steps}) and window ({window}) must be at least 1, tolerance "
             f"({tolerance}) and residual ({residual}) at least 0"
         )
-    scale = residual * float(np.linalg.norm(b))
+    scale = residual * norm(b)
     values: list[float] = []
     kept: list[tuple[int, Array]] = []
     least, reason, due = math.inf, "solved", 1.0

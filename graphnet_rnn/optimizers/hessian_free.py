@@ -14,7 +14,6 @@ import numpy as np
 from graphnet.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Curved, Optimizer, Preconditioned, Report, State
-from graphnet_rnn.optimizers.clipping import norm
 from graphnet_rnn.optimizers.conjugate_gradient import (
     Direction,
     Product,
@@ -22,6 +21,7 @@ from graphnet_rnn.optimizers.conjugate_gradient import (
     conjugate_gradient,
     has_stalled,
 )
+from graphnet_rnn.optimizers.vectors import inner, norm
 from graphnet_rnn.settings import amount, fraction, one_of, whole_number
 
 __all__ = ["AugmentedHessianFree", "CurvedOptimizer", "GreedyHessianFree", "HessianFree", "HessianFreeReport"]
@@ -185,7 +185,7 @@ class CurvedOptimizer(Optimizer):
             theta += (scale * found.delta).astype(theta.dtype)
         return HessianFreeReport(
             loss, length, problem.before, after, found.ratio, damping, weight, len(found.values) - 1, found.reason,
-            found.values, found.chosen, scale, float(np.linalg.norm(found.delta)), products,
+            found.values, found.chosen, scale, norm(found.delta), products,
             time.perf_counter() - started,
         )  # fmt: skip
 
@@ -216,7 +216,7 @@ class CurvedOptimizer(Optimizer):
         """The first α = first · 0.8ⁱ with f(θ + α δ) ≤ f(θ) + 0.01 α gᵀδ, and the loss there; 0 if there is none."""
         if not found.delta.any():
             return 0.0, problem.before
-        slope = min(-float(problem.b @ found.delta), 0.0)
+        slope = min(-inner(problem.b, found.delta), 0.0)
         scale, after = first, found.after
         for i in range(self.line_search + 1):
             if i or scale != 1:

@@ -20,7 +20,7 @@ import numpy as np
 from graphnet.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
-from graphnet_rnn.optimizers.clipping import norm
+from graphnet_rnn.optimizers.vectors import inner, norm
 from graphnet_rnn.settings import amount, whole_number
 
 __all__ = ["LBFGS", "NonlinearConjugateGradient", "ScipyMethod", "ScipyReport"]
@@ -177,7 +177,7 @@ class _Search:
             loss, g = self._evaluated(w)
         if not (math.isfinite(loss) and np.isfinite(g).all()):
             self.broken += 1
-            promised = abs(float(self.slope @ (w - self.point)))
+            promised = abs(inner(self.slope, w - self.point))
             return self.loss + (promised if math.isfinite(promised) else 1.0), np.zeros(w.shape)
         self._last = (w.copy(), loss, g)
         if loss < self.best[0]:
