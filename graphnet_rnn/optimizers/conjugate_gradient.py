@@ -111,7 +111,12 @@ def has_stalled(values: Sequence[float], tolerance: float, window: int) -> bool:
     """(φ_i - φ_{i-k}) / φ_i ≤ k ε at the last value, k = max(window, i / 10). Source: Krause 2015, eq. 4.2."""
     i = len(values) - 1
     k = max(window, i // 10)
-    return i > k and values[-1] < 0 and values[-1] - values[-1 - k] >= k * tolerance * values[-1]
+    return (
+        tolerance > 0
+        and i > k
+        and values[-1] < 0
+        and values[-1] - values[-1 - k] >= k * tolerance * values[-1]
+    )
 
 
 def _phi(x: Array, r: Array, b: Array) -> float:
@@ -133,8 +138,7 @@ def conjugate_gradient(
 ) -> Solution:
     """x ≈ A⁻¹ b by at most `max_steps` products with A, stopped when φ hardly falls any more.
 
-    Stops at step i where φ_i < 0 and (φ_i - φ_{i-k}) / φ_i ≤ k ε, k = max(window, i / 10), ε = tolerance (0: only where
-    φ falls no more);
+    Stops at step i where φ_i < 0 and (φ_i - φ_{i-k}) / φ_i ≤ k ε, k = max(window, i / 10), ε = tolerance (0: never);
     where |b - A x| ≤ residual |b|; or along a direction of non-positive curvature. watch(step, φ, x) sees each iterate
     that is kept, and ends it by saying why. The rest: see conjugate_directions.
     Raises UsageError for settings that cannot be meant.
