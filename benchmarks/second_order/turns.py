@@ -18,8 +18,8 @@ from benchmarks.second_order.problem import NAMES, Arrays, Data, Problem
 
 #: Largest relative differences from ours: gradient, Gv, δ after a few steps of CG and after all, in the norm of the
 #: whole vector, and φ(δ). Rounding sets float32 back by a step of CG here and there, whoever computes, and δ grows by
-#: some per cent in a step; φ, which is nearly at its minimum, says whether CG came equally far.
-TOLERANCES = {"gradient": 1e-4, "product": 1e-4, "few": 1e-2, "model": 1e-3, "step": 0.3}
+#: some per cent in a step, along directions that φ hardly feels; φ says whether CG came equally far.
+TOLERANCES = {"gradient": 1e-4, "product": 1e-4, "few": 0.5, "model": 1e-3, "step": 0.3}
 
 
 @dataclass
