@@ -296,7 +296,7 @@ def test_gauss_newton_matrix(make: Callable[[], Task]) -> None:
     watch = gn.compile([gn.stack(task.loop.states), task.loop.torques], task.inputs)
 
     def residuals(w: Array) -> Array:
-        objective._set(w)
+        objective.set(w)
         x, u = watch(*arrays)
         if isinstance(task, Postural):
             half = task.loop.time // 2
