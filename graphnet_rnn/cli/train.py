@@ -206,10 +206,11 @@ def make_trainer(options: argparse.Namespace, folder: str | Path, console: Conso
         seed=options.seed,
     )
     notes = {k: v for k, v in vars(options).items() if k not in APART}
+    optimizer = _optimizer(options)
     return Trainer(
         network,
         data,
-        _optimizer(options),
+        optimizer,
         folder=folder,
         time=options.time,
         batch=options.batch,
@@ -219,7 +220,7 @@ def make_trainer(options: argparse.Namespace, folder: str | Path, console: Conso
         unscored=options.unscored,
         l2=options.l2,
         epochs=options.epochs,
-        schedule=_schedule(options),
+        schedule=_schedule(options, optimizer),
         stopping=None if options.no_early_stopping else EarlyStopping(),
         clip_values=options.clip_value or None,
         threads=options.threads,
@@ -261,9 +262,8 @@ def _optimizer(options: argparse.Namespace) -> Optimizer:
     return make_optimizer(options.optimizer, default, options.rate, options.clip_norm)
 
 
-def _schedule(options: argparse.Namespace) -> Schedule | None:
+def _schedule(options: argparse.Namespace, optimizer: Optimizer) -> Schedule | None:
     """By epoch for rates that are numbers; the Trainer's own choice else."""
-    optimizer = _optimizer(options)
     if isinstance(optimizer, FirstOrder) and not isinstance(optimizer.rate, StepSchedule):
         given = {"after": options.rate_after, "decay": options.rate_decay}
         return DelayedDecay(**{name: value for name, value in given.items() if value is not None})

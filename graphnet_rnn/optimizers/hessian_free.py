@@ -120,9 +120,9 @@ class CurvedOptimizer(Optimizer):
 
     def __post_init__(self) -> None:
         own = type(self).__name__
-        self._check("rate", amount(f"{own}: rate", self.rate, above_zero=True))
-        self._check("damping", amount(f"{own}: damping", self.damping))
-        self._check("structural", amount(f"{own}: structural", self.structural))
+        self._keep("rate", amount(f"{own}: rate", self.rate, above_zero=True))
+        self._keep("damping", amount(f"{own}: damping", self.damping))
+        self._keep("structural", amount(f"{own}: structural", self.structural))
         one_of(f"{own}: adapts", self.adapts, ["damping", "structural", "nothing"])
         if self.adapts == "structural" and not self.structural:
             raise UsageError(f"{own}: adapts='structural' needs structural > 0, the weight to begin with")
@@ -130,16 +130,16 @@ class CurvedOptimizer(Optimizer):
             raise UsageError(
                 f"{own}: adapts='damping' needs damping > 0, since 0 stays 0; adapts='structural' or 'nothing' do not"
             )
-        self._check("cg_steps", whole_number(f"{own}: cg_steps", self.cg_steps))
-        self._check("tolerance", amount(f"{own}: tolerance", self.tolerance))
-        self._check("window", whole_number(f"{own}: window", self.window))
+        self._keep("cg_steps", whole_number(f"{own}: cg_steps", self.cg_steps))
+        self._keep("tolerance", amount(f"{own}: tolerance", self.tolerance))
+        self._keep("window", whole_number(f"{own}: window", self.window))
         for name in ("warm_start", "preconditioner"):
             value = getattr(self, name)
-            self._check(name, 1.0 if value == 1 else fraction(f"{own}: {name}", value))
-        self._check("line_search", whole_number(f"{own}: line_search", self.line_search, least=0))
+            self._keep(name, 1.0 if value == 1 else fraction(f"{own}: {name}", value))
+        self._keep("line_search", whole_number(f"{own}: line_search", self.line_search, least=0))
 
-    def _check(self, name: str, value: Any) -> None:
-        """Keeps a setting as a plain number, which JSON can hold."""
+    def _keep(self, name: str, value: Any) -> None:
+        """Stores a setting as the plain value, which JSON can hold."""
         object.__setattr__(self, name, value)
 
     def rate_at(self, state: State) -> float:
@@ -261,8 +261,8 @@ class HessianFree(CurvedOptimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("retained", fraction("HessianFree: retained", self.retained))
-        self._check("backtrack", bool(self.backtrack))
+        self._keep("retained", fraction("HessianFree: retained", self.retained))
+        self._keep("backtrack", bool(self.backtrack))
 
     def _solved(self, problem: _Problem) -> _Found:
         looks = self.retained > 0 or self.backtrack or self.adapts == "structural"
@@ -344,11 +344,11 @@ class GreedyHessianFree(CurvedOptimizer):
     def __post_init__(self) -> None:
         super().__post_init__()
         own = type(self).__name__
-        self._check("shrink", fraction(f"{own}: shrink", self.shrink))
+        self._keep("shrink", fraction(f"{own}: shrink", self.shrink))
         if not self.shrink:
             raise UsageError(f"{own}: shrink must be in (0, 1), not {self.shrink!r}")
-        self._check("halvings", whole_number(f"{own}: halvings", self.halvings, least=0))
-        self._check("failures", whole_number(f"{own}: failures", self.failures))
+        self._keep("halvings", whole_number(f"{own}: halvings", self.halvings, least=0))
+        self._keep("failures", whole_number(f"{own}: failures", self.failures))
 
     def _solved(self, problem: _Problem) -> _Found:
         delta, loss, failed, chosen, reason = np.zeros(problem.theta.shape), problem.before, 0, 0, "solved"
