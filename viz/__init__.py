@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any
 from graphnet.function import Function
 from graphnet.graph import Graph
 from graphnet.node import Node
-from viz.closed import closed_picture, is_unrolled
-from viz.dot import to_dot
+from viz.drawing.closed import closed_picture, is_unrolled
+from viz.drawing.dot import to_dot
+from viz.drawing.picture import check_style, names_in, picture_of
+from viz.drawing.render import Drawing
 from viz.errors import DrawingError
-from viz.picture import check_style, names_in, picture_of
-from viz.render import Drawing
 from viz.style import LIGHT, Style
 from viz.text import coloured, coloured_html
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from viz.history import History
+    from viz.charts.history import History
 
 __all__ = [
     "LIGHT",
@@ -80,22 +80,22 @@ def draw(
 
 
 def training_curve(history: History) -> Figure:
-    """Training and validation bits per character against epoch; see `viz.curves`."""
-    from viz import curves  # matplotlib is slow to import
+    """Training and validation bits per character against epoch; see `viz.charts.curves`."""
+    from viz.charts import curves  # matplotlib is slow to import
 
     return curves.training_curve(history)
 
 
 def flight_recorder(history: History, title: str | None = None) -> Figure:
-    """A Hessian-free run, step by step: loss, ρ, λ, norms, conjugate gradient; see `viz.second_order`."""
-    from viz import second_order
+    """A Hessian-free run, step by step: loss, ρ, λ, norms, conjugate gradient; see `viz.charts.second_order`."""
+    from viz.charts import second_order
 
     return second_order.flight_recorder(history, title)
 
 
 def minibatches_and_failures(table: History, title: str | None = None) -> Figure:
-    """Minibatches to solve each problem, and failures, against T; see `viz.solved`."""
-    from viz import solved
+    """Minibatches to solve each problem, and failures, against T; see `viz.charts.solved`."""
+    from viz.charts import solved
 
     return solved.minibatches_and_failures(table, title)
 

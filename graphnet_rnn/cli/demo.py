@@ -56,7 +56,7 @@ class Paced(Console):
 
 def run(options: argparse.Namespace) -> int:
     import viz
-    from viz.curves import training_curve
+    from viz.charts.curves import training_curve
 
     if not options.seconds >= 0:
         raise UsageError(f"--seconds must be >= 0, not {options.seconds}")

@@ -63,7 +63,7 @@ def require_chart(option: str, path: str) -> None:
 def _draw_history(path: str, out: str) -> int:
     """The flight recorder where steps report more than a loss; bits per character where a run has any."""
     import viz
-    from viz.history import read_history
+    from viz.charts.history import read_history
 
     require_chart("--out", out)
     rows = read_history(path)

@@ -308,9 +308,9 @@ def _new_folder(options: argparse.Namespace) -> Path:
 
 def _draw_curve(folder: RunFolder) -> list[str]:
     """Saves the training curve, and the flight recorder where steps report more than a loss; says so in words."""
-    from viz.curves import training_curve
-    from viz.history import read_history
-    from viz.second_order import flight_recorder
+    from viz.charts.curves import training_curve
+    from viz.charts.history import read_history
+    from viz.charts.second_order import flight_recorder
 
     rows = read_history(folder.history)
     pictures = {"curve.png": training_curve}

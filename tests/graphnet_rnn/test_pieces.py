@@ -175,7 +175,7 @@ def test_resumed_is_never_stopped(tmp_path: Path, optimizer: rnn.optimizers.Opti
 
 
 def test_hessian_free_learns_a_text_and_records_its_flight(tmp_path: Path) -> None:
-    from viz.curves import read_history
+    from viz.charts.curves import read_history
 
     outcome = trainer(tmp_path / "run", epochs=8, optimizer=HessianFree(damping=0.1, cg_steps=40)).run()
     assert outcome.best_bits < 1.5

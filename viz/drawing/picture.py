@@ -11,9 +11,9 @@ from typing import Any
 from graphnet.graph import Graph
 from graphnet.node import Node
 from graphnet.ops.leaf import Fill, Parameter
+from viz.drawing.fold import Drawn, Operand, fold, unfolded
+from viz.drawing.names import Names, number, printable, several_layers, shape_text
 from viz.errors import DrawingError
-from viz.fold import Drawn, Operand, fold, unfolded
-from viz.names import Names, number, printable, several_layers, shape_text
 from viz.style import EdgeRole, Role, Style
 
 __all__ = ["STYLES", "Cluster", "Edge", "Picture", "Shape", "check_style", "names_in", "picture_of"]

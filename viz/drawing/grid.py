@@ -13,8 +13,8 @@ from html import unescape
 from math import sqrt
 from re import sub
 
-from viz.closed import Box, ClosedPicture, Kind, Link
-from viz.dot import html_label, quoted
+from viz.drawing.closed import Box, ClosedPicture, Kind, Link
+from viz.drawing.dot import html_label, quoted
 from viz.style import Role, Style
 
 __all__ = ["grid_dot"]

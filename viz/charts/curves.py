@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viz.chart import BLUE, VERMILION, frame
+from viz.charts.history import History, is_number, read_history, rows_of
+from viz.charts.parts import BLUE, VERMILION, frame
 from viz.errors import DrawingError
-from viz.history import History, is_number, read_history, rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

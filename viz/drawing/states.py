@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from graphnet.node import Node
 from graphnet.ops.leaf import Fill
-from viz.condense import Group, Groups, leaf_behind
+from viz.drawing.condense import Group, Groups, leaf_behind
 
 __all__ = ["States", "states_of"]
 

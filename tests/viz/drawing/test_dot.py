@@ -15,10 +15,10 @@ import pytest
 
 import graphnet as gn
 import viz
-from viz.dot import to_dot
+from viz.drawing.dot import to_dot
 from viz.style import LIGHT
 
-from .conftest import make_regression, make_unrolled
+from ..conftest import make_regression, make_unrolled
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import viz
-from viz.curves import read_history
+from viz.charts.curves import read_history
 
 pytest.importorskip("matplotlib")
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from viz import chart
+from viz.charts import parts as chart
+from viz.charts.history import History, is_positive, rows_of
 from viz.errors import DrawingError
-from viz.history import History, is_positive, rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

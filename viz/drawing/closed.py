@@ -22,11 +22,11 @@ from graphnet.ops.leaf import Fill, Parameter
 from graphnet.ops.linear import Product
 from graphnet.ops.random import Random
 from graphnet.ops.shape import Slice
-from viz.condense import Group, condense, data_behind, leaf_behind, times_of
+from viz.drawing.condense import Group, condense, data_behind, leaf_behind, times_of
+from viz.drawing.fold import fold, symbol_of
+from viz.drawing.names import Names, number, printable
+from viz.drawing.states import States, states_of
 from viz.errors import DrawingError
-from viz.fold import fold, symbol_of
-from viz.names import Names, number, printable
-from viz.states import States, states_of
 from viz.style import EdgeRole
 
 __all__ = ["Box", "ClosedPicture", "Kind", "Link", "closed_picture", "is_unrolled"]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from viz import chart
+from viz.charts import parts as chart
+from viz.charts.history import History, is_number, rows_of
 from viz.errors import DrawingError
-from viz.history import History, is_number, rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -23,11 +23,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from viz.closed import ClosedPicture
-from viz.dot import dot_of
+from viz.drawing.closed import ClosedPicture
+from viz.drawing.dot import dot_of
+from viz.drawing.grid import grid_dot
+from viz.drawing.picture import Picture
 from viz.errors import DrawingError
-from viz.grid import grid_dot
-from viz.picture import Picture
 from viz.style import LIGHT, Style
 
 __all__ = ["RENDERERS", "Drawing", "Renderer"]

@@ -12,7 +12,7 @@ import pytest
 
 import graphnet as gn
 import viz
-from viz import render
+from viz.drawing import render
 
 MAGIC = {
     "svg": b"<svg",

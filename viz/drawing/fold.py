@@ -18,7 +18,7 @@ from graphnet.ops.index import Take
 from graphnet.ops.leaf import Constant, Fill, Parameter
 from graphnet.ops.linear import Product
 from graphnet.ops.shape import Reshape, Slice, Transpose
-from viz.names import Names, number
+from viz.drawing.names import Names, number
 
 __all__ = ["Drawn", "Operand", "fold", "symbol_of", "unfolded"]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from graphnet.graph import Graph
 from graphnet.node import Node
+from viz.drawing.names import printable
+from viz.drawing.picture import Cluster, Edge, Picture, Shape, picture_of
 from viz.errors import DrawingError
-from viz.names import printable
-from viz.picture import Cluster, Edge, Picture, Shape, picture_of
 from viz.style import LIGHT, Role, Style
 
 __all__ = ["dot_of", "html_label", "quoted", "to_dot"]

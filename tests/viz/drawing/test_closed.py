@@ -15,10 +15,10 @@ import graphnet as gn
 import graphnet_rnn as rnn
 import viz
 from graphnet_rnn import cells
-from viz.closed import Kind
+from viz.drawing.closed import Kind
 from viz.style import LIGHT
 
-from .conftest import make_unrolled
+from ..conftest import make_unrolled
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -1,0 +1,1 @@
+"""Charts: numbers that a run leaves behind, as matplotlib figures."""
