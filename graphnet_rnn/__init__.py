@@ -60,6 +60,7 @@ from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.markov import HMM
 from graphnet_rnn.model_file import load, save
 from graphnet_rnn.network import Network
+from graphnet_rnn.norms import gradient_by_distance, weight_norms
 from graphnet_rnn.objective import Objective
 from graphnet_rnn.optimizers import (
     LBFGS,
@@ -76,6 +77,7 @@ from graphnet_rnn.optimizers import (
     Stepwise,
     minimize,
 )
+from graphnet_rnn.reading import Reading, TextCost, cost_over_text, read
 from graphnet_rnn.readout import fit_output
 from graphnet_rnn.running import Runner, run
 from graphnet_rnn.sampling import Sampler
@@ -94,6 +96,7 @@ __all__ = [
         "NARX",
         "RHN",
         "RTRBM",
+    "Reading",
         "SGD",
         "Adam",
     "AugmentedHessianFree",
@@ -134,22 +137,27 @@ __all__ = [
         "State",
         "Stepwise",
         "TensorRNN",
+    "TextCost",
         "Trainer",
         "Unrolled",
         "cells",
         "control",
+    "cost_over_text",
         "ctc",
         "data",
         "energy",
         "fit_output",
+    "gradient_by_distance",
     "initializers",
         "interchange",
         "load",
         "minimize",
         "online",
         "optimizers",
+    "read",
     "run",
         "save",
         "tasks",
         "testing",
+    "weight_norms",
 ]  # fmt: skip

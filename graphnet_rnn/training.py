@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
+from graphnet.display import ShowsItself
 from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.data.text import Corpus
 from graphnet_rnn.early_stopping import EarlyStopping
@@ -25,6 +26,7 @@ from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.files import append_line
 from graphnet_rnn.model_file import save
 from graphnet_rnn.network import Network
+from graphnet_rnn.norms import weight_norms
 from graphnet_rnn.optimizers import (
     Adam,
     ConstantRate,
@@ -62,14 +64,22 @@ class Listener:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a run ended: "epochs", "early stopping" or "interrupted", and its best epoch."""
+class Outcome(ShowsItself):
+    """How a run ended: "epochs", "early stopping" or "interrupted", and its best epoch.
+
+    history: the path of its rows; notebooks show their curve.
+    """
 
     reason: str
     best_bits: float
     best_epoch: int
     epochs: int
     steps: int
+    history: str = field(default="", compare=False, repr=False)
+
+    def __history__(self) -> str:
+        """The path of the rows, for pictures."""
+        return self.history
 
 
 @dataclass
@@ -246,6 +256,8 @@ class Trainer:
             self._checkpoint()
         if not self.folder.history_size():
             append_line(self.folder.history, self._description())
+            norms = weight_norms(self.network)
+            append_line(self.folder.history, {"event": "weights", "epoch": 0, "weight_norms": norms})
         self.listener.started(self)
         self._last_checkpoint = clock.monotonic()
         with self._interruptible():
@@ -257,6 +269,7 @@ class Trainer:
             progress.best_epoch,
             progress.epoch,
             progress.step,
+            str(self.folder.history),
         )
         self.listener.ended(self, outcome)
         return outcome
@@ -342,6 +355,7 @@ class Trainer:
             "valid_bits": valid_bits,
             "learning_rate": rate,
             "best": criterion < progress.best_bits,
+            "weight_norms": weight_norms(self.network),
         }
         if self._sampler is not None:
             self._sampler.reset()

@@ -53,7 +53,7 @@ def flight_recorder(history: History, title: str | None = None) -> Figure:
     Raises DrawingError if the file cannot be read or nothing in it can be drawn.
     Source: Martens 2010, 4; Sutskever 2013, 4.2 and algorithm 5.
     """
-    from matplotlib.figure import Figure
+    from viz.charts.figure import Chart
 
     run = _run(rows_of(history))
     columns = [column for column in ([p for p in panels if p.shown(run)] for panels in _PANELS) if column]
@@ -63,7 +63,7 @@ def flight_recorder(history: History, title: str | None = None) -> Figure:
             "'ratio' and 'damping' (vars of a HessianFreeReport), or rows with event 'test', a 'step' and 'wrong'."
         )
     tallest = max(sum(panel.height for panel in column) for column in columns)
-    figure = Figure(figsize=(6.6 * len(columns), 0.9 + 0.95 * tallest), layout="constrained")
+    figure = Chart(6.6 * len(columns), 0.9 + 0.95 * tallest)
     # The column with the colour bar is the wider one, so that all panels are of a width.
     widths = [1.0 if all(panel.by_step for panel in column) else 1.09 for column in columns]
     grid = figure.add_gridspec(1, len(columns), width_ratios=widths)
