@@ -256,8 +256,10 @@ class Trainer:
             self._checkpoint()
         if not self.folder.history_size():
             append_line(self.folder.history, self._description())
-            norms = weight_norms(self.network)
-            append_line(self.folder.history, {"event": "weights", "epoch": 0, "weight_norms": norms})
+            append_line(
+                self.folder.history,
+                {"event": "initial", "epoch": 0, "weight_norms": weight_norms(self.network), **self._sample()},
+            )
         self.listener.started(self)
         self._last_checkpoint = clock.monotonic()
         with self._interruptible():
@@ -357,9 +359,7 @@ class Trainer:
             "best": criterion < progress.best_bits,
             "weight_norms": weight_norms(self.network),
         }
-        if self._sampler is not None:
-            self._sampler.reset()
-            row["sample"] = "".join(self._sampler.sample(self.sample_length, seed=progress.epoch))
+        row |= self._sample()
         append_line(self.folder.history, row)
         if criterion < progress.best_bits:
             progress.best_bits, progress.best_epoch = criterion, progress.epoch
@@ -370,6 +370,12 @@ class Trainer:
             progress.finished = "epochs"
         self._checkpoint()
         self.listener.epoch_ended(self, row)
+
+    def _sample(self) -> dict[str, str]:
+        if self._sampler is None:
+            return {}
+        self._sampler.reset()
+        return {"sample": "".join(self._sampler.sample(self.sample_length, seed=self.progress.epoch))}
 
     def _require_finite(self) -> None:
         """A step may give infinite weights from a finite gradient; they must reach no file."""

@@ -137,7 +137,11 @@ def best_setting(
             if line:
                 x, y = np.array(line).T
                 marker = _MARKERS[number % len(_MARKERS)]
-                axes.plot(x, y, color=colour_of(number), marker=marker, markersize=6, linewidth=1.6)
+                # Those drawn first are broader, so that they show where lines coincide.
+                more = len(groups) - 1 - number
+                axes.plot(
+                    x, y, color=colour_of(number), marker=marker, markersize=6 + 2.2 * more, linewidth=1.6 + 1.6 * more
+                )
                 endings.append(Ending(float(y[-1]), f"{by} {group}", colour_of(number)))
         axes.set_xlabel(against, fontsize=12)
         places = sorted({x for _, _, x in found})

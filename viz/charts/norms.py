@@ -40,8 +40,8 @@ def weight_norms(norms: History | _Norms | Mapping[str, _Norms], title: str | No
     }
     if not epochs:
         raise DrawingError(
-            "norms holds nothing to draw: no row has 'epoch' and 'weight_norms'. Runs record them since version 0.6; of "
-            "a model there are rnn.weight_norms(rnn.load(path))."
+            "norms holds nothing to draw: no row has 'epoch' and 'weight_norms'. Runs record them at each "
+            "epoch; of a model there are rnn.weight_norms(rnn.load(path))."
         )
     return _curves(epochs, title)
 

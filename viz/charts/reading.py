@@ -132,5 +132,5 @@ def _draw_parts(above: Axes, below: Axes, cost: Costs, scale: float) -> None:
         mean = f"\n{inside.mean():.3f}" if inside.size else ""
         above.text(
             (start + end) / 2 / scale, 0.99, f"{name}{mean}", transform=above.get_xaxis_transform(), color=chart.GREY,
-            fontsize=10, horizontalalignment="center", verticalalignment="top",
+            fontsize=9, horizontalalignment="center", verticalalignment="top",
         )  # fmt: skip

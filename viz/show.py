@@ -1,0 +1,49 @@
+"""What notebooks show of an object: a graph's picture, a run's curve, or a coloured text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from viz.charts.history import History, rows_of
+
+__all__ = ["history_chart", "mimebundle"]
+
+
+def mimebundle(thing: Any) -> dict[str, str]:
+    """Kind -> content, e.g. "image/svg+xml", of whatever `viz` has a picture for.
+
+    A run's history (an object with a method `__history__`) as its curve; what `rnn.read` and `rnn.cost_over_text` give;
+    and all that `viz.draw` draws. Raises DrawingError for anything else.
+    """
+    import viz
+
+    if callable(getattr(thing, "__history__", None)):
+        return {"image/svg+xml": history_chart(thing).svg}
+    if hasattr(thing, "probabilities") and hasattr(thing, "guesses"):
+        page = viz.reading(thing)
+        return {"text/plain": page.terminal, "text/html": page._repr_mimebundle_()["text/html"]}
+    if hasattr(thing, "new_words") and hasattr(thing, "bits"):
+        from viz.charts.reading import cost_over_text
+
+        return {"image/svg+xml": cost_over_text(thing).svg}
+    return {"image/svg+xml": viz.draw(thing).svg}
+
+
+def history_chart(history: History, title: str | None = None) -> Any:
+    """The chart that fits a history: a flight recorder where steps report more than a loss, else bits per character.
+
+    A run without bits per character, such as one of `rnn.minimize`, gets a flight recorder as well. It is a viz.charts
+    Chart. Raises DrawingError if there is nothing to draw.
+    """
+    from viz.charts.curves import training_curve
+    from viz.charts.second_order import flight_recorder
+
+    rows = rows_of(history)
+    recorded = any("ratio" in row for row in rows)
+    has_bits = any("train_bits" in row or "valid_bits" in row for row in rows)
+    if not has_bits or recorded:
+        return flight_recorder(rows, title)
+    figure = training_curve(rows)
+    if title:
+        figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize=14)
+    return figure
