@@ -70,12 +70,15 @@ class Evaluator:
     def characters(
         self, symbols: Array, context: int = 0, progress: Callable[[int, int], None] | None = None
     ) -> tuple[Array, Array]:
-        """-ln p of each scored character (nats), and the symbol that was thought likeliest in its place, in their order.
+        """-ln p of each scored character, in nats, and the symbol that was thought likeliest there, in their order.
 
         Both (scored,): the first is of the character at max(1, context). Otherwise as when called.
         """
         lead = max(1, context)
-        nats, likeliest = np.zeros(max(0, len(symbols) - lead)), np.zeros(max(0, len(symbols) - lead), np.int64)
+        nats, likeliest = (
+            np.zeros(max(0, len(symbols) - lead)),
+            np.zeros(max(0, len(symbols) - lead), np.int64),
+        )
         for losses, guesses, _, counts, position in self._pieces(symbols, context, progress):
             at = position[counts] + 1 - lead
             nats[at], likeliest[at] = losses[counts], guesses[counts]
@@ -84,7 +87,7 @@ class Evaluator:
     def _pieces(
         self, symbols: Array, context: int, progress: Callable[[int, int], None] | None
     ) -> Iterator[tuple[Array, Array, Array, Array, Array]]:
-        """Piece by piece, each (time, lanes): losses, guesses, targets, which of them are scored, and the position read."""
+        """Piece by piece, each (time, lanes): losses, guesses, targets, which of them count, and the position read."""
         lead = max(1, whole_number("context", context, least=0))
         scored = len(symbols) - lead
         if scored < 1:

@@ -35,10 +35,11 @@ def gradient_by_distance(
 ) -> dict[str, Array]:
     """‖∂L_T/∂s_{T-k}‖ for k = 0 ... T - 1, L_T the loss of the last step, by states: "layer0.h", "layer1.c".
 
-    The mean over the cases of 2-norms, each of a case's own loss: how far back an error reaches. It counts all ways from
-    s_{T-k} to the loss, through the layers above as well. inputs: (time, batch) symbols, or vectors (time, batch, inputs);
-    targets: as the network's cost takes them, of which only the last step's count. `rnn.data.Batches(symbols, time,
-    batch)[0]` gives both. The first states are those of a start; no dropout.
+    The mean over the cases of 2-norms, each of a case's own loss: how far back an error reaches. It counts all ways
+    from s_{T-k} to the loss, through the layers above as well.
+    inputs: (time, batch) symbols, or vectors (time, batch, inputs). targets: as the network's cost takes them, of which
+    only the last step's count. `rnn.data.Batches(symbols, time, batch)[0]` gives both. The first states are those of a
+    start; no dropout.
     Raises UsageError for a network that reads later inputs or whose loss judges whole sequences; DataError for arrays
     that do not fit.
     Source: Suarez 2017, 5.4 and figs 4 to 6.
@@ -46,11 +47,14 @@ def gradient_by_distance(
     network.require_causal("gradient_by_distance")
     if network.loss in SEQUENCE_LOSSES:
         raise UsageError(
-            f"gradient_by_distance: the loss {network.loss!r} judges whole sequences, so the last step has none of its own"
+            f"gradient_by_distance: the loss {network.loss!r} judges whole sequences, so the last step has "
+            "none of its own"
         )
     names = [f"layer{l}.{state.name}" for l, cell in enumerate(network.layers) for state in cell.states]
     if not names:
-        raise UsageError(f"gradient_by_distance: {network!r} has no states, so it carries nothing through time")
+        raise UsageError(
+            f"gradient_by_distance: {network!r} has no states, so it carries nothing through time"
+        )
     x = checked_inputs("gradient_by_distance", network, inputs)
     time, batch = x.shape[:2]
     u = network.unroll(time, batch, training=False)

@@ -110,7 +110,9 @@ def cost_over_text(
     characters = whole_number("cost_over_text: characters", characters)
     if isinstance(data, Corpus):
         if data.vocabulary != vocabulary:
-            raise UsageError("cost_over_text: the corpus has other characters than the network; give its text")
+            raise UsageError(
+                "cost_over_text: the corpus has other characters than the network; give its text"
+            )
         symbols = np.concatenate([data.train, data.valid, data.test])
         text = vocabulary.decode(symbols)
         starts = (0, len(data.train), len(data.train) + len(data.valid))

@@ -258,7 +258,12 @@ class Trainer:
             append_line(self.folder.history, self._description())
             append_line(
                 self.folder.history,
-                {"event": "initial", "epoch": 0, "weight_norms": weight_norms(self.network), **self._sample()},
+                {
+                    "event": "initial",
+                    "epoch": 0,
+                    "weight_norms": weight_norms(self.network),
+                    **self._sample(),
+                },
             )
         self.listener.started(self)
         self._last_checkpoint = clock.monotonic()

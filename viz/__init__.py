@@ -6,13 +6,17 @@ viz.draw(cost)                                       # shows itself in a noteboo
 viz.draw(cost, style="compact").save("cost.svg")     # .svg .png .pdf .dot .html
 viz.training_curve("run/history.jsonl").savefig("curve.png")
 viz.flight_recorder("run.jsonl").savefig("run.png")  # of Hessian-free steps
-print(viz.coloured(text, probabilities, guesses))
+print(viz.reading(rnn.read(network, text)))          # coloured by the probability of each character
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from viz.charts.compare import best_setting, compare_runs
+from viz.charts.curves import training_curve
+from viz.charts.norms import gradient_by_distance, weight_norms
+from viz.charts.reading import cost_over_text
+from viz.charts.second_order import flight_recorder
+from viz.charts.solved import minibatches_and_failures
 from viz.drawing.closed import closed_picture, is_unrolled
 from viz.drawing.dot import to_dot
 from viz.drawing.note import Notes
@@ -21,18 +25,16 @@ from viz.drawing.render import Drawing
 from viz.drawing.things import Drawable, graph_of
 from viz.errors import DrawingError
 from viz.notes import changes, gradients, times, values
+from viz.pages import TextPage, reading, samples
+from viz.show import history_chart, mimebundle
 from viz.style import COLOUR_BLIND, DARK, LIGHT, Style, Theme, style_of
 from viz.text import coloured, coloured_html
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from viz.charts.history import History
-
 __all__ = [
-    "COLOUR_BLIND", "DARK", "LIGHT", "Drawing", "DrawingError", "Notes", "Style", "changes", "coloured",
-    "coloured_html",
-    "draw", "flight_recorder", "gradients", "minibatches_and_failures", "times", "to_dot", "training_curve", "values",
+    "COLOUR_BLIND", "DARK", "LIGHT", "Drawing", "DrawingError", "Notes", "Style", "TextPage", "best_setting", "changes",
+    "coloured", "coloured_html", "compare_runs", "cost_over_text", "draw", "flight_recorder", "gradient_by_distance",
+    "gradients", "history_chart", "mimebundle", "minibatches_and_failures", "reading", "samples", "times", "to_dot",
+    "training_curve", "values", "weight_norms",
 ]  # fmt: skip
 
 
@@ -71,24 +73,3 @@ def draw(
     if rankdir is not None:
         raise DrawingError("rankdir: time runs from left to right in a closed picture; leave rankdir out.")
     return Drawing(closed_picture(graph, names_in(graph, colours), notes), "closed", None, limit, colours)
-
-
-def training_curve(history: History) -> Figure:
-    """Training and validation bits per character against epoch; see `viz.charts.curves`."""
-    from viz.charts import curves  # matplotlib is slow to import
-
-    return curves.training_curve(history)
-
-
-def flight_recorder(history: History, title: str | None = None) -> Figure:
-    """A Hessian-free run, step by step: loss, ρ, λ, norms, conjugate gradient; see `viz.charts.second_order`."""
-    from viz.charts import second_order
-
-    return second_order.flight_recorder(history, title)
-
-
-def minibatches_and_failures(table: History, title: str | None = None) -> Figure:
-    """Minibatches to solve each problem, and failures, against T; see `viz.charts.solved`."""
-    from viz.charts import solved
-
-    return solved.minibatches_and_failures(table, title)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -65,7 +65,7 @@ class TextPage:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes .html, or .txt or .ansi with a terminal's escape codes. DrawingError for another ending, or no place."""
+        """Writes .html, or .txt or .ansi with a terminal's escape codes. DrawingError if that cannot be."""
         file = Path(path)
         ending = file.suffix.lower()
         if ending not in (".html", ".htm", ".txt", ".ansi"):
@@ -99,7 +99,9 @@ def reading(
         raise DrawingError("readings is empty: give what rnn.read(network, text) returns.")
     low, middle, high = scale.words
     shades = [k / 10 for k in range(11)]
-    meaning = f" 1   probability of each character: {low} low, {middle} ½, {high} high; beneath it, a wrong guess"
+    meaning = (
+        f" 1   probability of each character: {low} low, {middle} ½, {high} high; beneath it, a wrong guess"
+    )
     bar = "0 " + "".join(paint(" ", p, scale) for p in shades) + "\x1b[0m"
     terminal = [bar + meaning]
     strip = "".join(swatch("\N{NO-BREAK SPACE}", p, scale) for p in shades)
@@ -169,7 +171,7 @@ def samples(
     return TextPage(title, "\n".join(terminal[:-1]), "\n".join(body), _style(theme))
 
 
-def _of_epochs(rows: Sequence[Mapping[str, object]], count: int) -> dict[str, tuple[str, str]]:
+def _of_epochs(rows: Sequence[Mapping[str, Any]], count: int) -> dict[str, tuple[str, str]]:
     """Name -> (bits per character, in words; text)"""
     found = {
         int(row["epoch"]): row
@@ -189,7 +191,10 @@ def _of_epochs(rows: Sequence[Mapping[str, object]], count: int) -> dict[str, tu
         what = "validation" if key == "valid_bits" else "training"
         figures = f"  {what} {scores[epoch]:.3f} bits/char" if epoch in scores else ""
         name = f"epoch {epoch}" if epoch else "before training"
-        named[name] = (figures + ("  (best)" if epoch == best and len(scores) > 1 else ""), str(found[epoch]["sample"]))
+        named[name] = (
+            figures + ("  (best)" if epoch == best and len(scores) > 1 else ""),
+            str(found[epoch]["sample"]),
+        )
     return named
 
 

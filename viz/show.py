@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from viz.charts.history import History, rows_of
+
+if TYPE_CHECKING:
+    from viz.charts.figure import Chart
 
 __all__ = ["history_chart", "mimebundle"]
 
@@ -29,11 +32,11 @@ def mimebundle(thing: Any) -> dict[str, str]:
     return {"image/svg+xml": viz.draw(thing).svg}
 
 
-def history_chart(history: History, title: str | None = None) -> Any:
+def history_chart(history: History, title: str | None = None) -> Chart:
     """The chart that fits a history: a flight recorder where steps report more than a loss, else bits per character.
 
-    A run without bits per character, such as one of `rnn.minimize`, gets a flight recorder as well. It is a viz.charts
-    Chart. Raises DrawingError if there is nothing to draw.
+    A run without bits per character, such as one of `rnn.minimize`, gets a flight recorder as well.
+    Raises DrawingError if there is nothing to draw.
     """
     from viz.charts.curves import training_curve
     from viz.charts.second_order import flight_recorder

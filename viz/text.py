@@ -27,7 +27,7 @@ class Scale(NamedTuple):
     guess: str
 
 
-#: Light enough for black letters, or dark enough for white ones. Orange and blue differ for every kind of colour vision.
+#: Light enough for black letters, or dark enough for white ones. Orange and blue differ for all kinds of colour vision.
 SCALES = {
     "light": Scale(
         ((244, 120, 108), (250, 218, 120), (122, 204, 130)), ("red", "amber", "green"),
@@ -94,9 +94,8 @@ def coloured_html(
         lines.append("".join(_span(cell, scale) for cell in row))
         lines += [f'<span style="color:{scale.guess}">{escape(line)}</span>' for line in _beneath(row)]
     body = "\n".join(lines)
-    return (
-        f'<pre style="font-family:monospace;line-height:1.35;color:{scale.text};background:{scale.paper}">{body}</pre>'
-    )
+    style = f"font-family:monospace;line-height:1.35;color:{scale.text};background:{scale.paper}"
+    return f'<pre style="{style}">{body}</pre>'
 
 
 def scale_of(theme: str) -> Scale:

@@ -14,7 +14,8 @@ from viz.errors import DrawingError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
+    from viz.charts.figure import Chart
 
 __all__ = ["best_setting", "compare_runs"]
 
@@ -22,7 +23,7 @@ _AXES = {"epoch": "epoch", "step": "step"}
 _MARKERS = "osD^vPX"
 
 
-def compare_runs(histories: Mapping[str, History], by: str = "epoch", title: str | None = None) -> Figure:
+def compare_runs(histories: Mapping[str, History], by: str = "epoch", title: str | None = None) -> Chart:
     """Validation (solid) and training (dotted) bits per character of several runs, with the best epoch of each.
 
     histories: name -> rows, the path of a history or of a run's folder, or what a run returned; see `training_curve`.
@@ -40,7 +41,8 @@ def compare_runs(histories: Mapping[str, History], by: str = "epoch", title: str
         )
     figure = Chart(7.5, 4.4)
     axes = figure.add_subplot()
-    endings, seen = [], set()
+    endings = []
+    seen: set[str] = set()
     for number, (name, history) in enumerate(histories.items()):
         lines = _lines(str(name), rows_of(history, f"histories[{name!r}]"), by)
         seen.update(lines)
@@ -112,7 +114,7 @@ def best_setting(
     panels: str | None = None,
     score: str = "valid_bits",
     title: str | None = None,
-) -> Figure:
+) -> Chart:
     """The value of the setting `best` with the lowest score, against another setting; one line for each value of `by`.
 
     runs: rows, or the path of a JSON-lines file of rows, one for each run: {"units": 128, "dropout": 0.2, "rate": 0.01,
@@ -140,14 +142,21 @@ def best_setting(
                 # Those drawn first are broader, so that they show where lines coincide.
                 more = len(groups) - 1 - number
                 axes.plot(
-                    x, y, color=colour_of(number), marker=marker, markersize=6 + 2.2 * more, linewidth=1.6 + 1.6 * more
+                    x,
+                    y,
+                    color=colour_of(number),
+                    marker=marker,
+                    markersize=6 + 2.2 * more,
+                    linewidth=1.6 + 1.6 * more,
                 )
                 endings.append(Ending(float(y[-1]), f"{by} {group}", colour_of(number)))
         axes.set_xlabel(against, fontsize=12)
         places = sorted({x for _, _, x in found})
         if len(places) > 1 and places[0] > 0 and places[-1] / places[0] >= 4:
             axes.set_xscale("log")
-        axes.set_xticks(places[:: -(-len(places) // 8)], labels=[f"{x:g}" for x in places[:: -(-len(places) // 8)]])
+        axes.set_xticks(
+            places[:: -(-len(places) // 8)], labels=[f"{x:g}" for x in places[:: -(-len(places) // 8)]]
+        )
         axes.minorticks_off()
         chart.frame(axes)
         chart.caption(axes, f"{panels} {page}" if panels else "")
@@ -176,7 +185,9 @@ def _found(
         found[key] = min(found.get(key, candidate), candidate)
     if not found:
         wanted = ", ".join(map(repr, [*numbers, *(name for name in groups if name)]))
-        raise DrawingError(f"runs holds nothing to draw: no row has {wanted}, the first three of them numbers.")
+        raise DrawingError(
+            f"runs holds nothing to draw: no row has {wanted}, the first three of them numbers."
+        )
     return found
 
 

@@ -13,7 +13,8 @@ from viz.errors import DrawingError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
+    from viz.charts.figure import Chart
 
 __all__ = ["read_history", "training_curve"]
 
@@ -21,7 +22,7 @@ _TRAINING = BLUE
 _VALIDATION = VERMILION
 
 
-def training_curve(history: History) -> Figure:
+def training_curve(history: History) -> Chart:
     """Bits per character against epoch: training (lightly smoothed), validation, and its best.
 
     history: rows, or the path of a JSON-lines file of rows: `{"event": "step", "epoch": 0.1, "train_bits":

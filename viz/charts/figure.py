@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from pathlib import Path
@@ -43,8 +44,6 @@ class Chart(Figure):
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         bundle = {"text/plain": repr(self)}
-        try:
+        with contextlib.suppress(Exception):  # a picture must never break the notebook that asks for a repr
             bundle["image/svg+xml"] = self.svg
-        except Exception:  # a picture must never break the notebook that asks for a repr
-            pass
         return bundle

@@ -34,12 +34,12 @@ def rows_of(history: History, argument: str = "history") -> list[Mapping[str, An
         history = history.__history__()  # type: ignore[union-attr]
     if isinstance(history, (str, os.PathLike)):
         return list(read_history(history))
-    rows = list(history) if isinstance(history, Iterable) else [history]
+    rows: list[Any] = list(history) if isinstance(history, Iterable) else [history]
     for row in rows:
         if not isinstance(row, Mapping):
             raise DrawingError(
-                f"{argument}: give rows, each a mapping of names to values, or the path of a JSON-lines file of rows, or "
-                f"of a run's folder, not {row!r:.60}."
+                f"{argument}: give rows, each a mapping of names to values, the path of a JSON-lines file of rows, or "
+                f"that of a run's folder, not {row!r:.60}."
             )
     return rows
 
@@ -47,8 +47,9 @@ def rows_of(history: History, argument: str = "history") -> list[Mapping[str, An
 def read_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The rows of a JSON-lines file, or of a run's folder; a last line that is still being written is left out."""
     file = Path(path)
+    file = file / "history.jsonl" if file.is_dir() else file
     try:
-        lines = (file / "history.jsonl" if file.is_dir() else file).read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
     except (OSError, UnicodeDecodeError) as error:
         raise DrawingError(f"history {str(path)!r} cannot be read: {error}") from None
     rows = []

@@ -65,7 +65,9 @@ def spread(places: chart.Numbers, gap: float) -> chart.Numbers:
         while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
             (a, n), (b, m) = blocks[-2:]
             blocks[-2:] = [[(a * n + b * m) / (n + m), n + m]]
-    level = np.clip(np.repeat([b[0] for b in blocks], [int(b[1]) for b in blocks]), 0.0, 1 - (count - 1) * gap)
+    level = np.clip(
+        np.repeat([b[0] for b in blocks], [int(b[1]) for b in blocks]), 0.0, 1 - (count - 1) * gap
+    )
     result = np.empty(count)
     result[order] = level + gap * np.arange(count)
     return result

@@ -13,15 +13,14 @@ from viz.charts.labels import Ending, colour_of, label_ends
 from viz.errors import DrawingError
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from viz.charts.figure import Chart
 
 __all__ = ["gradient_by_distance", "weight_norms"]
 
 _Norms = Mapping[str, float]
 
 
-def weight_norms(norms: History | _Norms | Mapping[str, _Norms], title: str | None = None) -> Figure:
+def weight_norms(norms: History | _Norms | Mapping[str, _Norms], title: str | None = None) -> Chart:
     """‖W‖ of each weight, a panel for each layer: over the epochs of a run, or as bars.
 
     norms: a history (rows with "weight_norms", a path, a run's folder, what a run returned): one line for each weight.
@@ -58,7 +57,7 @@ def _short(name: str) -> str:
     return name.split(".", 1)[-1]
 
 
-def _curves(epochs: Mapping[float, _Norms], title: str | None) -> Figure:
+def _curves(epochs: Mapping[float, _Norms], title: str | None) -> Chart:
     from viz.charts.figure import Chart
 
     x = np.array(sorted(epochs))
@@ -79,7 +78,14 @@ def _curves(epochs: Mapping[float, _Norms], title: str | None) -> Figure:
             known = np.flatnonzero(np.isfinite(y))
             if known.size:
                 style = "-" if number < 8 else chart.DASHES
-                axes.plot(x, y, color=colour_of(number), linewidth=1.5, linestyle=style, marker="." if x.size < 20 else "")
+                axes.plot(
+                    x,
+                    y,
+                    color=colour_of(number),
+                    linewidth=1.5,
+                    linestyle=style,
+                    marker="." if x.size < 20 else "",
+                )
                 endings.append(Ending(float(y[known[-1]]), _short(name), colour_of(number)))
         chart.whole_numbers(axes.xaxis, 5)
         axes.set_xlabel("epoch", fontsize=11)
@@ -107,14 +113,16 @@ def _snapshots(norms: Mapping[str, Any]) -> dict[str, _Norms]:
     return {str(name): found for name, found in several.items()}
 
 
-def _bars(snapshots: Mapping[str, _Norms], title: str | None) -> Figure:
+def _bars(snapshots: Mapping[str, _Norms], title: str | None) -> Chart:
     from viz.charts.figure import Chart
 
     names = list(dict.fromkeys(name for found in snapshots.values() for name in found))
     layers = _layers(names)
     # The widths of panels go with their numbers of bars, so that all bars are of a width.
     figure = Chart(max(5.0, 1.2 + 0.34 * (len(names) + 1.5 * len(layers))), 3.6)
-    grid = figure.subplots(1, len(layers), squeeze=False, sharey=True, width_ratios=[len(v) + 0.6 for v in layers.values()])
+    grid = figure.subplots(
+        1, len(layers), squeeze=False, sharey=True, width_ratios=[len(v) + 0.6 for v in layers.values()]
+    )
     width = 0.8 / len(snapshots)
     for axes, (layer, own) in zip(grid[0], layers.items(), strict=True):
         at = np.arange(len(own))
@@ -129,19 +137,22 @@ def _bars(snapshots: Mapping[str, _Norms], title: str | None) -> Figure:
     grid[0, 0].set_ylabel("‖W‖", fontsize=12)
     if len(snapshots) > 1:
         handles, words = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, words, loc="outside lower center", ncols=len(snapshots), frameon=False, fontsize=10)
+        figure.legend(
+            handles, words, loc="outside lower center", ncols=len(snapshots), frameon=False, fontsize=10
+        )
     figure.suptitle(title or "", x=0.01, horizontalalignment="left", fontsize=13)
     return figure
 
 
 def gradient_by_distance(
-    norms: Mapping[str, Sequence[float]] | Mapping[str, Mapping[str, Sequence[float]]], title: str | None = None
-) -> Figure:
+    norms: Mapping[str, Sequence[float]] | Mapping[str, Mapping[str, Sequence[float]]],
+    title: str | None = None,
+) -> Chart:
     """‖∂L_T/∂s_{T-k}‖ against the distance k, logarithmic: a panel for each moment, a line for each state.
 
     norms: what `rnn.gradient_by_distance(network, inputs, targets)` gives, or several by name, which share an axis:
     {"at initialisation": ..., "after one epoch": ..., "at the end": ...}. The lines may be of several networks:
-    {"at the end": {"LSTM": a["layer0.h"], "Elman": b["layer0.h"]}}. Where a norm is 0 or not finite the line breaks off.
+    {"at the end": {"LSTM": a["layer0.h"], "Elman": b["layer0.h"]}}. A line breaks where a norm is 0 or not finite.
     Raises DrawingError if there is nothing to draw.
     Source: Suarez 2017, figs 4 to 6.
     """
@@ -158,7 +169,9 @@ def gradient_by_distance(
             if name in lines:
                 y = np.where(lines[name] > 0, lines[name], np.nan)
                 style = "-" if number < 8 else chart.DASHES
-                chart.line(axes, np.arange(float(len(y))), y, "", colour_of(number), _MARKERS[number % 8], style)
+                chart.line(
+                    axes, np.arange(float(len(y))), y, "", colour_of(number), _MARKERS[number % 8], style
+                )
         axes.set_xlabel("distance in time k", fontsize=11)
         chart.whole_numbers(axes.xaxis, 6)
         chart.frame(axes, 10)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from viz.charts import parts as chart
 from viz.errors import DrawingError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
+    from viz.charts.figure import Chart
 
 __all__ = ["Costs", "cost_over_text"]
 
@@ -35,7 +37,7 @@ class Costs(Protocol):
     def length(self) -> int: ...
 
 
-def cost_over_text(costs: Costs | Mapping[str, Costs], title: str | None = None) -> Figure:
+def cost_over_text(costs: Costs | Mapping[str, Costs], title: str | None = None) -> Chart:
     """Bits per character of each piece of a text with their running mean, the text's parts, and the rate of new words.
 
     costs: what `rnn.cost_over_text` gives, or several of the same text by name: then running means alone. New words are
@@ -110,13 +112,13 @@ def _running(values: chart.Numbers) -> chart.Numbers:
     return np.asarray((sums[index + reach + 1] - sums[index - reach]) / (2 * reach + 1))
 
 
-def _rate(cost: Costs) -> tuple[chart.Numbers, chart.Numbers]:
+def _rate(cost: Costs) -> tuple[npt.NDArray[Any], chart.Numbers]:
     scale, _ = _unit(cost.length)
     words = np.array(cost.new_words, np.float64)
     size = np.full(len(words), float(cost.characters))
     size[-1] = cost.length - (len(words) - 1) * cost.characters or cost.characters
-    rate = _running(words) / _running(size) * 1000
-    return (np.arange(len(words)) + 0.5) * cost.characters / scale, rate
+    x = (np.arange(len(words)) + 0.5) * cost.characters / scale
+    return x, _running(words) / _running(size) * 1000
 
 
 def _draw_parts(above: Axes, below: Axes, cost: Costs, scale: float) -> None:

@@ -15,7 +15,8 @@ from viz.errors import DrawingError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
+    from viz.charts.figure import Chart
 
 __all__ = ["flight_recorder"]
 
@@ -39,7 +40,7 @@ _CURVES = 40
 _WILD = (-1.0, 2.0)
 
 
-def flight_recorder(history: History, title: str | None = None) -> Figure:
+def flight_recorder(history: History, title: str | None = None) -> Chart:
     """A Hessian-free run, step by step: loss, test error, ρ, λ, |g|, |δ|, α, and what conjugate gradient did.
 
     history: rows, or the path of a JSON-lines file of rows: `{"event": "step", "step": 3, **vars(report)}` with a

@@ -14,7 +14,8 @@ from viz.errors import DrawingError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
+    from viz.charts.figure import Chart
 
 __all__ = ["minibatches_and_failures"]
 
@@ -43,7 +44,7 @@ _DAMPED = {
 }
 
 
-def minibatches_and_failures(table: History, title: str | None = None) -> Figure:
+def minibatches_and_failures(table: History, title: str | None = None) -> Chart:
     """For each problem, the minibatches that it took to solve it against T, and the share of runs that failed.
 
     table: rows, or the path of a JSON-lines file of rows, one for each run: `{"task": "addition", "length": 30,
