@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable
@@ -108,19 +109,15 @@ def cost_over_text(
     """
     vocabulary = _vocabulary("cost_over_text", network)
     characters = whole_number("cost_over_text: characters", characters)
+    parts: tuple[tuple[str, int], ...] = ()
     if isinstance(data, Corpus):
-        if data.vocabulary != vocabulary:
-            raise UsageError(
-                "cost_over_text: the corpus has other characters than the network; give its text"
-            )
-        symbols = np.concatenate([data.train, data.valid, data.test])
-        text = vocabulary.decode(symbols)
-        starts = (0, len(data.train), len(data.train) + len(data.valid))
-        sizes = (len(data.train), len(data.valid), len(data.test))
-        names = ("training", "validation", "test")
-        parts = tuple((n, a) for n, a, size in zip(names, starts, sizes, strict=True) if size)
+        text = data.vocabulary.decode(np.concatenate([data.train, data.valid, data.test]))
+        starts = (0, len(data.train), len(data.train) + len(data.valid), len(text))
+        names = zip(("training", "validation", "test"), itertools.pairwise(starts), strict=True)
+        parts = tuple((name, start) for name, (start, end) in names if end > start)
     else:
-        symbols, text, parts = vocabulary.encode(data, unknown), data, ()
+        text = data
+    symbols = vocabulary.encode(text, unknown)
     nats, _ = Evaluator(network, lanes).characters(symbols, context, progress)
     first = len(symbols) - len(nats)
     piece = np.arange(first, len(symbols)) // characters
