@@ -67,7 +67,7 @@ class LiveCurve:
             self._stream.write(self._up() + "".join(f"{line}\x1b[K\n" for line in lines))
             self._stream.flush()
             bar.refresh(nolock=True)
-        self._drawn = [len(re.sub(r"\x1b\[\d*m", "", line)) for line in lines]
+        self._drawn = [_columns(line) for line in lines]
         self._due = self._clock() + SECONDS
 
     def erase(self) -> None:
@@ -89,9 +89,23 @@ class LiveCurve:
         size = shutil.get_terminal_size()
         width, colour = min(100, size.columns - 1), "NO_COLOR" not in os.environ
         room = max(2, min(HEIGHT, size.lines - 6))
-        blue, red, plain = ("\x1b[34m", "\x1b[31m", "\x1b[0m") if colour else ("", "", "")
-        words = f"{blue}⠒{plain} training {smoothed:.3f}"
+        rows = text_curve(self._steps, self._epochs, width, room, colour)
+        return [
+            *rows,
+            self._caption(smoothed, width, *(("\x1b[34m", "\x1b[31m", "\x1b[0m") if colour else ("",) * 3)),
+        ]
+
+    def _caption(self, smoothed: float, width: int, blue: str, red: str, plain: str) -> str:
+        """What the lines are; the less important words are left out where they do not fit."""
+        words = [f"{blue}⠒{plain} training {smoothed:.3f}"]
         if self._epochs:
-            words += f"  {red}●{plain} validation {self._epochs[-1][1]:.3f}"
-        words += f"  bits/char, epochs {self._steps[0][0]:.1f} to {self._steps[-1][0]:.1f}"
-        return [*text_curve(self._steps, self._epochs, width, room, colour), words]
+            words.append(f"{red}●{plain} validation {self._epochs[-1][1]:.3f}")
+        words += ["bits/char", f"epochs {self._steps[0][0]:.1f} to {self._steps[-1][0]:.1f}"]
+        while _columns("  ".join(words)) > width:
+            words.pop()
+        return "  ".join(words)
+
+
+def _columns(line: str) -> int:
+    """How many columns it takes: escape codes take none."""
+    return len(re.sub(r"\x1b\[\d*m", "", line))

@@ -50,6 +50,8 @@ def compare_runs(histories: Mapping[str, History], by: str = "epoch", title: str
     axes.set_xlabel(_AXES[by], fontsize=12)
     axes.set_ylabel("bits per character", fontsize=12)
     axes.margins(x=0.02)
+    if np.diff(axes.get_xlim()) > 2:
+        chart.whole_numbers(axes.xaxis, 9)
     chart.frame(axes)
     axes.set_ylim(axes.get_ylim())
     label_ends(axes, endings, 3.6, 11)
@@ -102,8 +104,8 @@ def _draw_run(axes: Axes, name: str, lines: Mapping[str, _Line], number: int) ->
         axes.plot(x, y, color=colour, linewidth=1.8, marker=marker, markersize=5)
         best = int(y.argmin())
         axes.plot(x[best], y[best], "o", color=colour, fillstyle="none", markersize=9, markeredgewidth=1.5)
-        return Ending(float(y[-1]), f"{name} {y[best]:.3f}", colour)
-    return Ending(float(y[-1]), f"{name} {y[-1]:.3f} (training)", colour)
+        return Ending(float(y[-1]), f"{name} {y[best]:.3f}", colour, float(x[-1]))
+    return Ending(float(y[-1]), f"{name} {y[-1]:.3f} (training)", colour, float(x[-1]))
 
 
 def best_setting(

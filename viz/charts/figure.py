@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib import rc_context, rcParams
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 __all__ = ["Chart"]
 
@@ -25,6 +27,7 @@ class Chart(Figure):
 
     def __init__(self, width: float, height: float) -> None:
         super().__init__(figsize=(width, height), layout="constrained")
+        self._starts: dict[Axes, Bbox] = {}
 
     def savefig(self, fname: Any, **how: Any) -> None:
         """As any figure's; no time of day, and no random names, are written."""
@@ -32,6 +35,10 @@ class Chart(Figure):
         ending = how.get("format") or (Path(fname).suffix[1:] if named else "") or rcParams["savefig.format"]
         key = _TIMES.get(str(ending).lower())
         metadata = {**({key: None} if key else {}), **(how.pop("metadata", None) or {})}
+        # The layout begins from where the axes are, and ends a rounding error elsewhere when it is made again.
+        for axes in self.axes:
+            axes.set_position(self._starts.setdefault(axes, axes.get_position(original=True).frozen()))
+            axes.set_in_layout(True)  # which setting a position ends
         with rc_context({"svg.hashsalt": "graphnet"}):
             super().savefig(fname, metadata=metadata, **how)
 

@@ -21,11 +21,12 @@ COLOURS = (
 
 
 class Ending(NamedTuple):
-    """Where a line ends, in data, and what is to be said of it."""
+    """Where a line ends, in data, and what is to be said of it. x: of its end, if it ends before the others."""
 
     y: float
     words: str
     colour: str
+    x: float | None = None
 
 
 def colour_of(number: int) -> str:
@@ -43,9 +44,10 @@ def label_ends(axes: Axes, endings: Sequence[Ending], height: float, size: float
     ends = np.array([float(scale.transform(np.array([ending.y]))[0]) for ending in endings])
     at = np.clip((ends - low) / (high - low), 0.0, 1.0)
     for ending, true, shown in zip(endings, at, spread(at, size * 1.3 / 72 / height), strict=True):
+        start, where = ((1.0, true), "axes fraction") if ending.x is None else ((ending.x, ending.y), "data")
         axes.annotate(
-            ending.words, (1.0, true), (1.035, shown), xycoords="axes fraction", textcoords="axes fraction",
-            color=ending.colour, fontsize=size, verticalalignment="center", annotation_clip=False,
+            ending.words, start, (1.035, shown), xycoords=where, textcoords="axes fraction", color=ending.colour,
+            fontsize=size, verticalalignment="center", annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": ending.colour, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 1},
         )  # fmt: skip
 

@@ -124,8 +124,9 @@ def _rate(cost: Costs) -> tuple[npt.NDArray[Any], chart.Numbers]:
 def _draw_parts(above: Axes, below: Axes, cost: Costs, scale: float) -> None:
     """A line where each part begins, its name, and its mean."""
     bits = np.array(cost.bits, np.float64)
-    ends = [start for _, start in cost.parts[1:]] + [cost.length]
-    for number, ((name, start), end) in enumerate(zip(cost.parts, ends, strict=True)):
+    borders = [*(start for _, start in cost.parts), cost.length]
+    for number, (name, start) in enumerate(cost.parts):
+        end = borders[number + 1]
         if number:
             for axes in (above, below):
                 axes.axvline(start / scale, color=chart.GREY, linewidth=1.0, linestyle=chart.DASHES)
