@@ -46,6 +46,8 @@ def rows_of(history: History, argument: str = "history") -> list[Mapping[str, An
 
 def read_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The rows of a JSON-lines file, or of a run's folder; a last line that is still being written is left out."""
+    if not os.fspath(path):  # which would be the folder that we are in
+        raise DrawingError("history is an empty path: name a JSON-lines file of rows, or a run's folder.")
     file = Path(path)
     file = file / "history.jsonl" if file.is_dir() else file
     try:

@@ -45,10 +45,12 @@ def label_ends(axes: Axes, endings: Sequence[Ending], height: float, size: float
     at = np.clip((ends - low) / (high - low), 0.0, 1.0)
     for ending, true, shown in zip(endings, at, spread(at, size * 1.3 / 72 / height), strict=True):
         start, where = ((1.0, true), "axes fraction") if ending.x is None else ((ending.x, ending.y), "data")
+        # Faint, so that it is not taken for more of a line that ends early.
+        line = {"linewidth": 0.7, "alpha": 1.0 if ending.x is None else 0.5}
         axes.annotate(
             ending.words, start, (1.035, shown), xycoords=where, textcoords="axes fraction", color=ending.colour,
             fontsize=size, verticalalignment="center", annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": ending.colour, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 1},
+            arrowprops={"arrowstyle": "-", "color": ending.colour, "shrinkA": 0, "shrinkB": 1, **line},
         )  # fmt: skip
 
 

@@ -85,6 +85,7 @@ def test_many_runs_have_labels_that_do_not_overlap():
         ({"a": [{"event": "epoch", "epoch": 1, "valid_bits": None}]}, "nothing to draw"),
         ({"a": 3}, r"histories\['a'\]: give rows"),
         ({"a": "no/such/run"}, "cannot be read"),
+        ({"a": ""}, "history is an empty path"),
     ],
 )
 def test_what_cannot_be_compared_is_said(histories, sentence):
