@@ -6,6 +6,7 @@ It prints as JSON how many things were shown, and the numbers of the exercises t
 from __future__ import annotations
 
 import ast
+import bisect
 import contextlib
 import io
 import json
@@ -16,7 +17,7 @@ from typing import Any
 
 
 def rehearse(path: Path) -> dict[str, Any]:
-    """Runs the file. What stands alone on a line is shown, as a notebook shows it: a picture must not fail."""
+    """Runs the file. The last expression of a cell is shown, as a notebook shows it: a picture must not fail."""
     sys.path[0] = str(path.parent)  # as for a script
     import exercises
 
@@ -26,7 +27,10 @@ def rehearse(path: Path) -> dict[str, Any]:
     def show(value: Any) -> None:
         if value is None:
             return
-        shown.append(type(value).__name__)
+        shown.append(value)
+        assert " at 0x" not in repr(value), (
+            f"a cell ends with {value!r}, which differs in each run; end it otherwise"
+        )
         if hasattr(value, "_repr_mimebundle_"):
             bundle = value._repr_mimebundle_()
             assert {"image/svg+xml", "text/html"} & set(bundle), bundle["text/plain"]
@@ -37,9 +41,16 @@ def rehearse(path: Path) -> dict[str, Any]:
     script = types.ModuleType("__main__")
     script.__file__ = str(path)
     sys.modules["__main__"] = script
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    source = path.read_text(encoding="utf-8")
+    starts = [i for i, line in enumerate(source.splitlines(), start=1) if line.startswith("# %%")]
+    statements = ast.parse(source).body
+    cells = [bisect.bisect(starts, statement.lineno) for statement in statements]
     with contextlib.redirect_stdout(io.StringIO()):
-        exec(compile(ast.Interactive(tree.body), str(path), "single"), vars(script))
+        for statement, cell, following in zip(statements, cells, [*cells[1:], None], strict=True):
+            # As "single", an expression's value goes to the displayhook.
+            last = isinstance(statement, ast.Expr) and cell != following
+            code = ast.Interactive([statement]) if last else ast.Module([statement], [])
+            exec(compile(code, str(path), "single" if last else "exec"), vars(script))
     return {"shown": len(shown), "exercises": exercises.met}
 
 

@@ -83,10 +83,13 @@ for row, label in zip(
 ):
     axes.plot(places, row, label=label)
 axes.set_xlabel("x")
-axes.grid(alpha=0.3)
 axes.legend()
+axes.grid(alpha=0.3)
 
 # %% [markdown]
+# Softsign has no kink, but its slope has one, at 0: the second derivative jumps there. Where a derivative does not
+# exist, no test can find it, so keep test points away from such places.
+#
 # ## Testing it
 #
 # A wrong derivative seldom crashes. The net just learns badly, and you look for the reason for a week. So test:
@@ -129,7 +132,8 @@ what_is_wrong(NoSquare(), example)
 
 # %% [markdown]
 # Read the last lines: the check has searched for the smallest and roundest input that still fails, since a small
-# example is easy to follow by hand. Here 1/(1 + 1) is not 1/(1 + 1)².
+# example is easy to follow by hand. At x = 1 the slope is 1/(1 + 1)² = 1/4, and `NoSquare` says 1/2: twice as much,
+# as the check found.
 #
 # Now the same mistake in both derivatives. They agree with each other, so law 3 sees nothing; but they do not agree
 # with `forward`:
