@@ -20,6 +20,7 @@ def rehearse(path: Path) -> dict[str, Any]:
     """Runs the file. The last expression of a cell is shown, as a notebook shows it: a picture must not fail."""
     sys.path[0] = str(path.parent)  # as for a script
     import exercises
+    import matplotlib.pyplot as plt
 
     exercises.on_trial = True
     shown = []
@@ -51,6 +52,9 @@ def rehearse(path: Path) -> dict[str, Any]:
             last = isinstance(statement, ast.Expr) and cell != following
             code = ast.Interactive([statement]) if last else ast.Module([statement], [])
             exec(compile(code, str(path), "single" if last else "exec"), vars(script))
+    for number in plt.get_fignums():  # a notebook shows them at the end of their cells
+        plt.figure(number).savefig(io.BytesIO())
+        shown.append(number)
     return {"shown": len(shown), "exercises": exercises.met}
 
 
