@@ -68,7 +68,7 @@ v = gn.input(w.shape, "float64", name="v")
 viz.draw(tidy([ry]))
 
 # %% [markdown]
-# Below, `v` takes the same way as `w`; where it meets tanh, it is multiplied by the slope.
+# `v` takes the same way as `w`: through the product with `X`, and then times the slope of tanh.
 #
 # All slopes of all outputs make a matrix, the *Jacobian*, `J[i, k] = ∂Y[i] / ∂w[k]`, here 4 × 2. The two directions
 # are the two ways to multiply by it:
@@ -76,7 +76,7 @@ viz.draw(tidy([ry]))
 # | | walks | gives | one run is |
 # |---|---|---|---|
 # | `gn.rop(Y, {w: v})` | forward | `J v`, how fast all outputs move | a column of `J`, for one weight |
-# | `gn.backward({Y: u}, [w])` | backward | `Jᵀ u`, what each weight does to one mixture of outputs | a row of `J`, for one output |
+# | `gn.backward({Y: u}, [w])` | backward | `Jᵀ u`, what each weight does to `uᵀ Y` | a row of `J`, for one output |
 #
 # A cost is one output, so its gradient is one run backward, for two weights or two million. That is why nets can be
 # trained.
@@ -166,7 +166,8 @@ print(G, np.abs(G - columns.T @ (2 * columns)).max(), np.linalg.eigvalsh(G), sep
 #
 # ## The landscape
 #
-# Both matrices promise a lowest point: `w − H⁻¹ g` and `w − G⁻¹ g`. Let us look where they send us.
+# Each matrix makes a parabola of the landscape, with a lowest point (or a saddle): `w − H⁻¹ g`, `w − G⁻¹ g`. Let us
+# look where that is.
 
 # %%
 cost = gn.compile([C], inputs=[X, T])
@@ -181,12 +182,122 @@ w.value = here
 start, slope = here.ravel(), gradient_at(here).ravel()
 figure, axes = plt.subplots(figsize=(6.5, 4.5), layout="constrained")
 axes.contour(a, b, heights, levels=24, cmap="Greys_r", linewidths=0.8)
-for name, matrix, colour in [("Newton, −H⁻¹ g", H, "#D55E00"), ("Gauss-Newton, −G⁻¹ g", G, "#0072B2")]:
+for name, matrix, colour in [
+    ("Newton, −H⁻¹ g", H, "#D55E00"),
+    ("Gauss-Newton, −G⁻¹ g", G, "#0072B2"),
+    ("damped, −(G + I)⁻¹ g", G + np.eye(2), "#009E73"),
+]:
     jump = -np.linalg.solve(matrix, slope)
+    w.value = here + jump[:, None]
+    print(f"{name:22} cost {cost(x, t)[0]:.2f}")
     axes.annotate("", start + jump, start, arrowprops={"arrowstyle": "->", "color": colour, "lw": 2})
     axes.plot([], [], color=colour, lw=2, label=name)
+w.value = here
+print(f"before                 cost {cost(x, t)[0]:.2f}")
 axes.plot(*start, "ko")
 axes.legend(loc="upper left")
 axes.set_xlabel("w₁")
 axes.set_ylabel("w₂")
 axes.grid(alpha=0.3)
+
+# %% [markdown]
+# Newton's method climbs: with negative curvature the "lowest point" of its parabola is a saddle. Gauss-Newton goes
+# down, and too far, for the parabola is right only nearby. Adding a multiple of the unit matrix shortens the step;
+# how to choose it, and how to solve `(G + λ I) d = −g` with products only, is [tutorial
+# 8](08_gauss_newton_and_hessian_free.py).
+#
+# What does all this cost? Count the nodes, as written and after tidying:
+
+# %%
+for name, nodes in {"cost": [C], "gradient": [g], "Jv": [ry], "Hv": [hv], "Gv": [gv]}.items():
+    print(f"{name:10}{len(gn.Graph(nodes)):4}{len(tidy(nodes).graph):4}")
+
+# %% [markdown]
+# A few times the forward pass, whatever the number of weights: that is the whole trick.
+#
+# ## What can go wrong
+#
+# A gradient is that of *one* number:
+
+# %%
+try:
+    gn.gradient(Y, [w])
+except gn.DifferentiationError as error:
+    print(error)
+
+# %% [markdown]
+# And `G` must know where the net ends and the loss begins. Loss ops say so themselves. If a weight reaches the cost
+# also by another way, as in a penalty for large weights, leaving out that way would be wrong, so you are asked:
+
+# %%
+try:
+    gn.gauss_newton_product(C + 0.1 * gn.sum(w**2), {w: v})
+except gn.DifferentiationError as error:
+    print(error)
+
+# %% [markdown]
+# ### Exercise 1
+# `y = a² b`, at `a = 2`, `b = 3`. Now `a` moves with speed 1 and `b` with speed −1. What is `R{y}`?
+
+# %%
+answer_1 = ...
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
+check(1, answer_1, solution=8, wrong=[16, 12, -4, 11], hint="R{y} = 2 a b R{a} + a² R{b}")
+
+# %% [markdown]
+# ### Exercise 2
+# The cost is `C = w₁² + 3 w₁ w₂`. What is `H v` for `v = (1, 2)`? (You need no `w`. Why?)
+
+# %%
+answer_2 = ...
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
+check(
+    2,
+    answer_2,
+    solution=[8, 3],
+    wrong=[[2, 3], [7, 3], [5, 3], [3, 8]],
+    hint="the gradient is (2 w₁ + 3 w₂, 3 w₁). It is linear in w, so its speed along v does not depend on w.",
+)
+
+# %% [markdown]
+# ### Exercise 3
+# Write a function of a cost, a node `w` and a direction `v` (an array or a node of the shape of `w`) which returns a
+# node: the curvature of the cost along `v`, `vᵀ H v`. Put the function in place of the dots.
+
+# %%
+answer_3 = ...
+
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
+def curvature(cost, w, v):
+    (product,) = gn.hessian_product(cost, {w: v})
+    return gn.sum(product * v)
+
+
+def is_curvature(function):
+    z = gn.parameter([1.0, -2.0, 3.0], name="z")
+    direction = np.array([1.0, 0.5, -1.0])
+    quartic = gn.sum(z**4) + z[0] * z[1]  # H is diag(12 z²), and 1 where z₁ meets z₂
+    (found,) = gn.compile([function(quartic, z, direction)])()
+    expected = (12 * z.value**2 * direction**2).sum() + 2 * direction[0] * direction[1]
+    return found.shape == () and np.isclose(found, expected)
+
+
+check(
+    3,
+    answer_3,
+    solution=curvature,
+    wrong=[
+        lambda cost, w, v: gn.hessian_product(cost, {w: v})[0],
+        lambda cost, w, v: gn.sum(gn.gradient(cost, [w])[0] * v),
+        lambda cost, w, v: gn.sum(gn.hessian_product(cost, {w: v})[0]),
+    ],
+    right=is_curvature,
+    hint="gn.hessian_product returns a list of one node; multiply it by v and add up.",
+)
+
+# %% [markdown]
+# The pictures were tidy because passes had been over them. [Tutorial 4](04_what_the_optimiser_does.py) watches them
+# at work.
