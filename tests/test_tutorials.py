@@ -69,12 +69,19 @@ def test_title_and_reading_time(path: Path) -> None:
     assert re.match(rf"# {int(path.name[:2])} · \w", first), (
         "the first line is the title: # 3 · Derivatives are graphs"
     )
-    stated = re.search(r"\*Reading time: (\d+) minutes\.\*", first)
+    stated = re.search(r"\*Reading time: (\d+) minutes\.", first)
     assert stated, "say how long it takes to read: *Reading time: 12 minutes.*"
     counted = minutes_to_read(cells)
     assert counted <= int(stated[1]) <= 15, (
         f"{path.name} says {stated[1]} minutes; by its words it takes {counted}"
     )
+
+
+@by_tutorial
+def test_links_lead_somewhere(path: Path) -> None:
+    prose = "\n".join(text for kind, text in cells_of(path) if "[markdown]" in kind)
+    linked = re.findall(r"\]\((?!https?:)([^)#]+)", prose)
+    assert not [link for link in linked if not (FOLDER / link).exists()]
 
 
 @by_tutorial
