@@ -201,6 +201,8 @@ def test_notebooks_are_written_once(
     cells = written["cells"]
     assert cells[0]["source"][0].startswith("# 1 · ")
     assert any(cell["metadata"].get("jupyter", {}).get("source_hidden") for cell in cells)
+    linked = re.findall(r"\]\((\d\d_\w+\.\w+)\)", " ".join(line for cell in cells for line in cell["source"]))
+    assert {Path(link).suffix for link in linked} == {".ipynb"}
 
     answered = before.replace(b"answer_1 = ...", b"answer_1 = 42")
     assert answered != before
