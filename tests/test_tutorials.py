@@ -244,7 +244,28 @@ def test_a_notebook_runs_and_shows_its_pictures(opener: ModuleType, monkeypatch:
     nbclient.NotebookClient(notebook, timeout=60, resources=where).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert any("image/svg+xml" in output.get("data", {}) for output in outputs)
-    assert any("no answer yet" in output.get("text", "") for output in outputs)
+    printed = "".join(output.get("text", "") for output in outputs)
+    assert "no answer yet" in printed
+    assert "made at In[2]:1" in printed  # nodes are told by their cell, not by a file that Jupyter made up
+
+
+def test_pages(opener: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that fails is told, has a page that shows where, and does not keep the others from being run."""
+    pytest.importorskip("nbconvert", reason="the extra `tutorials` is not installed")
+    wrong, right = tmp_path / "01_wrong.py", tmp_path / "02_right.py"
+    wrong.write_text("# %% [markdown]\n# # 1 · Wrong\n\n# %%\n1 / 0\n")
+    right.write_text(
+        "# %% [markdown]\n# # 2 · Right\n# See [tutorial 1](01_wrong.py).\n\n# %%\n6 * 7\n\n"
+        '# %% tags=["hide-input"] jupyter={"source_hidden": true}\nsecret = 1\n'
+    )
+    assert opener.execute([wrong, right], tmp_path / "pages") == 1
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    assert "ZeroDivisionError" in (tmp_path / "pages" / "01_wrong.html").read_text(encoding="utf-8")
+    page = (tmp_path / "pages" / "02_right.html").read_text(encoding="utf-8")
+    assert "<title>2 · Right</title>" in page
+    assert ">42<" in re.sub(r"\s", "", page)
+    assert 'href="01_wrong.html"' in page
+    assert "secret" not in page
 
 
 def test_unknown_tutorial(opener: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
