@@ -45,12 +45,12 @@ def tidy(nodes):
 viz.draw(tidy([g]))
 
 # %% [markdown]
-# In it you can read the formula, from the right: `Xᵀ [ 2 (Y − T) × (1 − Y²) ]`. Here is what belongs to what: the
-# graph once more forwards, and beside it the backward pass, where the cotangent of each node stands at the place of
-# the node.
+# In it you can read the formula, from the right: `Xᵀ [ 2 (Y − T) × (1 − Y²) ]`. To see what belongs to what, here is
+# the graph with its values, and beneath it the backward pass: at the place of each node stands its cotangent, and the
+# arrows are turned round. The warmer the colour, the more the cost depends on the node.
 
 # %%
-viz.mirror(C)
+viz.mirror(C, style="full", feeds={X: x, T: t})
 
 # %% [markdown]
 # ## The R-operator: forward

@@ -176,6 +176,17 @@ for group in function.graph.groups[:3]:
 print(function.explain())
 
 # %% [markdown]
+# `viz.passes` draws the graph before and after every pass, here in compact style. This is what *stack sums* has found
+# in cost and gradients together; you can follow the three ways on which errors come back through time:
+
+# %%
+stages = {stage.name: stage for stage in viz.passes(function, style="compact")}
+stages["stack sums"].before
+
+# %% [markdown]
+# (`viz.dump(function, folder)` writes all of these, and the instructions that run, into files: attach them when you
+# report a problem.)
+#
 # If you suspect a pass, leave it out by name, or leave out all, and compare. The numbers must be the same, up to
 # rounding:
 
