@@ -177,7 +177,8 @@ print(function.explain())
 
 # %% [markdown]
 # `viz.passes` draws the graph before and after every pass, here in compact style. This is what *stack sums* has found
-# in cost and gradients together; you can follow the three ways on which errors come back through time:
+# in cost and gradients together: six products, three for the gradient of `W` and three for that of `U`, with the
+# transposes and sums around them.
 
 # %%
 stages = {stage.name: stage for stage in viz.passes(function, style="compact")}
