@@ -27,6 +27,7 @@ from viz.drawing.closed import ClosedPicture
 from viz.drawing.dot import ACROSS_CLUSTERS, dot_of
 from viz.drawing.grid import grid_dot
 from viz.drawing.picture import Picture
+from viz.drawing.scripts import with_scripts
 from viz.errors import DrawingError
 from viz.style import LIGHT, Style
 
@@ -65,7 +66,7 @@ class Drawing:
     @cached_property
     def svg(self) -> str:
         """The picture as an `<svg>` element; DrawingError if it is too large or there is no Graphviz."""
-        text = self._rendered("svg").decode()
+        text = with_scripts(self._rendered("svg").decode())
         # Graphviz numbers the ids of every picture from 1: two in one page would share them.
         prefix = hashlib.sha256(self.dot.encode()).hexdigest()[:8]
         return _ID.sub(rf"\1g{prefix}_", text[text.index("<svg") :])
