@@ -44,7 +44,7 @@ plt.style.use("tableau-colorblind10")
 # $\sigma(a) = 1 / (1 + e^{-a})$. Flag 0 gives $\sigma(-6) = 0.0025$, nearly closed, and flag 1 gives
 # $\sigma(6) = 0.9975$, nearly open. The first two steps, from $h_0 = 0$:
 #
-# $$h_1 = 0.0025 \cdot 0 + 0.9975 \cdot 0.5 = 0.4988, \qquad h_2 = 0.9975 \cdot 0.4988 + 0.0025 \cdot (-0.8) = 0.4955 .$$
+# $$h_1 = 0.0025 \cdot 0 + 0.9975 \cdot 0.5 = 0.4988, \qquad h_2 = 0.9975 \cdot 0.4988 + 0.0025 \cdot (-0.8) = 0.4956 .$$
 #
 # And the whole table, in NumPy:
 

@@ -42,8 +42,8 @@ for w in (0.9, 1.0, 1.1):
 # A unit with a nonlinearity, $h_t = \tanh(w\,h_{t-1})$. As $\tanh' = 1 - \tanh^2$, the chain rule gives a factor
 # $w\,(1 - h_t^2)$ for each step. Take $w = 1.1$, which should explode, and $h_0 = 1$:
 #
-# $$h_1 = \tanh(1.1) = 0.800, \quad h_2 = \tanh(0.880) = 0.706, \quad
-# \frac{\partial h_2}{\partial h_0} = \underbrace{1.1\,(1 - 0.706^2)}_{0.551} \cdot \underbrace{1.1\,(1 - 0.800^2)}_{0.395} = 0.218 .$$
+# $$h_1 = \tanh(1.1) = 0.800, \quad h_2 = \tanh(0.881) = 0.707, \quad
+# \frac{\partial h_2}{\partial h_0} = \underbrace{1.1\,(1 - 0.707^2)}_{0.551} \cdot \underbrace{1.1\,(1 - 0.800^2)}_{0.395} = 0.218 .$$
 #
 # It shrinks, though $w > 1$. The graph must agree:
 
