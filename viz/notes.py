@@ -259,8 +259,7 @@ def changes(before: Graph, after: Graph) -> tuple[Marks, Marks]:
 
 
 def _identity(node: Node) -> tuple[Any, ...]:
-    scope = tuple(sorted((key, str(label)) for key, label in node.scope.items()))
-    return type(node.op), node.op, node.shape, node.dtype, node.name, node.origin, scope
+    return type(node.op), node.op, node.shape, node.dtype, node.name, node.source_serial
 
 
 def _surplus(nodes: Iterable[Node], counts: Counter[tuple[Any, ...]]) -> Iterable[Node]:
