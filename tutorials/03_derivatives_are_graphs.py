@@ -204,7 +204,7 @@ axes.grid(alpha=0.3)
 # Newton's method climbs: with negative curvature the "lowest point" of its parabola is a saddle. Gauss-Newton goes
 # down, and too far, for the parabola is right only nearby. Adding a multiple of the unit matrix shortens the step;
 # how to choose it, and how to solve `(G + λ I) d = −g` with products only, is [tutorial
-# 8](08_gauss_newton_and_hessian_free.py).
+# 8](08_hessian_free_from_scratch.py).
 #
 # What does all this cost? Count the nodes, as written and after tidying:
 

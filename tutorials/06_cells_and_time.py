@@ -1,20 +1,21 @@
 # %% [markdown]
 # # 6 · Cells and time
 #
-# *Reading time: 13 minutes. It helps to know nodes and gradients (tutorials 1 to 3).*
+# *Reading time: 13 minutes.* You will invent a recurrent cell, and end with one whose weights read like a sentence.
+# It helps to know nodes and gradients (tutorials 1 to 3).
 #
 # A recurrent network is one small set of equations, the **cell**, applied again and again, once for each time step.
-# What it hands from each step to the next is its **state**: all that it remembers. Here you invent a cell, work it
-# out by hand, draw it, let the library check it, and train it until its weights can be read like a sentence.
+# What it hands from each step to the next is its **state**: all that it remembers.
 
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
-from exercises import check
 
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
+
+from exercises import check
 
 plt.style.use("tableau-colorblind10")
 
@@ -35,16 +36,20 @@ plt.style.use("tableau-colorblind10")
 #
 # ## The equations, by hand
 #
-# A switch $g_t$ would do: 1 where the flag is 1, else 0. Then, with a state $h$,
+# A switch `gₜ` would do: 1 where the flag is 1, else 0. Then, with a state `h`,
 #
-# $$h_t = (1 - g_t)\,h_{t-1} + g_t\,v_t .$$
+# ```
+# hₜ = (1 - gₜ) hₜ₋₁ + gₜ vₜ
+# ```
 #
-# With $g_t = 0$ the state stays as it is; with $g_t = 1$ it is replaced. But a step has no derivative that could teach
-# it anything, so take a soft switch, a **gate**: $g = \sigma(12 \cdot \text{flag} - 6)$, with
-# $\sigma(a) = 1 / (1 + e^{-a})$. Flag 0 gives $\sigma(-6) = 0.0025$, nearly closed, and flag 1 gives
-# $\sigma(6) = 0.9975$, nearly open. The first two steps, from $h_0 = 0$:
+# With `gₜ = 0` the state stays as it is; with `gₜ = 1` it is replaced. But a step has no derivative that could teach
+# it anything, so take a soft switch, a **gate**: `g = σ(12 · flag - 6)`, with `σ(a) = 1 / (1 + e^(-a))`. Flag 0 gives
+# `σ(-6) = 0.0025`, nearly closed, and flag 1 gives `σ(6) = 0.9975`, nearly open. The first two steps, from `h₀ = 0`:
 #
-# $$h_1 = 0.0025 \cdot 0 + 0.9975 \cdot 0.5 = 0.4988, \qquad h_2 = 0.9975 \cdot 0.4988 + 0.0025 \cdot (-0.8) = 0.4956 .$$
+# ```
+# h₁ = 0.0025 · 0      + 0.9975 · 0.5    = 0.4988
+# h₂ = 0.9975 · 0.4988 + 0.0025 · (-0.8) = 0.4956
+# ```
 #
 # And the whole table, in NumPy:
 
@@ -60,14 +65,19 @@ for v, s in zip(value, flag, strict=True):
 # %% [markdown]
 # ## The same as a cell
 #
-# We chose 12, −6 and "read the value, not the flag" ourselves. A cell leaves them open: they are weights, to be learned.
-# With the input $x_t$ = (value, flag),
+# We chose 12, −6 and "read the value, not the flag" ourselves. A cell leaves them open: they are weights, to be
+# learned. With the input `xₜ` = (value, flag),
 #
-# $$g_t = \sigma(x_t W_{xg} + b_g), \qquad v_t = x_t W_{xv} + b_v, \qquad h_t = (1 - g_t)\,h_{t-1} + g_t\,v_t .$$
+# ```
+# gₜ = σ(xₜ W_xg + b_g)
+# vₜ = xₜ W_xv + b_v
+# hₜ = (1 - gₜ) hₜ₋₁ + gₜ vₜ
+# ```
 #
-# In the library this is a class with one method, `step`. It gets $x$ and the states, and returns the new states.
-# `self.affine("g", x=x)` stands for $x W_{xg} + b_g$: the weights are declared by being used, and get their names
-# from the equation.
+# In the library this is a class with one method, `step`. It gets `x` and the states, and returns the new states.
+# `self.affine("g", x=x)` stands for `x W_xg + b_g`: the weights are declared by being used, and get their names from
+# the equation.
+
 
 # %%
 class Latch(rnn.Cell):
@@ -89,8 +99,9 @@ class Latch(rnn.Cell):
 viz.draw(Latch(1))
 
 # %% [markdown]
-# The same picture with the weights written on the arrows, as papers draw it. Follow $h_{t-1}$: it passes one × and one
-# +, and is $h_t$. The gate sits beside that road, not on it. Tutorial 7 shows why this matters.
+# The same picture with the weights written on the arrows, as papers draw it. Follow `hₜ₋₁`: it passes one × and one
+# +, and is `hₜ`. The gate sits beside that road, not on it. [Tutorial 7](07_vanishing_gradients.py) shows why this
+# matters.
 
 # %%
 viz.draw(Latch(1), style="compact")
@@ -107,7 +118,7 @@ rnn.testing.check_cell(Latch, report=lambda law, found: print(f"{law:<14}{found}
 # %% [markdown]
 # ## Time: the unrolled graph
 #
-# A `Network` puts an output layer $o_t = h_t W_{ho} + b_o$ and a loss behind its cells. `unroll` writes the equations
+# A `Network` puts an output layer `oₜ = hₜ W_ho + b_o` and a loss behind its cells. `unroll` writes the equations
 # out, one copy for each time step, all with the *same* weights. Here are four steps; each box is the whole picture
 # from above.
 
@@ -118,7 +129,7 @@ viz.draw(net.unroll(time=4, batch=1, initial="zero"))
 
 # %% [markdown]
 # An unrolled network is nothing but nodes: `u.inputs`, `u.targets`, `u.logits` (all outputs, time first), `u.cost`
-# (the mean loss), `u.after[t]` (the states after step $t$).
+# (the mean loss), `u.after[t]` (the states after step `t`).
 #
 # The weights are ordinary arrays in `net.parameters`. Put in those that we found by hand, and run the network on the
 # table. `rnn.run` takes (time, batch, inputs): time comes first, then the cases that run side by side.
@@ -145,6 +156,7 @@ print(outputs[:, 0, 0].round(4))
 #
 # First, endless practice: random values, a flag on a fifth of the steps, and the right answers.
 
+
 # %%
 def practice(generator, time=20, batch=64):
     """Inputs (time, batch, 2) and targets (time, batch, 1)."""
@@ -161,6 +173,7 @@ def practice(generator, time=20, batch=64):
 # Then four lines that serve every cell: unroll; make an *objective*, the cost as a function of all weights; choose an
 # optimiser; minimise, with fresh sequences at every step.
 
+
 # %%
 def train(cell, seed=1, steps=800):
     net = rnn.Network([cell], inputs=2, outputs=1, loss="squared", seed=seed)
@@ -174,17 +187,20 @@ def train(cell, seed=1, steps=800):
 
 
 latch, latch_losses = train(Latch(1))
-elman, elman_losses = train(rnn.Elman(1))  # h' = tanh(x W_xh + h W_hh + b_h): the classic cell, also with one unit
+elman, elman_losses = train(
+    rnn.Elman(1)
+)  # h' = tanh(x W_xh + h W_hh + b_h): the classic cell, also with one unit
 
-fig, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
+figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
 axes.semilogy(latch_losses, label=f"Latch(1), {latch.theta.size} weights")
 axes.semilogy(elman_losses, label=f"Elman(1), {elman.theta.size} weights")
 axes.set(xlabel="step", ylabel="mean squared error", title="Learning to sample and hold")
-axes.legend(frameon=False);
+axes.legend(frameon=False)
+axes.grid(alpha=0.3)
 
 # %% [markdown]
-# With a single unit the plain recurrent cell cannot do it: whatever it does at a flag, it does at every step. The
-# latch, after wandering about for some hundred steps, gets there. Now read what it has learned:
+# With a single unit the plain recurrent cell cannot do it: it weighs value, flag and memory alike at every step, and
+# cannot switch. The latch, after wandering about for some hundred steps, gets there. Now read what it has learned:
 
 # %%
 for name, node in latch.parameters.items():
@@ -193,7 +209,7 @@ write = latch.parameters["layer0.W_xv"].value.ravel() * latch.parameters["output
 print("from (value, flag) through v to the output:", write.round(2))
 
 # %% [markdown]
-# The gate listens to the flag (large weight, negative bias) and hardly to the value. From the value, through $v$, to
+# The gate listens to the flag (large weight, negative bias) and hardly to the value. From the value, through `v`, to
 # the output the weights multiply to about 1: our solution, found by descending a gradient. (The sign of the state is
 # free: minus times minus is plus. Another seed may choose the other one.)
 #
@@ -206,25 +222,33 @@ weights = {name: node.value for name, node in latch.parameters.items()}
 gate = 1 / (1 + np.exp(-(x[:, 0] @ weights["layer0.W_xg"] + weights["layer0.b_g"])))
 
 steps = np.arange(1, 41)
-fig, (top, bottom) = plt.subplots(2, figsize=(7, 4.2), layout="constrained", sharex=True, height_ratios=[3, 1])
+figure, (top, bottom) = plt.subplots(
+    2, figsize=(7, 4.2), layout="constrained", sharex=True, height_ratios=[3, 1]
+)
 top.plot(steps, x[:, 0, 0], "o", markersize=4, color="#bbbbbb", label="value")
 top.step(steps, target[:, 0, 0], where="mid", linewidth=5, alpha=0.35, label="answer")
 top.step(steps, output[:, 0, 0], where="mid", color="black", linewidth=1.2, label="output")
 top.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
 bottom.bar(steps, gate[:, 0], color=np.where(x[:, 0, 1] > 0, "#c85200", "#5f9ed1"))
-bottom.set(xlabel="time step (orange: the flag is 1)", ylabel="gate", ylim=(0, 1.05));
+bottom.set(xlabel="time step (orange: the flag is 1)", ylabel="gate", ylim=(0, 1.05))
+top.grid(alpha=0.3)
 
 # %% [markdown]
-# It was trained on 20 steps and runs for 40: the weights know nothing of how long a sequence is.
+# It was trained on 20 steps and runs for 40: the weights know nothing of how long a sequence is. The slow drift is
+# the gate, which is shut but not tight: `σ(-4.3) = 0.014` of each new value leaks in.
 #
-# A latch that is good for more is a matter of a few letters: let the gate see the state, `self.affine("g", x=x, h=h)`,
-# and you are close to the minimal gated unit; add a second gate, and it is a GRU. `rnn.cells.ALL` has thirty of them.
+# A latch that is good for more is a matter of a few letters: let the gate see the state, `self.affine("g", x=x,
+# h=h)`, and you are close to the minimal gated unit; add a second gate, and it is a GRU. `rnn.cells.ALL` has some
+# thirty.
 #
-# For text there is `rnn.Trainer`, which does the same with epochs, validation and files (tutorial 9).
+# For text there is `rnn.Trainer`, which does the same with epochs, validation and files ([tutorial
+# 9](09_from_text_to_novel.py)).
 #
 # ## What can go wrong
 #
-# Mistakes are told with the line of *your* equation and what to write instead. These are the ones that everybody makes.
+# Mistakes are told with the line of *your* equation and what to write instead. These are the ones that everybody
+# makes.
+
 
 # %%
 def told(attempt):
@@ -264,6 +288,7 @@ told(lambda: rnn.run(latch, x[:, 0]))  # the axis of the cases is missing
 # The next one is worse, since it runs and learns *something*: the length of the whole batch, where that of each case
 # was meant. What the network says of one sequence then depends on its neighbours. Only the check finds it.
 
+
 # %%
 class Mixing(rnn.Cell):
     states = (rnn.State("h"),)
@@ -278,8 +303,10 @@ told(lambda: rnn.testing.check_cell(Mixing))
 # %% [markdown]
 # ## Exercises
 #
-# **1.** How many weights has `Latch(5)` in a network with 3 inputs, those of the output layer not counted? Work it out
-# on paper.
+# ### Exercise 1
+#
+# How many weights has `Latch(5)` in a network with 3 inputs, those of the output layer not counted? Work it out on
+# paper.
 
 # %%
 answer_1 = ...
@@ -294,8 +321,10 @@ check(
 )
 
 # %% [markdown]
-# **2.** Write a cell whose state is the greatest value so far of $x_t W_{xh}$, a running maximum. No bias
-# (`bias=None`), and `gn.maximum(a, b)` is the greater of two nodes, element by element. Give the class as your answer.
+# ### Exercise 2
+#
+# Write a cell whose state is the greatest value so far of `xₜ W_xh`, a running maximum. No bias (`bias=None`), and
+# `gn.maximum(a, b)` is the greater of two nodes, element by element. Give the class as your answer.
 
 # %%
 answer_2 = ...
@@ -331,7 +360,9 @@ def is_running_maximum(cell):
     u = net.unroll(time=7, batch=4, initial="zero")
     (found,) = gn.compile([u.hidden[0]], [u.inputs])(x)
     expected = np.maximum.accumulate(np.maximum(x @ net.parameters["layer0.W_xh"].value, 0))
-    return list(net.parameters) == ["layer0.W_xh", "output.W_ho", "output.b_o"] and np.allclose(found, expected, atol=1e-5)
+    return list(net.parameters) == ["layer0.W_xh", "output.W_ho", "output.b_o"] and np.allclose(
+        found, expected, atol=1e-5
+    )
 
 
 check(
@@ -345,9 +376,10 @@ check(
 )
 
 # %% [markdown]
-# **3.** Write a cell with *two* states: $m$, the last input, and $h$, how the input has changed since,
-# $h_t = x_t W_{xm} - m_{t-1}$ and $m_t = x_t W_{xm}$, again without bias. `step(self, x, h, m)` returns both, in the
-# order of `states`.
+# ### Exercise 3
+#
+# Write a cell with *two* states: `m`, the last input, and `h`, how the input has changed since, `hₜ = xₜ W_xm - mₜ₋₁`
+# and `mₜ = xₜ W_xm`, again without bias. `step(self, x, h, m)` returns both, in the order of `states`.
 
 # %%
 answer_3 = ...
@@ -400,6 +432,5 @@ check(
 )
 
 # %% [markdown]
-# ## Where to go from here
-#
-# [Declaring cells](https://en.wikipedia.org/wiki/Recurrent_neural_network)
+# [Declaring a cell](../docs/declaring_cells.md) has the whole vocabulary: peepholes, layer normalisation, dropout,
+# cells within cells. Next: [vanishing gradients](07_vanishing_gradients.py).

@@ -1,30 +1,34 @@
 # %% [markdown]
 # # 7 · Vanishing gradients, seen
 #
-# *Reading time: 12 minutes. It helps to know gradients (tutorial 3) and cells (tutorial 6).*
+# *Reading time: 12 minutes.* You will work out by hand why gradients fade or explode in time, and *see* it. It helps
+# to know gradients (tutorial 3) and cells ([tutorial 6](06_cells_and_time.py)).
 #
-# A net that is to learn what an input has to do with an answer fifty steps later must be told so by its gradient, which
-# travels all the way back. On that road it may fade to nothing, or grow beyond bounds. Here you work out by hand why,
-# check each number, and then *see* it fade. At the end it is clear what an LSTM does about it, and what it does not.
+# A net that is to learn what an input has to do with an answer fifty steps later must be told so by its gradient,
+# which travels all the way back. On that road it may fade to nothing, or grow beyond bounds. At the end it is clear
+# what an LSTM does about it, and what it does not.
 
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
-from exercises import check
 
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
+
+from exercises import check
 
 plt.style.use("tableau-colorblind10")
 
 # %% [markdown]
 # ## One unit, and powers of a number
 #
-# The simplest memory multiplies its state by a number $w$ at each step, $h_t = w\,h_{t-1}$. After $k$ steps,
-# $h_k = w^k h_0$, so
+# The simplest memory multiplies its state by a number `w` at each step, `hₜ = w hₜ₋₁`. After `k` steps, `hₖ = wᵏ h₀`,
+# so
 #
-# $$\frac{\partial h_k}{\partial h_0} = w^k .$$
+# ```
+# ∂hₖ/∂h₀ = wᵏ
+# ```
 #
 # Three numbers that hardly differ, and fifty steps:
 
@@ -34,18 +38,21 @@ for w in (0.9, 1.0, 1.1):
 
 # %% [markdown]
 # Below 1 the gradient **vanishes**, above 1 it **explodes**; only at 1 it lasts. In both cases exponentially: no
-# learning rate can make up for it, since what is right for the nearest step is wrong by a factor of $w^{50}$ for a far
+# learning rate can make up for it, since what is right for the nearest step is wrong by a factor of `w⁵⁰` for a far
 # one.
 #
 # ## With a tanh, by hand
 #
-# A unit with a nonlinearity, $h_t = \tanh(w\,h_{t-1})$. As $\tanh' = 1 - \tanh^2$, the chain rule gives a factor
-# $w\,(1 - h_t^2)$ for each step. Take $w = 1.1$, which should explode, and $h_0 = 1$:
+# A unit with a nonlinearity, `hₜ = tanh(w hₜ₋₁)`. As `tanh' = 1 - tanh²`, the chain rule gives a factor `w (1 - hₜ²)`
+# for each step. Take `w = 1.1`, which should explode, and `h₀ = 1`:
 #
-# $$h_1 = \tanh(1.1) = 0.800, \quad h_2 = \tanh(0.881) = 0.707, \quad
-# \frac{\partial h_2}{\partial h_0} = \underbrace{1.1\,(1 - 0.707^2)}_{0.551} \cdot \underbrace{1.1\,(1 - 0.800^2)}_{0.395} = 0.218 .$$
+# ```
+# h₁ = tanh(1.1)   = 0.800      its factor: 1.1 (1 - 0.800²) = 0.395
+# h₂ = tanh(0.881) = 0.707      its factor: 1.1 (1 - 0.707²) = 0.551
+# ∂h₂/∂h₀ = 0.395 · 0.551 = 0.218
+# ```
 #
-# It shrinks, though $w > 1$. The graph must agree:
+# It shrinks, though `w > 1`. The graph must agree:
 
 # %%
 h0 = gn.input((), "float64", name="h0")
@@ -60,13 +67,15 @@ print([round(float(value), 4) for value in function(1.0)])
 #
 # ## Many units: a product of Jacobians
 #
-# For a layer, $h_t = \tanh(x_t W_{xh} + h_{t-1} W_{hh} + b_h)$ with rows as in all our code. Let $g_t$ be the gradient
-# of the cost with respect to $h_t$, a row as well. One step back:
+# For a layer, `hₜ = tanh(xₜ W_xh + hₜ₋₁ W_hh + b_h)` with rows as in all our code. Let `gₜ` be the gradient of the
+# cost with respect to `hₜ`, a row as well. One step back:
 #
-# $$g_{t-1} = \bigl(g_t \odot (1 - h_t^2)\bigr)\, W_{hh}^{\mathsf T} .$$
+# ```
+# gₜ₋₁ = (gₜ ⊙ (1 - hₜ²)) W_hhᵀ
+# ```
 #
-# Read it aloud: through the tanh, multiply by its slope; through the product, multiply by the transposed matrix. (This
-# is how it looks when only the last step is judged; otherwise each step adds its own share.)
+# Read it aloud: through the tanh, multiply by its slope; through the product, multiply by the transposed matrix.
+# (This is how it looks when only the last step is judged; otherwise each step adds its own share.)
 #
 # A net of 32 units over 50 steps, whose cost looks at the last output alone: `unscored` leaves out the others.
 
@@ -101,10 +110,11 @@ for t in range(TIME - 1, 0, -1):
 #
 # ## What decides: the spectral radius
 #
-# For one unit it was $w$. For a matrix multiplied by itself over and over, it is the largest absolute value among its
-# eigenvalues, the **spectral radius** $\rho$: powers of the matrix shrink like $\rho^k$ or grow like it. To have clean
-# numbers we start from $\rho$ times an orthogonal matrix: it turns every vector and multiplies its length by exactly
-# $\rho$, so that all eigenvalues have the size $\rho$.
+# For one unit it was `w`. For a matrix multiplied by itself over and over, it is the largest absolute value among its
+# eigenvalues, the **spectral radius** `ρ`: powers of the matrix shrink like `ρᵏ` or grow like it. To have clean
+# numbers we start from `ρ` times an orthogonal matrix: it turns every vector and multiplies its length by exactly
+# `ρ`, so that all eigenvalues have the size `ρ`.
+
 
 # %%
 def gradient_norms(cell, state=0):
@@ -116,27 +126,28 @@ def gradient_norms(cell, state=0):
     return norms / norms[0]
 
 
-radii = (0.5, 0.8, 0.9, 1.0, 1.2, 2.0)
-fig, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+radii = {0.5: "#2c4b9b", 0.8: "#5f8fd3", 1.0: "#777777", 1.3: "#e08a5b", 2.0: "#b2182b"}
+figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
 back = np.arange(TIME)
-shades = plt.get_cmap("coolwarm")(np.linspace(0, 1, len(radii)))
-for radius, shade in zip(radii, shades, strict=True):
+for radius, shade in radii.items():
     norms = gradient_norms(rnn.Elman(UNITS, initial={"W_hh": rnn.initializers.orthogonal(radius)}))
     axes.semilogy(back, norms, color=shade, linewidth=2)
     axes.semilogy(back, radius ** back.astype(float), color="#999999", linewidth=0.8, linestyle="--")
     axes.text(TIME, norms[-1], f"ρ = {radius:g}", color=shade, va="center")
-axes.set(xlabel="steps back in time", ylabel="‖∂cost/∂h‖, from 1", xlim=(0, 56), ylim=(1e-16, 1e16));
+axes.set(xlabel="steps back in time", ylabel="‖∂cost/∂h‖, from 1", xlim=(0, 56), ylim=(1e-16, 1e16))
+axes.grid(alpha=0.3)
 
 # %% [markdown]
-# The broken lines are $\rho^k$. Below 1 the gradient follows them: at $\rho = 0.5$, fifteen decades are gone after 50
-# steps, and float32 knows only seven. Above 1 it stays far below them, since the units that grow saturate, and their
-# slopes take away what the weights add. Yet with $\rho = 2$ there are still four decades too many, in some directions.
+# The broken lines are `ρᵏ`. Below 1 the gradient follows them: at `ρ = 0.5`, fifteen decades are gone after 50 steps,
+# and float32 knows only seven. Above 1 it stays far below them, since the units that grow saturate, and their slopes
+# take away what the weights add. Yet with `ρ = 2` there are still four decades too many, in some directions.
 #
 # ## Seen on the graph itself
 #
 # `viz.gradients(cost)` computes the gradient of the cost with respect to *every* node, and `viz.draw` colours each by
-# its norm, on a logarithmic scale. Six steps are enough if $\rho = 0.3$. Time runs from left to right, the gradient
-# from right to left:
+# its norm, on a logarithmic scale. Six steps are enough if `ρ = 0.3`. Time runs from left to right, the gradient from
+# right to left:
+
 
 # %%
 def fading(cell):
@@ -148,8 +159,8 @@ def fading(cell):
 fading(rnn.Elman(UNITS, initial={"W_hh": rnn.initializers.orthogonal(0.3)}))
 
 # %% [markdown]
-# The box at the first step is as good as deaf: nothing that happens there can be learned from the error at the end. The
-# same picture at $\rho = 1$:
+# Of 1.17, 0.0028 is left. The first step is as good as deaf: nothing that happens there can be learned from the error
+# at the end. The same picture at `ρ = 1`:
 
 # %%
 fading(rnn.Elman(UNITS, initial={"W_hh": rnn.initializers.orthogonal(1.0)}))
@@ -157,19 +168,24 @@ fading(rnn.Elman(UNITS, initial={"W_hh": rnn.initializers.orthogonal(1.0)}))
 # %% [markdown]
 # ## What an LSTM does about it
 #
-# An LSTM keeps its memory in a second state $c$, on a road with no matrix and no tanh on it:
+# An LSTM keeps its memory in a second state `c`, on a road with no matrix and no tanh on it:
 #
-# $$c_t = f_t \odot c_{t-1} + i_t \odot \tilde c_t, \qquad
-# \frac{\partial c_t}{\partial c_{t-1}} = f_t \ \text{ (along this road)}.$$
+# ```
+# cₜ = fₜ ⊙ cₜ₋₁ + iₜ ⊙ c̃ₜ
+# ∂cₜ/∂cₜ₋₁ = fₜ   (along this road)
+# ```
 #
 # A product of forget gates instead of a product of matrices: each unit has its own factor, and the net can learn it.
-# It is between 0 and 1, so nothing explodes on this road. But look at the number: a gate that starts at
-# $\sigma(0) = 0.5$ is worse than any matrix above, $0.5^{49} = 2 \cdot 10^{-15}$. The remedy is one line in most
-# programs: start the bias $b_f$ of the gate high. $\sigma(1) = 0.73$, $\sigma(5) = 0.9933$, and
+# It is between 0 and 1, so nothing explodes on this road. But look at the number: a gate that starts at `σ(0) = 0.5`
+# is worse than any matrix above, `0.5⁴⁹ = 2 · 10⁻¹⁵`. The remedy is one line in most programs: start the bias `b_f`
+# of the gate high. `σ(1) = 0.73`, `σ(5) = 0.9933`, and
 #
-# $$0.73^{49} = 2 \cdot 10^{-7}, \qquad 0.9933^{49} = 0.72 .$$
+# ```
+# 0.73⁴⁹ = 2 · 10⁻⁷      0.9933⁴⁹ = 0.72
+# ```
 #
-# (The weights $W_{h\cdot}$ are made small here, so that this road is the only one.)
+# (The weights `W_h·` are made small here, so that this road is the only one.)
+
 
 # %%
 def lstm(bias):
@@ -177,7 +193,7 @@ def lstm(bias):
     return rnn.LSTM(UNITS, initial={"W_h*": small, "b_f": rnn.initializers.constant(bias)})
 
 
-fig, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
+figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
 for bias, shade in zip((0.0, 1.0, 3.0, 5.0), plt.get_cmap("viridis")((0.85, 0.6, 0.35, 0.0)), strict=True):
     norms = gradient_norms(lstm(bias), state=1)
     gate = 1 / (1 + np.exp(-bias))
@@ -185,16 +201,18 @@ for bias, shade in zip((0.0, 1.0, 3.0, 5.0), plt.get_cmap("viridis")((0.85, 0.6,
     axes.semilogy(back, gate ** back.astype(float), color="#999999", linewidth=0.8, linestyle="--")
     axes.text(TIME, norms[-1], f"$b_f$ = {bias:g}", color=shade, va="center")
     print(f"b_f = {bias:g}: 49 steps back {norms[-1]:.1e}, σ(b_f)^49 = {gate**49:.1e}")
-axes.set(xlabel="steps back in time", ylabel="‖∂cost/∂c‖, from 1", xlim=(0, 56), ylim=(1e-16, 10));
+axes.set(xlabel="steps back in time", ylabel="‖∂cost/∂c‖, from 1", xlim=(0, 56), ylim=(1e-16, 10))
+axes.grid(alpha=0.3)
 
 # %% [markdown]
-# So it is not the letters LSTM that keep a gradient alive, but gates that are open. `rnn.LSTM` starts $b_f$ at 1, which
-# is the custom; for long distances the sources say about 5 (`rnn.LSTMSutskever`).
+# So it is not the letters LSTM that keep a gradient alive, but gates that are open. `rnn.LSTM` starts `b_f` at 1,
+# which is the custom; for long distances the sources say about 5 (`rnn.LSTMSutskever`).
 #
 # ## Does it matter?
 #
 # Remember one number for thirty steps: the first input is the answer at the end, the others are small noise. Whoever
-# learns nothing guesses 0, and has the mean squared error $1/3$, the variance of a number drawn from −1 … 1.
+# learns nothing guesses 0, and has the mean squared error 1/3, the variance of a number drawn from −1 … 1.
+
 
 # %%
 def practice(generator, time=30, batch=64):
@@ -223,7 +241,7 @@ def elman(radius):
 
 
 small = {"W_h*": rnn.initializers.normal(0.01)}
-fig, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
+figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
 for name, cell, line in (
     ("Elman, ρ = 0.5", elman(0.5), "C0--"),
     ("Elman, ρ = 1", elman(1.0), "C0-"),
@@ -235,31 +253,33 @@ for name, cell, line in (
     print(f"{name.replace('$', ''):<16} last twenty steps: {np.mean(losses[-20:]):.3f}")
 axes.axhline(1 / 3, color="#999999", linewidth=0.8, linestyle=":")
 axes.set(xlabel="step", ylabel="mean squared error")
-axes.legend(frameon=False, ncols=2);
+axes.legend(frameon=False, ncols=2)
+axes.grid(alpha=0.3)
 
 # %% [markdown]
-# The two whose gradient has faded stay at one third, LSTM or not; the two whose gradient arrives learn. Nothing but the
-# initial weights is different between a broken line and the full one of its colour.
+# The two whose gradient has faded stay at one third, LSTM or not; the two whose gradient arrives learn. Nothing but
+# the initial weights is different between a broken line and the full one of its colour.
 #
 # ## What can go wrong
 #
-# - **The net explodes.** One large step along a gradient that is thousands of times too long spoils the weights. Hence
-#   `clip_norm=1.0` above: a longer gradient is shortened to that length. It helps against explosion only; what has
-#   vanished cannot be lengthened.
-# - **The curve lies.** The loss falls nicely because nearby connections are learned, and the far ones never are. Look at
-#   the gradient by distance, as above, and not at the loss alone.
+# - **The net explodes.** One large step along a gradient that is thousands of times too long spoils the weights.
+#   Hence `clip_norm=1.0` above: a longer gradient is shortened to that length. It helps against explosion only; what
+#   has vanished cannot be lengthened.
+# - **The curve lies.** The loss falls nicely because nearby connections are learned, and the far ones never are. Look
+#   at the gradient by distance, as above, and not at the loss alone.
 # - **Saturated from the start.** Large input weights push every tanh to ±1, whatever ρ is (exercise 3 shows how much
 #   that costs).
-# - **Adam hides it.** It rescales each weight's gradient, so that even a tiny one makes steps, and then mostly noise of
-#   other examples is followed. In the curves above Adam did not help the broken lines.
+# - **Adam hides it.** It rescales each weight's gradient, so that even a tiny one makes steps, and then mostly noise
+#   of other examples is followed. In the curves above Adam did not help the broken lines.
 #
 # Another remedy is to use the curvature, which tells that those directions in which the gradient is tiny are also
-# nearly flat, and that long steps there are safe: tutorial 8.
+# nearly flat, and that long steps there are safe: [tutorial 8](08_hessian_free_from_scratch.py).
 #
 # ## Exercises
 #
-# **1.** $h_t = 0.9\,h_{t-1}$. What is the smallest number of steps after which less than a thousandth of the gradient
-# is left?
+# ### Exercise 1
+#
+# `hₜ = 0.9 hₜ₋₁`. What is the smallest number of steps after which less than a thousandth of the gradient is left?
 
 # %%
 answer_1 = ...
@@ -275,8 +295,10 @@ check(
 )
 
 # %% [markdown]
-# **2.** At which bias $b_f$ is one half of the gradient left after 100 steps along the road of $c$?
-# (The gate is $\sigma(b_f)$; $\sigma(a) = s$ means $a = \ln \frac{s}{1 - s}$.)
+# ### Exercise 2
+#
+# At which bias `b_f` is one half of the gradient left after 100 steps along the road of `c`? (The gate is `σ(b_f)`;
+# `σ(a) = s` means `a = ln(s / (1 - s))`.)
 
 # %%
 answer_2 = ...
@@ -292,13 +314,16 @@ check(
 )
 
 # %% [markdown]
-# **3.** Write a function `back(g, h, W_hh)` that takes the gradient with respect to $h_t$ (rows: cases), the state
-# $h_t$ itself, and $W_{hh}$, and returns the gradient with respect to $h_{t-1}$, for units with the **logistic**
-# function instead of tanh: $h_t = \sigma(\ldots)$, whose slope is $h_t (1 - h_t)$. (How large is that slope at most?
-# So what must $\rho$ be to keep a gradient alive?)
+# ### Exercise 3
+#
+# Write a function `back(g, h, W_hh)` that takes the gradient with respect to `hₜ` (rows: cases), the state `hₜ`
+# itself, and `W_hh`, and returns the gradient with respect to `hₜ₋₁`, for units with the **logistic** function
+# instead of tanh: `hₜ = σ(…)`, whose slope is `hₜ (1 - hₜ)`. (How large is that slope at most? So what must `ρ` be to
+# keep a gradient alive?)
 
 # %%
 answer_3 = ...
+
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 def is_step_back(back):

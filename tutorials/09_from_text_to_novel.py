@@ -1,12 +1,11 @@
 # %% [markdown]
 # # 9 · A character model, from text to novel
 #
-# *Reading time: 14 minutes. It helps to know cells and training (tutorial 6).*
+# *Reading time: 14 minutes.* You will train a model of text, see what it has understood, and let it suggest the next
+# word. It helps to know cells and training ([tutorial 6](06_cells_and_time.py)).
 #
 # A net that predicts the next character of a text, and nothing else, has to learn spelling, words, and some of the
-# grammar. Fed with its own predictions it writes. Here you take a text, measure what guessing is worth, train a model
-# in some seconds, look at what it has understood character by character, and end with a program that suggests the next
-# word while you write: the seed of a writing companion.
+# grammar. Fed with its own predictions it writes.
 
 # %%
 import re
@@ -16,11 +15,12 @@ from pydoc_data.topics import topics  # Python's own manual, which comes with Py
 
 import matplotlib.pyplot as plt
 import numpy as np
-from exercises import check
 
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
+
+from exercises import check
 
 plt.style.use("tableau-colorblind10")
 
@@ -51,13 +51,14 @@ print("train, valid, test:", len(corpus.train), len(corpus.valid), len(corpus.te
 # %% [markdown]
 # ## What is a guess worth?
 #
-# If the model gave the character that came the probability $p$, we count $-\log_2 p$ **bits**: 0 if it was certain, 1
+# If the model gave the character that came the probability `p`, we count `-log₂ p` **bits**: 0 if it was certain, 1
 # for a coin toss. The mean is the number of bits per character that a perfect compressor would need with this model.
 # Before any net, know what simple guessing achieves:
 #
-# - all symbols alike: $\log_2$ of their number;
+# - all symbols alike: `log₂` of their number;
 # - by frequency: the space is likely, z is not;
 # - by the character before: after q comes u.
+
 
 # %%
 def bits(p):
@@ -84,50 +85,53 @@ for name, value in baselines.items():
 #
 # ## The model and its training
 #
-# An LSTM of 128 units reads a symbol (one-hot) and its own state, and a softmax over the symbols says what comes next.
-# The `Trainer` cuts the training text into lanes that are read side by side, 50 characters at a time. The state is
-# carried from each piece to the next, so the memory may reach further back than the gradient. All files of a run lie in
-# one folder. A `Listener` is told what happens; ours prints a line for each epoch.
+# An LSTM of 128 units reads a symbol (one-hot) and its own state, and a softmax over the symbols says what comes
+# next. The `Trainer` cuts the training text into lanes that are read side by side, 50 characters at a time. The state
+# is carried from each piece to the next, so the memory may reach further back than the gradient. All files of a run
+# lie in one folder (ours is thrown away at the end). A `Listener` is told what happens; ours prints a line for each
+# epoch.
+
 
 # %%
 class Line(rnn.training.Listener):
     def epoch_ended(self, trainer, row):
-        print(f"epoch {row['epoch']}: {row['train_bits']:.2f} bits in training, {row['valid_bits']:.2f} on validation")
+        print(
+            f"epoch {row['epoch']}: {row['train_bits']:.2f} bits in training, {row['valid_bits']:.2f} on validation"
+        )
 
 
 net = rnn.Network([rnn.LSTM(128)], inputs=count, outputs=count, seed=0)
 net.vocabulary = vocabulary  # so that the model's file knows its letters
 print(net)
 
-run = Path(tempfile.mkdtemp()) / "run"
-trainer = rnn.Trainer(
-    net, corpus, rnn.Adam(rate=0.01, clip_norm=5.0), folder=run, time=50, batch=16, epochs=3, listener=Line()
-)
-outcome = trainer.run()
-viz.training_curve(run / "history.jsonl")
+with tempfile.TemporaryDirectory() as folder:
+    run = Path(folder) / "run"
+    optimizer = rnn.Adam(rate=0.01, clip_norm=5.0)
+    trainer = rnn.Trainer(net, corpus, optimizer, folder=run, time=50, batch=16, epochs=3, listener=Line())
+    outcome = trainer.run()
+    print("files:", ", ".join(sorted(path.name for path in run.iterdir())))
+    net = rnn.load(run / "model.safetensors")  # the best epoch
+    curve = viz.training_curve(run / "history.jsonl")
+curve
 
 # %% [markdown]
-# `graphnet-rnn train book.txt --units 128` does the same on the command line, with a bar, samples, early stopping, and
-# `--resume` after an interruption. The best epoch is in `model.safetensors`, one file with weights, architecture and
-# vocabulary:
-
-# %%
-net = rnn.load(run / "model.safetensors")
-print(sorted(path.name for path in run.iterdir()))
-
-# %% [markdown]
+# `model.safetensors` is the model: weights, architecture and vocabulary in one file. `graphnet-rnn train book.txt
+# --units 128` does all this on the command line, with a bar, samples, early stopping, and `--resume` after an
+# interruption.
+#
 # ## Temperature
 #
-# To write, draw the next character from the model's probabilities, feed it back, and so on. A **temperature** $\tau$
-# sharpens or flattens them first: $p_k \propto e^{o_k / \tau}$. By hand, for three logits $o = (2, 1, 0)$:
+# To write, draw the next character from the model's probabilities, feed it back, and so on. A **temperature** `τ`
+# sharpens or flattens them first: `p_k ∝ e^(o_k / τ)`. By hand, for three logits `o = (2, 1, 0)`:
 #
-# | | $\tau = 1$ | $\tau = 0.5$ |
+# | | `τ = 1` | `τ = 0.5` |
 # |---|---|---|
-# | $e^{o/\tau}$ | 7.39, 2.72, 1 | 54.6, 7.39, 1 |
-# | $p$ | 0.67, 0.24, 0.09 | 0.87, 0.12, 0.02 |
+# | `e^(o/τ)` | 7.39, 2.72, 1 | 54.6, 7.39, 1 |
+# | `p` | 0.67, 0.24, 0.09 | 0.87, 0.12, 0.02 |
 #
 # Towards 0 the likeliest always wins; large temperatures make all alike. A `Sampler` steps a model character by
 # character, and keeps its state between calls. First it *reads* a beginning:
+
 
 # %%
 def softmax(o, temperature=1.0):
@@ -148,28 +152,26 @@ for temperature in (0.0, 0.5, 1.0, 2.0):
 # %%
 sampler.reset()
 sampler.read("the s")
-fig, axes = plt.subplots(figsize=(8, 2.8), layout="constrained")
+figure, axes = plt.subplots(figsize=(8, 2.8), layout="constrained")
 for shift, temperature in ((-0.27, 0.5), (0, 1.0), (0.27, 2.0)):
-    axes.bar(np.arange(count) + shift, softmax(sampler.logits, temperature), width=0.25, label=f"τ = {temperature}")
+    axes.bar(
+        np.arange(count) + shift, softmax(sampler.logits, temperature), width=0.25, label=f"τ = {temperature}"
+    )
 axes.set_xticks(range(count), [c.replace(" ", "␣") for c in vocabulary.characters])
 axes.set(xlabel="next character", ylabel="probability")
-axes.legend(frameon=False);
+axes.legend(frameon=False)
+axes.grid(alpha=0.3)
 
 # %% [markdown]
 # ## What has it understood? Text in colour
 #
 # Let it read a sentence that it has never seen, and colour every character by the probability that the model gave it
-# *before* it came: green where it knew, red where it was surprised. Beneath, what it would have written, where that was
-# something else. `rnn.run` gives the logits at all places at once; those at place $t$ predict the character at $t + 1$.
+# *before* it came: green where it knew, red where it was surprised. Beneath, what it would have written, where that
+# was something else. `rnn.run` gives the logits at all places at once; those at place `t` predict the character at `t
+# + 1`.
+
 
 # %%
-class Page(str):
-    """HTML that a notebook shows as such."""
-
-    def _repr_html_(self):
-        return str(self)
-
-
 def predictions(text, states=None):
     """p of each symbol at each place but the first, (characters - 1, symbols), and the states at the end."""
     symbols = vocabulary.encode(text)
@@ -177,17 +179,17 @@ def predictions(text, states=None):
     return np.array([softmax(o) for o in logits[:, 0]]), states
 
 
-def in_colour(text, states=None):
+def show_in_colour(text, states=None):
     p, _ = predictions(text, states)
     symbols = vocabulary.encode(text)[1:]
     guesses = [vocabulary.characters[k] for k in p.argmax(axis=1)]
-    return Page(viz.coloured_html(text[1:], p[np.arange(len(symbols)), symbols], guesses, width=72))
+    print(viz.coloured(text[1:], p[np.arange(len(symbols)), symbols], guesses, width=72))
 
 
 test = vocabulary.decode(corpus.test)
 start = test.index(". ", 2000) + 1  # a sentence that begins here
 sentence = test[start : start + 210]
-in_colour(sentence)
+show_in_colour(sentence)
 
 # %% [markdown]
 # Look where it is red: at the first letters of words. There the choice is widest; once a word is begun, the rest is
@@ -198,22 +200,26 @@ in_colour(sentence)
 
 # %%
 _, states = predictions(test[start - 500 : start + 1])
-in_colour(sentence, states)
+show_in_colour(sentence, states)
 
 # %% [markdown]
-# The difference is small, and mostly at the beginning. Averaged over many places it is plain to see: bits by the number
-# of characters that were read since a cold start.
+# The difference is small, and mostly at the beginning. Averaged over many places it is plain to see: bits by the
+# number of characters that were read since a cold start.
 
 # %%
 lanes, length = 250, 60
 pieces = corpus.test[: lanes * (length + 1)].reshape(lanes, length + 1).T
 logits, _ = rnn.run(net, pieces[:-1])
 cost = np.array(
-    [[bits(softmax(o)[k]) for o, k in zip(row, symbols, strict=True)] for row, symbols in zip(logits, pieces[1:], strict=True)]
+    [
+        [bits(softmax(o)[k]) for o, k in zip(row, symbols, strict=True)]
+        for row, symbols in zip(logits, pieces[1:], strict=True)
+    ]
 )
-fig, axes = plt.subplots(figsize=(7, 3), layout="constrained")
+figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
 axes.plot(np.arange(1, length + 1), cost.mean(axis=1), ".-")
-axes.set(xlabel="characters read since a cold start", ylabel="bits for the next one", ylim=(0, None));
+axes.set(xlabel="characters read since a cold start", ylabel="bits for the next one", ylim=(0, None))
+axes.grid(alpha=0.3)
 
 # %% [markdown]
 # With a single character before it, it does no better than the table of pairs; after some six it has most of what it
@@ -234,17 +240,20 @@ print(f"test text: {tested.bits:.3f} bits per character, the likeliest was right
 some = corpus.test[:10_000]
 fixed = rnn.online.DynamicEvaluation(net, None)(some, context=50)
 learning = rnn.online.DynamicEvaluation(net, rnn.SGD(rate=0.1), time=20)(some, context=50)
-print(f"the first third of the test text: {fixed.bits:.3f} bits with fixed weights, {learning.bits:.3f} learning on the way")
+print(
+    f"a third of the test text: {fixed.bits:.3f} bits with fixed weights, {learning.bits:.3f} learning on the way"
+)
 
 # %% [markdown]
 # (On the command line: `graphnet-rnn evaluate model.safetensors book.txt --dynamic 0.1`.)
 #
 # ## The seed of a writing companion
 #
-# What could a model do for somebody who writes? Suggest how to go on, up to the next space, and be accepted or ignored.
-# That is a few lines: read what has been written; take the likeliest first characters; from each, always go on with
-# the likeliest, until a space comes. A sampler's `states` and `logits` are all that it knows, so a copy of both is a
-# bookmark to come back to.
+# What could a model do for somebody who writes? Suggest how to go on, up to the next space, and be accepted or
+# ignored. That is a few lines: read what has been written; take the likeliest first characters; from each, always go
+# on with the likeliest, until a space comes. A sampler's `states` and `logits` are all that it knows, so a copy of
+# both is a bookmark to come back to.
+
 
 # %%
 def suggestions(sampler, written, how_many=3, longest=20):
@@ -269,13 +278,15 @@ def suggestions(sampler, written, how_many=3, longest=20):
 
 
 for written in ("the func", "if the object is not ", "a list of the ", "this is a s"):
-    listed = ", ".join(f"{written.split(' ')[-1]}·{word} ({p:.1%})" for word, p in suggestions(sampler, written))
+    listed = ", ".join(
+        f"{written.split(' ')[-1]}·{word} ({p:.1%})" for word, p in suggestions(sampler, written)
+    )
     print(f"{written!r:>24} → {listed}")
 
 # %% [markdown]
 # Put a loop around it that reads keys (Tab to accept, an arrow for the next suggestion), train on a novel for a night
-# instead of on a manual for some seconds, and you have what Lynge (2016, 5.4.3) wrote with. This library has the parts, as
-# used here, but no such program yet.
+# instead of on a manual for some seconds, and you have what Lynge (2016, 5.4.3) wrote with. This library has the
+# parts, as used here, but no such program yet.
 #
 # ## What can go wrong
 #
@@ -296,7 +307,9 @@ except rnn.errors.DataError as error:
 #
 # ## Exercises
 #
-# **1.** A training program reports a cost of 1.30 *nats* per character ($-\ln p$). How many bits is that?
+# ### Exercise 1
+#
+# A training program reports a cost of 1.30 *nats* per character (`-ln p`). How many bits is that?
 
 # %%
 answer_1 = ...
@@ -311,8 +324,10 @@ check(
 )
 
 # %% [markdown]
-# **2.** Write `sharpened(p, temperature)`, which turns probabilities (not logits!) drawn at temperature 1 into those
-# at another one. (Logits are logarithms of $p$, but for a constant that does not matter.)
+# ### Exercise 2
+#
+# Write `sharpened(p, temperature)`, which turns probabilities (not logits!) drawn at temperature 1 into those at
+# another one. (Logits are logarithms of `p`, but for a constant that does not matter.)
 
 # %%
 answer_2 = ...
@@ -331,7 +346,7 @@ check(
     wrong=[
         lambda p, tau: p ** (1 / tau),
         lambda p, tau: p**tau / np.sum(p**tau),
-        lambda p, tau: softmax(p, tau),
+        softmax,
         lambda p, tau: p / tau / np.sum(p / tau),
     ],
     right=is_sharpening,
@@ -339,9 +354,11 @@ check(
 )
 
 # %% [markdown]
-# **3.** Write `probability(written, word)`: how likely the model holds it that `written` is followed by exactly `word`
-# (with its characters one after the other). Use `predictions(text)` from above: its row $t$ belongs to the character
-# at place $t + 1$.
+# ### Exercise 3
+#
+# Write `probability(written, word)`: how likely the model holds it that `written` is followed by exactly `word` (with
+# its characters one after the other). Use `predictions(text)` from above: its row `t` belongs to the character at
+# place `t + 1`.
 
 # %%
 answer_3 = ...
@@ -358,7 +375,9 @@ def is_probability(function):
     u = net.unroll(time=11, batch=1, training=False, initial="zero")
     symbols = vocabulary.encode("the function")[:, None]
     (losses,) = gn.compile([u.losses], [u.inputs, u.targets])(symbols[:-1], symbols[1:])
-    expected = {word: np.exp(-losses[-len(word) :].sum()) for word in ("n", "tion", "function", "he function")}
+    expected = {
+        word: np.exp(-losses[-len(word) :].sum()) for word in ("n", "tion", "function", "he function")
+    }
     return all(np.isclose(function("the function"[: -len(w)], w), p, rtol=1e-3) for w, p in expected.items())
 
 
