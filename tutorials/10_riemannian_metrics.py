@@ -279,9 +279,8 @@ panels[0].grid(alpha=0)
 #
 # ## What can go wrong
 #
-# - **Damping.** A unit that hardly matters for any example has a metric near zero, whose inverse is huge, so in
-#   practice one adds `ε I`. But `ε I` is the old ruler, and it breaks the invariance again, the more the larger it
-#   is:
+# - **Damping.** A unit that hardly matters has a metric near zero, whose inverse is huge, so in practice one adds `ε
+#   I`. But that is the old ruler, and breaks the invariance again:
 
 
 # %%
@@ -289,10 +288,8 @@ for epsilon in (0.0, 1e-6, 1e-4, 1e-2):
     tell(f"ε = {epsilon:g}", *train(lambda a, B, epsilon=epsilon: unitwise(a, B, epsilon), 0.02))
 
 # %% [markdown]
-# - **Too few examples.** The mean of `g gᵀ` over `n` examples has at most rank `n`; with fewer examples than a unit
-#   has inputs it cannot be inverted at all.
-# - **The scale of the loss.** Double the loss, and the outer product metric grows by four, the gradient by two: the
-#   steps are *halved*. Rates do not carry over from gradient descent.
+# - **Too few examples.** With fewer examples than a unit has inputs, the mean of `g gᵀ` has no inverse.
+# - **The scale of the loss.** Double the loss, and the metric grows by four, the gradient by two: steps are *halved*.
 # - **Initial weights.** An invariant algorithm needs an invariant start; we had to translate the weights.
 #
 # ## Through time
@@ -350,9 +347,8 @@ for name, rate in (("gradient", 2.5), ("quasi-diagonal", 0.01), ("unitwise", 0.0
     tell(name, *train(rules[name][0], rate, steps=100))
 
 # %% [markdown]
-# Invariant in time, too. (We had luck with the numbers: with others, units saturate, their metric becomes singular,
-# and damping is needed. Ollivier 2013, section 2, has a complete recipe, with damping, rates that adapt, gates and
-# leaky units.)
+# Invariant in time, too. (We had luck with the numbers: with others, units saturate, and damping is needed. Ollivier
+# 2013, section 2, has a complete recipe.)
 #
 # ## Exercises
 #
