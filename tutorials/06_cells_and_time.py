@@ -237,9 +237,9 @@ top.grid(alpha=0.3)
 # It was trained on 20 steps and runs for 40: the weights know nothing of how long a sequence is. The slow drift is
 # the gate, which is shut but not tight: `σ(-4.3) = 0.014` of each new value leaks in.
 #
-# A latch that is good for more is a matter of a few letters: let the gate see the state, `self.affine("g", x=x,
-# h=h)`, and you are close to the minimal gated unit; add a second gate, and it is a GRU. `rnn.cells.ALL` has some
-# thirty.
+# A latch that is good for more is a matter of a few letters: let the gate see the state,
+# `self.affine("g", x=x, h=h)`, and you are close to the minimal gated unit; add a second gate, and it is a GRU.
+# `rnn.cells.ALL` has some thirty.
 #
 # For text there is `rnn.Trainer`, which does the same with epochs, validation and files ([tutorial
 # 9](09_from_text_to_novel.py)).

@@ -62,8 +62,9 @@ function = gn.compile([h1, h2, *gn.gradient(h2, [h0])], inputs=[h0])
 print([round(float(value), 4) for value in function(1.0)])
 
 # %% [markdown]
-# The slope of tanh is at most 1, and much less where the unit is saturated: it can only take away. So a recurrent net
-# of tanh units has two ways to lose its gradient, weights and saturation, and one to blow it up.
+# The slope of tanh is at most 1, and much less where the unit is saturated (its output near 1 or −1): it can only
+# take away. So a recurrent net of tanh units has two ways to lose its gradient, weights and saturation, and one to
+# blow it up.
 #
 # ## Many units: a product of Jacobians
 #
@@ -138,9 +139,10 @@ axes.set(xlabel="steps back in time", ylabel="‖∂cost/∂h‖, from 1", xlim=
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# The broken lines are `ρᵏ`. Below 1 the gradient follows them: at `ρ = 0.5`, fifteen decades are gone after 50 steps,
-# and float32 knows only seven. Above 1 it stays far below them, since the units that grow saturate, and their slopes
-# take away what the weights add. Yet with `ρ = 2` there are still four decades too many, in some directions.
+# The broken lines are `ρᵏ`. Below 1 the gradient follows them: at `ρ = 0.5`, fifteen powers of ten are gone after 50
+# steps, and float32 keeps seven digits. Above 1 it stays far below them, since the units that grow saturate, and
+# their slopes take away what the weights add. Yet with `ρ = 2` there are still four powers of ten too many, in some
+# directions.
 #
 # ## Seen on the graph itself
 #

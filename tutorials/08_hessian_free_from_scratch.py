@@ -56,8 +56,8 @@ print("Newton, step 1:", np.array([1.0, 1.0]) - np.array([100, 1]) / np.array([1
 # C(θ + δ) ≈ |r + Jδ|² = C + gᵀδ + ½ δᵀGδ      with   g = 2 Jᵀr   and   G = 2 JᵀJ
 # ```
 #
-# `G` is the **Gauss–Newton matrix**. It takes no second derivatives, and it never curves downwards (`vᵀ G v = 2 |Jv|²
-# ≥ 0`), so the model always has a lowest point. At the classical start `(-1.2, 1)`:
+# `G` is the **Gauss–Newton matrix**. It takes no second derivatives, and it never curves downwards
+# (`vᵀ G v = 2 |Jv|² ≥ 0`), so the model always has a lowest point. At the classical start `(-1.2, 1)`:
 #
 # ```
 # r = (2.2, -4.4)      C = 24.2      J = | -1   0 |      g = (-215.6, -88)      G = | 1154  480 |
@@ -96,8 +96,8 @@ print(gn.compile([library], inputs=[v])(np.array([1.0, 0.0]))[0])
 # ## Conjugate gradient, in 15 lines
 #
 # The lowest point of the model solves `G δ = -g`. With products alone, it is found by **conjugate gradient**. Like
-# descent, it goes from minimum to minimum along lines; but each new direction `p` is *conjugate* to the old ones, `pᵀ
-# A p_old = 0`, which means that what was won along them is not lost again. With `n` unknowns it is done after `n`
+# descent, it goes from minimum to minimum along lines; but each new direction `p` is *conjugate* to the old ones,
+# `pᵀ A p_old = 0`, which means that what was won along them is not lost again. With `n` unknowns it is done after `n`
 # steps (but for rounding), and it is nearly done much earlier when few directions matter.
 
 
@@ -120,9 +120,9 @@ def conjugate_gradient(product, b, steps):
 
 
 # %% [markdown]
-# By hand, for `A = [[2, 0], [0, 1]]` and `b = (2, 2)`, whose solution is `(1, 2)`. First `p = b`, `Ap = (4, 2)`, `α =
-# 8/12 = 2/3`, `x = (1.33, 1.33)`. Then the residual is `(-0.67, 0.67)`, and the direction `p = (-0.67, 0.67) + 0.89/8
-# · (2, 2) = (-0.44, 0.89)`. Check: `pᵀ A b = -0.44 · 4 + 0.89 · 2 = 0`.
+# By hand, for `A = [[2, 0], [0, 1]]` and `b = (2, 2)`, whose solution is `(1, 2)`. First `p = b`, `Ap = (4, 2)`,
+# `α = 8/12 = 2/3`, `x = (1.33, 1.33)`. Then the residual is `(-0.67, 0.67)`, and the direction
+# `p = (-0.67, 0.67) + 0.89/8 · (2, 2) = (-0.44, 0.89)`. Check: `pᵀ A b = -0.44 · 4 + 0.89 · 2 = 0`.
 
 # %%
 A, b = np.array([[2.0, 0.0], [0.0, 1.0]]), np.array([2.0, 2.0])
@@ -159,7 +159,7 @@ for damping in (0, 1, 10, 100, 1000):
 # so let it follow from how well the model predicts. Levenberg and Marquardt's rule looks at
 #
 # ```
-# ρ = (C(θ + δ) - C(θ)) / (what the model said it would be)
+# ρ = (C(θ + δ) - C(θ)) / (what the model said that this would be)
 #
 # ρ < 1/4:  λ × 3/2            ρ > 3/4:  λ × 2/3
 # ```

@@ -85,11 +85,11 @@ for name, value in baselines.items():
 #
 # ## The model and its training
 #
-# An LSTM of 128 units reads a symbol (one-hot) and its own state, and a softmax over the symbols says what comes
-# next. The `Trainer` cuts the training text into lanes that are read side by side, 50 characters at a time. The state
-# is carried from each piece to the next, so the memory may reach further back than the gradient. All files of a run
-# lie in one folder (ours is thrown away at the end). A `Listener` is told what happens; ours prints a line for each
-# epoch.
+# An LSTM of 128 units reads a symbol (as zeros with a 1 at its number) and its own state, and a softmax over the
+# symbols says what comes next. The `Trainer` cuts the training text into lanes that are read side by side, 50
+# characters at a time. The state is carried from each piece to the next, so the memory may reach further back than
+# the gradient. All files of a run lie in one folder (ours is thrown away at the end). A `Listener` is told what
+# happens; ours prints a line for each epoch.
 
 
 # %%
@@ -115,14 +115,15 @@ with tempfile.TemporaryDirectory() as folder:
 curve
 
 # %% [markdown]
-# `model.safetensors` is the model: weights, architecture and vocabulary in one file. `graphnet-rnn train book.txt
-# --units 128` does all this on the command line, with a bar, samples, early stopping, and `--resume` after an
-# interruption.
+# `model.safetensors` is the model: weights, architecture and vocabulary in one file.
+# `graphnet-rnn train book.txt --units 128` does all this on the command line, with a bar, samples, early stopping,
+# and `--resume` after an interruption.
 #
 # ## Temperature
 #
 # To write, draw the next character from the model's probabilities, feed it back, and so on. A **temperature** `τ`
-# sharpens or flattens them first: `p_k ∝ e^(o_k / τ)`. By hand, for three logits `o = (2, 1, 0)`:
+# sharpens or flattens them first: `p_k ∝ e^(o_k / τ)`. By hand, for three logits, outputs of the net before the
+# softmax, `o = (2, 1, 0)`:
 #
 # | | `τ = 1` | `τ = 0.5` |
 # |---|---|---|
@@ -167,8 +168,8 @@ axes.grid(alpha=0.3)
 #
 # Let it read a sentence that it has never seen, and colour every character by the probability that the model gave it
 # *before* it came: green where it knew, red where it was surprised. Beneath, what it would have written, where that
-# was something else. `rnn.run` gives the logits at all places at once; those at place `t` predict the character at `t
-# + 1`.
+# was something else. `rnn.run` gives the logits at all places at once; those at place `t` predict the character at
+# `t + 1`.
 
 
 # %%

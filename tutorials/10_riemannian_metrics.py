@@ -22,8 +22,8 @@ plt.style.use("tableau-colorblind10")
 # %% [markdown]
 # ## One coin, two ways to write it
 #
-# A coin fell heads 7 times out of 10. The model says heads with probability `p`, its cost is `C = -0.7 ln p - 0.3 ln
-# (1 - p)`, and it starts at `p = 0.5`. One step of gradient descent, with the rate 0.1:
+# A coin fell heads 7 times out of 10. The model says heads with probability `p`, its cost is
+# `C = -0.7 ln p - 0.3 ln (1 - p)`, and it starts at `p = 0.5`. One step of gradient descent, with the rate 0.1:
 #
 # - Written with `p` itself: `dC/dp = -0.7/p + 0.3/(1 - p) = -0.8`, so `p = 0.5 + 0.1 · 0.8 = 0.58`.
 # - Written as `p = σ(θ)`, with `θ = 0`: `dC/dθ = p - 0.7 = -0.2`, so `θ = 0.02` and `p = σ(0.02) = 0.505`.
@@ -75,8 +75,8 @@ for rate in (1.0, 0.1, 0.01):
 # ```
 #
 # the same step, however long. (Where the change of coordinates bends, it is the same up to second order in the rate,
-# as with the coin.) All that a metric must do is to *transform like that*, as a mean of `g gᵀ` does: `AᵀggᵀA =
-# Aᵀ(ggᵀ)A`.
+# as with the coin.) All that a metric must do is to *transform like that*, as a mean of `g gᵀ` does:
+# `AᵀggᵀA = Aᵀ(ggᵀ)A`.
 #
 # ## One net, written twice
 #
@@ -199,8 +199,9 @@ print("Fisher", fisher.shape, "by hand and by the library differ by", np.abs(fis
 #
 # ## Smaller, unit by unit
 #
-# Instead of the model's own expectation take the examples as they are: the **outer product metric** is the mean of `g
-# gᵀ` over them. And of this keep only the blocks of weights that lead *into the same unit* `j`. As `g_ij = a_i B_j`,
+# Instead of the model's own expectation take the examples as they are: the **outer product metric** is the mean of
+# `g gᵀ` over them. And of this keep only the blocks of weights that lead *into the same unit* `j`. As
+# `g_ij = a_i B_j`,
 #
 # ```
 # M⁽ʲ⁾_ik = mean of a_i a_k B_j²
@@ -279,8 +280,8 @@ panels[0].grid(alpha=0)
 #
 # ## What can go wrong
 #
-# - **Damping.** A unit that hardly matters has a metric near zero, whose inverse is huge, so in practice one adds `ε
-#   I`. But that is the old ruler, and breaks the invariance again:
+# - **Damping.** A unit that hardly matters has a metric near zero, whose inverse is huge, so in practice one adds
+#   `ε I`. But that is the old ruler, and breaks the invariance again:
 
 
 # %%
