@@ -19,8 +19,9 @@ from typing import Any
 def rehearse(path: Path) -> dict[str, Any]:
     """Runs the file. The last expression of a cell is shown, as a notebook shows it: a picture must not fail."""
     sys.path[0] = str(path.parent)  # as for a script
-    import exercises
     import matplotlib.pyplot as plt
+
+    import exercises
 
     exercises.on_trial = True
     shown = []

@@ -69,12 +69,19 @@ def test_title_and_reading_time(path: Path) -> None:
     assert re.match(rf"# {int(path.name[:2])} · \w", first), (
         "the first line is the title: # 3 · Derivatives are graphs"
     )
-    stated = re.search(r"\*Reading time: (\d+) minutes\.\*", first)
+    stated = re.search(r"\*Reading time: (\d+) minutes\.", first)
     assert stated, "say how long it takes to read: *Reading time: 12 minutes.*"
     counted = minutes_to_read(cells)
     assert counted <= int(stated[1]) <= 15, (
         f"{path.name} says {stated[1]} minutes; by its words it takes {counted}"
     )
+
+
+@by_tutorial
+def test_links_lead_somewhere(path: Path) -> None:
+    prose = "\n".join(text for kind, text in cells_of(path) if "[markdown]" in kind)
+    linked = re.findall(r"\]\((?!https?:)([^)#]+)", prose)
+    assert not [link for link in linked if not (FOLDER / link).exists()]
 
 
 @by_tutorial
@@ -194,6 +201,8 @@ def test_notebooks_are_written_once(
     cells = written["cells"]
     assert cells[0]["source"][0].startswith("# 1 · ")
     assert any(cell["metadata"].get("jupyter", {}).get("source_hidden") for cell in cells)
+    linked = re.findall(r"\]\((\d\d_\w+\.\w+)\)", " ".join(line for cell in cells for line in cell["source"]))
+    assert {Path(link).suffix for link in linked} == {".ipynb"}
 
     answered = before.replace(b"answer_1 = ...", b"answer_1 = 42")
     assert answered != before
@@ -235,7 +244,28 @@ def test_a_notebook_runs_and_shows_its_pictures(opener: ModuleType, monkeypatch:
     nbclient.NotebookClient(notebook, timeout=60, resources=where).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert any("image/svg+xml" in output.get("data", {}) for output in outputs)
-    assert any("no answer yet" in output.get("text", "") for output in outputs)
+    printed = "".join(output.get("text", "") for output in outputs)
+    assert "no answer yet" in printed
+    assert "made at In[2]:1" in printed  # nodes are told by their cell, not by a file that Jupyter made up
+
+
+def test_pages(opener: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that fails is told, has a page that shows where, and does not keep the others from being run."""
+    pytest.importorskip("nbconvert", reason="the extra `tutorials` is not installed")
+    wrong, right = tmp_path / "01_wrong.py", tmp_path / "02_right.py"
+    wrong.write_text("# %% [markdown]\n# # 1 · Wrong\n\n# %%\n1 / 0\n")
+    right.write_text(
+        "# %% [markdown]\n# # 2 · Right\n# See [tutorial 1](01_wrong.py).\n\n# %%\n6 * 7\n\n"
+        '# %% tags=["hide-input"] jupyter={"source_hidden": true}\nsecret = 1\n'
+    )
+    assert opener.execute([wrong, right], tmp_path / "pages") == 1
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    assert "ZeroDivisionError" in (tmp_path / "pages" / "01_wrong.html").read_text(encoding="utf-8")
+    page = (tmp_path / "pages" / "02_right.html").read_text(encoding="utf-8")
+    assert "<title>2 · Right</title>" in page
+    assert ">42<" in re.sub(r"\s", "", page)
+    assert 'href="01_wrong.html"' in page
+    assert "secret" not in page
 
 
 def test_unknown_tutorial(opener: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

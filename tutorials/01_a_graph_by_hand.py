@@ -168,9 +168,9 @@ axes.set(xlabel="ε", ylabel="error of the slope")
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# On the right the curve bends within ε; on the left the computer's 16 digits run out, because two nearly equal
-# numbers are subtracted. That V is why nobody trains with finite differences, and why everybody should test with
-# them.
+# To the right, ε is so large that the cost bends on the way. To the left, the computer's 16 digits run out, for two
+# nearly equal numbers are subtracted. So even the best ε leaves an error, and each weight costs another run. That is
+# why nobody trains with finite differences, and why everybody tests with them.
 #
 # ## What can go wrong
 #

@@ -2,8 +2,8 @@
 # # 3 · Derivatives are graphs
 #
 # *Reading time: 12 minutes.* Forward and backward, two ways to differentiate; and what you get when you run one over
-# the other: products with the Hessian and the Gauss-Newton matrix, without the matrix. Read [tutorial
-# 2](02_three_rules_of_a_node.py) before.
+# the other: products with the Hessian and the Gauss-Newton matrix, without the matrix. Read
+# [tutorial 2](02_three_rules_of_a_node.py) before.
 
 # %%
 import matplotlib.pyplot as plt
@@ -201,10 +201,10 @@ axes.set_ylabel("w₂")
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# Newton's method climbs: with negative curvature the "lowest point" of its parabola is a saddle. Gauss-Newton goes
-# down, and too far, for the parabola is right only nearby. Adding a multiple of the unit matrix shortens the step;
-# how to choose it, and how to solve `(G + λ I) d = −g` with products only, is [tutorial
-# 8](08_hessian_free_from_scratch.py).
+# Newton's method climbs: with negative curvature the "lowest point" of its parabola is a saddle. Gauss-Newton heads
+# downhill, but much too far, for its parabola is right only nearby. Adding a multiple of the unit matrix shortens the
+# step; how to choose it, and how to solve `(G + λ I) d = −g` with products only, is
+# [tutorial 8](08_hessian_free_from_scratch.py).
 #
 # What does all this cost? Count the nodes, as written and after tidying:
 

@@ -47,9 +47,8 @@ def network(steps, batch=32, inputs=32, units=64):
     h = gn.fill(0, (batch, units), "float32")
     costs = []
     for i in range(steps):
-        with gn.scope(time=i):
-            h = gn.tanh(x[i] @ W + h @ U)
-            costs.append(gn.mean(gn.squared_error(h @ V, t[i])))
+        h = gn.tanh(x[i] @ W + h @ U)
+        costs.append(gn.mean(gn.squared_error(h @ V, t[i])))
     cost = gn.add(*costs)
     arrays = [rng.standard_normal(x.shape).astype("float32"), rng.standard_normal(t.shape).astype("float32")]
     return [cost, *gn.gradient(cost, [W, U, V])], arrays
@@ -120,7 +119,8 @@ print(max(np.abs(a - b).max() for a, b in zip(all_cores, definition, strict=True
 # %% [markdown]
 # ## Where does the time go?
 #
-# Guesses are usually wrong. `profile` measures each node, and adds up by op, or by what a `scope` says:
+# Guesses are usually wrong. `profile` measures each node, and adds up by op, or by layer and time step where the
+# graph says which ([tutorial 6](06_cells_and_time.py)):
 
 # %%
 profile = function.profile(*arrays)
@@ -133,7 +133,7 @@ for op, spent in list(profile.by_op().items())[:5]:
 # %%
 few_nodes, few_arrays = network(steps=2)
 few = gn.compile(few_nodes[0])
-viz.draw(few, closed=False, rankdir="LR", notes=viz.times(few, *few_arrays))
+viz.draw(few, notes=viz.times(few, *few_arrays))
 
 # %% [markdown]
 # A product of `n × k` with `k × m` numbers takes `n k m` multiplications and as many additions. That tells what to

@@ -33,7 +33,7 @@ plt.style.use("tableau-colorblind10")
 # %%
 manual = " ".join(topics[name] for name in sorted(topics)).lower()
 text = " ".join(re.sub(r"[^a-z., ]", " ", manual.replace("\n", " ")).split())
-text = re.sub(r" ([.,])", r"\1", text)[:300_000]
+text = re.sub(r" ([.,])", r"\1", text)[:250_000]
 print(f"{len(text):,} characters:", text[30_000:30_230])
 
 # %% [markdown]
@@ -136,8 +136,8 @@ curve
 
 # %%
 def softmax(o, temperature=1.0):
-    e = np.exp((o - o.max()) / temperature)
-    return e / e.sum()
+    e = np.exp((o - o.max(axis=-1, keepdims=True)) / temperature)
+    return e / e.sum(axis=-1, keepdims=True)
 
 
 sampler = rnn.Sampler(net)
@@ -177,7 +177,7 @@ def predictions(text, states=None):
     """p of each symbol at each place but the first, (characters - 1, symbols), and the states at the end."""
     symbols = vocabulary.encode(text)
     logits, states = rnn.run(net, symbols[:-1, None], states)
-    return np.array([softmax(o) for o in logits[:, 0]]), states
+    return softmax(logits[:, 0]), states
 
 
 def show_in_colour(text, states=None):
@@ -211,14 +211,9 @@ show_in_colour(sentence, states)
 lanes, length = 250, 60
 pieces = corpus.test[: lanes * (length + 1)].reshape(lanes, length + 1).T
 logits, _ = rnn.run(net, pieces[:-1])
-cost = np.array(
-    [
-        [bits(softmax(o)[k]) for o, k in zip(row, symbols, strict=True)]
-        for row, symbols in zip(logits, pieces[1:], strict=True)
-    ]
-)
+cost = bits(np.take_along_axis(softmax(logits), pieces[1:, :, None], axis=2)).mean(axis=(1, 2))
 figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
-axes.plot(np.arange(1, length + 1), cost.mean(axis=1), ".-")
+axes.plot(np.arange(1, length + 1), cost, ".-")
 axes.set(xlabel="characters read since a cold start", ylabel="bits for the next one", ylim=(0, None))
 axes.grid(alpha=0.3)
 
@@ -238,7 +233,7 @@ print(f"test text: {tested.bits:.3f} bits per character, the likeliest was right
 # characters. Afterwards the weights are as they were.
 
 # %%
-some = corpus.test[:10_000]
+some = corpus.test[:8_000]
 fixed = rnn.online.DynamicEvaluation(net, None)(some, context=50)
 learning = rnn.online.DynamicEvaluation(net, rnn.SGD(rate=0.1), time=20)(some, context=50)
 print(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,8 +27,8 @@ def sources() -> list[Path]:
     return sorted(HERE.glob("[0-9][0-9]_*.py"))
 
 
-def notebook_of(source: Path) -> Any:
-    """The notebook that a tutorial is."""
+def notebook_of(source: Path, suffix: str = ".ipynb") -> Any:
+    """The notebook that a tutorial is. Its links lead to the other tutorials as files with this suffix."""
     import jupytext
 
     notebook = jupytext.read(source)
@@ -39,6 +40,8 @@ def notebook_of(source: Path) -> Any:
     }
     for i, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{i}"  # not at random: the same tutorial, the same bytes
+        if cell.cell_type == "markdown":
+            cell.source = re.sub(r"(\]\(\d\d_\w+)\.py\)", rf"\1{suffix})", cell.source)
     return notebook
 
 
@@ -80,7 +83,7 @@ def execute(chosen: list[Path], folder: Path) -> int:
     hidden = Config({"TagRemovePreprocessor": {"enabled": True, "remove_input_tags": {"hide-input"}}})
     failed = 0
     for source in chosen:
-        notebook = notebook_of(source)
+        notebook = notebook_of(source, ".html")
         try:
             NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(HERE)}}).execute()
         except CellExecutionError as error:
