@@ -315,3 +315,10 @@ def test_long_stretches_of_time_are_fast_and_need_no_recursion():
     assert drawing.dot.count(" -> ") == 3000
     with pytest.raises(viz.DrawingError, match="limit"):
         _ = drawing.svg
+
+
+def test_notes_of_colour_alone():
+    """Outputs that are not scored have a gradient of zero, a colour without words: boxes are still laid out."""
+    u = unrolled(rnn.Elman, time=3, unscored=2, initial="zero")
+    picture = viz.draw(u, closed=True, notes=viz.gradients(u.cost)).svg
+    assert plain(picture).count("Elman") == 3
