@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_page_of_architectures_is_current() -> None:
+@pytest.mark.parametrize("program", ["architectures", "gallery"])
+def test_pages_are_what_their_programs_write(program: str) -> None:
     result = subprocess.run(
-        [sys.executable, "docs/architectures.py", "--check"],
+        [sys.executable, f"docs/{program}.py", "--check"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -24,6 +24,7 @@ from viz.drawing.draw import draw
 from viz.drawing.note import Notes
 from viz.drawing.render import Drawing
 from viz.errors import DrawingError
+from viz.generation import generation
 from viz.mirror import mirror
 from viz.notes import changes, gradients, times, values
 from viz.pages import TextPage, reading, samples
@@ -33,8 +34,8 @@ from viz.style import COLOUR_BLIND, DARK, LIGHT, Style
 from viz.text import coloured, coloured_html
 
 __all__ = [
-    "COLOUR_BLIND", "DARK", "LIGHT", "Drawing", "DrawingError", "Notes", "Style", "TextPage", "best_setting", "changes",
-    "coloured", "coloured_html", "compare_runs", "cost_over_text", "draw", "dump", "flight_recorder",
-    "gradient_by_distance", "gradients", "history_chart", "mimebundle", "minibatches_and_failures", "mirror", "passes",
-    "reading", "samples", "times", "to_dot", "training_curve", "values", "weight_norms",
+    "COLOUR_BLIND", "DARK", "LIGHT", "Drawing", "DrawingError", "Notes", "Style", "TextPage", "best_setting",
+    "changes", "coloured", "coloured_html", "compare_runs", "cost_over_text", "draw", "dump", "flight_recorder",
+    "generation", "gradient_by_distance", "gradients", "history_chart", "mimebundle", "minibatches_and_failures",
+    "mirror", "passes", "reading", "samples", "times", "to_dot", "training_curve", "values", "weight_norms",
 ]  # fmt: skip
