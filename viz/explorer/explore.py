@@ -129,9 +129,9 @@ def _title(thing: Drawable) -> str:
     if isinstance(thing, type):
         return thing.__name__
     if isinstance(thing, Node):
-        return printable(thing.describe(), 80)
+        return printable(thing.name, 80) if thing.name else "Graph of a node"
     told_by_itself = type(thing).__repr__ is not object.__repr__ and not isinstance(thing, (list, tuple))
-    return printable(repr(thing).strip("<>"), 80) if told_by_itself else type(thing).__name__
+    return printable(repr(thing).strip("<>"), 120) if told_by_itself else type(thing).__name__
 
 
 def _about(

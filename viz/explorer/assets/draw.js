@@ -108,7 +108,13 @@ class Canvas {
       const from = before?.get(element.key);
       this.glide(group, from && { x: from.x + shift.x, y: from.y + shift.y }, element);
     }
-    for (const arc of scene.arcs) this.drawArc(arc);
+    for (const segment of scene.segments) {
+      segment.shape = svg("path", { class: `arc ${segment.role}`, d: segment.d, "marker-end": segment.isEnd ? `url(#arrow-${segment.role})` : null });
+      this.layers.arcs.append(segment.shape);
+    }
+    for (const { label, points } of scene.arcs) {
+      if (label) this.layers.labels.append(svgText(label, points.at(-1)[0] - 14, points.at(-1)[1], TEXT.label, "label", "end"));
+    }
     const right = Math.max(...elements.map((e) => e.x + e.width)), bottom = Math.max(...elements.map((e) => e.y + e.height));
     this.extent = { x: 0, y: 0, width: Math.max(1, right), height: Math.max(1, bottom) };
   }
@@ -134,16 +140,6 @@ class Canvas {
     group.addEventListener("pointerleave", () => this.on.hover(null));
     return group;
   }
-
-  drawArc(arc) {
-    const path = svg("path", { class: `arc ${arc.role}`, d: arc.d, "marker-end": arc.isLast ? `url(#arrow-${arc.role})` : null });
-    arc.shape = path;
-    this.layers.arcs.append(path);
-    if (!arc.label) return;
-    const end = arc.points.at(-1);
-    const label = svgText(arc.label, end[0] - 12, end[1] - 8, TEXT.label, "label", "end");
-    this.layers.labels.append(label);
-  }
 }
 
 const motion = () => (matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 280);
@@ -156,7 +152,7 @@ function leafShape(element) {
   const { leaf, shape } = element;
   const left = element.centreX - shape.width / 2;
   const group = svg("g", { class: `leaf ${ROLE_NAMES[leaf.node.role]}${leaf.isCost ? " cost" : ""}${leaf.isOutput ? " result" : ""}` });
-  const radius = shape.isSquare ? 3 : shape.height / 2;
+  const radius = cornerOf(shape);
   group.append(svg("rect", { class: "shape", x: left, y: 0, width: shape.width, height: shape.height, rx: radius }));
   group.append(svgText(shape.inside, element.centreX, shape.height / 2, shape.size));
   if (element.under) group.append(svgText(element.under, element.centreX, shape.height + 9, TEXT.name, "under"));
@@ -188,17 +184,18 @@ function frameShape(element) {
 
 function withThumb(group, x, y) {
   const image = svg("image", { class: "thumb", preserveAspectRatio: "none" });
-  image.dataset.x = x;
-  image.dataset.y = y;
-  group.append(image);
+  Object.assign(image.dataset, { x, y });
+  group.append(image, svg("text", { class: "thumb-number", x, y: y + 10, "text-anchor": "middle" }));
   return group;
 }
 
 function setThumb(group, value) {
   const image = group.querySelector(".thumb");
   if (!image) return;
-  image.classList.toggle("none", !value || !value.heat);
-  if (!value || !value.heat) return;
+  const isNumber = value?.heat.length === 1;
+  image.classList.toggle("none", !value?.heat || isNumber);
+  group.querySelector(".thumb-number").textContent = isNumber ? asNumber(value.mean, 3) : "";
+  if (!value?.heat || isNumber) return;
   const [width, height] = thumbSize(value);
   image.setAttribute("href", heatPicture(value));
   for (const [key, number] of Object.entries({ x: image.dataset.x - width / 2, y: image.dataset.y, width, height })) image.setAttribute(key, number);

@@ -60,7 +60,7 @@ function splitRanks(items, arcs, byKey) {
     for (let i = 0; i + 1 < chain.length; i++) {
       const a = chain[i], b = chain[i + 1];
       if (a.after.some((link) => link.item === b && a.isDummy && b.isDummy)) continue;
-      const weight = a.isDummy && b.isDummy ? 6 : a.isDummy || b.isDummy ? 2 : 1;
+      const weight = a.isDummy && b.isDummy ? 8 : a.isDummy || b.isDummy ? 1 : arc.weight ?? 3;
       const at = a.isDummy ? 0 : arc.lowAt, bAt = b.isDummy ? 0 : arc.highAt;
       a.after.push({ item: b, own: at, other: bAt, weight });
       b.before.push({ item: a, own: bAt, other: at, weight });
@@ -164,7 +164,7 @@ function placeAlong(ranks, arcs, byKey, gap) {
   ranks.forEach((rank, i) => {
     const slope = Math.max(0, ...rank.flatMap((item) => item.before.map((link) => Math.abs(link.item.centre + link.other - item.centre - link.own))));
     const isEmpty = !rank.length;
-    if (i && !isEmpty && ranks.slice(0, i).some((other) => other.length)) at += Math.max(rooms[i], gap + Math.min(70, slope * 0.16));
+    if (i && !isEmpty && ranks.slice(0, i).some((other) => other.length)) at += rooms[i] + gap + Math.min(70, slope * 0.16);
     const widest = Math.max(0, ...rank.map((item) => item.along));
     for (const item of rank) Object.assign(item, { start: at + (widest - item.along) / 2, low: at, high: at + widest });
     at += widest;
@@ -178,6 +178,6 @@ function pointsOf(arc, byKey) {
   const a = low.centre + arc.lowAt, b = high.centre + arc.highAt;
   const points = [[low.start + low.along - (low.inset ?? 0), a], [low.high, a]];
   for (const dummy of arc.via) points.push([dummy.low, dummy.centre], [dummy.high, dummy.centre]);
-  points.push([high.low, b], [high.start + (high.inset ?? 0), b]);
+  points.push([high.low - (arc.room ?? 0), b], [high.start + (high.inset ?? 0), b]);
   return points;
 }

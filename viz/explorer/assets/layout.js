@@ -1,15 +1,18 @@
 // Layout: every element gets its place, every wire its path. The inside of each frame is laid out first, then the
 // level above with the resulting sizes.
 
-const PAD = { side: 16, top: 30, bottom: 16 };
-const GAP = { right: { along: 34, across: 18 }, up: { along: 36, across: 26 } };
+const PAD = { side: 13, top: 30, bottom: 14 };
+const GAP = { right: { along: 30, across: 18 }, up: { along: 30, across: 24 } };
+const IN_TIME = 40;  // how much more than others a wire from step to step wants to be straight
 const TEXT = { symbol: 15, name: 13, small: 10, title: 14, label: 12 };
+const LABELLED = 15;  // between arrows that carry labels
 const THUMB = { width: 30, height: 16 };
 
 function layoutScene(scene, showsValues) {
   const wiring = new Wiring(scene);
   scene.arcs = [];
   const layout = new Layout(scene, wiring, showsValues);
+  for (const edge of scene.edges) if (edge.label) edge.target.labels = (edge.target.labels ?? 0) + 1;
   layout.frame(null);
   layout.settle(scene.roots, 0, 0);
   return scene;
@@ -41,10 +44,10 @@ class Layout {
     const size = isSquare ? TEXT.name : plainText(inside).length > 6 ? 11 : TEXT.symbol;
     const width = widthOf(inside, size);
     const isSmall = node.role === ROLE.fill;
-    const height = isSquare ? (isSmall ? 22 : 30) : Math.max(34, lines * size * 1.1 + 12);
+    const height = isSquare ? (isSmall ? 22 : 30) : Math.max(34, lines * size * 1.1 + 12, LABELLED * (element.labels ?? 0) + 4);
     const shape = {
       isSquare, inside, size, height,
-      width: isSquare ? Math.max(height, width + 14) : width <= 22 && lines === 1 ? height : width + 22,
+      width: isSquare ? Math.max(height, width + 14) : width <= 22 && lines === 1 ? 34 : width + 22,
     };
     const under = !isSquare && node.name ? node.name : "";
     const thumb = this.showsValues && !isSmall && node.value?.heat ? THUMB.height + 5 : 0;
@@ -112,10 +115,11 @@ class Layout {
       if (!a.item || !b.item) { across.push({ arc, a, b }); continue; }
       const isFlipped = a.item.rank === "last" || b.item.rank === "first" || (!a.item.rank && !b.item.rank && b.item.order < a.item.order);
       const [low, high] = isFlipped ? [b, a] : [a, b];
-      const room = arc.label ? widthOf(arc.label, TEXT.label) + 34 : 0;
-      arcs.push({ key: arc.key, low: low.item.key, high: high.item.key, lowAt: low.at, highAt: high.at, room, isFlipped, arc, from: a, to: b });
+      const room = arc.label ? widthOf(arc.label, TEXT.label) + 22 : 0;
+      const weight = !frame && [a, b].every(({ child }) => child && this.isTime(child)) ? IN_TIME : undefined;
+      arcs.push({ key: arc.key, low: low.item.key, high: high.item.key, lowAt: low.at, highAt: high.at, room, weight, isFlipped, arc, from: a, to: b });
     }
-    this.keepTimeInOrder(children, items, arcs);
+    this.keepTimeInOrder(children, arcs);
     const size = layered(items, arcs, GAP[flow]);
     this.turn(frame, items, size, isRight);
     this.placePorts(frame, ranked, byElement, size, isRight);
@@ -138,9 +142,11 @@ class Layout {
     return { item, at: place - item.across / 2, child, childPort: end.port };
   }
 
-  keepTimeInOrder(children, items, arcs) {
-    const place = (child) => child.kind === "ellipsis" ? child.times[0].first : child.box?.kind === "time" ? child.box.first : null;
-    const steps = children.filter((child) => place(child) !== null && child.parent === null).sort((a, b) => place(a) - place(b));
+  isTime(child) { return child.kind === "ellipsis" || child.box?.kind === "time"; }
+
+  keepTimeInOrder(children, arcs) {
+    const place = (child) => (child.kind === "ellipsis" ? child.times[0] : child.box).first;
+    const steps = children.filter((child) => this.isTime(child) && child.parent === null).sort((a, b) => place(a) - place(b));
     for (let i = 0; i + 1 < steps.length; i++) {
       arcs.push({ key: `time ${i}`, low: steps[i].key, high: steps[i + 1].key, lowAt: 0, highAt: 0, room: 0 });
     }
@@ -179,7 +185,7 @@ class Layout {
 
   // -- paths -----------------------------------------------------------------------------------
 
-  trace(frame, { arc, points, isFlipped, from, to }, size, isRight) {
+  trace(frame, { arc, points, via, isFlipped, from, to }, size, isRight) {
     const pad = frame ? PAD : { side: 0, top: 0 };
     let path = points.map(([along, across]) => isRight ? [pad.side + along, pad.top + across] : [pad.side + across, pad.top + size.along - along]);
     if (isFlipped) path.reverse();
@@ -191,6 +197,8 @@ class Layout {
       path = isStart ? [[end.port.x, end.port.y], ...path.slice(corner ? 2 : 1)] : [...path.slice(0, corner ? -2 : -1), [end.port.x, end.port.y]];
     }
     this.scene.arcs.push(Object.assign(arc, { frame, path, elbow, isRight }));
+    const places = new Set(via.flatMap((dummy) => [dummy.centre]));
+    arc.via = path.map(([px, py]) => places.has((isRight ? py - pad.top : px - pad.side)));
   }
 
   // Into or out of a time step from its side: straight to what stands there.
@@ -223,16 +231,16 @@ class Layout {
     for (const group of ends.values()) {
       if (group.length < 2) continue;
       const { shape } = group[0].to.element;
-      const step = Math.min(8, (shape.height * 0.62) / (group.length - 1));
+      const step = Math.min(group.some((arc) => arc.label) ? LABELLED : 8, (shape.height * 0.72) / (group.length - 1));
       const from = (arc) => arc.path[Math.max(0, arc.path.length - 3)][1];
       group.sort((a, b) => from(a) - from(b)).forEach((arc, i) => {
-        const off = (i - (group.length - 1) / 2) * step, radius = shape.height / 2;
-        const bend = shape.isSquare ? 0 : radius - Math.sqrt(Math.max(0, radius * radius - off * off));
-        const [end, before] = [arc.path.at(-1), arc.path.at(-2)];
-        const isStraight = Math.abs(before[1] - end[1]) < 0.5 && arc.path.length > 2;
-        const towards = Math.sign(end[0] - before[0]) || 1;
-        arc.path[arc.path.length - 1] = [end[0] + bend * towards, end[1] + off];
-        if (isStraight) arc.path[arc.path.length - 2] = [before[0], before[1] + off];
+        const off = (i - (group.length - 1) / 2) * step, radius = cornerOf(shape);
+        const over = Math.max(0, Math.abs(off) - (shape.height / 2 - radius));
+        const bend = radius - Math.sqrt(Math.max(0, radius * radius - over * over));
+        const [ex, ey] = arc.path.at(-1), towards = Math.sign(ex - arc.path.at(-2)[0]) || 1;
+        // The straight piece before the arrow moves with it.
+        for (let k = arc.path.length - 2; k > 0 && Math.abs(arc.path[k][1] - ey) < 0.5 && !arc.via[k]; k--) arc.path[k] = [arc.path[k][0], ey + off];
+        arc.path[arc.path.length - 1] = [ex + bend * towards, ey + off];
       });
     }
   }
@@ -245,13 +253,24 @@ class Layout {
       if (element.kind === "frame") this.settle(element.children, element.x, element.y);
     }
     if (elements !== this.scene.roots) return;
+    const segments = new Map();
     for (const arc of this.scene.arcs) {
       if (arc.port) arc.path[arc.portIsFirst ? 0 : 1] = [arc.port.x, arc.port.y];
       arc.points = arc.path.map(([px, py]) => [px + (arc.frame?.x ?? 0), py + (arc.frame?.y ?? 0)]);
-      arc.d = pathText(arc.points, arc.elbow, arc.isRight);
+      // Wires of one bundle share most of their way: each piece is drawn once.
+      const pieces = pathPieces(arc.points, arc.elbow, arc.isRight);
+      pieces.forEach((d, i) => {
+        const isEnd = i === pieces.length - 1 && arc.isLast;
+        const key = `${arc.role}${isEnd ? "→" : ""}${d}`;
+        if (!segments.has(key)) segments.set(key, { d, role: arc.role, isEnd, edges: [] });
+        segments.get(key).edges.push(...arc.edges);
+      });
     }
+    this.scene.segments = [...segments.values()];
   }
 }
+
+const cornerOf = (shape) => (shape.isSquare ? 3 : Math.min(shape.height, shape.width, 44) / 2);
 
 function portItem(port, isRight, beside) {
   const isFirst = port.side === "left" || port.side === "bottom";
@@ -267,11 +286,14 @@ function frameTitle({ box }) {
 
 const escapeText = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-function pathText(points, elbow, isRight) {
+// The pieces of a path between its points; straight ones are joined.
+function pathPieces(points, elbow, isRight) {
   const round = (x) => Math.round(x * 10) / 10;
-  let d = `M${points[0].map(round)}`;
+  const pieces = [];
+  let start = points[0];
   for (let i = 1; i < points.length; i++) {
-    const [x0, y0] = points[i - 1], [x1, y1] = points[i];
+    const [x0, y0] = start, [x1, y1] = points[i];
+    let d = "";
     const isElbow = (elbow === "start" && i === 1) || (elbow === "end" && i === points.length - 1);
     if (isElbow) {
       const r = Math.min(16, Math.abs(x1 - x0) / 2, Math.abs(y1 - y0) / 2);
@@ -279,9 +301,15 @@ function pathText(points, elbow, isRight) {
       d += elbow === "start"
         ? `L${[x0, y1 - sy].map(round)}Q${[x0, y1, x0 + sx, y1].map(round)}L${[x1, y1].map(round)}`
         : `L${[x1 - sx, y0].map(round)}Q${[x1, y0, x1, y0 + sy].map(round)}L${[x1, y1].map(round)}`;
-    } else if (Math.abs(isRight ? y1 - y0 : x1 - x0) < 0.5) d += `L${[x1, y1].map(round)}`;
-    else if (isRight) d += `C${[(x0 + x1) / 2, y0, (x0 + x1) / 2, y1, x1, y1].map(round)}`;
+    } else if (Math.abs(isRight ? y1 - y0 : x1 - x0) < 0.5) {
+      const next = points[i + 1];
+      const goesOn = next && !(elbow === "end" && i + 1 === points.length - 1) && Math.abs(isRight ? next[1] - y0 : next[0] - x0) < 0.5;
+      if (goesOn || Math.hypot(x1 - x0, y1 - y0) < 0.1) continue;
+      d += `L${[x1, y1].map(round)}`;
+    } else if (isRight) d += `C${[(x0 + x1) / 2, y0, (x0 + x1) / 2, y1, x1, y1].map(round)}`;
     else d += `C${[x0, (y0 + y1) / 2, x1, (y0 + y1) / 2, x1, y1].map(round)}`;
+    pieces.push(`M${start.map(round)}${d}`);
+    start = points[i];
   }
-  return d;
+  return pieces;
 }

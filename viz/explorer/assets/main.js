@@ -68,7 +68,7 @@ class App {
       setThumb(group, this.showsValues && element.leaf?.node.role !== ROLE.fill ? value : null);
       this.colour(group, element, value);
     }
-    for (const arc of scene.arcs) {
+    for (const arc of scene.segments) {
       const touches = (key) => arc.edges.some((edge) => edge.source.key === key || edge.target.key === key);
       const flows = (key) => arc.edges.some((edge) => (this.mode === "backward" ? edge.source : edge.target).key === key);
       arc.shape.classList.toggle("related", this.selected !== null && touches(this.selected));

@@ -57,7 +57,7 @@ function svgText(markup, x, y, size, className = "", anchor = "middle") {
   lines.forEach((line, i) => {
     let shift = 0;
     line.forEach((run, j) => {
-      const span = svg("tspan", { "font-size": sizeOf(run, size) });
+      const span = svg("tspan", { style: `font-size:${sizeOf(run, size)}px` });
       if (j === 0 && lines.length > 1) span.setAttribute("x", x);
       const wanted = (run.shift ?? 0) * size;
       const down = j === 0 ? (i === 0 ? 0.35 - (lines.length - 1) * 0.55 : 1.1) * size : 0;

@@ -56,7 +56,8 @@ function readDerivative(derivative) {
 function asNumber(x, digits = 4) {
   if (typeof x !== "number") return { inf: "∞", "-inf": "−∞" }[x] || x;
   if (Number.isInteger(x) && Math.abs(x) < 1e6) return String(x).replace("-", "−");
-  const [mantissa, exponent] = x.toPrecision(digits).split("e");
+  const isFar = Math.abs(x) < 1e-3 || Math.abs(x) >= 1e6;
+  const [mantissa, exponent] = (isFar ? x.toExponential(digits - 1) : x.toPrecision(digits)).split("e");
   const short = mantissa.includes(".") ? mantissa.replace(/\.?0+$/, "") : mantissa;
   const power = exponent ? `·10${[...String(Number(exponent))].map((c) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(c)]).join("")}` : "";
   return short.replace("-", "−") + power;

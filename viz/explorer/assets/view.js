@@ -69,7 +69,11 @@ class View {
     const [only] = places;
     // A static node counts as made just before its first use: what stands where must not depend on when it was declared.
     const index = Math.min(...uses.map((use) => this.stage.place.get(use.consumer))) - 0.5;
-    if (isData && places.size === 1) return void this.addLeaf(`n${node.stem}`, id, symbol, only === null ? null : this.parentOf(only), index);
+    if (isData && places.size === 1) {
+      this.addLeaf(`n${node.stem}`, id, symbol, only === null ? null : this.placeOfData(node, only), index);
+      if (only !== null) this.leaves.get(`n${node.stem}`).before = only;
+      return;
+    }
     if (!uses.length) return void this.addLeaf(`n${node.stem}`, id, symbol, this.boxOf(node));
     const counts = new Map();
     for (const use of uses) counts.set(this.boxOf(this.node(use.consumer)), (counts.get(this.boxOf(this.node(use.consumer))) ?? 0) + 1);
@@ -79,6 +83,13 @@ class View {
       use.from = apart ? `n${node.stem}>${this.node(use.consumer).stem}.${use.slot}` : places.size > 1 ? `n${node.stem}@${box}` : `n${node.stem}`;
       if (!this.leaves.has(use.from)) this.addLeaf(use.from, id, symbol, box, this.stage.place.get(use.consumer) - 0.5);
     }
+  }
+
+  // Initial states (h_0) stand before the first time step, other data below the composite that reads it.
+  placeOfData(node, box) {
+    const around = [...this.boxesAround(box)].filter((b) => this.kept.has(b));
+    const isState = /^\D+0(\(\d+\))?$/.test(plainText(node.name)) && this.model.boxes[around.at(-1)].kind === "time";
+    return isState ? null : this.parentOf(box);
   }
 
   addLeaf(key, id, symbol, box, index = this.stage.place.get(id)) {
@@ -100,6 +111,11 @@ class View {
       }
     }
     for (const box of this.boxes.values()) this.describe(box);
+    for (const leaf of this.leaves.values()) {
+      if (leaf.before === undefined) continue;
+      const outermost = leaf.box === null ? [...this.boxesAround(leaf.before)].filter((b) => this.kept.has(b)).at(-1) : leaf.before;
+      leaf.index = Math.min(leaf.index, this.boxes.get(outermost).first - 0.5);
+    }
     this.times = [...this.boxes.values()].filter((box) => box.kind === "time" && box.parent === null);
     this.times.sort(this.times.every((box) => box.order !== null) ? (a, b) => a.order - b.order : (a, b) => a.first - b.first);
     this.timePlace = new Map(this.times.map((box, i) => [box.id, i]));
@@ -192,7 +208,7 @@ class View {
       if (found.has(key)) { found.get(key).links.push(link); continue; }
       const head = target.leaf;
       const role = this.node(link.value).role === ROLE.input || source.box?.isData ? "input" : head?.isOutput ? "output" : "inner";
-      found.set(key, { key, wire: link.from, source, target, label, role, links: [link], order: this.leaves.get(link.from).index });
+      found.set(key, { key, wire: link.from, source, target, label, role, links: [link], order: this.leaves.get(link.to).index });
     }
     return [...found.values()];
   }

@@ -6,13 +6,20 @@ const OPPOSITE = { left: "right", right: "left", top: "bottom", bottom: "top" };
 // Time steps are filled from bottom to top; all else runs from left to right.
 const flowOf = (frame) => (frame?.box.kind === "time" ? "up" : "right");
 
+const MANY = 4;
+
 class Wiring {
   constructor(scene) {
     this.scene = scene;
     this.ports = new Map([...scene.elements.keys()].map((key) => [key, new Map()]));
     this.arcs = new Map([[null, new Map()]]);
     for (const element of scene.elements.values()) if (element.kind === "frame") this.arcs.set(element.key, new Map());
-    for (const edge of scene.edges) this.lay(edge);
+    const readers = countBy(scene.edges, (edge) => edge.links[0].to);
+    for (const edge of scene.edges) {
+      // What reads many values (the cost, those of all time steps) gets them by one line.
+      edge.entry = readers.get(edge.links[0].to) > MANY ? `to ${edge.links[0].to}` : edge.wire;
+      this.lay(edge);
+    }
   }
 
   // The element, and the frames around it, up to the outermost.
@@ -44,10 +51,12 @@ class Wiring {
 
   end(edge, element, way, side) {
     if (element.kind === "leaf") return { element, port: null, key: element.key };
-    const key = `${way}|${edge.wire}|${side}`;
+    const key = `${way}|${way === "in" || element.kind === "ellipsis" ? edge.entry : edge.wire}|${side}`;
     const ports = this.ports.get(element.key);
     if (!ports.has(key)) ports.set(key, { key, side, way, order: edge.order, x: 0, y: 0 });
-    return { element, port: ports.get(key), key: `${element.key}:${key}` };
+    const port = ports.get(key);
+    port.order = Math.min(port.order, edge.order);
+    return { element, port, key: `${element.key}:${key}` };
   }
 
   arc(frame, from, to, edge) {
