@@ -5,7 +5,7 @@ const PAD = { side: 13, top: 30, bottom: 14 };
 const GAP = { right: { along: 30, across: 18 }, up: { along: 30, across: 24 } };
 const IN_TIME = 40;  // how much more than others a wire from step to step wants to be straight
 const TEXT = { symbol: 15, name: 13, small: 10, title: 14, label: 12 };
-const LABELLED = 15;  // between arrows that carry labels
+const LABELLED = 18;  // between arrows that carry labels
 const THUMB = { width: 30, height: 16 };
 
 function layoutScene(scene, showsValues) {
@@ -80,15 +80,16 @@ class Layout {
     return null;
   }
 
-  // The ports of a closed box stand evenly along each of its sides.
+  // The ports of a closed box stand evenly along each of its sides; of a time step, those of upper layers above.
   spreadPorts(element) {
     const sides = { left: [], right: [], top: [], bottom: [] };
+    const isTime = this.isTime(element);
     for (const port of this.wiring.ports.get(element.key).values()) sides[port.side].push(port);
     for (const [side, ports] of Object.entries(sides)) {
       const isUpright = side === "left" || side === "right";
       const room = isUpright ? element.height : element.width;
       if (ports.length > 1) element[isUpright ? "height" : "width"] = Math.max(room, 14 * (ports.length + 1));
-      ports.sort((a, b) => a.order - b.order).forEach((port, i) => {
+      ports.sort((a, b) => (isTime ? b.level - a.level : 0) || a.order - b.order).forEach((port, i) => {
         const part = (i + 1) / (ports.length + 1);
         port.x = isUpright ? (side === "left" ? 0 : element.width) : part * element.width;
         port.y = isUpright ? part * element.height : side === "top" ? 0 : element.height;

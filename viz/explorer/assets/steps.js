@@ -66,6 +66,9 @@ class Steps {
   }
 
   norms(view) {
-    return normScale([...view.leaves.values()].map((leaf) => this.valueOf(leaf.id)?.norm));
+    // Where there is time, the scale is for what happens in time: the cost itself, at 1, would leave it one colour.
+    const all = [...view.leaves.values()].filter((leaf) => !leaf.node.isStatic);
+    const inTime = view.times.length > 1 ? view.times.flatMap((box) => box.leaves).filter((leaf) => !leaf.node.isStatic) : all;
+    return normScale(inTime.map((leaf) => this.valueOf(leaf.id)?.norm));
   }
 }

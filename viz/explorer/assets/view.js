@@ -206,9 +206,9 @@ class View {
       const label = target.kind === "leaf" ? link.label : "";
       const key = `${link.from}|${source.key}|${target.key}|${label}`;
       if (found.has(key)) { found.get(key).links.push(link); continue; }
-      const head = target.leaf;
+      const head = target.leaf, to = this.leaves.get(link.to);
       const role = this.node(link.value).role === ROLE.input || source.box?.isData ? "input" : head?.isOutput ? "output" : "inner";
-      found.set(key, { key, wire: link.from, source, target, label, role, links: [link], order: this.leaves.get(link.to).index });
+      found.set(key, { key, wire: link.from, source, target, label, role, links: [link], order: to.index, level: to.box === null ? Infinity : this.boxes.get(to.box).first });
     }
     return [...found.values()];
   }

@@ -56,6 +56,7 @@ class Wiring {
     if (!ports.has(key)) ports.set(key, { key, side, way, order: edge.order, x: 0, y: 0 });
     const port = ports.get(key);
     port.order = Math.min(port.order, edge.order);
+    port.level = Math.max(port.level ?? -1, edge.level);
     return { element, port, key: `${element.key}:${key}` };
   }
 
