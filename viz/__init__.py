@@ -4,6 +4,7 @@ import viz
 
 viz.draw(cost)                                       # shows itself in a notebook
 viz.draw(cost, style="compact").save("cost.svg")     # .svg .png .pdf .dot .html
+viz.explore(cost, "cost.html")                       # one page to open, search and step through
 viz.training_curve("run/history.jsonl").savefig("curve.png")
 viz.flight_recorder("run.jsonl").savefig("run.png")  # of Hessian-free steps
 print(viz.coloured(text, probabilities, guesses))
@@ -20,6 +21,7 @@ from viz.drawing.picture import check_style, names_in, picture_of
 from viz.drawing.render import Drawing
 from viz.drawing.things import Drawable, graph_of
 from viz.errors import DrawingError
+from viz.explorer.explore import explore
 from viz.notes import changes, gradients, times, values
 from viz.style import COLOUR_BLIND, DARK, LIGHT, Style, Theme, style_of
 from viz.text import coloured, coloured_html
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLOUR_BLIND", "DARK", "LIGHT", "Drawing", "DrawingError", "Notes", "Style", "changes", "coloured",
-    "coloured_html",
-    "draw", "flight_recorder", "gradients", "minibatches_and_failures", "times", "to_dot", "training_curve", "values",
+    "coloured_html", "draw", "explore", "flight_recorder", "gradients", "minibatches_and_failures", "times", "to_dot",
+    "training_curve", "values",
 ]  # fmt: skip
 
 

@@ -116,7 +116,9 @@ def _directions(
     if tangents is None:
         return {}
     if not isinstance(tangents, Mapping) or not tangents:
-        raise DrawingError(f"tangents must be a dict {{node: tangent}} with at least one, not {tangents!r:.60}.")
+        raise DrawingError(
+            f"tangents must be a dict {{node: tangent}} with at least one, not {tangents!r:.60}."
+        )
     checked_nodes("tangents", tangents, graph)
     return {copies[node]: tangent for node, tangent in tangents.items()}
 
@@ -130,8 +132,11 @@ def _title(thing: Drawable) -> str:
         return thing.__name__
     if isinstance(thing, Node):
         return printable(thing.name, 80) if thing.name else "Graph of a node"
-    told_by_itself = type(thing).__repr__ is not object.__repr__ and not isinstance(thing, (list, tuple))
-    return printable(repr(thing).strip("<>"), 120) if told_by_itself else type(thing).__name__
+    text = repr(thing).strip("<>")
+    # An address in memory, and the places in a list of nodes, are not the same in every run.
+    if " object at 0x" in text or isinstance(thing, Sequence):
+        return type(thing).__name__ if not isinstance(thing, Sequence) else f"{len(thing)} nodes"
+    return printable(text, 120)
 
 
 def _about(
@@ -144,10 +149,14 @@ def _about(
     """What the reader must know about the numbers."""
     lines = []
     if feeds is None and graph.inputs:
-        lines.append("Inputs: standard normal numbers from a fixed seed, zeros for integers (feeds= gives your own).")
+        lines.append(
+            "Inputs: standard normal numbers from a fixed seed, zeros for integers (feeds= gives your own)."
+        )
     if tangents is None and directions:
         of = "parameters" if any(node.op.is_parameter for node in directions) else "inputs"
-        lines.append(f"R-operator: along a random direction on the {of}, from a fixed seed (tangents= gives your own).")
+        lines.append(
+            f"R-operator: along a random direction on the {of}, from a fixed seed (tangents= gives your own)."
+        )
     if is_large:
         lines.append("A large graph: the steps inside of each rule are left out; passes= shows passes.")
     return lines

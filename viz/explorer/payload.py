@@ -148,7 +148,12 @@ class _Writer:
         for kind, title, subtitle in levels:
             path += ((kind, title, subtitle),)
             shown = title if isinstance(title, (int, float)) else self.text(printable(str(title)))
-            row = [place, kind, {"number": shown} if isinstance(title, (int, float)) else shown, self.text(subtitle)]
+            row = [
+                place,
+                kind,
+                {"number": shown} if isinstance(title, (int, float)) else shown,
+                self.text(subtitle),
+            ]
             place = self.boxes.place(path, row)
         return place
 
@@ -174,7 +179,10 @@ class _Writer:
             symbol = self.symbol(drawn.node) if isinstance(drawn.node.op, Fill) else drawn.symbol
             row = [self.ids[drawn.node], self.text(symbol)]
             for operand in drawn.operands:
-                row += [self.ids[operand.source], self.text(" ".join(operand.labels)) if operand.labels else -1]
+                row += [
+                    self.ids[operand.source],
+                    self.text(" ".join(operand.labels)) if operand.labels else -1,
+                ]
             rows.append(row)
         return rows
 
@@ -185,7 +193,9 @@ class _Writer:
             for node in Graph(derivative.of.values()).order:
                 self.node(node)
         of = [place for pair in derivative.of.items() for place in map(self.node, pair)]
-        made = [[self.ids[n], *map(self.node, nodes)] for n, nodes in derivative.made.items()] if rules else []
+        made = (
+            [[self.ids[n], *map(self.node, nodes)] for n, nodes in derivative.made.items()] if rules else []
+        )
         return {"of": of, "made": made}
 
     def compute(self, given: Mapping[Node, Array], derivatives: Sequence[Derivative | None]) -> None:

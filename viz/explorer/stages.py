@@ -68,4 +68,3 @@ def _stage(name: str, before: Graph, after: Graph) -> Stage:
 def _identity(node: Node) -> tuple[Any, ...]:
     scope = tuple(sorted((key, str(label)) for key, label in node.scope.items()))
     return type(node.op), node.op, node.shape, node.dtype, node.name, node.origin, scope
-

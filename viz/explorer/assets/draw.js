@@ -81,6 +81,19 @@ class Canvas {
     this.transform(true);
   }
 
+  // Near enough to read what has been opened, as far as it fits.
+  approach(frame) {
+    const fits = Math.min((this.root.clientWidth - 80) / frame.width, (this.root.clientHeight - 80) / frame.height);
+    const zoom = Math.min(1, fits);
+    if (zoom > this.zoom) {
+      const x = this.pan.x + frame.x * this.zoom, y = this.pan.y + frame.y * this.zoom;
+      this.zoom = zoom;
+      this.pan = { x: x - frame.x * zoom, y: y - frame.y * zoom };
+    }
+    this.show(frame);
+    this.transform(true);
+  }
+
   transform(smoothly = false) {
     this.world.classList.toggle("smooth", smoothly);
     this.world.style.transform = `translate(${this.pan.x}px, ${this.pan.y}px) scale(${this.zoom})`;
@@ -112,8 +125,11 @@ class Canvas {
       segment.shape = svg("path", { class: `arc ${segment.role}`, d: segment.d, "marker-end": segment.isEnd ? `url(#arrow-${segment.role})` : null });
       this.layers.arcs.append(segment.shape);
     }
-    for (const { label, points } of scene.arcs) {
-      if (label) this.layers.labels.append(svgText(label, points.at(-1)[0] - 14, points.at(-1)[1], TEXT.label, "label", "end"));
+    for (const arc of scene.arcs) {
+      if (!arc.label) continue;
+      const [x, y] = arc.points.at(-1);
+      arc.shape = svgText(arc.label, x - 14, y, TEXT.label, "label", "end");
+      this.layers.labels.append(arc.shape);
     }
     const right = Math.max(...elements.map((e) => e.x + e.width)), bottom = Math.max(...elements.map((e) => e.y + e.height));
     this.extent = { x: 0, y: 0, width: Math.max(1, right), height: Math.max(1, bottom) };

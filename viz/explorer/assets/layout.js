@@ -10,11 +10,15 @@ const THUMB = { width: 30, height: 16 };
 
 function layoutScene(scene, showsValues) {
   const wiring = new Wiring(scene);
-  scene.arcs = [];
-  const layout = new Layout(scene, wiring, showsValues);
   for (const edge of scene.edges) if (edge.label) edge.target.labels = (edge.target.labels ?? 0) + 1;
-  layout.frame(null);
-  layout.settle(scene.roots, 0, 0);
+  // Twice: where the wires of a closed box leave it best is known once its neighbours have their places.
+  for (const isLast of [false, true]) {
+    scene.arcs = [];
+    const layout = new Layout(scene, wiring, showsValues);
+    layout.frame(null);
+    layout.settle(scene.roots, 0, 0);
+    if (!isLast) layout.preferPorts();
+  }
   return scene;
 }
 
@@ -89,7 +93,8 @@ class Layout {
       const isUpright = side === "left" || side === "right";
       const room = isUpright ? element.height : element.width;
       if (ports.length > 1) element[isUpright ? "height" : "width"] = Math.max(room, 14 * (ports.length + 1));
-      ports.sort((a, b) => (isTime ? b.level - a.level : 0) || a.order - b.order).forEach((port, i) => {
+      const before = (a, b) => (a.wish === undefined ? (isTime ? b.level - a.level : 0) : a.wish - b.wish) || a.order - b.order;
+      ports.sort(before).forEach((port, i) => {
         const part = (i + 1) / (ports.length + 1);
         port.x = isUpright ? (side === "left" ? 0 : element.width) : part * element.width;
         port.y = isUpright ? part * element.height : side === "top" ? 0 : element.height;
@@ -244,6 +249,19 @@ class Layout {
         arc.path[arc.path.length - 1] = [ex + bend * towards, ey + off];
       });
     }
+  }
+
+  // What each port would like: to be level with the other ends of its wires.
+  preferPorts() {
+    const wishes = new Map();
+    for (const { from, to, points } of this.scene.arcs) {
+      for (const [port, other] of [[from.port, points.at(-1)], [to.port, points[0]]]) {
+        if (!port) continue;
+        const place = port.side === "left" || port.side === "right" ? other[1] : other[0];
+        wishes.set(port, [...(wishes.get(port) ?? []), place]);
+      }
+    }
+    for (const [port, places] of wishes) Object.assign(port, { wish: Math.round(mean(places) / 4), spots: undefined });
   }
 
   // Absolute places, and paths as SVG.

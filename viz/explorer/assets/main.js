@@ -61,14 +61,14 @@ class App {
       group.classList.toggle("todo", status === "todo");
       group.classList.toggle("current", element.key === current || (status === "current" && element.kind === "leaf"));
       group.classList.toggle("selected", element.key === this.selected);
-      group.classList.toggle("fresh", element.kind !== "frame" && element.leaves.some((leaf) => this.stage.fresh.has(leaf.id)));
+      group.classList.toggle("fresh", element.kind !== "frame" && element.leaves.some((leaf) => this.view.fresh.has(leaf.key)));
       group.setAttribute("tabindex", element.key === this.selected ? "0" : "-1");
       group.setAttribute("aria-label", this.spoken(element));
       if (element.kind !== "leaf") group.setAttribute("aria-expanded", String(element.kind === "frame"));
       setThumb(group, this.showsValues && element.leaf?.node.role !== ROLE.fill ? value : null);
       this.colour(group, element, value);
     }
-    for (const arc of scene.segments) {
+    for (const arc of [...scene.segments, ...scene.arcs.filter((arc) => arc.shape)]) {
       const touches = (key) => arc.edges.some((edge) => edge.source.key === key || edge.target.key === key);
       const flows = (key) => arc.edges.some((edge) => (this.mode === "backward" ? edge.source : edge.target).key === key);
       arc.shape.classList.toggle("related", this.selected !== null && touches(this.selected));
@@ -108,6 +108,7 @@ class App {
     } else if (element.kind === "frame") this.open.delete(element.box.id);
     else this.open.add(element.box.id);
     this.draw(anchor === key ? key : this.scene.roots.find((root) => root.first < element.first && root.kind !== "ellipsis")?.key ?? null);
+    if (element.kind === "box") this.canvas.approach(this.scene.elements.get(key));
     this.say(`${this.spoken(this.scene.elements.get(this.selected ?? key) ?? element)}, ${element.kind === "frame" ? "closed" : "opened"}`);
     this.focus();
   }
@@ -244,17 +245,18 @@ class App {
     this.say(`after pass ${this.stage.name}: ${this.stage.order.length} nodes, ${this.stage.fresh.size} new`);
   }
 
-  toggleStyle() {
-    this.style = this.style === "full" ? "compact" : "full";
-    this.renew(this.id === null ? null : this.model.nodes[this.id].stem);
-  }
-
   renew(stem) {
     const anchor = this.selected ?? this.scene.roots[0]?.key ?? null;
     this.view = new View(this.model, this.stage, this.style);
     this.id = this.stage.order.find((id) => this.model.nodes[id].stem === stem) ?? null;
     this.at = null;
     this.draw(anchor);
+  }
+
+  toggleStyle() {
+    this.style = this.style === "full" ? "compact" : "full";
+    this.renew(this.id === null ? null : this.model.nodes[this.id].stem);
+    this.canvas.fit();
   }
 
   toggleValues() { this.showsValues = !this.showsValues; this.draw(this.selected ?? this.scene.roots[0]?.key); }

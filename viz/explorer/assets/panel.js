@@ -97,7 +97,6 @@ class Panel {
       ...(node.box === null ? [] : row("in", this.place(node.box))),
     ));
     this.appendValues(id);
-    this.appendRule(id);
     if (!isDerived) this.appendNeighbours(id);
   }
 
@@ -110,17 +109,26 @@ class Panel {
     return parts.join(" › ");
   }
 
+  // What the mode is about comes first and large, with the rule behind it.
   appendValues(id) {
     const node = this.model.nodes[id];
-    if (node.value) this.root.append(valueCard("value", node.value, node, "value"));
-    for (const [mode, title] of [["backward", ["gradient ", "∂C/∂", id]], ["rop", ["tangent ", "R", id]]]) {
-      const found = this.model[mode]?.of.get(id);
-      if (found === undefined || !this.model.nodes[found].value) continue;
-      const heading = html("span", {}, title[0], htmlText(mode === "rop" ? `R{${this.title(id)}}` : `∂C/∂${this.title(id)}`));
-      const card = valueCard(heading, this.model.nodes[found].value, node, mode === "rop" ? "tangent" : "gradient");
-      if (mode === this.app.mode) card.classList.add("active");
-      this.root.append(card);
-    }
+    const title = this.title(id);
+    const cards = [
+      ["forward", "value", "value", node.value],
+      ["backward", "gradient", `gradient ∂C/∂${title}`, this.derivative("backward", id)],
+      ["rop", "tangent", `tangent R{${title}}`, this.derivative("rop", id)],
+    ].filter(([, , , value]) => value);
+    cards.sort(([a], [b]) => (b === this.app.mode) - (a === this.app.mode));
+    cards.forEach(([mode, kind, heading, value], i) => {
+      const isFirst = mode === this.app.mode || (i === 0 && cards.length === 1);
+      this.root.append(valueCard(htmlText(heading), value, node, kind, isFirst));
+      if (mode === this.app.mode) this.appendRule(id);
+    });
+  }
+
+  derivative(mode, id) {
+    const found = this.model[mode]?.of.get(id);
+    return found === undefined ? null : this.model.nodes[found].value;
   }
 
   // The nodes that the op's own rule built here, with their values: how the derivative comes about.
@@ -160,15 +168,15 @@ class Panel {
 const shortValue = (value) => (value.columns === 1 && value.heat.length === 1 ? asNumber(value.mean) : `‖·‖ ${asNumber(value.norm, 3)}`);
 
 // A value in numbers and colours. `kind` names it for whoever reads the page with a program.
-function valueCard(title, value, node, kind) {
+function valueCard(title, value, node, kind, isLarge) {
   const isScalar = !node.shape.length;
-  const card = html("section", { class: "value", "data-kind": kind }, html("h3", {}, title));
+  const card = html("section", { class: isLarge ? "value active" : "value aside", "data-kind": kind }, html("h3", {}, title));
   if (isScalar) {
     card.append(html("p", { class: "scalar", "data-what": "scalar" }, asNumber(value.numbers[0] ?? value.mean, 6)));
     return card;
   }
   if (value.heat) {
-    const columns = value.columns, rows = rowsOf(value), cell = Math.min(26, 250 / columns, 150 / rows);
+    const columns = value.columns, rows = rowsOf(value), cell = isLarge ? Math.min(26, 250 / columns, 150 / rows) : Math.min(16, 90 / columns, 80 / rows);
     card.append(html("img", { class: "heat", src: heatPicture(value), style: `width:${columns * cell}px;height:${rows * cell}px`, alt: `heat map, ${rows} by ${columns} cells` }));
   }
   const numbers = [["min", value.min], ["mean", value.mean], ["max", value.max], ["norm", value.norm]];

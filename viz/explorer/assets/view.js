@@ -10,6 +10,7 @@ class View {
     this.placeLeaves();
     this.fillBoxes();
     this.findOwners();
+    this.findFresh();
   }
 
   node(id) { return this.model.nodes[id]; }
@@ -146,6 +147,14 @@ class View {
         this.owner.set(source, id);
         pending.push(...this.node(source).inputs);
       }
+    }
+  }
+
+  // Leaves that show something new: themselves, or what is folded into them.
+  findFresh() {
+    this.fresh = new Set();
+    for (const id of this.stage.fresh) {
+      for (const leaf of this.copies.get(this.isDrawn.has(id) ? id : this.owner.get(id)) ?? []) this.fresh.add(leaf.key);
     }
   }
 
