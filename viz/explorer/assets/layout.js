@@ -251,17 +251,20 @@ class Layout {
     }
   }
 
-  // What each port would like: to be level with the other ends of its wires.
+  // What each port would like: to be level with the other ends of its wires, beyond the frame that it is in.
   preferPorts() {
     const wishes = new Map();
-    for (const { from, to, points } of this.scene.arcs) {
-      for (const [port, other] of [[from.port, points.at(-1)], [to.port, points[0]]]) {
-        if (!port) continue;
-        const place = port.side === "left" || port.side === "right" ? other[1] : other[0];
-        wishes.set(port, [...(wishes.get(port) ?? []), place]);
+    const inwards = (arc) => [arc.from, arc.to].some((end) => end.element === arc.frame);
+    for (const arc of [...this.scene.arcs].sort((a, b) => inwards(a) - inwards(b))) {
+      const { from, to, points, frame } = arc;
+      for (const [end, other, place] of [[from, to, points.at(-1)], [to, from, points[0]]]) {
+        if (!end.port || end.element === frame) continue;
+        const wish = (other.element === frame && wishes.get(other.port)) || [end.port.side === "left" || end.port.side === "right" ? place[1] : place[0]];
+        wishes.set(end.port, [...(wishes.get(end.port) ?? []), ...wish]);
       }
     }
-    for (const [port, places] of wishes) Object.assign(port, { wish: Math.round(mean(places) / 4), spots: undefined });
+    for (const [port, places] of wishes) port.wish = Math.round(mean(places) / 4);
+    for (const ports of this.wiring.ports.values()) for (const port of ports.values()) port.spots = undefined;
   }
 
   // Absolute places, and paths as SVG.
