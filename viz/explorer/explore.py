@@ -95,7 +95,7 @@ def _page_of(
     rop = tangents_of(graph, directions) if directions else None
 
     data = payload(stages_of(graph, passes, function), given, backward, rop, rules=not is_large)
-    title = _title(thing)
+    title = _title(thing, original)
     data |= {"title": title, "about": _about(original, feeds, tangents, directions, is_large)}
     return page(data, title, style)
 
@@ -126,16 +126,18 @@ def _directions(
 # -- words -----------------------------------------------------------------------------------------
 
 
-def _title(thing: Drawable) -> str:
+def _title(thing: Drawable, graph: Graph) -> str:
     """What is explored, without anything that differs from run to run."""
     if isinstance(thing, type):
         return thing.__name__
     if isinstance(thing, Node):
-        return printable(thing.name, 80) if thing.name else "Graph of a node"
+        return printable(thing.name, 80) if thing.name else f"Graph of {len(graph)} nodes"
+    if isinstance(thing, Function):
+        return f"Function of {len(graph)} nodes"
     text = repr(thing).strip("<>")
     # An address in memory, and the places in a list of nodes, are not the same in every run.
-    if " object at 0x" in text or isinstance(thing, Sequence):
-        return type(thing).__name__ if not isinstance(thing, Sequence) else f"{len(thing)} nodes"
+    if " at 0x" in text or isinstance(thing, Sequence):
+        return f"Graph of {len(graph)} nodes" if isinstance(thing, Sequence) else type(thing).__name__
     return printable(text, 120)
 
 

@@ -19,6 +19,9 @@ SCRIPTS = (
 )  # fmt: skip
 
 
+_CHOICES = (("light", LIGHT), ("dark", DARK))
+
+
 def page(data: Mapping[str, Any], title: str, theme: Style | None) -> str:
     """The page. theme: None follows what the reader's system prefers, light or dark."""
     parts = {
@@ -44,14 +47,15 @@ def _as_json(data: Mapping[str, Any]) -> str:
 
 
 def _colours(theme: Style | None) -> str:
-    """The legend as variables of CSS: viz.Style is the one place where colours are set."""
-    if theme is not None:
-        return f":root {{ {_variables(theme)} }}"
-    return (
-        f":root {{ {_variables(LIGHT)} }}\n"
-        f"@media (prefers-color-scheme: dark) {{ :root:not([data-theme=light]) {{ {_variables(DARK)} }} }}\n"
-        f":root[data-theme=dark] {{ {_variables(DARK)} }}"
-    )
+    """The legend as variables of CSS: viz.Style is the one place where colours are set.
+
+    The reader may ask for light or dark, whatever the page begins with.
+    """
+    rules = [f":root {{ {_variables(theme or LIGHT)} }}"]
+    if theme is None:
+        rules.append(f"@media (prefers-color-scheme: dark) {{ :root {{ {_variables(DARK)} }} }}")
+    rules += [f":root[data-theme={name}] {{ {_variables(colours)} }}" for name, colours in _CHOICES]
+    return "\n".join(rules)
 
 
 def _variables(theme: Style) -> str:

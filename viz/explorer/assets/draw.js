@@ -1,6 +1,7 @@
 // Draw: the scene as SVG. Elements keep their place on the screen, or glide to their new one.
 
 const MARKERS = ["inner", "input", "output"];
+const LIVELY = 200;  // with more elements than these, nothing glides or fades: browsers would stutter
 const ZOOM = { least: 0.05, most: 4, step: 1.25 };
 
 class Canvas {
@@ -95,7 +96,7 @@ class Canvas {
   }
 
   transform(smoothly = false) {
-    this.world.classList.toggle("smooth", smoothly);
+    this.world.classList.toggle("smooth", smoothly && !this.isStill);
     this.world.style.transform = `translate(${this.pan.x}px, ${this.pan.y}px) scale(${this.zoom})`;
   }
 
@@ -114,6 +115,8 @@ class Canvas {
     this.shapes.clear();
     for (const layer of Object.values(this.layers)) layer.replaceChildren();
     const elements = [...scene.elements.values()];
+    this.isStill = elements.length > LIVELY;
+    this.root.classList.toggle("still", this.isStill);
     for (const element of elements) {
       const group = this.drawElement(element);
       this.shapes.set(element.key, group);
@@ -131,13 +134,15 @@ class Canvas {
       arc.shape = svgText(arc.label, x - 14, y, TEXT.label, "label", "end");
       this.layers.labels.append(arc.shape);
     }
-    const right = Math.max(...elements.map((e) => e.x + e.width)), bottom = Math.max(...elements.map((e) => e.y + e.height));
-    this.extent = { x: 0, y: 0, width: Math.max(1, right), height: Math.max(1, bottom) };
+    const corners = [...elements.map((e) => [e.x + e.width, e.y + e.height]), ...scene.arcs.flatMap((arc) => arc.points)];
+    const [right, bottom] = corners.reduce(([x, y], [cx, cy]) => [Math.max(x, cx), Math.max(y, cy)], [1, 1]);
+    this.extent = { x: 0, y: 0, width: right, height: bottom };
   }
 
   glide(group, from, to) {
     const place = (at) => `translate(${at.x}px, ${at.y}px)`;
-    if (!from) group.classList.add("appears");
+    if (this.isStill) { /* it is there at once */ }
+    else if (!from) group.classList.add("appears");
     else if (from.x !== to.x || from.y !== to.y) {
       group.animate?.([{ transform: place(from) }, { transform: place(to) }], { duration: motion(), easing: "ease-in-out" });
     }

@@ -5,6 +5,7 @@ const PAD = { side: 13, top: 30, bottom: 14 };
 const GAP = { right: { along: 30, across: 18 }, up: { along: 30, across: 24 } };
 const IN_TIME = 40;  // how much more than others a wire from step to step wants to be straight
 const TEXT = { symbol: 15, name: 13, small: 10, title: 14, label: 12 };
+const BESIDE = 0.3;  // and how much less one from a weight or from data
 const LABELLED = 18;  // between arrows that carry labels
 const THUMB = { width: 30, height: 16 };
 
@@ -122,7 +123,7 @@ class Layout {
       const isFlipped = a.item.rank === "last" || b.item.rank === "first" || (!a.item.rank && !b.item.rank && b.item.order < a.item.order);
       const [low, high] = isFlipped ? [b, a] : [a, b];
       const room = arc.label ? widthOf(arc.label, TEXT.label) + 22 : 0;
-      const weight = !frame && [a, b].every(({ child }) => child && this.isTime(child)) ? IN_TIME : undefined;
+      const weight = !frame && [a, b].every(({ child }) => child && this.isTime(child)) ? IN_TIME : a.child?.leaf?.node.isStatic ? BESIDE : undefined;
       arcs.push({ key: arc.key, low: low.item.key, high: high.item.key, lowAt: low.at, highAt: high.at, room, weight, isFlipped, arc, from: a, to: b });
     }
     this.keepTimeInOrder(children, arcs);

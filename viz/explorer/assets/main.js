@@ -203,13 +203,14 @@ class App {
 
   step(by) {
     const last = this.steps.list.length - 1;
+    if (last < 0) return;
     if (this.at === null) return this.stepTo(by > 0 ? 0 : last);
     const next = this.at + by;
     this.stepTo(next > last ? null : Math.max(-1, next));
   }
 
   stepTo(at) {
-    this.at = at;
+    this.at = this.steps.list.length ? at : null;
     const step = at === null || at < 0 ? null : this.steps.list[at];
     if (!step) return this.decorate();
     const element = this.scene.elements.get(step.key);
@@ -317,9 +318,8 @@ class App {
   }
 
   toggleTheme() {
-    const { dataset } = document.documentElement;
-    const isDark = dataset.theme ? dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    dataset.theme = isDark ? "light" : "dark";
+    const isDark = channels(cssVariable("background")).every((channel) => channel < 128);
+    document.documentElement.dataset.theme = isDark ? "light" : "dark";
     forgetColours();
     this.decorate();
   }

@@ -16,7 +16,7 @@ class Steps {
   add(id, view) {
     const node = this.model.nodes[id];
     if (this.derivative && !this.derivative.of.has(id)) return;
-    if (node.isStatic && this.mode !== "backward") return;
+    if (node.isStatic && (this.mode !== "backward" || node.role === ROLE.fill)) return;
     const leaf = view.leafOf(id);
     const element = leaf && this.scene.of.get(leaf.key);
     // A weight is a step of its own only where it can be seen.

@@ -14,11 +14,21 @@ class Wiring {
     this.ports = new Map([...scene.elements.keys()].map((key) => [key, new Map()]));
     this.arcs = new Map([[null, new Map()]]);
     for (const element of scene.elements.values()) if (element.kind === "frame") this.arcs.set(element.key, new Map());
-    const readers = countBy(scene.edges, (edge) => edge.links[0].to);
-    for (const edge of scene.edges) {
-      // What reads many values (the cost, those of all time steps) gets them by one line.
-      edge.entry = readers.get(edge.links[0].to) > MANY ? `to ${edge.links[0].to}` : edge.wire;
-      this.lay(edge);
+    this.bundle(scene.edges);
+    for (const edge of scene.edges) this.lay(edge);
+  }
+
+  // What reads many values (the cost, those of all time steps) gets them by one line; so does a closed composite, and
+  // what one closed composite gives another.
+  bundle(edges) {
+    const pairOf = (edge) => `${edge.source.key}|${edge.target.key}`;
+    const isClosed = (element) => element.kind === "box" || element.kind === "ellipsis";
+    const readers = countBy(edges, (edge) => edge.links[0].to), pairs = countBy(edges, pairOf), entries = countBy(edges, (edge) => edge.target.key);
+    for (const edge of edges) {
+      const isPair = pairs.get(pairOf(edge)) > MANY && isClosed(edge.source) && isClosed(edge.target);
+      edge.exit = isPair ? pairOf(edge) : edge.wire;
+      edge.entry = isClosed(edge.target) && entries.get(edge.target.key) > 2 * MANY ? `into ${edge.target.key}`
+        : readers.get(edge.links[0].to) > MANY ? `to ${edge.links[0].to}` : edge.exit;
     }
   }
 
@@ -51,7 +61,7 @@ class Wiring {
 
   end(edge, element, way, side) {
     if (element.kind === "leaf") return { element, port: null, key: element.key };
-    const key = `${way}|${way === "in" || element.kind === "ellipsis" ? edge.entry : edge.wire}|${side}`;
+    const key = `${way}|${way === "in" || element.kind === "ellipsis" ? edge.entry : edge.exit}|${side}`;
     const ports = this.ports.get(element.key);
     if (!ports.has(key)) ports.set(key, { key, side, way, order: edge.order, x: 0, y: 0 });
     const port = ports.get(key);
