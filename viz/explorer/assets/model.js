@@ -26,7 +26,7 @@ function readModel(data) {
   }));
   return {
     title: data.title, about: data.about, boxes, nodes, stages,
-    backward: readDerivative(data.backward), rop: readDerivative(data.rop),
+    backward: readDerivative(data.backward, nodes), rop: readDerivative(data.rop, nodes),
   };
 }
 
@@ -42,12 +42,15 @@ function readCompact(rows, text) {
   });
 }
 
-function readDerivative(derivative) {
+// of: from a node to its derivative. at: back; one derivative may be that of several nodes (y and a label on it), and
+// is told by the one that has a name, else by the last.
+function readDerivative(derivative, nodes) {
   if (!derivative) return null;
   const of = new Map(), at = new Map();
   for (let i = 0; i < derivative.of.length; i += 2) {
-    of.set(derivative.of[i], derivative.of[i + 1]);
-    if (!at.has(derivative.of[i + 1])) at.set(derivative.of[i + 1], derivative.of[i]);
+    const [id, found] = derivative.of.slice(i, i + 2);
+    of.set(id, found);
+    if (nodes[id].name || !nodes[at.get(found)]?.name) at.set(found, id);
   }
   return { of, at, made: new Map(derivative.made.map(([id, ...made]) => [id, made])) };
 }
