@@ -292,6 +292,10 @@ def test_a_hundred_steps_are_folded_and_unfolded(reader, tmp_path):
     reader.opens(viz.explore(u, tmp_path / "long.html"))
     shown = len(reader.boxes("LSTM"))
     assert 4 <= shown < 30
+    reader.presses("m", "Home", "n")
+    # Each closed composite is one step, those that are folded away are one together.
+    assert int(re.search(r"of (\d+)", reader.text("stepName"))[1]) < 3 * shown
+    reader.presses("m", "m", "End")
     ellipsis = reader.tab.query_selector("g.ellipsis")
     hidden = int(ellipsis.query_selector(".title").text_content().split()[0])
     assert hidden == 100 - shown // 2

@@ -19,6 +19,8 @@ class Steps {
     if (node.isStatic && (this.mode !== "backward" || node.role === ROLE.fill)) return;
     const leaf = view.leafOf(id);
     const element = leaf && this.scene.of.get(leaf.key);
+    // What is folded into a node of another composite (o_t into the cost) would make that one a step again and again.
+    if (leaf && leaf.id !== id && view.boxOf(node) !== leaf.box) return;
     // A weight is a step of its own only where it can be seen.
     if (!element || (node.isStatic && (element.kind !== "leaf" || element.leaf.id !== id))) return;
     if (this.list.at(-1)?.key !== element.key) {

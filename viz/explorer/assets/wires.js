@@ -23,12 +23,14 @@ class Wiring {
   bundle(edges) {
     const pairOf = (edge) => `${edge.source.key}|${edge.target.key}`;
     const isClosed = (element) => element.kind === "box" || element.kind === "ellipsis";
-    const readers = countBy(edges, (edge) => edge.links[0].to), pairs = countBy(edges, pairOf), entries = countBy(edges, (edge) => edge.target.key);
+    const readers = countBy(edges, (edge) => edge.links[0].to), pairs = countBy(edges, pairOf);
+    const isFan = (edge) => readers.get(edge.links[0].to) > MANY;
+    const entries = countBy(edges.filter((edge) => !isFan(edge)), (edge) => edge.target.key);
     for (const edge of edges) {
       const isPair = pairs.get(pairOf(edge)) > MANY && isClosed(edge.source) && isClosed(edge.target);
       edge.exit = isPair ? pairOf(edge) : edge.wire;
-      edge.entry = isClosed(edge.target) && entries.get(edge.target.key) > 2 * MANY ? `into ${edge.target.key}`
-        : readers.get(edge.links[0].to) > MANY ? `to ${edge.links[0].to}` : edge.exit;
+      edge.entry = isFan(edge) ? `to ${edge.links[0].to}`
+        : isClosed(edge.target) && entries.get(edge.target.key) > 2 * MANY ? `into ${edge.target.key}` : edge.exit;
     }
   }
 
