@@ -4,6 +4,7 @@
 python3 run.py demo              draw, train and check a small network (about a minute)
 python3 run.py test [ARGS]       all tests (ARGS go to pytest)
 python3 run.py lint              lint and types
+python3 run.py tutorials         ten tutorials as notebooks, in a browser (--execute: as pages, without one)
 python3 run.py train TEXT ...    any graphnet-rnn command: train, sample, evaluate, draw, check
 python3 run.py python ARGS       the environment's own Python
 """
@@ -21,6 +22,8 @@ VENV = HERE / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / "graphnet-installed"
 OLDEST = (3, 11)
+#: Command -> the extra of pyproject.toml that it needs.
+EXTRAS = {"test": "test", "lint": "test", "tutorials": "tutorials"}
 
 
 def stop(sentence: str) -> None:
@@ -92,7 +95,7 @@ def main() -> int:
     # writes a checkpoint first): this one waits for it.
     signal.signal(signal.SIGINT, lambda number, frame: None)
     command, *arguments = sys.argv[1:]
-    make_environment("test" if command in ("test", "lint") else "")
+    make_environment(EXTRAS.get(command, ""))
     if command == "test":
         return subprocess.run(
             [str(PYTHON), "-m", "pytest", "-n", "auto", *arguments], cwd=HERE, check=False
@@ -102,6 +105,8 @@ def main() -> int:
         return max(
             subprocess.run([str(PYTHON), "-m", *step], cwd=HERE, check=False).returncode for step in steps
         )
+    if command == "tutorials":
+        return subprocess.run([str(PYTHON), str(HERE / "tutorials"), *arguments], check=False).returncode
     if command == "python":
         return subprocess.run([str(PYTHON), *arguments], check=False).returncode
     hints = {**os.environ, "GRAPHNET_COMMAND": "python3 run.py"}

@@ -24,13 +24,15 @@ class Wiring {
     const pairOf = (edge) => `${edge.source.key}|${edge.target.key}`;
     const isClosed = (element) => element.kind === "box" || element.kind === "ellipsis";
     const readers = countBy(edges, (edge) => edge.links[0].to), pairs = countBy(edges, pairOf);
-    const isFan = (edge) => readers.get(edge.links[0].to) > MANY;
-    const entries = countBy(edges.filter((edge) => !isFan(edge)), (edge) => edge.target.key);
+    const entries = new Map();
     for (const edge of edges) {
       const isPair = pairs.get(pairOf(edge)) > MANY && isClosed(edge.source) && isClosed(edge.target);
       edge.exit = isPair ? pairOf(edge) : edge.wire;
-      edge.entry = isFan(edge) ? `to ${edge.links[0].to}`
-        : isClosed(edge.target) && entries.get(edge.target.key) > 2 * MANY ? `into ${edge.target.key}` : edge.exit;
+      edge.entry = readers.get(edge.links[0].to) > MANY ? `to ${edge.links[0].to}` : edge.exit;
+      entries.set(edge.target.key, (entries.get(edge.target.key) ?? new Set()).add(edge.entry));
+    }
+    for (const edge of edges) {
+      if (isClosed(edge.target) && entries.get(edge.target.key).size > 2 * MANY) edge.entry = `into ${edge.target.key}`;
     }
   }
 
