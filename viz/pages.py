@@ -14,6 +14,7 @@ import numpy as np
 
 from viz.charts.history import History, is_number, rows_of
 from viz.errors import DrawingError
+from viz.terminal import as_svg
 from viz.text import coloured, coloured_html, paint, scale_of, swatch, visible
 
 __all__ = ["Read", "TextPage", "reading", "samples"]
@@ -40,13 +41,13 @@ class Read(Protocol):
 class TextPage:
     """Text with colours: `print(page)` for a terminal, `.html` for a browser, `.save("page.html")`; shows itself.
 
-    terminal: with escape codes. body: HTML without a page around it. title, style: of the page.
+    terminal: with escape codes. body: HTML without a page around it. title: of the page. theme: its colours.
     """
 
     title: str
     terminal: str
     body: str
-    style: str
+    theme: str
 
     def __str__(self) -> str:
         return self.terminal
@@ -64,14 +65,26 @@ class TextPage:
             f"{self.body}\n</body>\n</html>\n"
         )
 
+    @property
+    def svg(self) -> str:
+        """A picture of it."""
+        return as_svg(self.terminal, scale_of(self.theme))
+
+    @property
+    def style(self) -> str:
+        scale = scale_of(self.theme)
+        return f"font-family:sans-serif;color:{scale.text};background:{scale.paper}"
+
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes .html, or .txt or .ansi with a terminal's escape codes. DrawingError if that cannot be."""
+        """Writes .html or .svg, or .txt or .ansi with a terminal's escape codes. DrawingError if that cannot be."""
         file = Path(path)
         ending = file.suffix.lower()
-        if ending not in (".html", ".htm", ".txt", ".ansi"):
-            raise DrawingError(f"path {str(path)!r}: a page of text must end in .html, .txt or .ansi.")
+        if ending not in (".html", ".htm", ".svg", ".txt", ".ansi"):
+            raise DrawingError(f"path {str(path)!r}: a page of text must end in .html, .svg, .txt or .ansi.")
         try:
-            text = self.html if ending in (".html", ".htm") else self.terminal + "\n"
+            text = self.terminal + "\n"
+            if ending not in (".txt", ".ansi"):
+                text = self.svg if ending == ".svg" else self.html
             file.write_text(text, encoding="utf-8", newline="\n")
         except OSError as error:
             raise DrawingError(f"{path} cannot be written: {error.strerror}.") from None
@@ -113,7 +126,7 @@ def reading(
         terminal += ["", words, coloured(found.text, found.probabilities, found.guesses, width, theme)]
         body.append(f'<p style="margin:1em 0 0.3em;font-weight:bold">{escape(words)}</p>')
         body.append(coloured_html(found.text, found.probabilities, found.guesses, width, theme))
-    return TextPage(title, "\n".join(terminal), "\n".join(body), _style(theme))
+    return TextPage(title, "\n".join(terminal), "\n".join(body), theme)
 
 
 def _start(read: Read) -> str:
@@ -125,11 +138,6 @@ def _figures(read: Read) -> str:
     if math.isnan(read.bits):
         return "nothing was predicted"
     return f"{read.bits:.3f} bits/char, {read.accuracy:.1%} guessed"
-
-
-def _style(theme: str) -> str:
-    scale = scale_of(theme)
-    return f"font-family:sans-serif;color:{scale.text};background:{scale.paper}"
 
 
 def samples(
@@ -168,7 +176,7 @@ def samples(
             f'<pre style="font-family:monospace;line-height:1.35;margin:0;padding-left:0.8em;border-left:3px solid '
             f'{scale.guess};color:{scale.text};background:{scale.paper}">{escape(chr(10).join(lines))}</pre>'
         )
-    return TextPage(title, "\n".join(terminal[:-1]), "\n".join(body), _style(theme))
+    return TextPage(title, "\n".join(terminal[:-1]), "\n".join(body), theme)
 
 
 def _of_epochs(rows: Sequence[Mapping[str, Any]], count: int) -> dict[str, tuple[str, str]]:

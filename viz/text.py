@@ -10,7 +10,7 @@ from typing import NamedTuple
 from viz.errors import DrawingError
 
 __all__ = [
-    "SCALES", "Probabilities", "Scale", "coloured", "coloured_html", "paint", "scale_of", "swatch", "visible",
+    "SCALES", "Probabilities", "Scale", "cells", "coloured", "coloured_html", "paint", "scale_of", "swatch", "visible",
 ]  # fmt: skip
 
 _Colour = tuple[int, int, int]
@@ -140,12 +140,12 @@ def _rows(
         cell = _Cell(
             visible(character), _float(probabilities[i]), visible(guesses[i]) if guesses and wrong else " "
         )
-        cells = _cells(cell.character)
-        if row and used + cells > width:
+        places = cells(cell.character)
+        if row and used + places > width:
             yield row
             row, used = [], 0
         row.append(cell)
-        used += cells
+        used += places
         if character == "\n":
             yield row
             row, used = [], 0
@@ -176,9 +176,9 @@ def _beneath(row: Sequence[_Cell]) -> list[str]:
         return []
     line = ""
     for cell in row:
-        room = _cells(cell.character)
-        guess = cell.guess if _cells(cell.guess) <= room else "…"
-        line += (guess + " " * room)[: room if _cells(guess) == len(guess) else 1] if room else ""
+        room = cells(cell.character)
+        guess = cell.guess if cells(cell.guess) <= room else "…"
+        line += (guess + " " * room)[: room if cells(guess) == len(guess) else 1] if room else ""
     return [line.rstrip()]
 
 
@@ -194,7 +194,7 @@ def visible(character: str) -> str:
     return chr(code)
 
 
-def _cells(character: str) -> int:
+def cells(character: str) -> int:
     """How many columns of a terminal a character takes."""
     if unicodedata.combining(character):
         return 0

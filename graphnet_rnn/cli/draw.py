@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         default="graph.svg",
         metavar="FILE",
-        help="ends in .svg, .png, .pdf, .dot or .html (charts: one of the first three; samples: .html, .txt or .ansi, "
-        "or none, for the terminal; a dump: a folder)",
+        help="ends in .svg, .png, .pdf, .dot or .html (charts: one of the first three; samples: .html, .svg, .txt or "
+        ".ansi, or none, for the terminal; a dump: a folder)",
     )
     add(
         "--show",

@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from graphnet_rnn.cli.pictures import require_ending
+from graphnet_rnn.cli.pictures import PAGES, require_ending
 from graphnet_rnn.cli.user_cells import own_cells
 from graphnet_rnn.data import Corpus, read_text
 from graphnet_rnn.errors import UsageError
@@ -22,7 +22,7 @@ from graphnet_rnn.settings import amount, fraction, whole_number
 EXAMPLE = """example:
   graphnet-rnn evaluate runs/book/model.safetensors other.txt --context 100
   graphnet-rnn evaluate runs/book/model.safetensors other.txt --dynamic 0.5
-  graphnet-rnn evaluate runs/book/model.safetensors book.txt --colour --at 90000 --html reading.html
+  graphnet-rnn evaluate runs/book/model.safetensors book.txt --colour --at 90000 --save reading.html
   graphnet-rnn evaluate runs/book/model.safetensors book.txt --costs costs.png --split"""
 
 #: Of viz, which is not imported before it draws.
@@ -57,7 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print an excerpt coloured by the probability of each character, from a cold start and from a warm one, "
         "after --context characters",
     )
-    add("--html", metavar="FILE", help="write this as a page")
+    add(
+        "--save",
+        metavar="FILE",
+        help="write this as a page (.html), a picture (.svg), or text (.ansi, .txt)",
+    )
     add("--at", type=int, metavar="N", help="where the excerpt begins (default: after --context characters)")
     add("--length", type=int, default=600, metavar="N", help="characters of the excerpt")
     add("--theme", choices=THEMES, default="light", help="its colours; colour-blind: orange and blue")
@@ -91,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
         f"{result.bits:.4f} bits/char, accuracy {result.accuracy:.2%}, over {result.scored:,} characters "
         f"with at least {options.context} of context"
     )
-    if options.colour or options.html:
+    if options.colour or options.save:
         _show(network, text, excerpt, options)
     if options.costs:
         _draw_costs(network, text, options)
@@ -99,26 +103,26 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _require_sense(options: argparse.Namespace) -> None:
-    if options.html is not None:
-        require_ending("--html", options.html, (".html", ".htm"), "a page")
+    if options.save is not None:
+        require_ending("--save", options.save, PAGES, "a page")
     if options.costs is not None:
         require_ending("--costs", options.costs)
     for name, needed, there in (
-        ("at", "--colour or --html", options.colour or options.html),
-        ("length", "--colour or --html", options.colour or options.html),
-        ("theme", "--colour or --html", options.colour or options.html),
+        ("at", "--colour or --save", options.colour or options.save),
+        ("length", "--colour or --save", options.colour or options.save),
+        ("theme", "--colour or --save", options.colour or options.save),
         ("split", "--costs", options.costs),
     ):
         if name in options.written and not there:
             raise UsageError(f"--{name} says how {needed} works; give that, too")
-    if options.dynamic is not None and (options.colour or options.html or options.costs):
-        raise UsageError("--colour, --html and --costs show the model as it was trained; leave --dynamic out")
+    if options.dynamic is not None and (options.colour or options.save or options.costs):
+        raise UsageError("--colour, --save and --costs show the model as it was trained; leave --dynamic out")
 
 
 def _excerpt(text: str, options: argparse.Namespace) -> slice:
     start = max(0, options.context) if options.at is None else whole_number("--at", options.at, least=0)
     length = whole_number("--length", options.length)
-    if (options.colour or options.html) and start >= len(text):
+    if (options.colour or options.save) and start >= len(text):
         raise UsageError(
             f"the text has {len(text):,} characters, so there is no excerpt at {start:,}; give a smaller --at"
         )
@@ -137,10 +141,10 @@ def _show(network: Network, text: str, excerpt: slice, options: argparse.Namespa
     width = min(100, shutil.get_terminal_size().columns) if options.colour else 80
     if options.colour:
         print(f"\n{viz.reading(readings, max(2, width), options.theme)}")
-    if options.html:
+    if options.save:
         page = viz.reading(readings, 80, options.theme, f"{Path(options.text).name} as read by a network")
-        page.save(options.html)
-        print(f"wrote {options.html}")
+        page.save(options.save)
+        print(f"wrote {options.save}")
 
 
 def _draw_costs(network: Network, text: str, options: argparse.Namespace) -> None:

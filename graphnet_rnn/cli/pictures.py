@@ -12,12 +12,12 @@ from graphnet_rnn.errors import UsageError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["KINDS", "draw_runs", "is_run", "require_ending"]
+__all__ = ["KINDS", "PAGES", "draw_runs", "is_run", "require_ending"]
 
 #: Of a run: bits per character by epoch, steps of second order, norms of weights, what it wrote after each epoch.
 KINDS = ("curve", "flight", "weights", "samples")
 #: The endings of charts, and of pages of text.
-CHARTS, PAGES = (".svg", ".png", ".pdf"), (".html", ".txt", ".ansi")
+CHARTS, PAGES = (".svg", ".png", ".pdf"), (".html", ".svg", ".txt", ".ansi")
 
 
 def require_ending(option: str, path: str, endings: Sequence[str] = CHARTS, what: str = "a chart") -> None:

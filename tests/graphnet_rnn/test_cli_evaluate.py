@@ -43,7 +43,7 @@ def test_an_excerpt_from_a_cold_and_a_warm_start(here: Path, capsys: pytest.Capt
 
 
 def test_the_page_is_the_same(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert evaluate("--html", "page.html", "--theme", "colour-blind") == 0
+    assert evaluate("--save", "page.html", "--theme", "colour-blind") == 0
     assert "\x1b" not in capsys.readouterr().out
     page = (here / "page.html").read_text(encoding="utf-8")
     assert "text.txt as read by a network" in page
@@ -71,13 +71,16 @@ def test_costs_of_the_whole_text(here: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--at", "5"], "--at says how --colour or --html works; give that, too"),
-        (["--theme", "dark"], "--theme says how --colour or --html works"),
+        (["--at", "5"], "--at says how --colour or --save works; give that, too"),
+        (["--theme", "dark"], "--theme says how --colour or --save works"),
         (["--split"], "--split says how --costs works"),
         (["--colour", "--at", "800"], "the text has 800 characters, so there is no excerpt at 800"),
         (["--colour", "--at", "-1"], "--at must be a whole number >= 0, not -1"),
         (["--colour", "--length", "0"], "--length must be a whole number >= 1, not 0"),
-        (["--html", "page.png"], "--html page.png: the name of a page must end in one of .html, .htm"),
+        (
+            ["--save", "page.png"],
+            "--save page.png: the name of a page must end in one of .html, .svg, .txt, .ansi",
+        ),
         (
             ["--costs", "costs.html"],
             "--costs costs.html: the name of a chart must end in one of .svg, .png, .pdf",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 
 import pytest
@@ -147,7 +149,7 @@ def test_pages_are_saved_by_their_ending(tmp_path):
     page.save(str(tmp_path / "a.txt"))
     assert (tmp_path / "a.html").read_text(encoding="utf-8") == page.html
     assert (tmp_path / "a.txt").read_text(encoding="utf-8") == page.terminal + "\n"
-    with pytest.raises(viz.DrawingError, match=r"must end in \.html, \.txt or \.ansi"):
+    with pytest.raises(viz.DrawingError, match=r"must end in \.html, \.svg, \.txt or \.ansi"):
         page.save(tmp_path / "a.png")
     with pytest.raises(viz.DrawingError, match="cannot be written: No such file"):
         page.save(tmp_path / "no" / "a.html")
@@ -160,3 +162,25 @@ def test_a_page_shows_itself():
     assert page.body in bundle["text/html"]
     assert "<html" not in bundle["text/html"]
     assert repr(page) == "<TextPage 'How probable each character was'>"
+
+
+def test_the_picture_shows_every_character_where_the_terminal_does(tmp_path):
+    text = 'a<b&"c"\n漢 x'
+    known = [0.0, 0.5, 1.0, None, 0.9, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    page = viz.TextPage("t", viz.coloured(text, known, "z" * len(text)), "", "light")
+    root = ET.fromstring(page.svg)
+    rows: dict[float, dict[float, str]] = {}
+    for element in root.iter("{http://www.w3.org/2000/svg}text"):
+        places = [float(x) for x in element.get("x").split()]
+        assert len(places) == len(element.text)
+        rows.setdefault(float(element.get("y")), {}).update(zip(places, element.text, strict=True))
+    lines = [rows[y] for y in sorted(rows)]
+    assert "".join(lines[0].values()) == 'a<b&"c"⏎'
+    steps = {round(b - a, 1) for a, b in itertools.pairwise(sorted(lines[0]))}
+    assert steps == {7.8}
+    third = sorted(lines[2])
+    assert third[1] - third[0] >= 2 * 7.8  # a wide character takes two places
+    fills = {e.get("fill") for e in root.iter("{http://www.w3.org/2000/svg}rect")}
+    assert {"#f4786c", "#fada78", "#7acc82"} <= fills
+    page.save(tmp_path / "page.svg")
+    assert (tmp_path / "page.svg").read_text(encoding="utf-8") == page.svg
