@@ -10,7 +10,7 @@ import numpy as np
 from graphnet.errors import DtypeError, ShapeError
 from graphnet.node import Array, Node
 
-__all__ = ["as_input", "checked_inputs"]
+__all__ = ["as_input", "checked_inputs", "sample_inputs"]
 
 
 def checked_inputs(inputs: Sequence[Node], arrays: Sequence[Any]) -> list[Array]:
@@ -53,3 +53,14 @@ def as_input(node: Node, array: Any) -> Array:
         f"input {node.describe()} (made at {node.origin}) is {node.dtype}, but was given an array of "
         f"{value.dtype}; convert it: array.astype({node.dtype.name!r})."
     )
+
+
+def sample_inputs(inputs: Sequence[Node]) -> list[Array]:
+    """An array for each input, the same in each run: standard normal, or zeros for integers and booleans."""
+    generator = np.random.default_rng(0)
+    return [
+        generator.standard_normal(node.shape).astype(node.dtype)
+        if node.dtype.kind == "f"
+        else np.zeros(node.shape, node.dtype)
+        for node in inputs
+    ]

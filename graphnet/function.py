@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphnet import passes as passes_module
-from graphnet.arguments import checked_inputs
+from graphnet.arguments import checked_inputs, sample_inputs
 from graphnet.backends import load_backend
 from graphnet.collector import collector_paused
 from graphnet.display import ShowsItself
@@ -138,16 +138,7 @@ class Function(ShowsItself):
 
         Without arrays, it runs on standard normal numbers (zeros for integers and booleans).
         """
-        if arrays:
-            given = checked_inputs(self.inputs, arrays)
-        else:
-            generator = np.random.default_rng(0)
-            given = [
-                generator.standard_normal(n.shape).astype(n.dtype)
-                if n.dtype.kind == "f"
-                else np.zeros(n.shape, n.dtype)
-                for n in self.inputs
-            ]
+        given = checked_inputs(self.inputs, arrays) if arrays else sample_inputs(self.inputs)
         samples = [self._program.timed(given) for _ in range(max(1, repeats))]
         order = self.graph.order
         return Profile(order, tuple(statistics.median(s.get(node, 0.0) for s in samples) for node in order))

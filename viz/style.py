@@ -6,14 +6,19 @@ circle, ellipse     operator, with its symbol
 red                 the cost: a scalar at the root
 blue edge           from raw input to the first operators
 red edge            to an output
+green edge          from a prediction to the next input, where a network generates
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["LIGHT", "EdgeRole", "Role", "Style"]
+from viz.colours import between
+from viz.errors import DrawingError
+
+__all__ = ["COLOUR_BLIND", "DARK", "LIGHT", "THEMES", "EdgeRole", "Role", "Style", "Theme", "style_of"]
 
 
 class Role(Enum):
@@ -35,6 +40,7 @@ class EdgeRole(Enum):
 
     FROM_INPUT = "from input"
     TO_OUTPUT = "to output"
+    GENERATED = "generated"
     INNER = "inner"
 
 
@@ -55,9 +61,17 @@ class Style:
     cost_text: str = "#ffffff"
     input_edge: str = "#1f66c1"
     output_edge: str = "#c62828"
+    generated_edge: str = "#2e8b3d"
     inner_edge: str = "#555555"
     cluster: str = "#f5f6f8"
     cluster_line: str = "#c9cdd3"
+    #: From little to much: norms, times. Its lightness alone tells the order.
+    sequence: tuple[str, ...] = ("#fffaf3", "#fdae6b", "#a63603")
+    #: From below zero to above it: values.
+    diverging: tuple[str, ...] = ("#2166ac", "#f7f7f7", "#b2182b")
+    #: What a pass has put in, and what it is about to take away.
+    new: str = "#bfe6c4"
+    gone: str = "#f6c3c0"
     #: Where none of these is installed, DejaVu Sans is measured: it is wider, so text never overflows.
     font: str = "Helvetica,Arial,sans-serif"
     #: For letters that stand for quantities, as papers print them.
@@ -89,11 +103,73 @@ class Style:
             return self.cost_text
         return self.text if role in (Role.OPERATOR, Role.LABEL) else self.static_text
 
+    def heat(self, place: float) -> str:
+        """The colour of a place in [0, 1] from little to much."""
+        return between(self.sequence, place)
+
+    def signed(self, x: float) -> str:
+        """The colour of a number in [-1, 1]; of NaN, that of muted text."""
+        return self.muted if math.isnan(x) else between(self.diverging, (x + 1) / 2)
+
     def edge(self, role: EdgeRole) -> str:
         """The colour of an edge."""
         if role is EdgeRole.FROM_INPUT:
             return self.input_edge
+        if role is EdgeRole.GENERATED:
+            return self.generated_edge
         return self.output_edge if role is EdgeRole.TO_OUTPUT else self.inner_edge
 
 
 LIGHT = Style()
+
+#: Light on dark: static squares are light, so that they stand out as black ones do on white.
+DARK = Style(
+    background="#15181d",
+    static="#f0f0f0",
+    static_text="#111111",
+    constant="#b4b8bf",
+    label="#3b4049",
+    operator="#22272f",
+    text="#eceff3",
+    line="#aab1bc",
+    muted="#949ba6",
+    cost="#e5554f",
+    cost_text="#111111",
+    input_edge="#6aaeff",
+    output_edge="#ff7a72",
+    generated_edge="#63cf77",
+    inner_edge="#98a0ac",
+    cluster="#1d2128",
+    cluster_line="#3a404a",
+    sequence=("#22272f", "#b4532a", "#ffe3a6"),
+    diverging=("#63aef5", "#22272f", "#ff8468"),
+    new="#245c34",
+    gone="#6d2b2a",
+)
+
+#: Okabe and Ito's blue, vermilion and green, which every kind of colour vision tells apart.
+COLOUR_BLIND = Style(
+    cost="#d55e00",
+    cost_text="#111111",
+    input_edge="#0072b2",
+    output_edge="#d55e00",
+    generated_edge="#009e73",
+    sequence=("#fdf9ee", "#f0a830", "#6b3d00"),
+    diverging=("#0072b2", "#f7f7f7", "#d55e00"),
+    new="#a9d8f5",
+    gone="#f9cfa6",
+)
+
+THEMES = {"light": LIGHT, "dark": DARK, "colour-blind": COLOUR_BLIND}
+
+#: A theme by its name, or colours of one's own.
+Theme = Style | str
+
+
+def style_of(theme: Theme) -> Style:
+    """The Style of a theme; DrawingError if there is none of this name."""
+    if isinstance(theme, Style):
+        return theme
+    if theme not in THEMES:
+        raise DrawingError(f"theme must be {', '.join(map(repr, THEMES))}, or a viz.Style, not {theme!r}.")
+    return THEMES[theme]

@@ -25,6 +25,7 @@ from graphnet.ops.shape import Slice
 from viz.drawing.condense import Group, condense, data_behind, leaf_behind, times_of
 from viz.drawing.fold import fold, symbol_of
 from viz.drawing.names import Names, number, printable
+from viz.drawing.note import Note, Notes, Scale
 from viz.drawing.states import States, states_of
 from viz.errors import DrawingError
 from viz.style import EdgeRole
@@ -59,6 +60,7 @@ class Box:
     tooltip: str
     slot: int = 0
     slots: int = 1
+    note: Note | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class ClosedPicture:
     edges: tuple[Link, ...]
     columns: int
     states: tuple[int, ...]
+    scale: Scale | None = None
 
 
 def is_unrolled(graph: Graph) -> bool:
@@ -92,17 +95,18 @@ def is_unrolled(graph: Graph) -> bool:
         return False
 
 
-def closed_picture(graph: Graph, names: Names) -> ClosedPicture:
+def closed_picture(graph: Graph, names: Names, notes: Notes | None = None) -> ClosedPicture:
     """The closed picture of a graph that was unrolled in time."""
-    return _Closing(graph, names).picture()
+    return _Closing(graph, names, notes).picture()
 
 
 class _Closing:
     """The state of `closed_picture`: what stands where, and what has been linked."""
 
-    def __init__(self, graph: Graph, names: Names) -> None:
+    def __init__(self, graph: Graph, names: Names, notes: Notes | None) -> None:
         self.graph = graph
         self.names = names
+        self.notes = notes
         self.groups = condense(graph)
         self.states = {row: states_of(row, self.groups) for row in self.groups.rows}
         self.symbols = {drawn.node: drawn.symbol for drawn in fold(graph, names)}
@@ -126,9 +130,17 @@ class _Closing:
                 self.link_group(group)
         self.link_cost()
         most = (max(1, len(self.states[row].initial)) for row in groups.rows)
-        return ClosedPicture(
-            tuple(self.boxes.values()), tuple(self.links.values()), len(groups.times), (1, *most)
-        )
+        boxes = tuple(self.boxes.values())
+        scale = self.notes.scale(box.note for box in boxes) if self.notes else None
+        return ClosedPicture(boxes, tuple(self.links.values()), len(groups.times), (1, *most), scale)
+
+    def note(self, thing: object) -> Note | None:
+        """The note on a group or a node."""
+        if self.notes is None:
+            return None
+        if isinstance(thing, Group):
+            return self.notes.note(thing.nodes)
+        return self.notes.note([thing]) if isinstance(thing, Node) else None
 
     # -- boxes -------------------------------------------------------------------------------
 
@@ -146,8 +158,9 @@ class _Closing:
         slots: Counter[int] = Counter()
         for i, (thing, (column, name)) in enumerate(found.items()):
             self.boxes[thing] = Box(
-                f"x{i}", Kind.DATA, 0, column, (name,), _said(thing), slots[column], counts[column]
-            )
+                f"x{i}", Kind.DATA, 0, column, (name,), _said(thing), slots[column], counts[column],
+                self.note(thing),
+            )  # fmt: skip
             slots[column] += 1
 
     def data_of(self, group: Group) -> Iterator[Node]:
@@ -170,7 +183,15 @@ class _Closing:
             shown = self.names.markup(f"{name}_0") if name else self.name_of(leaf_behind(node))
             level = self.level[row]
             self.boxes["state", row, node] = Box(
-                f"s{level}_{i}", Kind.STATE, level, -1, (shown,), _said(node), i, len(initial)
+                f"s{level}_{i}",
+                Kind.STATE,
+                level,
+                -1,
+                (shown,),
+                _said(node),
+                i,
+                len(initial),
+                self.note(node),
             )
 
     def place_group(self, group: Group) -> None:
@@ -179,7 +200,13 @@ class _Closing:
         lines = self.title(group) if is_cell else (self.output_name(group),)
         kind = Kind.CELL if is_cell else Kind.OUTPUT
         self.boxes[group] = Box(
-            f"b{level}_{group.column}", kind, level, group.column, lines, self.contents(group)
+            f"b{level}_{group.column}",
+            kind,
+            level,
+            group.column,
+            lines,
+            self.contents(group),
+            note=self.note(group),
         )
 
     def title(self, group: Group) -> tuple[str, ...]:
@@ -213,7 +240,8 @@ class _Closing:
         top = len(self.level) + 1
         kind = Kind.COST if all(not node.shape for node in outputs) else Kind.OUTPUT
         lines = tuple(_cost_lines(after)) or (self.symbols[after[-1]],)
-        self.boxes["cost"] = Box("cost", kind, top, self.last, lines, f"{len(after)} operators")
+        note = self.notes.note(after) if self.notes else None
+        self.boxes["cost"] = Box("cost", kind, top, self.last, lines, f"{len(after)} operators", note=note)
         data = {leaf: None for n in after for x in n.inputs for leaf in data_behind(x, self.groups)}
         for i, leaf in enumerate(data):
             # Its place is its own, even if a step reads the same data.

@@ -8,12 +8,14 @@ from typing import Any
 
 from graphnet.graph import Graph
 from graphnet.node import Node
+from viz.colours import ink_on
+from viz.drawing.markup import html_label, note_rows, quoted, scale_table, table
 from viz.drawing.names import printable
 from viz.drawing.picture import Cluster, Edge, Picture, Shape, picture_of
 from viz.errors import DrawingError
 from viz.style import LIGHT, Role, Style
 
-__all__ = ["dot_of", "html_label", "quoted", "to_dot"]
+__all__ = ["dot_of", "to_dot"]
 
 DIRECTIONS = ("LR", "BT")
 
@@ -39,7 +41,12 @@ def dot_of(picture: Picture, rankdir: str | None = None, theme: Style = LIGHT) -
         raise DrawingError(f"rankdir must be {' or '.join(map(repr, DIRECTIONS))}, not {rankdir!r}.")
     unrolled = len(picture.times) > 1
     direction = rankdir or ("BT" if unrolled else "LR")
-    lines = ["digraph graphnet {", *_defaults(direction, theme), *_shapes(picture, theme, direction)]
+    lines = ["digraph graphnet {", *_defaults(direction, theme)]
+    if picture.scale is not None:
+        lines.append(
+            f'  graph [label={html_label(scale_table(picture.scale, theme))}, fontcolor="{theme.text}", labelloc=b]'
+        )
+    lines += _shapes(picture, theme, direction)
     side_by_side = unrolled and direction == "BT"
     lines += _edges(picture, theme, side_by_side)
     if side_by_side:
@@ -66,7 +73,7 @@ def _shapes(picture: Picture, theme: Style, direction: str) -> Iterator[str]:
     members: dict[Cluster | None, list[Shape]] = {None: []}
     for shape in picture.shapes:
         members.setdefault(shape.cluster, []).append(shape)
-    yield from (f"  {_shape(shape, theme)}" for shape in members.pop(None))
+    yield from (f"  {_shape(shape, picture, theme)}" for shape in members.pop(None))
     for index, (cluster, shapes) in enumerate(members.items()):
         assert cluster is not None
         last = next((shape for shape in reversed(shapes) if shape.role is Role.OPERATOR), shapes[-1])
@@ -77,7 +84,7 @@ def _shapes(picture: Picture, theme: Style, direction: str) -> Iterator[str]:
             " margin=10]"
         )
         yield from (f"    {line}" for line in title)
-        yield from (f"    {_shape(shape, theme)}" for shape in shapes)
+        yield from (f"    {_shape(shape, picture, theme)}" for shape in shapes)
         yield "  }"
 
 
@@ -87,18 +94,21 @@ def _title(index: int, cluster: Cluster, last: Shape, theme: Style, direction: s
     label = html_label("".join(f'{line}<br align="left"/>' for line in lines))
     text = f'fontcolor="{theme.muted}", fontsize={theme.title_size}'
     if direction == "LR":
-        yield f"graph [label={label}, {text}, labeljust=l]"
+        yield f"graph [label={label}, {text}, labelloc=t, labeljust=l]"
         return
+    yield 'graph [label=""]'
     yield f"title_{index} [label={label}, {text}, shape=plaintext, style=solid, margin=0]"
     yield f"{{ rank=same; title_{index} -> {last.key} [style=invis] }}"
 
 
-def _shape(shape: Shape, theme: Style) -> str:
-    ink = theme.ink(shape.role, shape.is_cost)
+def _shape(shape: Shape, picture: Picture, theme: Style) -> str:
+    noted = shape.note.fill(theme, picture.scale) if shape.note else None
+    fill = noted or theme.fill(shape.role, shape.is_cost)
+    ink = ink_on(fill) if noted else theme.ink(shape.role, shape.is_cost)
     attributes = [
         f"label={html_label(_text(shape, theme))}",
         _outline(shape),
-        f'fillcolor="{theme.fill(shape.role, shape.is_cost)}"',
+        f'fillcolor="{fill}"',
         f'color="{theme.rim(shape.role, shape.is_cost)}"',
         f'fontcolor="{ink}"',
         f"tooltip={quoted(shape.tooltip)}",
@@ -111,19 +121,20 @@ def _shape(shape: Shape, theme: Style) -> str:
 def _text(shape: Shape, theme: Style) -> str:
     """The lines of a shape, those of a square as rows: a subscript would reach into the next line."""
     first, *rest = shape.lines
-    if not rest and (not shape.role.is_square or "<i>" not in first):
+    noted = note_rows(shape.note, theme) if shape.note else []
+    if not rest and not noted and (not shape.role.is_square or "<i>" not in first):
         return first
-    small = "".join(f'<tr><td><font point-size="{theme.small_size}">{line}</font></td></tr>' for line in rest)
+    small = [f'<td><font point-size="{theme.small_size}">{line}</font></td>' for line in rest]
     # Fonts for mathematics keep more room below a line than above it: the empty row makes up for that.
-    return (
-        '<table border="0" cellborder="0" cellspacing="0" cellpadding="0">'
-        f'<tr><td height="4"></td></tr><tr><td>{first}</td></tr>{small}</table>'
-    )
+    return table(['<td height="4"></td>', f"<td>{first}</td>", *small, *noted])
 
 
 def _outline(shape: Shape) -> str:
     if shape.role.is_square:
         return 'shape=box, width=0.4, height=0.4, margin="0.07,0.02"'
+    if shape.note is not None and (shape.note.lines or shape.note.tile):
+        # A circle around several lines would be mostly empty.
+        return 'shape=box, style="filled,rounded", width=0.42, height=0.42, margin="0.07,0.02"'
     (first, *rest) = shape.lines
     if not rest and len(first) <= 2:
         return "shape=circle, fixedsize=true, width=0.42"
@@ -174,14 +185,3 @@ def _time_from_left_to_right(picture: Picture) -> Iterator[str]:
 def _in_order(times: list[Any]) -> list[Any]:
     """Time steps in order: by number, or, where they are no numbers, as they appeared."""
     return sorted(times) if all(isinstance(time, (int, float)) for time in times) else times
-
-
-def html_label(markup: str) -> str:
-    """Markup as a label: a backslash in it must not start one of Graphviz's sequences, such as \\N."""
-    return "<" + markup.replace("\\", "\\\\") + ">"
-
-
-def quoted(text: str) -> str:
-    """Text as a quoted DOT string: no quote, backslash or entity in it means anything."""
-    escaped = text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'

@@ -13,8 +13,9 @@ from html import unescape
 from math import sqrt
 from re import sub
 
+from viz.colours import ink_on
 from viz.drawing.closed import Box, ClosedPicture, Kind, Link
-from viz.drawing.dot import html_label, quoted
+from viz.drawing.markup import TILE, html_label, note_rows, quoted, scale_table, table
 from viz.style import Role, Style
 
 __all__ = ["grid_dot"]
@@ -39,6 +40,7 @@ def grid_dot(picture: ClosedPicture, theme: Style) -> str:
         f'  edge [{text}, fontsize={theme.edge_size}, fontcolor="{theme.text}", penwidth=1.2, arrowsize=0.65]',
         *(f"  {grid.node(box)}" for box in picture.shapes),
         *(f"  {grid.edge(link)}" for link in picture.edges),
+        *grid.scale(),
     ]
     return "\n".join([*lines, "}", ""])
 
@@ -75,14 +77,19 @@ class _Grid:
         """Half the width and height that a box needs."""
         width = max(_width(line, self.theme.font_size) for line in box.lines)
         height = 18.0 * len(box.lines)
+        if box.note is not None:
+            lines = [_width(line, self.theme.small_size) for line in box.note.lines]
+            tile = box.note.tile
+            width = max(width, *lines, *(len(row) * TILE + 4.0 for row in tile))
+            height += 12.0 * len(lines) + (len(tile) * TILE + 10.0 if tile else 0.0)
         if box.kind is Kind.CELL:
             states = self.picture.states[box.row]
             return max(48.0, width / 2 + 12), max(26.0, height / 2 + 8, states * _STATE / 2)
-        if box.kind is Kind.OUTPUT and width <= 1.6 * _RADIUS:
+        if box.kind is Kind.OUTPUT and max(width, height) <= 1.6 * _RADIUS:
             return _RADIUS, _RADIUS
         if box.kind in (Kind.OUTPUT, Kind.COST):
             return width / 2 + 14, height / 2 + 6
-        return max(16.0, width / 2 + 6), 13.0
+        return max(16.0, width / 2 + 6), max(13.0, height / 2 + 4)
 
     def column_pitch(self) -> float:
         labels = [
@@ -140,11 +147,15 @@ class _Grid:
         elif box.kind is Kind.COST:
             style, colours = '"filled,rounded"', (theme.cost, theme.cost, theme.cost_text)
         elif box.kind is Kind.OUTPUT:
-            shape = "circle" if frame.w == frame.h else "ellipse"
+            shape = "circle" if frame.w == frame.h else "box" if box.note else "ellipse"
+            style = '"filled,rounded"' if shape == "box" else style
             colours = (theme.label, theme.line, theme.text)
         elif box.kind is Kind.DATA:
             colours = (theme.static, theme.rim(Role.INPUT), theme.static_text)
         fill, line, ink = colours
+        noted = box.note.fill(theme, self.picture.scale) if box.note else None
+        if noted:
+            fill, ink = noted, ink_on(noted)
         attributes = [
             f'pos="{_at((frame.x, frame.y))}", width={frame.w / 36:.3f}, height={frame.h / 36:.3f}',
             f"label={html_label(_lines(box, theme))}",
@@ -153,6 +164,18 @@ class _Grid:
             f"tooltip={quoted(box.tooltip)}",
         ]
         return f"{box.key} [{', '.join(attributes)}]"
+
+    def scale(self) -> Iterator[str]:
+        """What the colours mean, below everything."""
+        if self.picture.scale is None:
+            return
+        label = html_label(scale_table(self.picture.scale, self.theme))
+        bottom = min(frame.y - frame.h for frame in self.frames.values())
+        place = _at(((self.picture.columns - 1) * self.pitch / 2, bottom - 34.0))
+        yield (
+            f'  scale [pos="{place}", width=4, height=0.5, shape=plaintext, style=solid, '
+            f'fontcolor="{self.theme.text}", label={label}]'
+        )
 
     # -- edges -------------------------------------------------------------------------------
 
@@ -328,6 +351,9 @@ def _letter(character: str) -> float:
 
 
 def _lines(box: Box, theme: Style) -> str:
+    noted = note_rows(box.note, theme) if box.note else []
+    if noted:
+        return table([*(f"<td>{line}</td>" for line in _styled(box, theme)), *noted])
     return "<br/>".join(_styled(box, theme))
 
 

@@ -17,6 +17,7 @@ _GREEK_NAMES = (
 )
 GREEK = dict(zip(_GREEK_NAMES.split(), "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ", strict=True))
 
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LONGEST = 32
 _OUTPUT = "output"
 _LAYER = re.compile(r"layer_?(\d+)", re.IGNORECASE)
@@ -103,13 +104,15 @@ def _as_quantity(text: str, layer: str, math_font: str) -> str:
     return f'<font face="{escape(math_font)}">{shown}</font>'
 
 
-def number(value: float | int | bool) -> str:
-    """A number as short as three digits tell it."""
+def number(value: float | int | bool, digits: int = 3) -> str:
+    """A number as short as so many digits tell it: 0.1, 2·10⁻⁵, ∞."""
     if isinstance(value, bool):
         return str(value)
     if not math.isfinite(value):
         return {math.inf: "∞", -math.inf: "−∞"}.get(value, "NaN")
-    return f"{value:.3g}".replace("-", "−")
+    mantissa, e, exponent = f"{value:.{digits}g}".partition("e")
+    power = f"·10{str(int(exponent)).translate(_SUPERSCRIPT)}" if e else ""
+    return mantissa.replace("-", "−") + power
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

@@ -13,6 +13,7 @@ from graphnet.node import Node
 from graphnet.ops.leaf import Fill, Parameter
 from viz.drawing.fold import Drawn, Operand, fold, unfolded
 from viz.drawing.names import Names, number, printable, several_layers, shape_text
+from viz.drawing.note import Note, Notes, Scale
 from viz.errors import DrawingError
 from viz.style import EdgeRole, Role, Style
 
@@ -48,6 +49,7 @@ class Shape:
     tooltip: str
     cluster: Cluster | None
     is_cost: bool = False
+    note: Note | None = None
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,11 @@ class Edge:
 
 @dataclass(frozen=True)
 class Picture:
-    """Shapes and edges in topological order."""
+    """Shapes and edges in topological order; what the colours of notes mean."""
 
     shapes: tuple[Shape, ...]
     edges: tuple[Edge, ...]
+    scale: Scale | None = None
 
     @property
     def times(self) -> list[Any]:
@@ -75,7 +78,9 @@ class Picture:
         )
 
 
-def picture_of(nodes_or_graph: Node | Iterable[Node] | Graph, style: str, theme: Style) -> Picture:
+def picture_of(
+    nodes_or_graph: Node | Iterable[Node] | Graph, style: str, theme: Style, notes: Notes | None = None
+) -> Picture:
     """The picture of a graph, or of all that some nodes are computed from.
 
     style: "full" draws every node; "compact" folds weights into edges and biases into operators.
@@ -83,7 +88,7 @@ def picture_of(nodes_or_graph: Node | Iterable[Node] | Graph, style: str, theme:
     check_style(style)
     graph = nodes_or_graph if isinstance(nodes_or_graph, Graph) else Graph(nodes_or_graph)
     names = names_in(graph, theme)
-    return _Painter(graph, names).paint(STYLES[style](graph, names))
+    return _Painter(graph, names, notes).paint(STYLES[style](graph, names))
 
 
 def check_style(style: str) -> None:
@@ -99,9 +104,10 @@ def names_in(graph: Graph, theme: Style) -> Names:
 class _Painter:
     """Turns what is to be drawn into shapes and edges."""
 
-    def __init__(self, graph: Graph, names: Names) -> None:
+    def __init__(self, graph: Graph, names: Names, notes: Notes | None) -> None:
         self.graph = graph
         self.names = names
+        self.notes = notes
         self.outputs = set(graph.outputs)
         # Positions, unlike identities or serials, are the same in every run.
         self.keys = {node: f"n{i}" for i, node in enumerate(graph.order)}
@@ -119,7 +125,8 @@ class _Painter:
                     tail = f"{self.keys[item.node]}_{slot}"
                     shapes.append(self.number(tail, operand.source, item.node))
                 edges.append(self.edge(tail, operand, item.node))
-        return Picture(tuple(shapes), tuple(edges))
+        scale = self.notes.scale(shape.note for shape in shapes) if self.notes else None
+        return Picture(tuple(shapes), tuple(edges), scale)
 
     def is_copied(self, node: Node) -> bool:
         """True for numbers: one beside each use reads better than one with edges to all uses."""
@@ -130,8 +137,9 @@ class _Painter:
         role = _role(node)
         is_cost = node in self.outputs and not node.shape and not node.is_static
         return Shape(
-            self.keys[node], role, self.lines(item, role), _tooltip(node), self.cluster(node), is_cost
-        )
+            self.keys[node], role, self.lines(item, role), _tooltip(node), self.cluster(node), is_cost,
+            self.notes.note([node]) if self.notes else None,
+        )  # fmt: skip
 
     def number(self, key: str, fill: Node, consumer: Node) -> Shape:
         return Shape(key, Role.CONSTANT, (self.value(fill),), _tooltip(fill), self.cluster(consumer))

@@ -1,0 +1,287 @@
+"""Notes: what a picture says of each node beyond its op. Values, gradients, times, what a pass has changed.
+
+viz.draw(cost, notes=viz.values(cost, {x: array}))
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import graphnet as gn
+from graphnet.arguments import sample_inputs
+from graphnet.function import Function
+from graphnet.graph import Graph, dependents
+from graphnet.node import Array, Node
+from viz.drawing.names import number, shape_text
+from viz.drawing.note import Note, Notes, Scale
+from viz.drawing.things import Drawable, graph_of
+from viz.errors import DrawingError
+
+__all__ = [
+    "Gradients", "Marks", "Times", "Values", "changes", "cotangents", "evaluated", "gradients", "times", "values",
+]  # fmt: skip
+
+#: The most rows and columns of a heat map.
+ROWS, COLUMNS = 8, 12
+
+Feeds = Mapping[Node, Any]
+Grid = npt.NDArray[np.float64]
+
+
+# -- values ------------------------------------------------------------------------------------
+
+
+class Values(Notes):
+    """Shape, least, mean and greatest element, and a heat map of each node's value."""
+
+    def __init__(self, arrays: Mapping[Node, Array]) -> None:
+        self.arrays = arrays
+
+    def note(self, nodes: Sequence[Node]) -> Note | None:
+        array = self.arrays.get(nodes[-1])
+        # A square has its shape beneath its name.
+        return None if array is None else _note_on(array, not nodes[-1].is_static)
+
+    def scale(self, notes: Iterable[Note | None]) -> Scale:
+        return Scale("least · mean · greatest; in heat maps, blue is below zero, a warm colour above")
+
+
+def _note_on(array: Array, with_shape: bool) -> Note:
+    if array.size == 1:
+        return Note((number(array.item()),))
+    lines = [shape_text(array.shape)] if with_shape else []
+    numbers = np.asarray(array, "float64")
+    finite = numbers[np.isfinite(numbers)]
+    if finite.size:
+        lines.append(" · ".join(number(float(f(finite)), digits=2) for f in (np.min, np.mean, np.max)))
+    if finite.size < array.size:
+        lines.append(f"{array.size - finite.size} of {array.size} not finite")
+    return Note(tuple(lines), tile=heat_map(numbers))
+
+
+def heat_map(array: Array) -> tuple[tuple[float, ...], ...]:
+    """The array as at most 8 × 12 numbers in [-1, 1], its largest size being 1; larger ones by means of blocks.
+
+    Leading axes are laid one below the other; NaN stays NaN.
+    """
+    if not array.size:
+        return ()
+    table = array.reshape(-1, array.shape[-1]) if array.ndim else array.reshape(1, 1)
+    small = _blocks(_blocks(table, ROWS, 0), COLUMNS, 1)
+    size = np.abs(small[np.isfinite(small)]).max(initial=0.0)
+    scaled = np.clip(small / size if size else small, -1.0, 1.0)
+    return tuple(tuple(round(float(v), 3) for v in row) for row in scaled)
+
+
+def _blocks(table: Grid, most: int, axis: int) -> Grid:
+    """Means of at most so many blocks, as equal as they can be."""
+    size = table.shape[axis]
+    if size <= most:
+        return table
+    edges = np.linspace(0, size, most + 1).round().astype(int)
+    return np.stack([np.take(table, range(a, b), axis).mean(axis) for a, b in pairwise(edges)], axis)
+
+
+def values(thing: Drawable, feeds: Feeds | None = None) -> Values:
+    """Notes with the value of each node, computed node by node.
+
+    feeds: an array for each Input; without, standard normal numbers (zeros for integers), the same in each run.
+    Raises DrawingError for inputs that feeds lacks.
+    """
+    return Values(evaluated(graph_of(thing).order, feeds))
+
+
+def evaluated(nodes: Iterable[Node], feeds: Feeds | None = None) -> dict[Node, Array]:
+    """The values of nodes, on the NumPy back end, without any pass."""
+    wanted = list(nodes)
+    graph = Graph(wanted)
+    if feeds is None:
+        arrays = sample_inputs(graph.inputs)
+    else:
+        missing = [node for node in graph.inputs if node not in feeds]
+        if missing:
+            raise DrawingError(
+                f"feeds has no array for {', '.join(node.describe() for node in missing)}; give one for each input, "
+                "or leave feeds out to draw them all at random."
+            )
+        arrays = [feeds[node] for node in graph.inputs]
+    function = gn.compile(wanted, graph.inputs, backend="numpy", passes=())
+    return dict(zip(wanted, function(*arrays), strict=True))
+
+
+# -- gradients and times -------------------------------------------------------------------------
+
+
+class _Heated(Notes):
+    """A number for each node, as a colour."""
+
+    title = ""
+    logarithmic = False
+
+    def __init__(self, numbers: Mapping[Node, float]) -> None:
+        self.numbers = numbers
+
+    @abstractmethod
+    def together(self, nodes: Sequence[Node]) -> float | None:
+        """The number of nodes that are drawn as one."""
+
+    @abstractmethod
+    def told(self, x: float) -> str:
+        """A number in words."""
+
+    def note(self, nodes: Sequence[Node]) -> Note | None:
+        x = self.together(nodes)
+        return None if x is None else Note((self.told(x),) if x else (), heat=x)
+
+    def scale(self, notes: Iterable[Note | None]) -> Scale | None:
+        found = [note.heat for note in notes if note is not None and note.heat is not None]
+        # A logarithmic scale has no place for zero.
+        shown = [x for x in found if math.isfinite(x) and (x > 0 or not self.logarithmic)]
+        if not shown:
+            return None
+        low, high = (min(shown) if self.logarithmic else 0.0), max(shown)
+        return Scale(self.title, low, high, (self.told(low), self.told(high)), self.logarithmic)
+
+
+class Gradients(_Heated):
+    """‖∂cost/∂node‖, on a logarithmic scale; of nodes drawn as one, the greatest of those that others read."""
+
+    title = "‖∂cost/∂node‖"
+    logarithmic = True
+
+    def __init__(self, graph: Graph, arrays: Mapping[Node, Array]) -> None:
+        super().__init__(
+            {node: float(np.linalg.norm(np.asarray(a, "float64"))) for node, a in arrays.items()}
+        )
+        self.graph = graph
+
+    def together(self, nodes: Sequence[Node]) -> float | None:
+        members = set(nodes)
+        handed_on = [
+            node
+            for node in nodes
+            if node in self.numbers
+            and (node in self.graph.outputs or any(c not in members for c in self.graph.consumers[node]))
+        ]
+        return max((self.numbers[node] for node in handed_on), default=None)
+
+    def told(self, x: float) -> str:
+        return number(x)
+
+
+def gradients(cost: Node, feeds: Feeds | None = None) -> Gradients:
+    """Notes with the norm of ∂cost/∂node for each node that the cost depends on.
+
+    feeds: as for `values`. Raises DrawingError if the cost is no scalar, or for inputs that feeds lacks.
+    """
+    if not isinstance(cost, Node) or cost.shape or cost.dtype.kind != "f":
+        raise DrawingError(f"cost: gradients needs a scalar node of floating point, not {_described(cost)}.")
+    graph = Graph(cost)
+    return Gradients(graph, cotangents(graph, cost, feeds))
+
+
+def cotangents(graph: Graph, cost: Node, feeds: Feeds | None = None) -> dict[Node, Array]:
+    """∂cost/∂node for each node that the cost depends on by way of floating point."""
+    wrt = [node for node in graph.order if node.dtype.kind == "f" and node is not cost]
+    found = gn.backward({cost: gn.constant(np.ones((), cost.dtype))}, wrt)
+    arrays = evaluated(found, feeds) if feeds is None else evaluated(found, _only(feeds, found))
+    reached = dependents(graph.order, wrt)
+    return {n: arrays[g] for n, g in zip(wrt, found, strict=True) if n in reached} | {
+        cost: np.ones((), cost.dtype)
+    }
+
+
+def _only(feeds: Feeds, nodes: Sequence[Node]) -> Feeds:
+    used = set(Graph(nodes).inputs)
+    return {node: array for node, array in feeds.items() if node in used}
+
+
+class Times(_Heated):
+    """The seconds that a node takes; of nodes drawn as one, their sum."""
+
+    title = "time"
+
+    def __init__(self, numbers: Mapping[Node, float]) -> None:
+        super().__init__(numbers)
+        self.total = sum(numbers.values())
+
+    def together(self, nodes: Sequence[Node]) -> float | None:
+        found = [self.numbers[node] for node in nodes if node in self.numbers]
+        return sum(found) if found and any(not node.is_static for node in nodes) else None
+
+    def told(self, x: float) -> str:
+        return f"{_seconds(x)}, {x / self.total:.0%}" if x and self.total else _seconds(x)
+
+
+def times(function: Function, *arrays: Any, repeats: int = 5) -> Times:
+    """Notes with the time of each node of `function.graph`, as `function.profile(*arrays)` measures it."""
+    if not isinstance(function, Function):
+        raise DrawingError(f"function: times needs what gn.compile returns, not {_described(function)}.")
+    profile = function.profile(*arrays, repeats=repeats)
+    return Times(dict(zip(profile.nodes, profile.seconds, strict=True)))
+
+
+# -- changes -----------------------------------------------------------------------------------
+
+
+class Marks(Notes):
+    """Some nodes stand out."""
+
+    def __init__(self, nodes: Iterable[Node], mark: str) -> None:
+        self.nodes = frozenset(nodes)
+        self.mark = mark
+
+    def note(self, nodes: Sequence[Node]) -> Note | None:
+        return Note(mark=self.mark) if any(node in self.nodes for node in nodes) else None
+
+
+def changes(before: Graph, after: Graph) -> tuple[Marks, Marks]:
+    """Notes for two graphs: on what of the first is not in the second, and on what is new in the second.
+
+    A node is in both if it is the same, or if one of the same op, shape, name and place in the user's program is; so
+    what merely reads something else than before is no change.
+    """
+    same = set(before.order) & set(after.order)
+    old = Counter(map(_identity, (n for n in before.order if n not in same)))
+    new = Counter(map(_identity, (n for n in after.order if n not in same)))
+    return (
+        Marks(_surplus((n for n in before.order if n not in same), old - new), "gone"),
+        Marks(_surplus((n for n in after.order if n not in same), new - old), "new"),
+    )
+
+
+def _identity(node: Node) -> tuple[Any, ...]:
+    scope = tuple(sorted((key, str(label)) for key, label in node.scope.items()))
+    return type(node.op), node.op, node.shape, node.dtype, node.name, node.origin, scope
+
+
+def _surplus(nodes: Iterable[Node], counts: Counter[tuple[Any, ...]]) -> Iterable[Node]:
+    """So many nodes of each identity, the last ones first: merging keeps the first of equal nodes."""
+    left = Counter(counts)
+    for node in reversed(list(nodes)):
+        identity = _identity(node)
+        if left[identity] > 0:
+            left[identity] -= 1
+            yield node
+
+
+# -- words -------------------------------------------------------------------------------------
+
+
+def _seconds(x: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if x >= size:
+            return f"{x / size:.3g} {unit}"
+    return f"{x * 1e9:.0f} ns"
+
+
+def _described(thing: object) -> str:
+    return f"{thing.describe()} of {thing.dtype}" if isinstance(thing, Node) else f"a {type(thing).__name__}"
