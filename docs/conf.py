@@ -12,12 +12,11 @@ from pathlib import Path
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(DOCS), str(ROOT)]
-# Guides and tutorials run in processes of their own.
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-)
+# Guides and tutorials run in processes of their own; tutorials have their exercises beside them.
+_path = [str(ROOT), str(ROOT / "tutorials"), *filter(None, [os.environ.get("PYTHONPATH")])]
+os.environ["PYTHONPATH"] = os.pathsep.join(_path)
 
-from extensions.guides import fetch_tutorials, keep_one_cache, state_of  # noqa: E402
+from extensions.guides import bare_ipython, fetch_tutorials, keep_one_cache, state_of  # noqa: E402
 
 from graphnet import __version__  # noqa: E402
 
@@ -35,7 +34,14 @@ extensions = [
     "extensions.formulas",
     "extensions.guides",
 ]
-exclude_patterns = ["conf.py", "architectures.py", "extensions", "_static", "architectures", "**/.ipynb_checkpoints"]
+exclude_patterns = [
+    "conf.py",
+    "architectures.py",
+    "extensions",
+    "_static",
+    "architectures",
+    "**/.ipynb_checkpoints",
+]
 html_math_renderer = "mathml"
 smartquotes = False  # a prime is the value after the step, not an apostrophe
 
@@ -65,6 +71,7 @@ toc_object_entries_show_parents = "hide"
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 tutorials = fetch_tutorials(ROOT / "tutorials", DOCS / "tutorials")
+os.environ["IPYTHONDIR"] = bare_ipython(ROOT / "build" / "ipython")
 suppress_warnings = [] if tutorials else ["toc.empty_glob"]
 guides_that_run = [
     "quick_start",
@@ -81,9 +88,8 @@ guides_that_run = [
 ]
 nb_custom_formats = {".py": "extensions.guides.read_tutorial"}
 nb_execution_mode = "cache"
-nb_execution_cache_path = keep_one_cache(
-    ROOT / "build" / "notebooks", state_of(ROOT / "graphnet", ROOT / "graphnet_rnn", ROOT / "viz")
-)
+_code = [ROOT / "graphnet", ROOT / "graphnet_rnn", ROOT / "viz", ROOT / "tutorials" / "exercises.py"]
+nb_execution_cache_path = keep_one_cache(ROOT / "build" / "notebooks", state_of(*_code))
 nb_execution_in_temp = True
 nb_execution_timeout = 900
 nb_execution_raise_on_error = True
@@ -97,5 +103,5 @@ autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
-python_maximum_signature_line_length = 70
+python_maximum_signature_line_length = 100
 add_module_names = False

@@ -1,14 +1,14 @@
 """Docstrings as they are written in this project, in reStructuredText.
 
-    y = f(x)                                        the first paragraph is the formula, or says what it is
+y = f(x)                                        the first paragraph is the formula, or says what it is
 
-    a: what it is. b: what that is.                 arguments and attributes, each in its own paragraph
-    Raises ShapeError where they do not fit.        likewise
-    Source: Author 1990, eq. 1.                     likewise
+a: what it is. b: what that is.                 arguments and attributes, each in its own paragraph
+Raises ShapeError where they do not fit.        likewise
+Source: Author 1990, eq. 1.                     likewise
 
-        code = indented(by, four)                   also code that is not indented, if it is more than an expression
+    code = indented(by, four)                   also code that is not indented, if it is more than an expression
 
-    name    what it is, in aligned columns          a list
+name    what it is, in aligned columns          a list
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from extensions.public import public_path
 
 __all__ = ["restructured", "setup"]
 
-_FORMULA = re.compile(r" [=~←∝≈] |[Σ∂Π]|ᵀ|\bR\{")
+_RELATION = re.compile(r" [=~←∝≈] |[Σ∂Π]|ᵀ|\bR\{")
 _COLUMN = re.compile(r"^(?P<name>\S+(?: \S+){0,2}) {2,}(?P<text>\S.*)$")
 #: At the start of a line: names, a colon, and what they are.
 _ITEM = re.compile(r"(?P<names>`?[A-Za-z_][\w=.\"']*`?(?:, `?[A-Za-z_]\w*`?)*): ")
 _RAISES = re.compile(r"Raises (?=[A-Z])|(?<=[.:;] )(?=[A-Z]\w+Error\b)")
+_CODE = ".. code-block:: python"
 #: A line at least so long was broken because it was full, a shorter one because its author wanted it.
 _FULL = 92
 
@@ -37,9 +38,14 @@ _FULL = 92
 def restructured(lines: Sequence[str], parameters: Sequence[str] = ()) -> list[str]:
     """The docstring's lines (without common indentation) as reStructuredText."""
     result: list[str] = []
+    was_code = False
     for number, block in enumerate(_blocks(lines)):
-        result += _first(block) if number == 0 else _later(block, set(parameters))
+        part = _first(block) if number == 0 else _later(block, set(parameters))
+        is_code = part[0] == _CODE
+        # Code with empty lines in it is one block.
+        result += part[2:] if is_code and was_code else part
         result.append("")
+        was_code = is_code
     return result
 
 
@@ -56,14 +62,19 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
 def _first(block: Sequence[str]) -> list[str]:
     """The formula, or the sentence that says what it is."""
     text, _, source = " ".join(line.strip() for line in block).partition(" Source: ")
-    kind = "formula" if _FORMULA.search(text) else "summary"
-    lines = [f".. rst-class:: {kind}", "", _escaped(text)]
+    lines = [f".. rst-class:: {'formula' if _is_formula(text) else 'summary'}", "", _escaped(text)]
     return [*lines, "", *_source(source)] if source else lines
+
+
+def _is_formula(text: str) -> bool:
+    """A relation, outside of code, before which at most three words stand ("for all l")."""
+    found = _RELATION.search(re.sub(r"`[^`]*`", "", text))
+    return found is not None and len(re.findall(r"[a-zA-Z]{3,}", found.string[: found.start()])) <= 3
 
 
 def _later(block: Sequence[str], parameters: set[str]) -> list[str]:
     if all(line.startswith("    ") for line in block) or _is_code(block):
-        return [".. code-block:: python", "", *(f"   {line}" for line in block)]
+        return [_CODE, "", *(f"   {line}" for line in block)]
     if _is_table(block):
         return list(_table(block))
     result: list[str] = []

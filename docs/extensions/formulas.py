@@ -6,16 +6,17 @@ gallery every index is set; in prose only those of single letters, so that `squa
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from docutils import nodes
-from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
+from sphinx.util import logging
 
-__all__ = ["INDEX", "indexed", "setup"]
+__all__ = ["INDEX", "indexed", "mathml", "setup"]
 
 _INDEX = r"(?:\{(?P<braced>(?:[^{}]|\{[^{}]*\})*)\}|(?P<plain>%s))"
 #: After a formula's letter, word or bracket.
@@ -24,6 +25,8 @@ INDEX = re.compile(r"(?P<mark>[_^])" + _INDEX % r"\([A-Za-z]\)|[A-Za-z0-9·]+")
 _PROSE = re.compile(
     r"(?<![\w.])(?P<base>[^\W\d_][̃̂̄]?['’]?[\]})]?)(?P<mark>[_^])" + _INDEX % r"[A-Za-z0-9·]{1,4}(?![\w(])"
 )
+#: What the converter did not understand, in what it made.
+_UNKNOWN = re.compile(r">\s*(\\[A-Za-z]+)")
 _SMALL = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 #: Where text is code or belongs to the mathematics renderer.
 _LEFT_ALONE = (nodes.literal, nodes.literal_block, nodes.raw, nodes.math, nodes.math_block, nodes.comment)
@@ -57,10 +60,11 @@ class SetIndices(SphinxTransform):
         for text in list(self.document.findall(nodes.Text)):
             if "_" not in text and "^" not in text:
                 continue
+            written = text.astext()  # without the marks of backslashes
             if _inside(text, _LEFT_ALONE) or _in_signature(text) or isinstance(text.parent, nodes.subscript):
                 continue
             pattern = INDEX if _in_formula(text) else _PROSE
-            parts = list(indexed(str(text), pattern))
+            parts = list(indexed(written, pattern))
             if len(parts) > 1 or not isinstance(parts[0], nodes.Text):
                 text.parent.replace(text, parts)
 
@@ -76,7 +80,9 @@ def _inside(node: nodes.Node, kinds: tuple[type[nodes.Node], ...]) -> bool:
 
 
 def _in_signature(node: nodes.Node) -> bool:
-    return any(type(a).__name__.startswith("desc_") and type(a).__name__ != "desc_content" for a in _nearest(node))
+    return any(
+        type(a).__name__.startswith("desc_") and type(a).__name__ != "desc_content" for a in _nearest(node)
+    )
 
 
 def _nearest(node: nodes.Node) -> Iterator[nodes.Element]:
@@ -91,13 +97,38 @@ def _in_formula(node: nodes.Node) -> bool:
     return any("formula" in a.get("classes", ()) for a in _ancestors(node))
 
 
+def mathml(latex: str, display: str = "inline") -> str:
+    """LaTeX as a <math> element. ValueError for what it cannot be made of."""
+    from latex2mathml.converter import convert
+
+    # The converter knows no `aligned`; two columns without space between them are the same.
+    text = latex.replace(r"\begin{aligned}", r"\begin{array}{rl}").replace(r"\end{aligned}", r"\end{array}")
+    try:
+        made = str(convert(text, display=display))
+    except Exception as error:
+        raise ValueError(
+            f"no MathML can be made of {latex!r}: {type(error).__name__} {error}".rstrip()
+        ) from error
+    if unknown := _UNKNOWN.search(made):
+        raise ValueError(f"no MathML can be made of {unknown[1]} in {latex!r}: write it without")
+    return made
+
+
+def _written(node: nodes.Element, display: str) -> str:
+    try:
+        return mathml(node.astext(), display)
+    except ValueError as error:
+        logging.getLogger(__name__).warning(str(error), location=node)
+        return f"<code>{html.escape(node.astext())}</code>"
+
+
 def _inline(translator: Any, node: nodes.math) -> None:
-    translator.body.append(tex2mathml(node.astext(), as_block=False))
+    translator.body.append(_written(node, "inline"))
     raise nodes.SkipNode
 
 
 def _block(translator: Any, node: nodes.math_block) -> None:
-    translator.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>\n')
+    translator.body.append(f'<div class="math">{_written(node, "block")}</div>\n')
     raise nodes.SkipNode
 
 

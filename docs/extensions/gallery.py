@@ -39,11 +39,15 @@ class Gallery(SphinxTransform):
         name = architecture.next_node(nodes.strong).astext()
         call = architecture.next_node(nodes.literal)
         identity = nodes.make_id(name)
-        made = nodes.section("", nodes.title("", name), ids=[identity], names=[nodes.fully_normalize_name(name)])
+        made = nodes.section(
+            "", nodes.title("", name), ids=[identity], names=[nodes.fully_normalize_name(name)]
+        )
         made.document = self.document
         self.document.note_implicit_target(made)
         formula = nodes.paragraph("", "", *_content(equation), classes=["formula"])
-        size = [nodes.Text("  ·  " + parameters.astext() + " parameters")] if parameters.astext() != "0" else []
+        size = (
+            [nodes.Text("  ·  " + parameters.astext() + " parameters")] if parameters.astext() != "0" else []
+        )
         facts = nodes.paragraph("", "", _made(call), *size, classes=["facts"])
         made += [formula, facts]
         if source.astext():

@@ -10,12 +10,13 @@ import hashlib
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
 
-__all__ = ["fetch_tutorials", "read_tutorial", "setup", "state_of"]
+__all__ = ["bare_ipython", "fetch_tutorials", "keep_one_cache", "read_tutorial", "setup", "state_of"]
 
 ROOT = Path(__file__).resolve().parents[2]
 _METADATA: dict[str, dict[str, str]] = {
@@ -61,12 +62,12 @@ def fetch_tutorials(source: Path, target: Path) -> list[Path]:
     return sorted(target.glob("*.py"))
 
 
-def state_of(*packages: Path) -> str:
-    """A name for the present state of the packages: what their code gives is kept as long as that stays."""
-    digest = hashlib.sha256()
-    for package in packages:
-        for path in sorted(package.rglob("*.py")):
-            digest.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
+def state_of(*code: Path) -> str:
+    """A name for the present state of packages and modules: what guides show is kept as long as that stays."""
+    digest = hashlib.sha256(sys.version.encode())
+    for place in code:
+        for path in sorted(place.rglob("*.py")) if place.is_dir() else filter(Path.is_file, [place]):
+            digest.update(path.relative_to(place.parent).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -76,6 +77,17 @@ def keep_one_cache(folder: Path, name: str) -> str:
         if old.name != name:
             shutil.rmtree(old, ignore_errors=True)
     return str(folder / name)
+
+
+def bare_ipython(folder: Path) -> str:
+    """An IPython of our own: what somebody has configured for theirs does not reach the pages."""
+    profile = folder / "profile_default"
+    profile.mkdir(parents=True, exist_ok=True)
+    # The kernel warns that it talks to us without encryption, on this very machine.
+    (profile / "ipython_kernel_config.py").write_text(
+        "get_config().IPKernelApp.log_level = 40\n", encoding="utf-8"
+    )
+    return str(folder)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from docutils.statemachine import StringList
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.pycode import ModuleAnalyzer
 from sphinx.transforms import SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 
@@ -31,6 +32,16 @@ __all__ = ["PACKAGES", "documented_names", "public_modules", "public_path", "set
 
 PACKAGES = ("graphnet", "graphnet_rnn", "viz")
 _SHORT = {"gn": "graphnet", "rnn": "graphnet_rnn"}
+#: What autodoc makes of aliases -> what is read, in this order.
+_ALIASES = (
+    ("~numpy.ndarray[~typing.Any, ~typing.Any]", "~numpy.ndarray"),
+    (
+        "~collections.abc.Callable[[~numpy.random._generator.Generator, tuple[int, ...]], ~numpy.ndarray]",
+        "~graphnet_rnn.initializers.Initializer",
+    ),
+    ("passes_module.", "gn.passes."),
+)
+_FOREIGN = re.compile(r"~(?:collections\.abc|typing|numpy|pathlib)\.(?:\w+\.)*(\w+)")
 _DOTTED = re.compile(r"\b(?:gn|rnn|viz|graphnet|graphnet_rnn)(?:\.[A-Za-z_]\w*)+")
 
 
@@ -47,7 +58,9 @@ def public_modules() -> dict[str, ModuleType]:
             for member in getattr(module, "__all__", ())
             if isinstance(value := getattr(module, member), ModuleType)
         ]
-    return dict(sorted(found.items(), key=lambda item: (item[0].count("."), PACKAGES.index(item[0].split(".")[0]))))
+    return dict(
+        sorted(found.items(), key=lambda item: (item[0].count("."), PACKAGES.index(item[0].split(".")[0])))
+    )
 
 
 @cache
@@ -129,16 +142,22 @@ class Public(SphinxDirective):
             name, _, description = line.strip().partition("  ")
             words = [name] if description else line.split()
             for word in words:
-                paths = [f"{module}.{word}"] if word != "..." else _left(module, done)
-                done += paths
-                yield from ((path, description.strip()) for path in paths)
+                if word != "...":
+                    done.append(f"{module}.{word}")
+                    yield done[-1], description.strip()
+                    continue
+                for path in _left(module, done):
+                    done.append(path)
+                    yield path, f"A value of the class ``{type(_value(path)).__name__}``."
 
 
 def _left(module: str, done: list[str]) -> list[str]:
     """The names that are documented as this module's, without those done."""
     paths = (f"{module}.{name}" for name in public_modules()[module].__all__)
     names = documented_names()
-    return [path for path in paths if names[path] == path and path not in done and path not in public_modules()]
+    return [
+        path for path in paths if names[path] == path and path not in done and path not in public_modules()
+    ]
 
 
 def _directive(path: str, description: str) -> list[str]:
@@ -150,9 +169,17 @@ def _directive(path: str, description: str) -> list[str]:
     if isinstance(value, type):
         kind = "autoexception" if issubclass(value, BaseException) else "autoclass"
         # What is inherited from a class that has its own entry is found there.
-        known = [base.__name__ for base in value.__mro__[1:] if _path_of(base)]
-        stop = ", ".join([*known, "ABC", "Generic", "object", "dict", "tuple", "Exception"])
-        options = ["   :members:", f"   :inherited-members: {stop}", "   :show-inheritance:"]
+        known = [base for base in value.__mro__[1:] if _path_of(base)]
+        stop = ", ".join(
+            [*(base.__name__ for base in known), "ABC", "Generic", "object", "dict", "tuple", "Exception"]
+        )
+        hidden = ", ".join(sorted(_told_by_bases(value, known)))
+        options = [
+            "   :members:",
+            f"   :inherited-members: {stop}",
+            *[f"   :exclude-members: {hidden}"] * bool(hidden),
+            *["   :show-inheritance:"] * bool(known),
+        ]
         return [f".. {kind}:: {path}", *options, ""]
     if inspect.isroutine(value):
         return [f".. autofunction:: {path}", ""]
@@ -160,6 +187,22 @@ def _directive(path: str, description: str) -> list[str]:
         raise ValueError(f"{path} is a value: give its description on a line of its own, after two spaces")
     module, name = path.rsplit(".", 1)
     return [f".. py:data:: {name}", f"   :module: {module}", "", f"   {description}", ""]
+
+
+def _told_by_bases(value: type, known: list[type]) -> set[str]:
+    """Members whose meaning is that of a base: those that the class does not describe anew."""
+    found: set[str] = set()
+    for base in known:
+        commented = ModuleAnalyzer.for_module(base.__module__).find_attr_docs()
+        found |= set(dir(base)) | {member for owner, member in commented if owner == base.__name__}
+    own = [cls for cls in value.__mro__ if cls not in known]
+    described = {
+        name for cls in own for name, member in vars(cls).items() if getattr(member, "__doc__", None)
+    }
+    values = {
+        name for name in described if isinstance(getattr(value, name, None), (int, float, str, tuple, dict))
+    }
+    return {name for name in found if not name.startswith("_")} - (described - values)
 
 
 def _path_of(value: Any) -> str | None:
@@ -187,8 +230,9 @@ class LinkNames(SphinxTransform):
             if path and not _is_inside_entry(literal, path):
                 literal.parent.replace(literal, _link(path, literal))
         for text in list(self.document.findall(nodes.Text)):
-            if _DOTTED.search(text) and isinstance(text.parent, nodes.paragraph) and _in_api(text):
-                text.parent.replace(text, _linked(str(text)))
+            written = text.astext()  # without the marks of backslashes
+            if _DOTTED.search(written) and isinstance(text.parent, nodes.paragraph) and _in_api(text):
+                text.parent.replace(text, _linked(written))
 
 
 def _linked(text: str) -> list[nodes.Node]:
@@ -255,8 +299,29 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, con
     return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", path, node, content)
 
 
+def public_bases(app: Sphinx, name: str, value: type, options: Any, bases: list[Any]) -> None:
+    """autodoc-process-bases: only those that a reader can look up."""
+    bases[:] = [base for base in bases if _path_of(getattr(base, "__origin__", base))]
+
+
+def plain_signature(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """autodoc-process-signature: types by the names that the sources give them."""
+    for spelled_out, alias in _ALIASES:
+        signature = signature and signature.replace(spelled_out, alias)
+        returned = returned and returned.replace(spelled_out, alias)
+    returned = returned and _FOREIGN.sub(r"\1", returned)
+    if signature is not None:
+        signature = _FOREIGN.sub(r"\1", signature)
+        signature = re.sub(r": Any(?= =|,|\))", "", signature)  # it says nothing
+    return signature, None if returned in ("Any", "None") else returned
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("public", Public)
     app.add_transform(LinkNames)
     app.connect("missing-reference", resolve)
+    app.connect("autodoc-process-bases", public_bases)
+    app.connect("autodoc-process-signature", plain_signature)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
