@@ -30,6 +30,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "extensions.gallery",
     "extensions.public",
+    "extensions.links",
     "extensions.docstrings",
     "extensions.formulas",
     "extensions.guides",
@@ -62,6 +63,7 @@ html_theme_options = {
 }
 html_show_sourcelink = False
 html_copy_source = False
+html_show_search_summary = False  # it cannot be read from file://
 pygments_style = "tango"
 pygments_dark_style = "github-dark"
 toc_object_entries_show_parents = "hide"
@@ -92,7 +94,6 @@ _code = [ROOT / "graphnet", ROOT / "graphnet_rnn", ROOT / "viz", ROOT / "tutoria
 nb_execution_cache_path = keep_one_cache(ROOT / "build" / "notebooks", state_of(*_code))
 nb_execution_in_temp = True
 nb_execution_timeout = 900
-nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
 nb_ipywidgets_js = {}  # widgets would fetch their scripts

@@ -26,10 +26,12 @@ GUIDES = (
 )  # fmt: skip
 
 
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
 def blocks_of(guide: str) -> list[str]:
-    return re.findall(
-        r"^```python\n(.*?)^```", (DOCS / f"{guide}.md").read_text(encoding="utf-8"), re.M | re.S
-    )
+    text = (DOCS / f"{guide}.md").read_text(encoding="utf-8")
+    return [block for language, block in FENCED.findall(text) if language == "python"]
 
 
 def run_block(name: str, block: str, names: dict[str, Any]) -> Any:
@@ -50,7 +52,7 @@ def test_a_guide_runs_as_it_stands(
     """Every block, in one namespace, in an empty folder; what it draws can be drawn."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
-    names: dict[str, Any] = {"__name__": guide}
+    names: dict[str, Any] = {"__name__": "__main__"}
     shown = [run_block(f"{guide} {i}", block, names) for i, block in enumerate(blocks_of(guide))]
     for thing in shown:
         if isinstance(thing, viz.Drawing):
@@ -100,8 +102,9 @@ def test_commands_of_the_guides_are_understood() -> None:
     lines = [
         line
         for page in [*DOCS.glob("*.md"), ROOT / "README.md"]
-        for block in re.findall(r"^```(?:console)?\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
-        for line in block.splitlines()
+        for language, block in FENCED.findall(page.read_text(encoding="utf-8"))
+        if language in ("", "console")
+        for line in block.replace("\\\n", " ").splitlines()
         if re.match(r"(\$ )?graphnet-rnn ", line)
     ]
     assert len(lines) > 15

@@ -26,7 +26,7 @@ def part(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Mod
 docstrings = pytest.mark.parametrize("part", ["docstrings"], indirect=True)
 formulas = pytest.mark.parametrize("part", ["formulas"], indirect=True)
 guides = pytest.mark.parametrize("part", ["guides"], indirect=True)
-public = pytest.mark.parametrize("part", ["public"], indirect=True)
+names = pytest.mark.parametrize("part", ["names"], indirect=True)
 
 
 def told(part: ModuleType, text: str, *parameters: str) -> list[str]:
@@ -129,7 +129,7 @@ def test_latex_is_made_into_mathml_or_refused(part: ModuleType) -> None:
         part.mathml(r"\frac{a}{")
 
 
-@public
+@names
 @pytest.mark.parametrize(
     ("written", "path"),
     [

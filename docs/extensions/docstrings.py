@@ -21,7 +21,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from extensions.public import public_path
+from extensions.names import public_path
 
 __all__ = ["restructured", "setup"]
 

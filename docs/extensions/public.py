@@ -1,37 +1,28 @@
-"""The public names: where each is documented, links to them, and the directive that documents them.
+"""The directive that documents public names, and how their signatures are shown.
 
-    .. public:: graphnet
+.. public:: graphnet
 
-       gradient backward rop
-       LIGHT  a name with its own description, for values, which have no docstring
-
-A name is documented once, under the shortest path by which users know it: rnn.LSTM, not rnn.cells.LSTM.
-`gn.gradient` in code, anywhere on the site, becomes a link; also `Function.profile`, and gn.gradient in a docstring.
+   gradient backward rop
+   LIGHT  a name with its own description, for values, which have no docstring
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 from collections.abc import Iterator
-from functools import cache
-from types import ModuleType
 from typing import Any
 
 from docutils import nodes
 from docutils.statemachine import StringList
-from sphinx import addnodes
 from sphinx.application import Sphinx
-from sphinx.environment import BuildEnvironment
 from sphinx.pycode import ModuleAnalyzer
-from sphinx.transforms import SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 
-__all__ = ["PACKAGES", "documented_names", "public_modules", "public_path", "setup"]
+from extensions.names import documented_names, path_of, public_modules, value_of
 
-PACKAGES = ("graphnet", "graphnet_rnn", "viz")
-_SHORT = {"gn": "graphnet", "rnn": "graphnet_rnn"}
+__all__ = ["Public", "setup"]
+
 #: What autodoc makes of aliases -> what is read, in this order.
 _ALIASES = (
     ("~numpy.ndarray[~typing.Any, ~typing.Any]", "~numpy.ndarray"),
@@ -42,76 +33,6 @@ _ALIASES = (
     ("passes_module.", "gn.passes."),
 )
 _FOREIGN = re.compile(r"~(?:collections\.abc|typing|numpy|pathlib)\.(?:\w+\.)*(\w+)")
-_DOTTED = re.compile(r"\b(?:gn|rnn|viz|graphnet|graphnet_rnn)(?:\.[A-Za-z_]\w*)+")
-
-
-@cache
-def public_modules() -> dict[str, ModuleType]:
-    """The packages and their public modules, by dotted name; shortest names first."""
-    found: dict[str, ModuleType] = {}
-    waiting = [(name, importlib.import_module(name)) for name in PACKAGES]
-    while waiting:
-        name, module = waiting.pop(0)
-        found[name] = module
-        waiting += [
-            (f"{name}.{member}", value)
-            for member in getattr(module, "__all__", ())
-            if isinstance(value := getattr(module, member), ModuleType)
-        ]
-    return dict(
-        sorted(found.items(), key=lambda item: (item[0].count("."), PACKAGES.index(item[0].split(".")[0])))
-    )
-
-
-@cache
-def documented_names() -> dict[str, str]:
-    """Every public path -> the path under which it is documented."""
-    by_identity: dict[int, str] = {}
-    found: dict[str, str] = {}
-    for name, module in public_modules().items():
-        found[name] = name
-        for member in module.__all__:
-            path, value = f"{name}.{member}", getattr(module, member)
-            if isinstance(value, ModuleType):
-                continue
-            if isinstance(value, type) or inspect.isroutine(value):
-                found[path] = by_identity.setdefault(id(value), path)
-            else:
-                found[path] = path
-    return found
-
-
-@cache
-def _by_class_name() -> dict[str, str]:
-    """Class name -> path, where only one public class has it: for `Function.profile` and "Raises ShapeError"."""
-    names = documented_names()
-    found: dict[str, set[str]] = {}
-    for path in set(names.values()):
-        if isinstance(_value(path), type):
-            found.setdefault(path.rsplit(".", 1)[-1], set()).add(path)
-    return {name: next(iter(paths)) for name, paths in found.items() if len(paths) == 1}
-
-
-def _value(path: str) -> Any:
-    if path in public_modules():
-        return public_modules()[path]
-    module, name = path.rsplit(".", 1)
-    return getattr(public_modules()[module], name)
-
-
-def public_path(written: str) -> str | None:
-    """Where the object that is written like this is documented: "rnn.cells.LSTM" -> "graphnet_rnn.LSTM"."""
-    head, _, rest = written.partition(".")
-    path = f"{_SHORT.get(head, head)}.{rest}" if rest else head
-    names = documented_names()
-    if path in names:
-        return names[path] if rest else None
-    owner, _, member = path.rpartition(".")
-    owner = names.get(owner) or _by_class_name().get(owner) or ""
-    if not owner:
-        return _by_class_name().get(path) if path.endswith("Error") else None
-    is_member = isinstance(_value(owner), type) and inspect.getdoc(getattr(_value(owner), member, None))
-    return f"{owner}.{member}" if is_member and not member.startswith("_") else None
 
 
 class Public(SphinxDirective):
@@ -133,11 +54,11 @@ class Public(SphinxDirective):
         source = self.get_source_info()[0]
         holder = nodes.container()
         self.state.nested_parse(StringList(lines, source), self.content_offset, holder)
-        return holder.children
+        return list(holder.children)
 
     def _entries(self, module: str) -> Iterator[tuple[str, str]]:
         """Path and description of each."""
-        done = self.env.current_document.setdefault("public", [])
+        done: list[str] = self.env.current_document.setdefault("public", [])  # type: ignore[assignment]
         for line in self.content:
             name, _, description = line.strip().partition("  ")
             words = [name] if description else line.split()
@@ -148,7 +69,7 @@ class Public(SphinxDirective):
                     continue
                 for path in _left(module, done):
                     done.append(path)
-                    yield path, f"A value of the class ``{type(_value(path)).__name__}``."
+                    yield path, f"A value of the class ``{type(value_of(path)).__name__}``."
 
 
 def _left(module: str, done: list[str]) -> list[str]:
@@ -163,13 +84,13 @@ def _left(module: str, done: list[str]) -> list[str]:
 def _directive(path: str, description: str) -> list[str]:
     """The lines of the autodoc directive for a name."""
     if documented_names().get(path) != path:
-        known = documented_names().get(path)
-        raise ValueError(f"{path} is " + (f"documented as {known}" if known else "no public name"))
-    value = _value(path)
+        elsewhere = documented_names().get(path)
+        raise ValueError(f"{path} is " + (f"documented as {elsewhere}" if elsewhere else "no public name"))
+    value = value_of(path)
     if isinstance(value, type):
         kind = "autoexception" if issubclass(value, BaseException) else "autoclass"
         # What is inherited from a class that has its own entry is found there.
-        known = [base for base in value.__mro__[1:] if _path_of(base)]
+        known = [base for base in value.__mro__[1:] if path_of(base)]
         stop = ", ".join(
             [*(base.__name__ for base in known), "ABC", "Generic", "object", "dict", "tuple", "Exception"]
         )
@@ -205,103 +126,9 @@ def _told_by_bases(value: type, known: list[type]) -> set[str]:
     return {name for name in found if not name.startswith("_")} - (described - values)
 
 
-def _path_of(value: Any) -> str | None:
-    """The documented path of a class or function."""
-    wanted = id(value)
-    return _identities().get(wanted)
-
-
-@cache
-def _identities() -> dict[int, str]:
-    return {id(_value(path)): path for path in documented_names().values() if path not in public_modules()}
-
-
-class LinkNames(SphinxTransform):
-    """Public names in code, and those with a prefix in docstrings' prose, become links."""
-
-    default_priority = 740
-
-    def apply(self, **kwargs: Any) -> None:
-        for literal in list(self.document.findall(nodes.literal)):
-            if isinstance(literal.parent, (nodes.reference, addnodes.pending_xref, nodes.title)):
-                continue
-            written = re.match(r"[A-Za-z_][\w.]*\w", literal.astext())
-            path = public_path(written[0]) if written else None
-            if path and not _is_inside_entry(literal, path):
-                literal.parent.replace(literal, _link(path, literal))
-        for text in list(self.document.findall(nodes.Text)):
-            written = text.astext()  # without the marks of backslashes
-            if _DOTTED.search(written) and isinstance(text.parent, nodes.paragraph) and _in_api(text):
-                text.parent.replace(text, _linked(written))
-
-
-def _linked(text: str) -> list[nodes.Node]:
-    parts: list[nodes.Node] = []
-    end = 0
-    for found in _DOTTED.finditer(text):
-        path = public_path(found[0])
-        if path is None:
-            continue
-        parts += [nodes.Text(text[end : found.start()]), _link(path, nodes.literal("", found[0]))]
-        end = found.end()
-    return [*parts, nodes.Text(text[end:])]
-
-
-def _link(path: str, content: nodes.literal) -> addnodes.pending_xref:
-    return addnodes.pending_xref(
-        "",
-        content.deepcopy(),
-        refdomain="py",
-        reftype="obj",
-        reftarget=path,
-        refexplicit=True,
-        refwarn=True,
-    )
-
-
-def _in_api(node: nodes.Node) -> bool:
-    while node is not None:
-        if isinstance(node, addnodes.desc_content):
-            return True
-        node = node.parent
-    return False
-
-
-def _is_inside_entry(node: nodes.Node, path: str) -> bool:
-    """Whether the node stands in the entry of this very name, where a link would lead nowhere."""
-    while node is not None:
-        if isinstance(node, addnodes.desc):
-            signature = node.next_node(addnodes.desc_signature)
-            if signature is not None and path in signature.get("ids", ()):
-                return True
-        node = node.parent
-    return False
-
-
-def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, content: nodes.Element) -> Any:
-    """Types in signatures: public ones by the path where they are documented, others as plain text."""
-    if node.get("refdomain") != "py" or node.get("refwarn"):
-        return None
-    target = node["reftarget"]
-    module, _, name = target.rpartition(".")
-    value = None
-    if module.split(".")[0] in PACKAGES:
-        try:
-            value = getattr(importlib.import_module(module), name, None)
-        except ImportError:
-            return None
-        if value is None:
-            return None
-    path = _path_of(value) if value is not None else None
-    if path is None:
-        return content
-    domain = env.domains.python_domain
-    return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", path, node, content)
-
-
 def public_bases(app: Sphinx, name: str, value: type, options: Any, bases: list[Any]) -> None:
     """autodoc-process-bases: only those that a reader can look up."""
-    bases[:] = [base for base in bases if _path_of(getattr(base, "__origin__", base))]
+    bases[:] = [base for base in bases if path_of(getattr(base, "__origin__", base))]
 
 
 def plain_signature(
@@ -320,8 +147,6 @@ def plain_signature(
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("public", Public)
-    app.add_transform(LinkNames)
-    app.connect("missing-reference", resolve)
     app.connect("autodoc-process-bases", public_bases)
     app.connect("autodoc-process-signature", plain_signature)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -80,7 +80,7 @@ class _Grid:
         if box.note is not None:
             lines = [_width(line, self.theme.small_size) for line in box.note.lines]
             tile = box.note.tile
-            width = max(width, *lines, *(len(row) * TILE + 4.0 for row in tile))
+            width = max([width, *lines, *(len(row) * TILE + 4.0 for row in tile)])
             height += 12.0 * len(lines) + (len(tile) * TILE + 10.0 if tile else 0.0)
         if box.kind is Kind.CELL:
             states = self.picture.states[box.row]
