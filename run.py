@@ -5,6 +5,7 @@ python3 run.py demo              draw, train and check a small network (about a 
 python3 run.py test [ARGS]       all tests (ARGS go to pytest)
 python3 run.py lint              lint and types
 python3 run.py docs              the documentation site, into build/docs (runs all guides and tutorials: minutes)
+python3 run.py tutorials         ten tutorials as notebooks, in a browser (--execute: as pages, without one)
 python3 run.py train TEXT ...    any graphnet-rnn command: train, sample, evaluate, draw, check
 python3 run.py python ARGS       the environment's own Python
 """
@@ -23,7 +24,7 @@ PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / "graphnet-installed"
 OLDEST = (3, 11)
 #: Command -> the extra of pyproject.toml that it needs.
-EXTRAS = {"test": "test", "lint": "test", "docs": "docs"}
+EXTRAS = {"test": "test", "lint": "test", "docs": "docs", "tutorials": "tutorials"}
 
 
 def stop(sentence: str) -> None:
@@ -118,6 +119,8 @@ def main() -> int:
         )
     if command == "docs":
         return make_site(arguments)
+    if command == "tutorials":
+        return subprocess.run([str(PYTHON), str(HERE / "tutorials"), *arguments], check=False).returncode
     if command == "python":
         return subprocess.run([str(PYTHON), *arguments], check=False).returncode
     hints = {**os.environ, "GRAPHNET_COMMAND": "python3 run.py"}

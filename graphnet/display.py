@@ -8,7 +8,7 @@ __all__ = ["ShowsItself"]
 
 
 class ShowsItself:
-    """Gives an object that `viz.draw` understands its picture in notebooks; never raises."""
+    """Gives an object that `viz` can show its picture in notebooks; never raises."""
 
     __slots__ = ()
 
@@ -18,7 +18,7 @@ class ShowsItself:
             # The one upward import: pictures are optional, so it is made late and may fail.
             import viz
 
-            bundle["image/svg+xml"] = viz.draw(self).svg
+            bundle.update(viz.mimebundle(self))
         except Exception:  # a picture must never break the notebook that asks for a repr
             pass
         return bundle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ from graphnet.display import ShowsItself
 from graphnet.errors import BackendError
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
-from graphnet.passes import Pass, PassReport
-from graphnet.plan import Memory, readable_bytes
+from graphnet.passes import Pass, PassReport, Stage
+from graphnet.plan import Memory, listing, lower, readable_bytes
 from graphnet.profile import Profile
 from graphnet.stored import store_function
 
@@ -93,12 +93,14 @@ class Function(ShowsItself):
             raise BackendError(f"threads must be at least 1, not {threads}")
         self.source = source
         self.backend = backend
+        self.passes = tuple(passes)
         self.check = check
         self.graph: Graph
         self.reports: list[PassReport]
         maker = load_backend(backend)
         if deterministic and not maker.deterministic:
             threads = 1
+        self._compiled = maker.compiled
         with collector_paused():
             self.graph, self.reports = passes_module.optimize(source, passes, maker.compiled)
             self._program = maker.build(self.graph, source, threads, check)
@@ -154,6 +156,14 @@ class Function(ShowsItself):
         listed = ", ".join(f"{n} {op}" for op, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
         lines += ["", f"back end {self.backend}: {listed}", f"memory: {self.memory}"]
         return "\n".join(lines)
+
+    def stages(self) -> Iterator[Stage]:
+        """The graph before and after each pass: the passes are applied anew, one at a time."""
+        return passes_module.stages(self.source, self.passes, self._compiled)
+
+    def instructions(self) -> str:
+        """What a compiled back end does in a run, one instruction a line: what it reads, what it writes, for whom."""
+        return "\n".join(listing(lower(self.graph)))
 
     def __repr__(self) -> str:
         return f"<Function {self.source!r} on {self.backend}, {len(self.graph)} nodes after passes>"

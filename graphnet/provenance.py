@@ -28,8 +28,19 @@ class Origin(NamedTuple):
     line: int
 
     def __str__(self) -> str:
+        cell = _notebook_cell(self.file)
+        if cell:
+            return f"{cell}:{self.line}"
         name = os.path.relpath(self.file) if os.path.isabs(self.file) else self.file
         return f"{self.file if name.startswith('..') else name}:{self.line}"
+
+
+def _notebook_cell(file: str) -> str | None:
+    """`In[3]` for a cell of a notebook, whose file has a name that tells nobody anything."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    found = name_of(file) if name_of else None
+    return str(found[-1]) if found else None
 
 
 class Attributed(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +60,34 @@ class Evaluator:
         self, symbols: Array, context: int = 0, progress: Callable[[int, int], None] | None = None
     ) -> Evaluation:
         """Raises DataError if nothing is left to score. progress(characters read, of how many)."""
+        nats, correct, scored = 0.0, 0, 0
+        for losses, guesses, targets, counts, _ in self._pieces(symbols, context, progress):
+            nats += float(losses[counts].sum(dtype=np.float64))
+            correct += int((guesses == targets)[counts].sum())
+            scored += int(counts.sum())
+        return Evaluation(nats, correct, scored)
+
+    def characters(
+        self, symbols: Array, context: int = 0, progress: Callable[[int, int], None] | None = None
+    ) -> tuple[Array, Array]:
+        """-ln p of each scored character, in nats, and the symbol that was thought likeliest there, in their order.
+
+        Both (scored,): the first is of the character at max(1, context). Otherwise as when called.
+        """
+        lead = max(1, context)
+        nats, likeliest = (
+            np.zeros(max(0, len(symbols) - lead)),
+            np.zeros(max(0, len(symbols) - lead), np.int64),
+        )
+        for losses, guesses, _, counts, position in self._pieces(symbols, context, progress):
+            at = position[counts] + 1 - lead
+            nats[at], likeliest[at] = losses[counts], guesses[counts]
+        return nats, likeliest
+
+    def _pieces(
+        self, symbols: Array, context: int, progress: Callable[[int, int], None] | None
+    ) -> Iterator[tuple[Array, Array, Array, Array, Array]]:
+        """Piece by piece, each (time, lanes): losses, guesses, targets, which of them count, and the position read."""
         lead = max(1, whole_number("context", context, least=0))
         scored = len(symbols) - lead
         if scored < 1:
@@ -78,13 +106,9 @@ class Evaluator:
         last = len(symbols) - 1
         inputs, targets = symbols[np.minimum(position, last)], symbols[np.minimum(position + 1, last)]
         states = self.network.first_states(self.lanes)
-        nats, correct = 0.0, 0
         for start in range(0, padded_steps, self.time):
             rows = slice(start, start + self.time)
             losses, guesses, *states = self._function(inputs[rows], targets[rows], *states)
-            here = counts[rows]
-            nats += float(losses[here].sum(dtype=np.float64))
-            correct += int((guesses == targets[rows])[here].sum())
+            yield losses, guesses, targets[rows], counts[rows], position[rows]
             if progress is not None:
                 progress(min(start + self.time, steps) * self.lanes, steps * self.lanes)
-        return Evaluation(nats, correct, scored)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
+from graphnet.display import ShowsItself
 from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.data.text import Corpus
 from graphnet_rnn.early_stopping import EarlyStopping
@@ -25,6 +26,7 @@ from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.files import append_line
 from graphnet_rnn.model_file import save
 from graphnet_rnn.network import Network
+from graphnet_rnn.norms import weight_norms
 from graphnet_rnn.optimizers import (
     Adam,
     ConstantRate,
@@ -62,14 +64,22 @@ class Listener:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a run ended: "epochs", "early stopping" or "interrupted", and its best epoch."""
+class Outcome(ShowsItself):
+    """How a run ended: "epochs", "early stopping" or "interrupted", and its best epoch.
+
+    history: the path of its rows; notebooks show their curve.
+    """
 
     reason: str
     best_bits: float
     best_epoch: int
     epochs: int
     steps: int
+    history: str = field(default="", compare=False, repr=False)
+
+    def __history__(self) -> str:
+        """The path of the rows, for pictures."""
+        return self.history
 
 
 @dataclass
@@ -246,6 +256,15 @@ class Trainer:
             self._checkpoint()
         if not self.folder.history_size():
             append_line(self.folder.history, self._description())
+            append_line(
+                self.folder.history,
+                {
+                    "event": "initial",
+                    "epoch": 0,
+                    "weight_norms": weight_norms(self.network),
+                    **self._sample(),
+                },
+            )
         self.listener.started(self)
         self._last_checkpoint = clock.monotonic()
         with self._interruptible():
@@ -257,6 +276,7 @@ class Trainer:
             progress.best_epoch,
             progress.epoch,
             progress.step,
+            str(self.folder.history),
         )
         self.listener.ended(self, outcome)
         return outcome
@@ -342,10 +362,9 @@ class Trainer:
             "valid_bits": valid_bits,
             "learning_rate": rate,
             "best": criterion < progress.best_bits,
+            "weight_norms": weight_norms(self.network),
         }
-        if self._sampler is not None:
-            self._sampler.reset()
-            row["sample"] = "".join(self._sampler.sample(self.sample_length, seed=progress.epoch))
+        row |= self._sample()
         append_line(self.folder.history, row)
         if criterion < progress.best_bits:
             progress.best_bits, progress.best_epoch = criterion, progress.epoch
@@ -356,6 +375,12 @@ class Trainer:
             progress.finished = "epochs"
         self._checkpoint()
         self.listener.epoch_ended(self, row)
+
+    def _sample(self) -> dict[str, str]:
+        if self._sampler is None:
+            return {}
+        self._sampler.reset()
+        return {"sample": "".join(self._sampler.sample(self.sample_length, seed=self.progress.epoch))}
 
     def _require_finite(self) -> None:
         """A step may give infinite weights from a finite gradient; they must reach no file."""

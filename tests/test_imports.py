@@ -52,6 +52,8 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
         "control",
         "running",
         "readout",
+        "reading",
+        "norms",
     ),
     ("energy", "online", "tasks"),
     ("checkpoint", "interchange"),

@@ -150,6 +150,14 @@ def test_docs_are_built_anew_with_their_extra(
     assert not pages.exists()
 
 
+def test_tutorials_need_their_extra(
+    run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call(run, monkeypatch, "tutorials", "3", "--execute")
+    assert started[0][-1] == f"{run.HERE}[tutorials]"
+    assert started[-1][1:] == [str(run.HERE / "tutorials"), "3", "--execute"]
+
+
 def test_no_words_show_help() -> None:
     result = subprocess.run(
         [sys.executable, str(ROOT / "run.py")], capture_output=True, text=True, check=False

@@ -19,7 +19,7 @@ def between(stops: Sequence[str], place: float) -> str:
     return "#" + "".join(f"{channel:02x}" for channel in mixed)
 
 
-def ink_on(colour: str, dark: str = "#111111", light: str = "#ffffff") -> str:
+def ink_on(colour: str, dark: str = "#000000", light: str = "#ffffff") -> str:
     """The one of two inks that stands out more on a colour. Source: WCAG 2.1, contrast ratio."""
     ground = _luminance(colour)
 

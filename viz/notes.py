@@ -26,7 +26,8 @@ from viz.drawing.things import Drawable, graph_of
 from viz.errors import DrawingError
 
 __all__ = [
-    "Gradients", "Marks", "Times", "Values", "changes", "cotangents", "evaluated", "gradients", "times", "values",
+    "Gradients", "Marks", "Times", "Values", "changes", "cotangents", "evaluated", "gradients", "note_on",
+    "require_cost", "times", "values",
 ]  # fmt: skip
 
 #: The most rows and columns of a heat map.
@@ -48,20 +49,24 @@ class Values(Notes):
     def note(self, nodes: Sequence[Node]) -> Note | None:
         array = self.arrays.get(nodes[-1])
         # A square has its shape beneath its name.
-        return None if array is None else _note_on(array, not nodes[-1].is_static)
+        return None if array is None else note_on(array, not nodes[-1].is_static)
 
     def scale(self, notes: Iterable[Note | None]) -> Scale:
         return Scale("least · mean · greatest; in heat maps, blue is below zero, a warm colour above")
 
 
-def _note_on(array: Array, with_shape: bool) -> Note:
+def note_on(array: Array, with_shape: bool) -> Note:
+    """Least, mean and greatest element of an array, and its heat map."""
     if array.size == 1:
         return Note((number(array.item()),))
     lines = [shape_text(array.shape)] if with_shape else []
     numbers = np.asarray(array, "float64")
     finite = numbers[np.isfinite(numbers)]
     if finite.size:
-        lines.append(" · ".join(number(float(f(finite)), digits=2) for f in (np.min, np.mean, np.max)))
+        least, mean, greatest = (float(f(finite)) for f in (np.min, np.mean, np.max))
+        if abs(mean) < 1e-6 * max(abs(least), abs(greatest)):
+            mean = 0.0  # what is left of it are errors of rounding
+        lines.append(" · ".join(number(x, digits=2) for x in (least, mean, greatest)))
     if finite.size < array.size:
         lines.append(f"{array.size - finite.size} of {array.size} not finite")
     return Note(tuple(lines), tile=heat_map(numbers))
@@ -163,15 +168,20 @@ class Gradients(_Heated):
         )
         self.graph = graph
 
-    def together(self, nodes: Sequence[Node]) -> float | None:
+    def representative(self, nodes: Sequence[Node]) -> Node | None:
+        """The node whose number stands for all."""
         members = set(nodes)
-        handed_on = [
+        handed_on = (
             node
             for node in nodes
             if node in self.numbers
             and (node in self.graph.outputs or any(c not in members for c in self.graph.consumers[node]))
-        ]
-        return max((self.numbers[node] for node in handed_on), default=None)
+        )
+        return max(handed_on, key=self.numbers.__getitem__, default=None)
+
+    def together(self, nodes: Sequence[Node]) -> float | None:
+        found = self.representative(nodes)
+        return None if found is None else self.numbers[found]
 
     def told(self, x: float) -> str:
         return number(x)
@@ -182,10 +192,15 @@ def gradients(cost: Node, feeds: Feeds | None = None) -> Gradients:
 
     feeds: as for `values`. Raises DrawingError if the cost is no scalar, or for inputs that feeds lacks.
     """
-    if not isinstance(cost, Node) or cost.shape or cost.dtype.kind != "f":
-        raise DrawingError(f"cost: gradients needs a scalar node of floating point, not {_described(cost)}.")
+    require_cost("gradients", cost)
     graph = Graph(cost)
     return Gradients(graph, cotangents(graph, cost, feeds))
+
+
+def require_cost(function: str, cost: object) -> None:
+    """DrawingError for what is no scalar node of floating point."""
+    if not isinstance(cost, Node) or cost.shape or cost.dtype.kind != "f":
+        raise DrawingError(f"cost: {function} needs a scalar node of floating point, not {_described(cost)}.")
 
 
 def cotangents(graph: Graph, cost: Node, feeds: Feeds | None = None) -> dict[Node, Array]:
@@ -259,8 +274,7 @@ def changes(before: Graph, after: Graph) -> tuple[Marks, Marks]:
 
 
 def _identity(node: Node) -> tuple[Any, ...]:
-    scope = tuple(sorted((key, str(label)) for key, label in node.scope.items()))
-    return type(node.op), node.op, node.shape, node.dtype, node.name, node.origin, scope
+    return type(node.op), node.op, node.shape, node.dtype, node.name, node.source_serial
 
 
 def _surplus(nodes: Iterable[Node], counts: Counter[tuple[Any, ...]]) -> Iterable[Node]:

@@ -9,10 +9,39 @@ from typing import NamedTuple
 
 from viz.errors import DrawingError
 
-__all__ = ["coloured", "coloured_html"]
+__all__ = [
+    "SCALES", "Probabilities", "Scale", "coloured", "coloured_html", "paint", "scale_of", "swatch", "visible",
+]  # fmt: skip
 
-#: Red, amber, green: the colours of probability 0, ½ and 1, light enough for black letters.
-_SCALE = ((244, 120, 108), (250, 218, 120), (122, 204, 130))
+_Colour = tuple[int, int, int]
+
+
+class Scale(NamedTuple):
+    """The colours of probability 0, ½ and 1, and of letters on them; paper, text and guesses of a page."""
+
+    colours: tuple[_Colour, _Colour, _Colour]
+    words: tuple[str, str, str]
+    ink: str
+    paper: str
+    text: str
+    guess: str
+
+
+#: Light enough for black letters, or dark enough for white ones. Orange and blue differ for all kinds of colour vision.
+SCALES = {
+    "light": Scale(
+        ((244, 120, 108), (250, 218, 120), (122, 204, 130)), ("red", "amber", "green"),
+        "#111111", "#ffffff", "#111111", "#6b6b6b",
+    ),
+    "dark": Scale(
+        ((156, 38, 32), (118, 88, 10), (22, 104, 52)), ("red", "amber", "green"),
+        "#ffffff", "#15181d", "#eceff3", "#949ba6",
+    ),
+    "colour-blind": Scale(
+        ((230, 159, 0), (240, 240, 240), (86, 180, 233)), ("orange", "grey", "blue"),
+        "#111111", "#ffffff", "#111111", "#6b6b6b",
+    ),
+}  # fmt: skip
 _RESET = "\x1b[0m"
 
 
@@ -20,52 +49,87 @@ class _Cell(NamedTuple):
     """A character, its probability, and the guess under it (a space where the guess was right)."""
 
     character: str
-    probability: float
+    probability: float | None
     guess: str
 
 
+#: None: nothing was predicted there, so it has no colour.
+Probabilities = Sequence[float | None] | Sequence[float]
+
+
 def coloured(
-    text: str, probabilities: Sequence[float], guesses: Sequence[str] | None = None, width: int = 80
+    text: str,
+    probabilities: Probabilities,
+    guesses: Sequence[str] | None = None,
+    width: int = 80,
+    theme: str = "light",
 ) -> str:
     """The text for a terminal: red where the model gave it low probability, green where high.
 
+    probabilities: one for each character; None for a character that nothing predicted, which gets no colour.
     guesses: the character that the model thought most probable at each place; wrong ones are printed
-    beneath. A line break is shown as ⏎. Raises DrawingError if the lengths differ.
+    beneath. A line break is shown as ⏎. theme: "light", "dark", or "colour-blind" (orange and blue).
+    Raises DrawingError if the lengths differ.
     """
+    scale = scale_of(theme)
     lines = []
     for row in _rows(text, probabilities, guesses, width):
-        painted = "".join(
-            f"\x1b[30;48;2;{r};{g};{b}m{cell.character}"
-            for cell in row
-            for r, g, b in [_colour(cell.probability)]
-        )
+        painted = "".join(paint(cell.character, cell.probability, scale) for cell in row)
         lines.append(painted + _RESET)
         lines += _beneath(row)
     return "\n".join(lines)
 
 
 def coloured_html(
-    text: str, probabilities: Sequence[float], guesses: Sequence[str] | None = None, width: int = 80
+    text: str,
+    probabilities: Probabilities,
+    guesses: Sequence[str] | None = None,
+    width: int = 80,
+    theme: str = "light",
 ) -> str:
     """The same as one `<pre>` element; each character's tooltip tells its probability."""
+    scale = scale_of(theme)
     lines = []
     for row in _rows(text, probabilities, guesses, width):
-        lines.append("".join(_span(cell) for cell in row))
-        lines += [f'<span style="color:#777777">{escape(line)}</span>' for line in _beneath(row)]
+        lines.append("".join(_span(cell, scale) for cell in row))
+        lines += [f'<span style="color:{scale.guess}">{escape(line)}</span>' for line in _beneath(row)]
     body = "\n".join(lines)
-    return (
-        f'<pre style="font-family:monospace;line-height:1.35;color:#111111;background:#ffffff">{body}</pre>'
-    )
+    style = f"font-family:monospace;line-height:1.35;color:{scale.text};background:{scale.paper}"
+    return f'<pre style="{style}">{body}</pre>'
 
 
-def _span(cell: _Cell) -> str:
-    r, g, b = _colour(cell.probability)
-    shown = f'style="background:#{r:02x}{g:02x}{b:02x}" title="p = {cell.probability:.3g}"'
+def scale_of(theme: str) -> Scale:
+    """The colours of a theme; DrawingError if there is none of this name."""
+    if not isinstance(theme, str) or theme not in SCALES:
+        raise DrawingError(f"theme must be one of {', '.join(map(repr, SCALES))}, not {theme!r:.40}.")
+    return SCALES[theme]
+
+
+def paint(words: str, probability: float | None, scale: Scale) -> str:
+    """The words on the colour of a probability, for a terminal; without an end to the colour."""
+    if probability is None:
+        return f"{_RESET}{words}"
+    r, g, b = _colour(probability, scale)
+    return f"\x1b[{30 if scale.ink == '#111111' else 97};48;2;{r};{g};{b}m{words}"
+
+
+def swatch(words: str, probability: float, scale: Scale) -> str:
+    """The words on the colour of a probability, as HTML."""
+    r, g, b = _colour(probability, scale)
+    return f'<span style="background:#{r:02x}{g:02x}{b:02x};color:{scale.ink}">{escape(words)}</span>'
+
+
+def _span(cell: _Cell, scale: Scale) -> str:
+    if cell.probability is None:
+        return f'<span title="not predicted">{escape(cell.character)}</span>'
+    r, g, b = _colour(cell.probability, scale)
+    ink = "" if scale.ink == scale.text else f";color:{scale.ink}"
+    shown = f'style="background:#{r:02x}{g:02x}{b:02x}{ink}" title="p = {cell.probability:.3g}"'
     return f"<span {shown}>{escape(cell.character)}</span>"
 
 
 def _rows(
-    text: str, probabilities: Sequence[float], guesses: Sequence[str] | None, width: int
+    text: str, probabilities: Probabilities, guesses: Sequence[str] | None, width: int
 ) -> Iterator[list[_Cell]]:
     """The text cut into lines: at its line breaks, and where a line is full."""
     _check(text, probabilities, guesses, width)
@@ -74,7 +138,7 @@ def _rows(
     for i, character in enumerate(text):
         wrong = guesses is not None and guesses[i] != character
         cell = _Cell(
-            _visible(character), float(probabilities[i]), _visible(guesses[i]) if guesses and wrong else " "
+            visible(character), _float(probabilities[i]), visible(guesses[i]) if guesses and wrong else " "
         )
         cells = _cells(cell.character)
         if row and used + cells > width:
@@ -89,14 +153,18 @@ def _rows(
         yield row
 
 
-def _check(text: str, probabilities: Sequence[float], guesses: Sequence[str] | None, width: int) -> None:
+def _float(probability: float | None) -> float | None:
+    return None if probability is None else float(probability)
+
+
+def _check(text: str, probabilities: Probabilities, guesses: Sequence[str] | None, width: int) -> None:
     for name, values in (("probabilities", probabilities), ("guesses", guesses)):
         if values is not None and len(values) != len(text):
             raise DrawingError(
                 f"{name} holds {len(values)} values for {len(text)} characters; give one for each character."
             )
     for i, p in enumerate(probabilities):
-        if not 0 <= p <= 1:
+        if p is not None and not 0 <= p <= 1:
             raise DrawingError(f"probabilities[{i}] is {p}; a probability is in [0, 1].")
     if width < 2:
         raise DrawingError(f"width must be at least 2, not {width}.")
@@ -114,7 +182,7 @@ def _beneath(row: Sequence[_Cell]) -> list[str]:
     return [line.rstrip()]
 
 
-def _visible(character: str) -> str:
+def visible(character: str) -> str:
     """One visible character: a control character printed raw could move the cursor or worse."""
     if character == "\n":
         return "⏎"
@@ -133,8 +201,8 @@ def _cells(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def _colour(probability: float) -> tuple[int, int, int]:
-    low, middle, high = _SCALE
+def _colour(probability: float, scale: Scale) -> _Colour:
+    low, middle, high = scale.colours
     start, end, along = (
         (low, middle, 2 * probability) if probability < 0.5 else (middle, high, 2 * probability - 1)
     )

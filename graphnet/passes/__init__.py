@@ -22,7 +22,7 @@ Each keeps every output and every derivative. Leave one out by name with `passes
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -41,8 +41,9 @@ from graphnet.passes.reductions import stack_reductions
 from graphnet.passes.simplify import simplify
 
 __all__ = [
-    "DEFAULT", "Pass", "PassReport", "batch", "expand", "fold", "fuse", "merge", "optimize", "prune",
-    "recompute", "recomputing", "simplify", "stack_columns", "stack_reductions", "stack_rows", "stack_sums", "without",
+    "DEFAULT", "Pass", "PassReport", "Stage", "batch", "expand", "fold", "fuse", "merge", "optimize", "prune",
+    "recompute", "recomputing", "simplify", "stack_columns", "stack_reductions", "stack_rows", "stack_sums", "stages",
+    "without",
 ]  # fmt: skip
 
 
@@ -99,16 +100,35 @@ def without(*names: str) -> tuple[Pass, ...]:
     return tuple(p for p in DEFAULT if p.name not in names)
 
 
+class Stage(NamedTuple):
+    """What one pass did: the graph before and after it, and the seconds that it took."""
+
+    name: str
+    before: Graph
+    after: Graph
+    seconds: float
+
+
+def stages(
+    graph: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]] = DEFAULT, compiled: bool = True
+) -> Iterator[Stage]:
+    """The graph pass by pass. compiled: for a back end that compiles loops."""
+    for step in passes:
+        if isinstance(step, Pass) and step.compiled and not compiled:
+            continue
+        start = time.perf_counter()
+        after = step(graph)
+        name = step.name if isinstance(step, Pass) else getattr(step, "__name__", "pass")
+        yield Stage(name, graph, after, time.perf_counter() - start)
+        graph = after
+
+
 def optimize(
     graph: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]] = DEFAULT, compiled: bool = True
 ) -> tuple[Graph, list[PassReport]]:
     """The graph after all passes, and what each did. compiled: for a back end that compiles loops."""
     reports = []
-    for step in passes:
-        if isinstance(step, Pass) and step.compiled and not compiled:
-            continue
-        before, start = len(graph), time.perf_counter()
-        graph = step(graph)
-        name = step.name if isinstance(step, Pass) else getattr(step, "__name__", "pass")
-        reports.append(PassReport(name, before, len(graph), time.perf_counter() - start))
+    for stage in stages(graph, passes, compiled):
+        reports.append(PassReport(stage.name, len(stage.before), len(stage.after), stage.seconds))
+        graph = stage.after
     return graph, reports

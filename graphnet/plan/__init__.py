@@ -5,9 +5,12 @@ views         where a value lies
 instructions  what a compiled back end does: fused kernels, reductions, products, ...
 placement     which values are written straight into the array that joins them
 lowering      from a graph to instructions
+listing       instructions as text
 arena         one piece of memory for all buffers, reused as they die
 """
 
+from graphnet.plan.listing import listing
+from graphnet.plan.lowering import lower
 from graphnet.plan.order import Memory, Plan, make_plan, readable_bytes
 
-__all__ = ["Memory", "Plan", "make_plan", "readable_bytes"]
+__all__ = ["Memory", "Plan", "listing", "lower", "make_plan", "readable_bytes"]

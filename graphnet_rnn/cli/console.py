@@ -7,16 +7,21 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from graphnet_rnn.cli.live import LiveCurve, allows
 from graphnet_rnn.training import LN2, Listener, Outcome, Trainer
 
 __all__ = ["Console"]
 
 
 class Console(Listener):
-    """A progress bar for each epoch (loss in bits per character, characters/s, time left), then a line."""
+    """A progress bar for each epoch (loss in bits per character, characters/s, time left), then a line.
 
-    def __init__(self, quiet: bool = False) -> None:
+    live: with a curve above the bar, where the terminal allows.
+    """
+
+    def __init__(self, quiet: bool = False, live: bool = True) -> None:
         self.quiet = quiet
+        self._curve = LiveCurve(sys.stderr) if live and not quiet and allows(sys.stderr) else None
         self._bar: Any = None
         self._mean = math.nan
 
@@ -31,7 +36,20 @@ class Console(Listener):
         )
         if progress.step:
             print(f"continuing at epoch {progress.epoch + 1}, step {progress.step:,}")
+            self._recall(trainer)
         print(f"folder: {trainer.folder.path}  (Ctrl-C stops with a checkpoint)")
+
+    def _recall(self, trainer: Trainer) -> None:
+        """The curve of a resumed run begins where the run began."""
+        if self._curve is None:
+            return
+        from viz.charts.history import is_number, read_history
+
+        for row in read_history(trainer.folder.history):
+            if row.get("event") == "step" and is_number(row.get("train_bits")):
+                self._curve.step(row["epoch"], row["train_bits"])
+            elif row.get("event") == "epoch" and is_number(row.get("valid_bits")):
+                self._curve.epoch(row["epoch"], row["valid_bits"])
 
     def _open_bar(self, trainer: Trainer) -> Any:
         from tqdm import tqdm
@@ -57,16 +75,25 @@ class Console(Listener):
         self._mean = 0.98 * self._mean + 0.02 * loss
         self._bar.set_postfix_str(f"{self._mean / LN2:.3f} bits/char", refresh=False)
         self._bar.update(trainer.pieces.characters)
+        if self._curve is not None:
+            progress = trainer.progress
+            self._curve.step(progress.epoch + progress.piece / len(trainer.pieces), loss / LN2)
+            self._curve.draw(self._bar, self._mean / LN2)
 
-    def _close_bar(self) -> None:
+    def close(self) -> None:
+        """Takes away what is drawn in place: the bar and the curve."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+        if self._curve is not None:
+            self._curve.erase()
 
     def epoch_ended(self, trainer: Trainer, row: Mapping[str, Any]) -> None:
-        self._close_bar()
+        self.close()
         if self.quiet:
             return
+        if self._curve is not None and row["valid_bits"] is not None:
+            self._curve.epoch(row["epoch"], row["valid_bits"])
         valid = "" if row["valid_bits"] is None else f", validation {row['valid_bits']:.3f}"
         mark = "  (best so far)" if row["best"] else ""
         print(f"epoch {row['epoch']:>3}: train {row['train_bits']:.3f}{valid} bits/char{mark}")
@@ -75,7 +102,7 @@ class Console(Listener):
         sys.stdout.flush()
 
     def ended(self, trainer: Trainer, outcome: Outcome) -> None:
-        self._close_bar()
+        self.close()
         if self.quiet:
             return
         if outcome.best_epoch:

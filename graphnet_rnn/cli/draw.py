@@ -1,33 +1,47 @@
-"""Draw a cell, a trained model, or what a run recorded, as a picture."""
+"""Draw a cell, a trained model, what a run recorded, or several runs compared, as a picture."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from graphnet_rnn.cli.pictures import KINDS, draw_runs, is_run, require_ending
 from graphnet_rnn.cli.user_cells import make_cell, own_cells
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model_file import load
+from graphnet_rnn.network import Network
+from graphnet_rnn.norms import weight_norms
 
 EXAMPLE = """example:
   graphnet-rnn draw LSTM --out lstm.svg
   graphnet-rnn draw "RHN(depth=2)" --out rhn.svg
   graphnet-rnn draw my_cells.py:MyCell --style compact --out mine.png
   graphnet-rnn draw runs/book/model.safetensors --time 3 --out book.svg
-  graphnet-rnn draw runs/book/history.jsonl --out curve.png"""
-
-#: The endings of charts; pictures of graphs have more.
-CHARTS = (".svg", ".png", ".pdf")
+  graphnet-rnn draw runs/book --out curve.png
+  graphnet-rnn draw runs/gru runs/lstm runs/rhn --out compared.png
+  graphnet-rnn draw runs/book --chart weights --out weights.png
+  graphnet-rnn draw runs/book --chart samples"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("what", help="a cell (LSTM, my_cells.py:MyCell), a model file, or a history (.jsonl)")
+    add(
+        "what",
+        nargs="+",
+        help="a cell (LSTM, my_cells.py:MyCell), a model file, or a run: its folder or its history (.jsonl); several "
+        "runs are compared",
+    )
+    add(
+        "--chart",
+        choices=KINDS,
+        help="of a run: bits per character, steps of second order, norms of weights (of a model file, too), or what it "
+        "wrote after each epoch (default: what fits it)",
+    )
     add(
         "--out",
         default="graph.svg",
         metavar="FILE",
-        help="ends in .svg, .png, .pdf, .dot or .html (a history: one of the first three)",
+        help="ends in .svg, .png, .pdf, .dot or .html (charts: one of the first three; samples: .html, .txt or .ansi, "
+        "or none, for the terminal)",
     )
     add(
         "--style", choices=("full", "compact"), default="full", help="weights as nodes, or as labels on edges"
@@ -37,39 +51,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.what.endswith(".jsonl"):
-        return _draw_history(options.what, options.out)
+    runs = [path for path in options.what if is_run(path)]
+    if len(runs) == len(options.what):
+        return draw_runs(runs, options.chart, options.out if "out" in options.written else None)
+    if len(options.what) > 1:
+        other = next(what for what in options.what if what not in runs)
+        raise UsageError(
+            f"only runs are drawn together, and {other!r} is neither the folder of a run nor a history (.jsonl)"
+        )
     import viz
 
+    (what,) = options.what
     thing: object
-    if options.what.endswith(".safetensors"):
+    if what.endswith(".safetensors"):
         if options.time < 1:
             raise UsageError(f"--time must be at least 1, not {options.time}")
-        thing = load(options.what, own_cells(options.cell)).unroll(options.time, batch=1, training=False)
+        network = load(what, own_cells(options.cell))
+        if options.chart == "weights":
+            return _draw_weights(network, options.out)
+        thing = network.unroll(options.time, batch=1, training=False)
     else:
-        thing = make_cell(options.what)
+        thing = make_cell(what)
+    if options.chart is not None:
+        raise UsageError(
+            f"--chart {options.chart} is of a run: give its folder or its history (.jsonl), not {what}"
+        )
     drawing = viz.draw(thing, style=options.style)
     drawing.save(options.out)
     print(f"wrote {options.out} ({drawing.renderer})")
     return 0
 
 
-def require_chart(option: str, path: str) -> None:
-    """UsageError, which names the option, for a file that matplotlib would not write."""
-    if Path(path).suffix.lower() not in CHARTS:
-        raise UsageError(f"{option} {path}: the name of a chart must end in one of {', '.join(CHARTS)}")
-
-
-def _draw_history(path: str, out: str) -> int:
-    """The flight recorder where steps report more than a loss; bits per character where a run has any."""
+def _draw_weights(network: Network, out: str) -> int:
     import viz
-    from viz.charts.history import read_history
 
-    require_chart("--out", out)
-    rows = read_history(path)
-    recorded = any("ratio" in row for row in rows)
-    has_bits = any("train_bits" in row or "valid_bits" in row for row in rows)
-    figure = viz.training_curve(rows) if has_bits and not recorded else viz.flight_recorder(rows)
-    figure.savefig(out, dpi=150)
+    require_ending("--out", out)
+    viz.weight_norms(weight_norms(network)).savefig(out, dpi=150)
     print(f"wrote {out} (drawn by matplotlib)")
     return 0

@@ -1,23 +1,32 @@
-"""Measure a trained model on a text: bits per character and accuracy."""
+"""Measure a trained model on a text: bits per character and accuracy; show how it reads it."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+from pathlib import Path
 
+from graphnet_rnn.cli.pictures import require_ending
 from graphnet_rnn.cli.user_cells import own_cells
-from graphnet_rnn.data import read_text
+from graphnet_rnn.data import Corpus, read_text
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.model_file import load
 from graphnet_rnn.network import Network
 from graphnet_rnn.online import DynamicEvaluation
 from graphnet_rnn.optimizers import SGD
+from graphnet_rnn.reading import cost_over_text, read
 from graphnet_rnn.settings import amount, fraction, whole_number
 
 EXAMPLE = """example:
   graphnet-rnn evaluate runs/book/model.safetensors other.txt --context 100
-  graphnet-rnn evaluate runs/book/model.safetensors other.txt --dynamic 0.5"""
+  graphnet-rnn evaluate runs/book/model.safetensors other.txt --dynamic 0.5
+  graphnet-rnn evaluate runs/book/model.safetensors book.txt --colour --at 90000 --html reading.html
+  graphnet-rnn evaluate runs/book/model.safetensors book.txt --costs costs.png --split"""
+
+#: Of viz, which is not imported before it draws.
+THEMES = ("light", "dark", "colour-blind")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,13 +51,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--unknown", metavar="CHAR", help="read characters that the model does not know as this one")
     add("--encoding", default="utf-8", help="of the text file")
+    add(
+        "--colour",
+        action="store_true",
+        help="print an excerpt coloured by the probability of each character, from a cold start and from a warm one, "
+        "after --context characters",
+    )
+    add("--html", metavar="FILE", help="write this as a page")
+    add("--at", type=int, metavar="N", help="where the excerpt begins (default: after --context characters)")
+    add("--length", type=int, default=600, metavar="N", help="characters of the excerpt")
+    add("--theme", choices=THEMES, default="light", help="its colours; colour-blind: orange and blue")
+    add("--costs", metavar="FILE", help="draw the cost of each part of the text; .svg, .png or .pdf")
+    add(
+        "--split",
+        action="store_true",
+        help="in it, mark 80, 10 and 10 %% as training, validation and test text",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
+    _require_sense(options)
     network = load(options.model, own_cells(options.cell))
     if network.vocabulary is None:
         raise UsageError(f"{options.model} has no vocabulary: it was not trained on text")
-    symbols = network.vocabulary.encode(read_text(options.text, options.encoding), options.unknown)
+    text = read_text(options.text, options.encoding)
+    symbols = network.vocabulary.encode(text, options.unknown)
+    excerpt = _excerpt(text, options)
     evaluator = _evaluator(network, options)
     from tqdm import tqdm
 
@@ -63,7 +91,70 @@ def run(options: argparse.Namespace) -> int:
         f"{result.bits:.4f} bits/char, accuracy {result.accuracy:.2%}, over {result.scored:,} characters "
         f"with at least {options.context} of context"
     )
+    if options.colour or options.html:
+        _show(network, text, excerpt, options)
+    if options.costs:
+        _draw_costs(network, text, options)
     return 0
+
+
+def _require_sense(options: argparse.Namespace) -> None:
+    if options.html is not None:
+        require_ending("--html", options.html, (".html", ".htm"), "a page")
+    if options.costs is not None:
+        require_ending("--costs", options.costs)
+    for name, needed, there in (
+        ("at", "--colour or --html", options.colour or options.html),
+        ("length", "--colour or --html", options.colour or options.html),
+        ("theme", "--colour or --html", options.colour or options.html),
+        ("split", "--costs", options.costs),
+    ):
+        if name in options.written and not there:
+            raise UsageError(f"--{name} says how {needed} works; give that, too")
+    if options.dynamic is not None and (options.colour or options.html or options.costs):
+        raise UsageError("--colour, --html and --costs show the model as it was trained; leave --dynamic out")
+
+
+def _excerpt(text: str, options: argparse.Namespace) -> slice:
+    start = max(0, options.context) if options.at is None else whole_number("--at", options.at, least=0)
+    length = whole_number("--length", options.length)
+    if (options.colour or options.html) and start >= len(text):
+        raise UsageError(
+            f"the text has {len(text):,} characters, so there is no excerpt at {start:,}; give a smaller --at"
+        )
+    return slice(start, start + length)
+
+
+def _show(network: Network, text: str, excerpt: slice, options: argparse.Namespace) -> None:
+    """The excerpt from a cold start and, if there is anything before it, from a warm one."""
+    import viz
+
+    readings = {"cold start": read(network, text[excerpt], unknown=options.unknown)}
+    context = text[max(0, excerpt.start - options.context) : excerpt.start]
+    if context:
+        warm = read(network, text[excerpt], context, options.unknown)
+        readings[f"warm start, after {len(context):,} characters"] = warm
+    width = min(100, shutil.get_terminal_size().columns) if options.colour else 80
+    if options.colour:
+        print(f"\n{viz.reading(readings, max(2, width), options.theme)}")
+    if options.html:
+        page = viz.reading(readings, 80, options.theme, f"{Path(options.text).name} as read by a network")
+        page.save(options.html)
+        print(f"wrote {options.html}")
+
+
+def _draw_costs(network: Network, text: str, options: argparse.Namespace) -> None:
+    import viz
+
+    costs = cost_over_text(
+        network,
+        Corpus.split(text) if options.split else text,
+        context=options.context,
+        lanes=32 if options.lanes is None else options.lanes,
+        unknown=options.unknown,
+    )
+    viz.cost_over_text(costs).savefig(options.costs, dpi=150)
+    print(f"wrote {options.costs} (drawn by matplotlib)")
 
 
 def _evaluator(network: Network, options: argparse.Namespace) -> Evaluator | DynamicEvaluation:

@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from graphnet_rnn.cli.draw import require_chart
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
+from graphnet_rnn.cli.pictures import require_ending
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files import append_line
 from graphnet_rnn.optimizers import ALL, HessianFree, Optimizer
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     if options.steps < 1 or options.test_every < 1:
         raise UsageError("--steps and --test-every must be at least 1")
     if options.picture is not None:
-        require_chart("--picture", options.picture)
+        require_ending("--picture", options.picture)
     record = _Record(options.record)
     task = TASKS[options.task](options.length)
     source = settings(task, structural=not options.no_structural)

@@ -42,9 +42,11 @@ EXAMPLE = """example:
 
 CELL, EPOCHS = "LSTM", 50
 #: What is no part of a run, so that no checkpoint keeps it, and a resumed run may be given it anew.
-APART = ("quiet", "debug", "resume", "command", "out", "checkpoint_seconds", "written")
+APART = ("quiet", "no_live", "debug", "resume", "command", "out", "checkpoint_seconds", "written")
 #: What may be said beside --resume: the text and the file of a cell may have moved (that they are the same is checked).
-FREE_ON_RESUME = frozenset({"text", "cell", "epochs", "quiet", "resume", "checkpoint_seconds", "debug"})
+FREE_ON_RESUME = frozenset(
+    {"text", "cell", "epochs", "quiet", "no_live", "resume", "checkpoint_seconds", "debug"}
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -124,6 +126,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--resume", metavar="FOLDER", help="continue a run exactly where its last checkpoint left it")
     add("--checkpoint-seconds", type=float, default=20.0, help="at most so long between checkpoints")
     add("--quiet", action="store_true", help="no progress, no samples")
+    add("--no-live", action="store_true", help="no curve above the progress bar (in a terminal)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -133,12 +136,16 @@ def run(options: argparse.Namespace) -> int:
     if settings.cell is None:
         settings.cell = CELL
     folder = options.resume or options.out or str(_new_folder(settings))
-    trainer = make_trainer(settings, folder, Console(quiet=options.quiet))
+    console = Console(options.quiet, live=not options.no_live)
+    trainer = make_trainer(settings, folder, console)
     if options.resume:
         trainer.resume()
         if trainer.progress.finished and not options.quiet:
             print("this run has ended; to go on, give more --epochs")
-    outcome = trainer.run()
+    try:
+        outcome = trainer.run()
+    finally:
+        console.close()
     interrupted = outcome.reason == "interrupted"
     lines = _draw_curve(trainer.folder) if outcome.epochs else []
     if interrupted:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from graphnet.display import ShowsItself
 from graphnet.node import Array
 from graphnet_rnn.batched import BatchedObjective
 from graphnet_rnn.errors import TrainingError, UsageError
@@ -22,17 +24,24 @@ STALLED = 30
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(ShowsItself):
     """The last point, its loss, what each step reported, and why there were no more.
 
     reason: "steps" (as many as were asked for), "tolerance" (the gradient is that small), "callback" (it said so), or
-    "stalled" (30 steps in a row changed nothing).
+    "stalled" (30 steps in a row changed nothing). Notebooks show what each step reported as curves.
     """
 
     theta: Array
     loss: float
-    reports: list[Report]
+    reports: list[Report] = field(repr=False)
     reason: str = "steps"
+
+    def __history__(self) -> list[dict[str, Any]]:
+        """The reports as rows, for pictures."""
+        return [
+            {"event": "step", "step": step, **report.row()}
+            for step, report in enumerate(self.reports, start=1)
+        ]
 
 
 def minimize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import graphnet_rnn as rnn
 from graphnet_rnn.cli import main
 
 pytest.importorskip("matplotlib")
@@ -87,3 +88,76 @@ def test_what_cannot_be_drawn_is_said(
     assert sentence in captured.err
     assert captured.err.count("\n") == 1
     assert {path.name for path in here.iterdir()} <= {"run.jsonl"}
+
+
+def run_of(folder: Path, valid: float) -> None:
+    folder.mkdir()
+    norms = {"layer0.W_xh": 1.0, "output.W_ho": 2.0}
+    rows = [
+        {"event": "initial", "epoch": 0, "weight_norms": norms, "sample": "zq"},
+        {**BITS, "valid_bits": valid, "weight_norms": norms, "sample": "to be"},
+    ]
+    (folder / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_runs_are_compared_by_their_names(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    run_of(here / "gru", 3.1)
+    run_of(here / "lstm", 2.9)
+    (here / "third.jsonl").write_text((here / "gru" / "history.jsonl").read_text())
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        assert main(["draw", "gru", "lstm/history.jsonl", "third.jsonl", "--out", "all.svg"]) == 0
+    text = (here / "all.svg").read_text(encoding="utf-8")
+    assert all(f">{words}<" in text for words in ("gru 3.100", "lstm 2.900", "third 3.100", "validation"))
+    assert capsys.readouterr().out == "wrote all.svg (drawn by matplotlib)\n"
+    assert main(["draw", "gru", "./gru", "--out", "same.svg"]) == 0  # the names are then the paths
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("curve", "bits per character"), ("weights", "W_xh"), (None, "best 3.100")]
+)
+def test_a_run_is_drawn_as_what_is_asked_for(here: Path, kind: str | None, words: str) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    run_of(here / "run", 3.1)
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        assert main(["draw", "run", *(["--chart", kind] if kind else []), "--out", "run.svg"]) == 0
+    assert words in (here / "run.svg").read_text(encoding="utf-8")
+
+
+def test_samples_are_printed_or_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_of(here / "run", 3.1)
+    assert main(["draw", "run", "--chart", "samples"]) == 0
+    out = capsys.readouterr().out
+    assert "before training" in out
+    assert "validation 3.100 bits/char" in out
+    assert main(["draw", "run", "--chart", "samples", "--out", "samples.html"]) == 0
+    assert "to be" in (here / "samples.html").read_text(encoding="utf-8")
+    assert not (here / "graph.svg").exists()
+
+
+def test_the_weights_of_a_model(here: Path) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    rnn.save(rnn.Network([rnn.GRU(3)], 2, 2), "model.safetensors")
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        assert main(["draw", "model.safetensors", "--chart", "weights", "--out", "w.svg"]) == 0
+    assert "W_xz" in (here / "w.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run", "LSTM"], "only runs are drawn together, and 'LSTM' is neither"),
+        (["LSTM", "GRU"], "only runs are drawn together, and 'LSTM' is neither"),
+        (["LSTM", "--chart", "curve"], "--chart curve is of a run"),
+        (["run", "run", "--chart", "samples"], "--chart samples shows one run, not 2"),
+        (["run", "--chart", "samples", "--out", "x.svg"], "must end in one of .html, .txt, .ansi"),
+        (["run", "run", "--out", "x.html"], "must end in one of .svg, .png, .pdf"),
+    ],
+)
+def test_what_cannot_be_drawn_together_is_said(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    run_of(here / "run", 3.1)
+    assert main(["draw", *arguments]) == 2
+    assert sentence in capsys.readouterr().err
+    assert {path.name for path in here.iterdir()} == {"run"}

@@ -86,6 +86,18 @@ def test_loss_falls_and_the_history_tells(tmp_path: Path) -> None:
     assert model.description["notes"] == {"epoch": best["epoch"], "bits": best["valid_bits"]}
 
 
+def test_the_history_tells_norms_and_samples_from_before_the_first_step_on(tmp_path: Path) -> None:
+    run = trainer(tmp_path / "run", epochs=2)
+    before = rnn.weight_norms(run.network)
+    run.run()
+    (initial,), epochs = (rows(tmp_path / "run", event) for event in ("initial", "epoch"))
+    assert initial["epoch"] == 0
+    assert initial["weight_norms"] == before
+    assert len(initial["sample"]) == 10
+    assert epochs[-1]["weight_norms"] == rnn.weight_norms(run.network) != before
+    assert list(before) == list(run.network.parameters)
+
+
 def test_reported_losses_are_those_of_an_untrained_and_a_trained_net(tmp_path: Path) -> None:
     """The first step's bits are near log₂ of the vocabulary; the epoch's validation is the evaluator's."""
     run = trainer(tmp_path / "run", epochs=1)

@@ -13,7 +13,8 @@ from viz.errors import DrawingError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
+    from viz.charts.figure import Chart
 
 __all__ = ["read_history", "training_curve"]
 
@@ -21,14 +22,14 @@ _TRAINING = BLUE
 _VALIDATION = VERMILION
 
 
-def training_curve(history: History) -> Figure:
+def training_curve(history: History) -> Chart:
     """Bits per character against epoch: training (lightly smoothed), validation, and its best.
 
     history: rows, or the path of a JSON-lines file of rows: `{"event": "step", "epoch": 0.1, "train_bits":
     4.2, ...}` and `{"event": "epoch", "epoch": 1, "train_bits": 3.1, "valid_bits": 3.2}`. Others are skipped.
     Raises DrawingError if the file cannot be read or nothing in it can be drawn.
     """
-    from matplotlib.figure import Figure
+    from viz.charts.figure import Chart
 
     rows = rows_of(history)
     training = _points(rows, "step", "train_bits") or _points(rows, "epoch", "train_bits")
@@ -38,7 +39,7 @@ def training_curve(history: History) -> Figure:
             "history holds nothing to draw: it needs rows with event 'step' or 'epoch', an 'epoch', and "
             "'train_bits' or 'valid_bits'."
         )
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    figure = Chart(7, 4.2)
     axes = figure.add_subplot()
     _draw_training(axes, training)
     _draw_validation(axes, validation)

@@ -15,7 +15,8 @@ from viz.errors import DrawingError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
+    from viz.charts.figure import Chart
 
 __all__ = ["flight_recorder"]
 
@@ -39,7 +40,7 @@ _CURVES = 40
 _WILD = (-1.0, 2.0)
 
 
-def flight_recorder(history: History, title: str | None = None) -> Figure:
+def flight_recorder(history: History, title: str | None = None) -> Chart:
     """A Hessian-free run, step by step: loss, test error, ρ, λ, |g|, |δ|, α, and what conjugate gradient did.
 
     history: rows, or the path of a JSON-lines file of rows: `{"event": "step", "step": 3, **vars(report)}` with a
@@ -53,7 +54,7 @@ def flight_recorder(history: History, title: str | None = None) -> Figure:
     Raises DrawingError if the file cannot be read or nothing in it can be drawn.
     Source: Martens 2010, 4; Sutskever 2013, 4.2 and algorithm 5.
     """
-    from matplotlib.figure import Figure
+    from viz.charts.figure import Chart
 
     run = _run(rows_of(history))
     columns = [column for column in ([p for p in panels if p.shown(run)] for panels in _PANELS) if column]
@@ -63,7 +64,7 @@ def flight_recorder(history: History, title: str | None = None) -> Figure:
             "'ratio' and 'damping' (vars of a HessianFreeReport), or rows with event 'test', a 'step' and 'wrong'."
         )
     tallest = max(sum(panel.height for panel in column) for column in columns)
-    figure = Figure(figsize=(6.6 * len(columns), 0.9 + 0.95 * tallest), layout="constrained")
+    figure = Chart(6.6 * len(columns), 0.9 + 0.95 * tallest)
     # The column with the colour bar is the wider one, so that all panels are of a width.
     widths = [1.0 if all(panel.by_step for panel in column) else 1.09 for column in columns]
     grid = figure.add_gridspec(1, len(columns), width_ratios=widths)

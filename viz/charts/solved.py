@@ -14,7 +14,8 @@ from viz.errors import DrawingError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
+    from viz.charts.figure import Chart
 
 __all__ = ["minibatches_and_failures"]
 
@@ -43,7 +44,7 @@ _DAMPED = {
 }
 
 
-def minibatches_and_failures(table: History, title: str | None = None) -> Figure:
+def minibatches_and_failures(table: History, title: str | None = None) -> Chart:
     """For each problem, the minibatches that it took to solve it against T, and the share of runs that failed.
 
     table: rows, or the path of a JSON-lines file of rows, one for each run: `{"task": "addition", "length": 30,
@@ -52,10 +53,10 @@ def minibatches_and_failures(table: History, title: str | None = None) -> Figure
     Raises DrawingError if the file cannot be read, a row is not complete, or there is none.
     Source: Sutskever 2013, figure 4.1.
     """
-    from matplotlib.figure import Figure
+    from viz.charts.figure import Chart
 
     tasks = _outcomes(rows_of(table, "table"))
-    figure = Figure(figsize=(max(5.0, 1.2 + 2.6 * len(tasks)), 5.2), layout="constrained")
+    figure = Chart(max(5.0, 1.2 + 2.6 * len(tasks)), 5.2)
     grid = figure.subplots(2, len(tasks), squeeze=False, sharex="col", sharey="row", height_ratios=(3, 1.6))
     shown: dict[str, Any] = {}
     for (above, below), (task, outcomes) in zip(grid.T, tasks.items(), strict=True):

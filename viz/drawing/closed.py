@@ -43,6 +43,8 @@ class Kind(Enum):
     STATE = "state"
     OUTPUT = "output"
     COST = "cost"
+    #: Several time steps of a cell.
+    STEPS = "steps"
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class Link:
     role: EdgeRole = EdgeRole.INNER
     label: str = ""
     slot: int | None = None
+    #: Its arrow stands at the tail: a derivative comes back along it.
+    back: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,9 @@ class ClosedPicture:
     columns: int
     states: tuple[int, ...]
     scale: Scale | None = None
+    title: str = ""
+    #: A picture of the same rows and columns, drawn to the right of it.
+    beside: ClosedPicture | None = None
 
 
 def is_unrolled(graph: Graph) -> bool:

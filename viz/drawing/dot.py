@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from html import escape
-from typing import Any
 
 from graphnet.graph import Graph
 from graphnet.node import Node
 from viz.colours import ink_on
 from viz.drawing.markup import html_label, note_rows, quoted, scale_table, table
 from viz.drawing.names import printable
-from viz.drawing.picture import Cluster, Edge, Picture, Shape, picture_of
+from viz.drawing.picture import Cluster, Edge, Picture, Shape, in_order, picture_of
 from viz.errors import DrawingError
 from viz.style import LIGHT, Role, Style
 
-__all__ = ["dot_of", "to_dot"]
+__all__ = ["ACROSS_CLUSTERS", "dot_of", "to_dot"]
 
 DIRECTIONS = ("LR", "BT")
+#: Ranks hold across clusters: the same operators of all time steps are at the same height.
+ACROSS_CLUSTERS = ", newrank=true"
 
 
 def to_dot(
@@ -49,6 +50,7 @@ def dot_of(picture: Picture, rankdir: str | None = None, theme: Style = LIGHT) -
     lines += _shapes(picture, theme, direction)
     side_by_side = unrolled and direction == "BT"
     lines += _edges(picture, theme, side_by_side)
+    lines += _pairs(picture)
     if side_by_side:
         lines += _time_from_left_to_right(picture)
     return "\n".join([*lines, "}", ""])
@@ -58,7 +60,7 @@ def _defaults(direction: str, theme: Style) -> list[str]:
     text = f'fontname="{theme.font}"'
     return [
         f'  graph [rankdir={direction}, bgcolor="{theme.background}", {text}, pad=0.15,'
-        " nodesep=0.28, ranksep=0.42]",
+        f" nodesep=0.28, ranksep=0.42{ACROSS_CLUSTERS}]",
         f'  node [{text}, fontsize={theme.font_size}, style=filled, penwidth=1.2, margin="0.07,0.04"]',
         f'  edge [{text}, fontsize={theme.edge_size}, fontcolor="{theme.text}", penwidth=1.2,'
         " arrowsize=0.65]",
@@ -115,6 +117,8 @@ def _shape(shape: Shape, picture: Picture, theme: Style) -> str:
     ]
     if shape.role is Role.INPUT:
         attributes.append("penwidth=2.6")
+    if shape.hidden:
+        attributes.append("style=invis")
     return f"{shape.key} [{', '.join(attributes)}]"
 
 
@@ -148,16 +152,29 @@ def _edges(picture: Picture, theme: Style, side_by_side: bool) -> Iterator[str]:
     clusters = {shape.key: shape.cluster for shape in picture.shapes}
     for edge in picture.edges:
         attributes = [f'color="{theme.edge(edge.role)}"']
+        beside = side_by_side and _passes_time(edge, clusters)
         if edge.label:
             attributes.append(f"label={html_label(f' {edge.label} ')}")
-        if side_by_side and _passes_time(edge, clusters):
+        if edge.back:
+            attributes.append("dir=back")
+        if edge.hidden:
+            attributes.append("style=invis")
+        if beside:
             attributes.append("constraint=false")
         yield f"  {edge.tail} -> {edge.head} [{', '.join(attributes)}]"
 
 
+def _pairs(picture: Picture) -> Iterator[str]:
+    """The shapes of a pair share a rank."""
+    for first, second in picture.pairs:
+        yield f"  {{ rank=same; {first}; {second} }}"
+
+
 def _passes_time(edge: Edge, clusters: dict[str, Cluster | None]) -> bool:
     tail, head = clusters[edge.tail], clusters[edge.head]
-    return tail is not None and head is not None and tail.time != head.time
+    if tail is None or head is None or head.time is None:
+        return False  # what comes after all steps stands above them
+    return bool(tail.time != head.time)
 
 
 def _time_from_left_to_right(picture: Picture) -> Iterator[str]:
@@ -172,16 +189,11 @@ def _time_from_left_to_right(picture: Picture) -> Iterator[str]:
         if cluster is not None and cluster.time is not None and shape.role is Role.OPERATOR:
             # The last operator of a cell is its output: the same one at every step.
             rows.setdefault((cluster.layer, cluster.cell), {})[cluster.time] = shape.key
-    place = {time: i for i, time in enumerate(_in_order(picture.times))}
+    place = {time: i for i, time in enumerate(in_order(picture.times))}
     yield '  node [style=invis, label="", shape=box, fixedsize=true, width=0.1, height=0.1]'
     yield "  edge [style=invis]"
     for side in ("below", "above"):
         yield f"  {{ rank=same; {' -> '.join(f'{side}_{i}' for i in range(len(place)))} }}"
     for row in rows.values():
         for time, key in row.items():
-            yield f"  below_{place[time]} -> {key} -> above_{place[time]} [weight=0]"
-
-
-def _in_order(times: list[Any]) -> list[Any]:
-    """Time steps in order: by number, or, where they are no numbers, as they appeared."""
-    return sorted(times) if all(isinstance(time, (int, float)) for time in times) else times
+            yield f"  below_{place[time]} -> {key} -> above_{place[time]}"

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
-from html import unescape
+from html import escape, unescape
 from math import sqrt
 from re import sub
+from typing import NamedTuple
 
 from viz.colours import ink_on
 from viz.drawing.closed import Box, ClosedPicture, Kind, Link
@@ -25,28 +25,34 @@ Point = tuple[float, float]
 _LANE = 13.0  # between edges that pass a row
 _STATE = 30.0  # between the states of one layer
 _GAP = 46.0  # between rows
+_BESIDE = 70.0  # between two pictures
 _ARROW = 6.5
 _RADIUS = 18.0
+_CELLS = (Kind.CELL, Kind.STEPS)
 
 
 def grid_dot(picture: ClosedPicture, theme: Style) -> str:
-    """DOT text of a closed picture."""
-    grid = _Grid(picture, theme)
+    """DOT text of a closed picture, and of what stands beside it."""
     text = f'fontname="{theme.font}"'
     lines = [
         "digraph graphnet {",
         f'  graph [layout=nop2, bgcolor="{theme.background}", {text}, pad=0.15]',
         f"  node [{text}, fontsize={theme.font_size}, penwidth=1.2, fixedsize=true, margin=0]",
         f'  edge [{text}, fontsize={theme.edge_size}, fontcolor="{theme.text}", penwidth=1.2, arrowsize=0.65]',
-        *(f"  {grid.node(box)}" for box in picture.shapes),
-        *(f"  {grid.edge(link)}" for link in picture.edges),
-        *grid.scale(),
     ]
+    left: float | None = None
+    panel: ClosedPicture | None = picture
+    while panel is not None:
+        grid = _Grid(panel, theme, left)
+        lines += [f"  {grid.node(box)}" for box in panel.shapes]
+        lines += [f"  {grid.edge(link)}" for link in panel.edges]
+        lines += [f"  {line}" for line in grid.captions()]
+        left = grid.right + _BESIDE
+        panel = panel.beside
     return "\n".join([*lines, "}", ""])
 
 
-@dataclass(frozen=True)
-class _Frame:
+class _Frame(NamedTuple):
     """Where a box stands: its centre and half its size."""
 
     x: float
@@ -58,9 +64,11 @@ class _Frame:
 class _Grid:
     """Places and curves."""
 
-    def __init__(self, picture: ClosedPicture, theme: Style) -> None:
+    def __init__(self, picture: ClosedPicture, theme: Style, left: float | None = None) -> None:
+        """left: where the picture begins; None where it may begin anywhere."""
         self.picture = picture
         self.theme = theme
+        self.shift = 0.0
         self.box = {box.key: box for box in picture.shapes}
         self.lanes = {side: self.assign_lanes(side) for side in ("left", "right")}
         cells = [self.size(box) for box in picture.shapes if box.kind is Kind.CELL]
@@ -70,6 +78,13 @@ class _Grid:
         self.pitch = self.column_pitch()
         self.heights = self.row_heights()
         self.frames = {box.key: self.frame(box) for box in picture.shapes}
+        if left is not None:
+            self.shift = left - min(frame.x - frame.w for frame in self.frames.values())
+            self.frames = {
+                key: _Frame(frame.x + self.shift, frame.y, frame.w, frame.h)
+                for key, frame in self.frames.items()
+            }
+        self.right = max(frame.x + frame.w for frame in self.frames.values())
 
     # -- sizes -------------------------------------------------------------------------------
 
@@ -82,7 +97,7 @@ class _Grid:
             tile = box.note.tile
             width = max([width, *lines, *(len(row) * TILE + 4.0 for row in tile)])
             height += 12.0 * len(lines) + (len(tile) * TILE + 10.0 if tile else 0.0)
-        if box.kind is Kind.CELL:
+        if box.kind in _CELLS:
             states = self.picture.states[box.row]
             return max(48.0, width / 2 + 12), max(26.0, height / 2 + 8, states * _STATE / 2)
         if box.kind is Kind.OUTPUT and max(width, height) <= 1.6 * _RADIUS:
@@ -118,7 +133,7 @@ class _Grid:
 
     def frame(self, box: Box) -> _Frame:
         w, h = self.size(box)
-        if box.kind is Kind.CELL:
+        if box.kind in _CELLS:
             w = self.half
         x, y = box.column * self.pitch, self.heights[box.row]
         top = box.row == len(self.heights) - 1
@@ -144,6 +159,8 @@ class _Grid:
         shape, style, colours = "box", "filled", (theme.static, theme.static, theme.static_text)
         if box.kind is Kind.CELL:
             style, colours = '"filled,rounded"', (theme.cluster, theme.line, theme.text)
+        elif box.kind is Kind.STEPS:
+            style, colours = '"dashed,rounded"', (theme.background, theme.cluster_line, theme.muted)
         elif box.kind is Kind.COST:
             style, colours = '"filled,rounded"', (theme.cost, theme.cost, theme.cost_text)
         elif box.kind is Kind.OUTPUT:
@@ -165,22 +182,32 @@ class _Grid:
         ]
         return f"{box.key} [{', '.join(attributes)}]"
 
-    def scale(self) -> Iterator[str]:
-        """What the colours mean, below everything."""
-        if self.picture.scale is None:
-            return
-        label = html_label(scale_table(self.picture.scale, self.theme))
-        bottom = min(frame.y - frame.h for frame in self.frames.values())
-        place = _at(((self.picture.columns - 1) * self.pitch / 2, bottom - 34.0))
-        yield (
-            f'  scale [pos="{place}", width=4, height=0.5, shape=plaintext, style=solid, '
-            f'fontcolor="{self.theme.text}", label={label}]'
+    def captions(self) -> Iterator[str]:
+        """The title above everything, and what the colours mean below it."""
+        middle = self.shift + (self.picture.columns - 1) * self.pitch / 2
+        key = self.picture.shapes[0].key
+        if self.picture.title:
+            top = max(frame.y + frame.h for frame in self.frames.values())
+            text = f'<font point-size="{self.theme.font_size + 2}">{escape(self.picture.title)}</font>'
+            yield self.words(f"title_{key}", (middle, top + 24.0), text)
+        if self.picture.scale is not None:
+            bottom = min(frame.y - frame.h for frame in self.frames.values())
+            yield self.words(
+                f"scale_{key}", (middle, bottom - 34.0), scale_table(self.picture.scale, self.theme)
+            )
+
+    def words(self, key: str, place: Point, markup: str) -> str:
+        return (
+            f'{key} [pos="{_at(place)}", width=4, height=0.5, shape=plaintext, style=solid, '
+            f'fontcolor="{self.theme.text}", label={html_label(markup)}]'
         )
 
     # -- edges -------------------------------------------------------------------------------
 
     def edge(self, link: Link) -> str:
         points, label_at = self.route(link)
+        if link.back:
+            points = points[::-1]
         *curve, before, tip = points
         dx, dy = tip[0] - before[0], tip[1] - before[1]
         length = sqrt(dx * dx + dy * dy) or 1.0
@@ -192,7 +219,8 @@ class _Grid:
         ]
         if link.label and label_at is not None:
             attributes += [f"label={html_label(link.label)}", f'lp="{_at(label_at)}"']
-        return f"{link.tail} -> {link.head} [{', '.join(attributes)}]"
+        tail, head = (link.head, link.tail) if link.back else (link.tail, link.head)
+        return f"{tail} -> {head} [{', '.join(attributes)}]"
 
     def route(self, link: Link) -> tuple[list[Point], Point | None]:
         """A curve from one box to the other, and where its label stands."""
@@ -210,7 +238,7 @@ class _Grid:
             if link in self.lanes[side]:
                 return self.along_lane(link, a, b, sign, self.lanes[side][link])
         start = (min(max(a.x, b.x - b.w + 12), b.x + b.w - 12), a.y + a.h)
-        end = (start[0] if head.kind is Kind.CELL else b.x, b.y - b.h)
+        end = (start[0] if head.kind in _CELLS else b.x, b.y - b.h)
         width = _width(link.label, self.theme.edge_size)
         return _line(start, end), (start[0] + width / 2 + 7, (start[1] + end[1]) / 2)
 
@@ -218,7 +246,7 @@ class _Grid:
         """True for edges that run from a box to its right neighbour, and from initial states."""
         tail, head = self.box[link.tail], self.box[link.head]
         beside = tail.row == head.row and tail.column + 1 == head.column
-        return link.slot is not None and beside and head.kind is Kind.CELL
+        return link.slot is not None and beside and head.kind in _CELLS
 
     def sideways(self, link: Link, a: _Frame, b: _Frame) -> tuple[list[Point], Point]:
         states = self.picture.states[self.box[link.head].row]
@@ -254,7 +282,7 @@ class _Grid:
     def along_lane(self, link: Link, a: _Frame, b: _Frame, sign: int, lane: int) -> tuple[list[Point], Point]:
         """Up beside the column, then into the box from below, or into the circle from the side."""
         x, start, label = self.leave(link, a, sign, lane)
-        if self.box[link.head].kind is Kind.CELL:
+        if self.box[link.head].kind in _CELLS:
             end = (b.x + sign * b.w * 0.55, b.y - b.h)
             turn = (x, end[1] - _GAP * 0.72)
             bend = [(x, end[1] - _GAP * 0.3), (end[0], end[1] - _GAP * 0.5), end]
@@ -268,7 +296,7 @@ class _Grid:
 
     def leave(self, link: Link, a: _Frame, sign: int, lane: int) -> tuple[float, list[Point], Point]:
         """The lane's place, the curve from a box into it, and the place of a label beside that curve."""
-        x = self.box[link.tail].column * self.pitch + sign * (self.half + _LANE * (lane + 1))
+        x = self.shift + self.box[link.tail].column * self.pitch + sign * (self.half + _LANE * (lane + 1))
         if self.box[link.tail].kind is Kind.DATA:
             start = (a.x + sign * a.w, a.y)
             bend = [start, (x - sign * 6, a.y), (x, a.y + 6), (x, a.y + a.h + 14)]

@@ -17,22 +17,35 @@ from viz.drawing.note import Note, Notes, Scale
 from viz.errors import DrawingError
 from viz.style import EdgeRole, Role, Style
 
-__all__ = ["STYLES", "Cluster", "Edge", "Picture", "Shape", "check_style", "names_in", "picture_of"]
+__all__ = [
+    "STYLES",
+    "Cluster",
+    "Edge",
+    "Picture",
+    "Shape",
+    "check_style",
+    "in_order",
+    "names_in",
+    "picture_of",
+]
 
 STYLES = {"full": unfolded, "compact": fold}
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The nodes of one cell of one layer at one time step."""
+    """The nodes of one cell of one layer at one time step; a title of its own, where it is of several."""
 
     time: Any = None
     layer: Any = None
     cell: Any = None
+    title: str = ""
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The title in up to two lines: `LSTM layer0` and `t=1`, from those labels that there are."""
+        if self.title:
+            return (self.title,)
         layer = f"layer {self.layer}" if isinstance(self.layer, int) else self.layer
         place = " ".join(str(part) for part in (self.cell, layer) if part is not None)
         time = f"t={self.time}" if self.time is not None else ""
@@ -50,6 +63,10 @@ class Shape:
     cluster: Cluster | None
     is_cost: bool = False
     note: Note | None = None
+    #: The nodes of the graph that it stands for.
+    nodes: tuple[Node, ...] = ()
+    #: It takes up its place, and is not seen.
+    hidden: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,6 +77,9 @@ class Edge:
     head: str
     role: EdgeRole
     label: str = ""
+    #: Its arrow stands at the tail: a derivative comes back along it.
+    back: bool = False
+    hidden: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,6 +89,8 @@ class Picture:
     shapes: tuple[Shape, ...]
     edges: tuple[Edge, ...]
     scale: Scale | None = None
+    #: Keys of shapes that stand beside each other.
+    pairs: tuple[tuple[str, str], ...] = ()
 
     @property
     def times(self) -> list[Any]:
@@ -138,7 +160,7 @@ class _Painter:
         is_cost = node in self.outputs and not node.shape and not node.is_static
         return Shape(
             self.keys[node], role, self.lines(item, role), _tooltip(node), self.cluster(node), is_cost,
-            self.notes.note([node]) if self.notes else None,
+            self.notes.note([node]) if self.notes else None, (node,),
         )  # fmt: skip
 
     def number(self, key: str, fill: Node, consumer: Node) -> Shape:
@@ -174,6 +196,11 @@ class _Painter:
         elif head in self.outputs:
             role = EdgeRole.TO_OUTPUT
         return Edge(tail, self.keys[head], role, " ".join(operand.labels))
+
+
+def in_order(times: list[Any]) -> list[Any]:
+    """Time steps in order: by number, or, where they are no numbers, as they appeared."""
+    return sorted(times) if all(isinstance(time, (int, float)) for time in times) else times
 
 
 def _role(node: Node) -> Role:

@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from viz.drawing.closed import ClosedPicture
-from viz.drawing.dot import dot_of
+from viz.drawing.dot import ACROSS_CLUSTERS, dot_of
 from viz.drawing.grid import grid_dot
 from viz.drawing.picture import Picture
+from viz.drawing.scripts import with_scripts
 from viz.errors import DrawingError
 from viz.style import LIGHT, Style
 
@@ -65,7 +66,7 @@ class Drawing:
     @cached_property
     def svg(self) -> str:
         """The picture as an `<svg>` element; DrawingError if it is too large or there is no Graphviz."""
-        text = self._rendered("svg").decode()
+        text = with_scripts(self._rendered("svg").decode())
         # Graphviz numbers the ids of every picture from 1: two in one page would share them.
         prefix = hashlib.sha256(self.dot.encode()).hexdigest()[:8]
         return _ID.sub(rf"\1g{prefix}_", text[text.index("<svg") :])
@@ -96,20 +97,31 @@ class Drawing:
         _write_whole(target, self._contents(suffix))
         return target
 
+    @property
+    def is_too_large(self) -> bool:
+        """Whether there is more to lay out than its limit allows."""
+        return self.limit is not None and len(self.picture.shapes) > self.limit
+
     def _contents(self, suffix: str) -> bytes:
         if suffix in ("svg", "dot", "html"):
             return str(getattr(self, suffix)).encode()
         return self._rendered(suffix)
 
     def _rendered(self, form: str) -> bytes:
-        count = len(self.picture.shapes)
-        if self.limit is not None and count > self.limit:
+        if self.is_too_large:
             raise DrawingError(
-                f"the graph has {count} nodes to draw, more than limit={self.limit}: laying it out would "
-                "take minutes and nobody could read it. Draw fewer time steps, draw in compact style, save "
-                "it as .dot, or pass limit=None."
+                f"there are {len(self.picture.shapes)} nodes to draw, more than limit={self.limit}: laying them "
+                "out would take minutes, and nobody could read it. Draw it closed, or fewer time steps (steps=3), "
+                "or in compact style; save it as .dot; or pass limit=None."
             )
-        return render(self.dot, form)
+        try:
+            return render(self.dot, form)
+        except DrawingError:
+            # Graphviz does not survive some graphs with ranks across clusters; without, it draws them less evenly.
+            simpler = self.dot.replace(ACROSS_CLUSTERS, "")
+            if simpler == self.dot:
+                raise
+            return render(simpler, form)
 
     def __repr__(self) -> str:
         return f"<Drawing of {len(self.picture.shapes)} nodes, {self.style} style>"

@@ -276,7 +276,7 @@ def test_derivatives_flow_back_in_time_and_stay_open():
 
 
 def test_what_cannot_be_closed_says_so(regression):
-    with pytest.raises(viz.DrawingError, match=r"no time steps .*closed=False"):
+    with pytest.raises(viz.DrawingError, match=r"made in a scope .*closed=False"):
         viz.draw(regression, closed=True)
     with pytest.raises(viz.DrawingError, match="leave rankdir out"):
         viz.draw(unrolled(cells.Elman), closed=True, rankdir="LR")
@@ -311,7 +311,14 @@ def test_long_stretches_of_time_are_fast_and_need_no_recursion():
     for t in range(3000):
         with gn.scope(layer="layer0", cell="Long", time=t):
             h = gn.tanh(h)
-    drawing = viz.draw(h)
+    drawing = viz.draw(h, steps=3000)
     assert drawing.dot.count(" -> ") == 3000
     with pytest.raises(viz.DrawingError, match="limit"):
         _ = drawing.svg
+
+
+def test_notes_of_colour_alone():
+    """Outputs that are not scored have a gradient of zero, a colour without words: boxes are still laid out."""
+    u = unrolled(rnn.Elman, time=3, unscored=2, initial="zero")
+    picture = viz.draw(u, closed=True, notes=viz.gradients(u.cost)).svg
+    assert plain(picture).count("Elman") == 3

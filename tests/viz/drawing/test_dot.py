@@ -231,7 +231,7 @@ def places(svg: str) -> dict[tuple[str, str], tuple[float, float]]:
 @pytest.mark.parametrize("style", ["full", "compact"])
 @pytest.mark.parametrize("steps", [2, 3, 10])
 def test_time_runs_left_to_right_and_layers_bottom_to_top(steps, style):
-    found = places(viz.draw(make_unrolled(steps), style, closed=False).svg)
+    found = places(viz.draw(make_unrolled(steps), style, closed=False, steps=10).svg)
     for layer in ("Elman layer0", "Elman layer1"):
         across = [found[layer, f"t={t}"][0] for t in range(1, steps + 1)]
         assert across == sorted(across)

@@ -1,0 +1,70 @@
+"""Pictures of runs and of readings, which several commands write."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphnet_rnn.errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["KINDS", "draw_runs", "is_run", "require_ending"]
+
+#: Of a run: bits per character by epoch, steps of second order, norms of weights, what it wrote after each epoch.
+KINDS = ("curve", "flight", "weights", "samples")
+#: The endings of charts, and of pages of text.
+CHARTS, PAGES = (".svg", ".png", ".pdf"), (".html", ".txt", ".ansi")
+
+
+def require_ending(option: str, path: str, endings: Sequence[str] = CHARTS, what: str = "a chart") -> None:
+    """UsageError, which names the option, for a file that cannot be written in its format."""
+    if Path(path).suffix.lower() not in endings:
+        raise UsageError(f"{option} {path}: the name of {what} must end in one of {', '.join(endings)}")
+
+
+def is_run(path: str) -> bool:
+    """Whether it is a history, or the folder of a run."""
+    return path.endswith(".jsonl") or os.path.isdir(path)
+
+
+def draw_runs(paths: Sequence[str], kind: str | None, out: str | None) -> int:
+    """One run as its chart of this kind (by default the one that fits it), or several compared."""
+    import viz
+
+    if len(paths) > 1 and kind not in (None, "curve"):
+        raise UsageError(f"--chart {kind} shows one run, not {len(paths)}; name one, or leave --chart out")
+    if kind == "samples":
+        if out is None:
+            print(viz.samples(paths[0]))
+            return 0
+        require_ending("--out", out, PAGES, "a page of samples")
+        viz.samples(paths[0]).save(out)
+        print(f"wrote {out}")
+        return 0
+    out = "graph.svg" if out is None else out
+    require_ending("--out", out)
+    figure: Figure
+    if len(paths) > 1:
+        figure = viz.compare_runs(dict(zip(_names(paths), paths, strict=True)))
+    elif kind is None:
+        figure = viz.history_chart(paths[0])
+    else:
+        charts: dict[str, Callable[[str], Figure]] = {
+            "curve": viz.training_curve, "flight": viz.flight_recorder, "weights": viz.weight_norms,
+        }  # fmt: skip
+        figure = charts[kind](paths[0])
+    figure.savefig(out, dpi=150)
+    print(f"wrote {out} (drawn by matplotlib)")
+    return 0
+
+
+def _names(paths: Sequence[str]) -> list[str]:
+    """A short name for each run, as long as they are different."""
+    files = [Path(os.path.abspath(path)) for path in paths]
+    folders = [f.parent if f.name == "history.jsonl" else f for f in files]
+    names = [f.stem if f.suffix == ".jsonl" else f.name for f in folders]
+    return names if len(set(names)) == len(names) else list(paths)

@@ -1,0 +1,274 @@
+"""Every tutorial runs, is as short as it says, draws its pictures, and has exercises whose checks can tell."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "tutorials"
+TUTORIALS = sorted(FOLDER.glob("[0-9][0-9]_*.py"))
+WORDS_PER_MINUTE, LINES_PER_MINUTE = 200, 20
+
+by_tutorial = pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+
+
+def cells_of(path: Path) -> list[tuple[str, str]]:
+    """(what follows `# %%`, the text) of each cell; the text of prose without its comment signs."""
+    head, *cells = re.split(r"^# %%(.*)\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert not head.strip(), f"{path.name} starts with something that is in no cell"
+    pairs = zip(cells[::2], cells[1::2], strict=True)
+    return [
+        (kind.strip(), re.sub(r"^# ?", "", text, flags=re.MULTILINE) if "[markdown]" in kind else text)
+        for kind, text in pairs
+    ]
+
+
+def minutes_to_read(cells: list[tuple[str, str]]) -> int:
+    """At 200 words of prose and 20 lines of code a minute; hidden cells are not read."""
+    prose = " ".join(text for kind, text in cells if "[markdown]" in kind)
+    code = [text for kind, text in cells if "[markdown]" not in kind and "hide-input" not in kind]
+    lines = [line for text in code for line in text.splitlines() if line.strip()]
+    return math.ceil(len(prose.split()) / WORDS_PER_MINUTE + len(lines) / LINES_PER_MINUTE)
+
+
+def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A fresh Python in which every warning is an error, on one core, and windows cannot open."""
+    places = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    one_core = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    environment = {**os.environ, **one_core, "PYTHONPATH": os.pathsep.join(places), "MPLBACKEND": "Agg"}
+    command = [sys.executable, "-W", "error", *arguments]
+    return subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_there_are_tutorials() -> None:
+    """Numbered from 1, without a gap, and listed on the page of the folder in their order."""
+    assert [int(path.name[:2]) for path in TUTORIALS] == list(range(1, len(TUTORIALS) + 1))
+    listed = re.findall(r"\]\((\w+\.py)\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
+    assert listed == [path.name for path in TUTORIALS]
+    assert listed
+
+
+@by_tutorial
+def test_title_and_reading_time(path: Path) -> None:
+    cells = cells_of(path)
+    kind, first = cells[0]
+    assert kind == "[markdown]"
+    assert re.match(rf"# {int(path.name[:2])} · \w", first), (
+        "the first line is the title: # 3 · Derivatives are graphs"
+    )
+    stated = re.search(r"\*Reading time: (\d+) minutes\.", first)
+    assert stated, "say how long it takes to read: *Reading time: 12 minutes.*"
+    counted = minutes_to_read(cells)
+    assert counted <= int(stated[1]) <= 15, (
+        f"{path.name} says {stated[1]} minutes; by its words it takes {counted}"
+    )
+
+
+@by_tutorial
+def test_links_lead_somewhere(path: Path) -> None:
+    prose = "\n".join(text for kind, text in cells_of(path) if "[markdown]" in kind)
+    linked = re.findall(r"\]\((?!https?:)([^)#]+)", prose)
+    assert not [link for link in linked if not (FOLDER / link).exists()]
+
+
+@by_tutorial
+def test_exercises_have_the_form_that_readers_know(path: Path) -> None:
+    """A heading, a cell with the dots, and a hidden cell with check and solution, for each."""
+    cells = cells_of(path)
+    numbers = [
+        int(n) for _, text in cells for n in re.findall(r"^#+ Exercise (\d+)", text, flags=re.MULTILINE)
+    ]
+    assert len(numbers) >= 2
+    assert numbers == list(range(1, len(numbers) + 1))
+    for n in numbers:
+        assert sum(bool(re.search(rf"^answer_{n} = \.\.\.", text, re.MULTILINE)) for _, text in cells) == 1
+        (kind,) = [
+            kind for kind, text in cells if re.search(rf"^check\(\s*{n},\s*answer_{n},", text, re.MULTILINE)
+        ]
+        assert kind == 'tags=["hide-input"] jupyter={"source_hidden": true}'
+
+
+@by_tutorial
+def test_runs_as_a_script(path: Path, tmp_path: Path) -> None:
+    """It also draws all its pictures; checks accept their solutions, and reject wrong answers."""
+    done = python(str(ROOT / "tests" / "rehearsal.py"), str(path), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    headings = re.findall(r"^# #+ Exercise (\d+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert told["exercises"] == [int(n) for n in headings]
+    assert told["shown"] >= 1
+    assert not list(tmp_path.iterdir()), "a tutorial leaves nothing behind"
+
+
+def test_script_without_rehearsal(tmp_path: Path) -> None:
+    """As a learner runs it: unanswered exercises are told, and do no harm."""
+    done = python(str(TUTORIALS[0]), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("no answer yet") >= 2
+    assert not done.stderr
+
+
+# -- the checks of exercises ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def exercises() -> ModuleType:
+    """A copy of its own."""
+    spec = importlib.util.spec_from_file_location("exercises_on_trial", FOLDER / "exercises.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+ASKED: dict[str, Any] = {"solution": [4, -6], "wrong": [[2, -3]], "hint": "Mind the 2."}
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (..., "Exercise 1: no answer yet"),
+        ([4.0, -6.001], "Exercise 1: right!"),
+        ([4.0, -6.1], "Exercise 1: not yet. Hint: Mind the 2."),
+        ([[4, -6]], "the answer has the shape [1, 2], it should be [2]"),
+        ("four", "could not convert string"),
+        (None, "not yet"),
+    ],
+)
+def test_what_learners_are_told(
+    exercises: ModuleType, capsys: pytest.CaptureFixture[str], answer: Any, told: str
+) -> None:
+    exercises.check(1, answer, **ASKED)
+    assert told in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("answer", "change", "complaint"),
+    [
+        (..., {"right": lambda answer: True}, "accepts"),
+        (..., {"right": lambda answer: False}, "rejects its solution"),
+        (..., {"wrong": [[4, -6]]}, "accepts"),
+        (..., {"wrong": []}, "no wrong answer"),
+        ([4, -6], {}, "already"),
+    ],
+)
+def test_a_check_on_trial_must_be_able_to_tell(
+    exercises: ModuleType, answer: Any, change: dict[str, Any], complaint: str
+) -> None:
+    exercises.on_trial = True
+    exercises.check(1, ..., **ASKED)
+    with pytest.raises(AssertionError, match=complaint):
+        exercises.check(1, answer, **{**ASKED, **change})
+
+
+# -- notebooks --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def opener(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """tutorials/__main__.py as a module."""
+    pytest.importorskip("jupytext", reason="the extra `tutorials` is not installed")
+    spec = importlib.util.spec_from_file_location("open_tutorials", FOLDER / "__main__.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_notebooks_are_written_once(
+    opener: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a learner has written into one is never lost, also when the tutorial changes."""
+    first, *_ = opener.write_notebooks(tmp_path)
+    assert [path.stem for path in TUTORIALS] == sorted(path.stem for path in tmp_path.glob("*.ipynb"))
+    before = first.read_bytes()
+    written = json.loads(before)
+    cells = written["cells"]
+    assert cells[0]["source"][0].startswith("# 1 · ")
+    assert any(cell["metadata"].get("jupyter", {}).get("source_hidden") for cell in cells)
+    linked = re.findall(r"\]\((\d\d_\w+\.\w+)\)", " ".join(line for cell in cells for line in cell["source"]))
+    assert {Path(link).suffix for link in linked} == {".ipynb"}
+
+    answered = before.replace(b"answer_1 = ...", b"answer_1 = 42")
+    assert answered != before
+    first.write_bytes(answered)
+    opener.write_notebooks(tmp_path)
+    assert first.read_bytes() == answered
+    assert not capsys.readouterr().out
+
+    monkeypatch.setattr(
+        opener.hashlib, "sha256", lambda content: type("", (), {"hexdigest": lambda self: "new"})()
+    )
+    opener.write_notebooks(tmp_path)
+    assert first.read_bytes() == answered
+    assert f"{first.name}: kept" in capsys.readouterr().out
+
+    first.unlink()
+    monkeypatch.undo()
+    opener.write_notebooks(tmp_path)
+    assert first.read_bytes() == before
+
+
+def test_a_notebook_that_is_none_is_kept(
+    opener: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"{TUTORIALS[0].stem}.ipynb"
+    path.write_text("not a notebook")
+    opener.write_notebooks(tmp_path)
+    assert path.read_text() == "not a notebook"
+    assert "kept" in capsys.readouterr().out
+
+
+def test_a_notebook_runs_and_shows_its_pictures(opener: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="the extra `tutorials` is not installed")
+    pytest.importorskip("ipykernel", reason="the extra `tutorials` is not installed")
+    places = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
+    notebook = opener.notebook_of(TUTORIALS[0])
+    where = {"metadata": {"path": str(FOLDER)}}
+    nbclient.NotebookClient(notebook, timeout=60, resources=where).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert any("image/svg+xml" in output.get("data", {}) for output in outputs)
+    printed = "".join(output.get("text", "") for output in outputs)
+    assert "no answer yet" in printed
+    assert "made at In[2]:1" in printed  # nodes are told by their cell, not by a file that Jupyter made up
+
+
+def test_pages(opener: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that fails is told, has a page that shows where, and does not keep the others from being run."""
+    pytest.importorskip("nbconvert", reason="the extra `tutorials` is not installed")
+    wrong, right = tmp_path / "01_wrong.py", tmp_path / "02_right.py"
+    wrong.write_text("# %% [markdown]\n# # 1 · Wrong\n\n# %%\n1 / 0\n")
+    right.write_text(
+        "# %% [markdown]\n# # 2 · Right\n# See [tutorial 1](01_wrong.py).\n\n# %%\n6 * 7\n\n"
+        '# %% tags=["hide-input"] jupyter={"source_hidden": true}\nsecret = 1\n'
+    )
+    assert opener.execute([wrong, right], tmp_path / "pages") == 1
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    assert "ZeroDivisionError" in (tmp_path / "pages" / "01_wrong.html").read_text(encoding="utf-8")
+    page = (tmp_path / "pages" / "02_right.html").read_text(encoding="utf-8")
+    assert "<title>2 · Right</title>" in page
+    assert ">42<" in re.sub(r"\s", "", page)
+    assert 'href="01_wrong.html"' in page
+    assert "secret" not in page
+
+
+def test_unknown_tutorial(opener: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["tutorials", "99"])
+    with pytest.raises(SystemExit, match=r"there is no tutorial 99; there are 1"):
+        opener.main()

@@ -1,0 +1,137 @@
+"""Runs beside each other: which lines are drawn, and what is said of rows that cannot be."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+import viz
+
+Text = pytest.importorskip("matplotlib.text").Text
+
+
+def history(bits: list[float], train: float = 0.3) -> list[dict]:
+    rows: list[dict] = [{"event": "initial", "epoch": 0}]
+    for epoch, value in enumerate(bits, start=1):
+        rows.append({"event": "step", "step": 10 * epoch, "epoch": epoch, "train_bits": value})
+        rows.append({"event": "epoch", "epoch": epoch, "train_bits": value - train, "valid_bits": value})
+    return rows
+
+
+def lines(axes) -> list:
+    return [line for line in axes.get_lines() if len(line.get_xdata())]
+
+
+def words(axes) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+def test_validation_is_solid_training_dotted_and_the_best_is_named(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "history.jsonl").write_text("\n".join(map(json.dumps, history([3, 2.5, 2.6]))))
+    figure = viz.compare_runs({"GRU": history([3.2, 2.0]), "LSTM": str(tmp_path / "run")}, title="Both")
+    (axes,) = figure.axes
+    dotted, solid, best, *other = lines(axes)
+    np.testing.assert_allclose(solid.get_ydata(), [3.2, 2.0])
+    np.testing.assert_allclose(dotted.get_ydata(), [2.9, 1.7])
+    assert solid.get_linestyle() == "-"
+    assert dotted.get_linestyle() == "--"  # a pattern of dashes: dots
+    assert solid.get_color() == dotted.get_color() != other[0].get_color()
+    assert (best.get_xdata(), best.get_ydata()) == ([2.0], [2.0])
+    assert words(axes) == ["GRU 2.000", "LSTM 2.500"]
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["validation", "training", "best"]
+    assert axes.get_title(loc="left") == "Both"
+
+
+def test_by_step_epochs_lie_where_their_steps_end():
+    figure = viz.compare_runs({"a": history([3, 2])}, by="step")
+    np.testing.assert_allclose(lines(figure.axes[0])[0].get_xdata(), [10, 20])
+
+
+def test_a_run_before_its_first_epoch_shows_its_steps():
+    early = [{"event": "step", "step": s, "epoch": s / 100, "train_bits": 5 - s / 10} for s in range(10)]
+    figure = viz.compare_runs({"early": early, "late": history([4, 3])})
+    assert words(figure.axes[0])[0] == "early 4.100 (training)"
+
+
+def test_what_a_run_returns_is_a_history():
+    class Returned:
+        def __history__(self) -> list[dict]:
+            return history([3, 2])
+
+    assert words(viz.compare_runs({"it": Returned()}).axes[0]) == ["it 2.000"]
+
+
+def test_many_runs_have_labels_that_do_not_overlap():
+    figure = viz.compare_runs({f"run {i}": history([3, 2 + i / 1000]) for i in range(12)})
+    figure.draw_without_rendering()
+    # Of the words alone: an annotation's own extent takes in its line.
+    extents = (Text.get_window_extent(text) for text in figure.axes[0].texts)
+    boxes = sorted(extents, key=lambda box: box.y0)
+    assert all(below.y1 <= above.y0 + 1 for below, above in itertools.pairwise(boxes))
+    assert len(boxes) == 12
+    assert all(b.x1 <= figure.bbox.x1 and b.y1 <= figure.bbox.y1 and b.y0 >= 0 for b in boxes)
+
+
+@pytest.mark.parametrize(
+    ("histories", "sentence"),
+    [
+        ({}, "give a mapping of names"),
+        ([history([1])], "give a mapping of names"),
+        ({"a": history([1]), "b": []}, r"histories\['b'\] holds nothing to draw"),
+        ({"a": [{"event": "epoch", "epoch": 1, "valid_bits": None}]}, "nothing to draw"),
+        ({"a": 3}, r"histories\['a'\]: give rows"),
+        ({"a": "no/such/run"}, "cannot be read"),
+        ({"a": ""}, "history is an empty path"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(histories, sentence):
+    with pytest.raises(viz.DrawingError, match=sentence):
+        viz.compare_runs(histories)
+
+
+def test_an_unknown_axis_is_said():
+    with pytest.raises(viz.DrawingError, match="by must be one of 'epoch', 'step', not 'hour'"):
+        viz.compare_runs({"a": history([1])}, by="hour")
+
+
+# -- best setting --------------------------------------------------------------------------------
+
+
+def grid() -> list[dict]:
+    """The best dropout is 0.1 for each doubling of 64 units, twice that for the low rate."""
+    return [
+        {"units": u, "dropout": d, "rate": r, "layers": n, "valid_bits": (d - 0.1 * np.log2(u / 64) * f) ** 2}
+        for u in (64, 128, 256)
+        for d in (0.0, 0.1, 0.2, 0.3, 0.4)
+        for r, f in ((0.01, 1), (0.001, 2))
+        for n in (2, 3)
+    ]
+
+
+def test_the_best_setting_is_the_one_with_the_lowest_score():
+    figure = viz.best_setting(grid(), "dropout", "units", by="rate", panels="layers")
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["layers 2", "layers 3"]
+    for axes in figure.axes:
+        low, high = lines(axes)
+        np.testing.assert_allclose(low.get_xdata(), [64, 128, 256])
+        np.testing.assert_allclose(low.get_ydata(), [0, 0.2, 0.4])  # rate 0.001 comes first
+        np.testing.assert_allclose(high.get_ydata(), [0, 0.1, 0.2])
+        assert words(axes) == ["rate 0.001", "rate 0.01"]
+    assert figure.axes[0].get_ylabel() == "best dropout"
+
+
+def test_one_line_of_words_and_rows_that_lack_something():
+    rows = [*grid(), {"units": 64}, {"units": 64, "dropout": 0.0, "valid_bits": None}, {"note": "none"}]
+    figure = viz.best_setting(rows, "dropout", "units")
+    assert len(lines(figure.axes[0])) == 1
+    rows = [{"cell": c, "units": 8, "rate": 0.1, "valid_bits": 1.0} for c in ("GRU", "LSTM")]
+    assert words(viz.best_setting(rows, "rate", "units", by="cell").axes[0]) == ["cell GRU", "cell LSTM"]
+
+
+def test_no_run_with_all_settings_is_said():
+    with pytest.raises(viz.DrawingError, match="no row has 'dropout', 'size', 'valid_bits', 'rate'"):
+        viz.best_setting(grid(), "dropout", "size", by="rate")

@@ -1,0 +1,92 @@
+"""The mirror: derivatives stand where their nodes do, and are NumPy's."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+import viz
+
+
+@pytest.fixture
+def net():
+    x, t = gn.input((4, 3), name="x"), gn.input((4,), "int64", name="t")
+    w = gn.parameter(np.linspace(-1, 1, 15, dtype="float32").reshape(3, 5), name="W_xh")
+    b = gn.parameter(np.zeros(5, "float32"), name="b_h")
+    v = gn.parameter(np.linspace(1, -1, 15, dtype="float32").reshape(5, 3), name="W_ho")
+    return gn.mean(gn.softmax_cross_entropy(gn.tanh(x @ w + b) @ v, t))
+
+
+def centres(svg: str) -> dict[str, tuple[float, float]]:
+    """Where each node stands, from the points of its outline."""
+    found = {}
+    for key, body in re.findall(r'class="node">\n<title>(\w+)</title>(.*?)(?=<!--|\Z)', svg, re.S):
+        ellipse = re.search(r'<ellipse[^>]* cx="([-\d.]+)" cy="([-\d.]+)"', body)
+        if ellipse:
+            found[key] = (float(ellipse[1]), float(ellipse[2]))
+            continue
+        outline = re.search(r'<(?:polygon|path)[^>]* (?:points|d)="([^"]+)"', body)
+        if outline:
+            numbers = np.array(re.findall(r"[-\d.]+", outline[1]), float).reshape(-1, 2)
+            found[key] = tuple((numbers.min(0) + numbers.max(0)) / 2)
+    return found
+
+
+@pytest.mark.parametrize("style", ["full", "compact"])
+@pytest.mark.parametrize("values", [True, False])
+def test_each_derivative_stands_at_the_place_of_its_node(net, style, values):
+    drawing = viz.mirror(net, style, values=values)
+    found = centres(drawing.svg)
+    pairs = [key for key in found if f"{key}_back" in found]
+    assert len(pairs) > 3
+    for key in pairs:
+        assert found[key][0] == pytest.approx(found[f"{key}_back"][0], abs=1)
+        assert found[key][1] < found[f"{key}_back"][1]  # forward above
+    down = [found[f"{key}_back"][1] - found[key][1] for key in pairs]
+    assert np.ptp(down) < 60
+    text = drawing.svg
+    assert "forward" in text
+    assert "backward" in text
+
+
+def test_edges_come_back_through_transposed_weights(net):
+    picture = viz.mirror(net, values=False).picture
+    back = [edge for edge in picture.edges if edge.back and not edge.hidden]
+    assert {(e.tail.removesuffix("_back"), e.head.removesuffix("_back")) for e in back} < {
+        (e.tail, e.head) for e in picture.edges if not e.back
+    }
+    labels = {re.sub("<.*?>", "", edge.label) for edge in back}
+    assert {"WxhT", "WhoT"} <= labels
+    assert any(line.endswith("tanh′") for shape in picture.shapes for line in shape.lines)
+
+
+def test_the_numbers_are_those_of_the_gradient(net):
+    graph = gn.Graph(net)
+    weights = [node for node in graph.order if node.op.is_parameter]
+    feeds = {n: np.ones(n.shape, n.dtype) for n in graph.inputs}
+    expected = gn.compile(gn.gradient(net, weights), graph.inputs, backend="numpy")(*feeds.values())
+    picture = viz.mirror(net, "full", feeds=feeds).picture
+    heat = {s.nodes[0]: s.note.heat for s in picture.shapes if s.key.endswith("_back") and s.note and s.nodes}
+    for weight, gradient in zip(weights, expected, strict=True):
+        assert heat[weight] == pytest.approx(np.linalg.norm(gradient), rel=1e-5)
+
+
+def test_unrolled_networks_are_mirrored_closed():
+    u = rnn.Network([rnn.LSTM(4)], 5, 5).unroll(time=3, batch=2)
+    drawing = viz.mirror(u.cost)
+    forward, backward = drawing.picture, drawing.picture.beside
+    there = {box.key: (box.row, box.column) for box in forward.shapes}
+    assert all(there[box.key.removesuffix("_back")] == (box.row, box.column) for box in backward.shapes)
+    assert all(link.back for link in backward.edges)
+    placed = {k: float(x) for k, x in re.findall(r'^  (\w+) \[pos="([-\d.]+),', drawing.dot, re.M)}
+    assert max(placed[box.key] for box in forward.shapes) < min(placed[box.key] for box in backward.shapes)
+    assert drawing.svg
+
+
+def test_what_is_no_cost_is_refused():
+    with pytest.raises(viz.DrawingError, match=r"mirror needs a scalar .* not x\[2\]"):
+        viz.mirror(gn.input((2,), name="x"))

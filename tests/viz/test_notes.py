@@ -1,0 +1,196 @@
+"""Notes: what they say is what NumPy says, and what is drawn is what they say."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+import viz
+from viz.colours import between, ink_on
+from viz.drawing.note import Scale
+from viz.notes import heat_map
+from viz.style import THEMES
+
+X = np.array([[1.0, -2.0], [0.5, 3.0]], "float32")
+W = np.array([[0.5, -1.0, 2.0], [1.0, 0.0, -0.5]], "float32")
+
+
+@pytest.fixture
+def net():
+    x, w = gn.input((2, 2), name="x"), gn.parameter(W, name="W")
+    h = gn.tanh(x @ w)
+    return x, w, h, gn.sum(h * h)
+
+
+def test_values_are_numpys(net):
+    x, _, h, cost = net
+    notes = viz.values(cost, {x: X})
+    expected = np.tanh(X @ W)
+    np.testing.assert_allclose(notes.arrays[h], expected, rtol=1e-6)
+    shape, numbers = notes.note([h]).lines
+    assert shape == "2 × 3"
+    said = [float(text.replace("−", "-")) for text in numbers.split(" · ")]
+    np.testing.assert_allclose(said, [expected.min(), expected.mean(), expected.max()], rtol=0.06)
+    (total,) = notes.note([cost]).lines
+    assert float(total) == pytest.approx((expected**2).sum(), rel=1e-2)
+    assert notes.note([x]).lines[0] != "2 × 2"  # a square has its shape beneath its name
+
+
+def test_values_without_feeds_are_the_same_each_time(net):
+    cost = net[-1]
+    assert viz.draw(cost, notes=viz.values(cost)).dot == viz.draw(cost, notes=viz.values(cost)).dot
+
+
+def test_a_feed_that_is_missing_is_named(net):
+    with pytest.raises(viz.DrawingError, match=r"feeds has no array for x\[2, 2\]"):
+        viz.values(net[-1], {})
+
+
+def test_what_is_not_finite_is_counted():
+    x = gn.input((3,), name="x")
+    notes = viz.values(gn.log(x), {x: np.array([-1.0, 0.0, 1.0], "float32")})
+    (lines,) = {
+        note.lines for node, _ in notes.arrays.items() if node.inputs for note in [notes.note([node])]
+    }
+    assert lines == ("3", "0 · 0 · 0", "2 of 3 not finite")
+    assert viz.draw(gn.log(x), notes=notes).svg
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (8, 12), (9, 13), (100, 70), (3, 5, 7), (4,)])
+def test_heat_maps_are_small_and_keep_means(shape):
+    array = np.random.default_rng(0).standard_normal(shape)
+    tile = np.array(heat_map(array))
+    assert tile.shape[0] <= 8
+    assert tile.shape[1] <= 12
+    assert np.abs(tile).max() == 1
+    flat = array.reshape(-1, shape[-1])
+    if flat.shape[0] <= 8 and flat.shape[1] <= 12:
+        np.testing.assert_allclose(tile, flat / np.abs(flat).max(), atol=1e-3)
+
+
+def test_a_heat_map_shows_where_large_elements_are():
+    array = np.zeros((64, 96))
+    array[40:48, 80:] = -5.0
+    tile = np.array(heat_map(array))
+    assert tile.min() == -1
+    assert set(zip(*np.nonzero(tile), strict=True)) == {(5, 10), (5, 11)}
+
+
+def test_gradients_are_norms_of_derivatives(net):
+    x, w, h, cost = net
+    notes = viz.gradients(cost, {x: X})
+    value = np.tanh(X @ W)
+    by_h = 2 * value
+    np.testing.assert_allclose(notes.numbers[h], np.linalg.norm(by_h), rtol=1e-5)
+    np.testing.assert_allclose(notes.numbers[w], np.linalg.norm(X.T @ (by_h * (1 - value**2))), rtol=1e-5)
+    assert notes.numbers[cost] == 1
+    drawn = [notes.note([node]) for node in (w, h, cost)]
+    scale = notes.scale(drawn)
+    numbers = [notes.numbers[n] for n in (w, h, cost)]
+    places = [scale.place(x) for x in numbers]
+    assert sorted(places) == [scale.place(x) for x in sorted(numbers)]
+    assert min(places) == 0
+    assert max(places) == 1
+
+
+def test_a_fading_gradient_fades_in_the_picture():
+    """A net that forgets: ∂cost/∂h_t, and with it the darkness of the boxes, grows with t."""
+    network = rnn.Network([rnn.Elman(4)], 3, 3, seed=1)
+    network.parameters["layer0.W_hh"].value = 0.1 * np.eye(4, dtype="float32")
+    u = network.unroll(time=6, batch=1, unscored=5)
+    drawing = viz.draw(u.cost, notes=viz.gradients(u.cost))
+    picture = drawing.picture
+    boxes = sorted((b for b in picture.shapes if b.kind.name == "CELL"), key=lambda b: b.column)
+    heats = [box.note.heat for box in boxes]
+    assert heats == sorted(heats)
+    assert all(a < 0.2 * b for a, b in itertools.pairwise(heats))
+    fills = [box.note.fill(viz.LIGHT, picture.scale) for box in boxes]
+    light = [sum(int(fill[i : i + 2], 16) for i in (1, 3, 5)) for fill in fills]
+    assert light == sorted(light, reverse=True)
+    assert all(f'fillcolor="{fill}"' in drawing.dot for fill in fills)
+
+
+def test_gradients_need_a_scalar(net):
+    with pytest.raises(viz.DrawingError, match=r"gradients needs a scalar .* not Tanh\[2, 3\]"):
+        viz.gradients(net[2])
+
+
+def test_times_are_those_of_the_profile(net):
+    function = gn.compile(net[-1], backend="numpy")
+    notes = viz.times(function)
+    operators = [node for node in function.graph.order if node.inputs]
+    together = notes.together(operators)
+    assert together == pytest.approx(sum(notes.numbers[node] for node in operators))
+    assert viz.draw(function, notes=notes).picture.scale.high == max(notes.numbers[n] for n in operators)
+    with pytest.raises(viz.DrawingError, match=r"needs what gn\.compile returns, not Sum\[\]"):
+        viz.times(net[-1])
+
+
+def test_changes_are_what_a_pass_did():
+    x = gn.input((2, 3), name="x")
+    twice = gn.tanh(x) + gn.tanh(x)  # two equal nodes, of one line
+    before = gn.Graph(twice)
+    after = gn.passes.merge(before)
+    gone, new = viz.changes(before, after)
+    assert len(gone.nodes) == 1
+    assert not new.nodes
+    gone, new = viz.changes(before, before)
+    assert not gone.nodes | new.nodes
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_every_theme_draws_notes_that_can_be_read(theme, net):
+    style = THEMES[theme]
+    drawing = viz.draw(net[-1], notes=viz.gradients(net[-1]), theme=theme)
+    assert drawing.svg
+    for place in np.linspace(0, 1, 21):
+        fill = between(style.sequence, place)
+        assert contrast(ink_on(fill), fill) > 4.5
+    lightness = [luminance(between(style.sequence, place)) for place in np.linspace(0, 1, 21)]
+    assert lightness in (sorted(lightness), sorted(lightness, reverse=True))
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance, from the definition (WCAG 2.1)."""
+    channels = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(channels <= 0.03928, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(a: str, b: str) -> float:
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_text_can_be_read_in_every_theme():
+    for style in THEMES.values():
+        for ink, ground in (
+            (style.text, style.background), (style.text, style.operator), (style.text, style.label),
+            (style.static_text, style.static), (style.cost_text, style.cost), (style.static_text, style.constant),
+            (style.text, style.cluster),
+        ):  # fmt: skip
+            assert contrast(ink, ground) > 4.5, (ink, ground)
+
+
+def test_an_unknown_theme_says_which_there_are(net):
+    with pytest.raises(viz.DrawingError, match="'light', 'dark', 'colour-blind'"):
+        viz.draw(net[-1], theme="sepia")
+
+
+def test_notes_do_not_change_what_is_drawn_without_them(net):
+    def edges(drawing: viz.Drawing) -> list[str]:
+        return re.findall(r"^  \w+ -> \w+", drawing.dot, re.M)
+
+    assert edges(viz.draw(net[-1])) == edges(viz.draw(net[-1], notes=viz.values(net[-1])))
+
+
+def test_scales_hold_what_is_far_apart():
+    scale = Scale("", 1e-30, 1e30, ("", ""), logarithmic=True)
+    assert scale.place(1.0) == pytest.approx(0.5)
+    assert scale.place(0.0) == scale.place(float("nan")) == 0.0
+    assert Scale("", 2.0, 2.0, ("", ""), logarithmic=True).place(2.0) == 1.0

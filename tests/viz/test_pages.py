@@ -1,0 +1,162 @@
+"""Pages of text: readings with a legend and their figures, samples by epoch, in a terminal and as HTML."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pytest
+
+import viz
+
+
+@dataclass
+class Reading:
+    text: str = "<a b>"
+    probabilities: tuple[float | None, ...] = (None, 0.1, 0.9, 0.5, 1.0)
+    guesses: str = "<& b>"
+    context: int = 0
+    bits: float = 1.25
+    accuracy: float = 0.75
+
+
+def plain(page: viz.TextPage) -> list[str]:
+    return re.sub(r"\x1b\[[\d;]*m", "", str(page)).split("\n")
+
+
+def history(epochs: int, best: int = 2) -> list[dict]:
+    rows: list[dict] = [{"event": "initial", "epoch": 0, "sample": "qzx"}]
+    for e in range(1, epochs + 1):
+        rows.append({"event": "step", "epoch": e, "train_bits": 1.0, "sample": "no"})
+        rows.append({"event": "epoch", "epoch": e, "valid_bits": 2.0 + abs(e - best), "sample": f"text {e}"})
+    return rows
+
+
+# -- readings ------------------------------------------------------------------------------------
+
+
+def test_a_reading_has_a_legend_its_figures_and_wrong_guesses():
+    legend, _, heading, text, guesses = plain(viz.reading(Reading()))
+    assert legend.startswith("0 ")
+    assert "red low, amber ½, green high; beneath it, a wrong guess" in legend
+    assert heading == "cold start: 1.250 bits/char, 75.0% guessed"
+    assert (text, guesses) == ("<a b>", " &")
+
+
+def test_cold_and_warm_beside_each_other():
+    lines = plain(viz.reading({"cold": Reading(), "warm": Reading(context=9)}))
+    assert [line for line in lines if "bits/char" in line] == [
+        "cold: 1.250 bits/char, 75.0% guessed", "warm: 1.250 bits/char, 75.0% guessed"
+    ]  # fmt: skip
+    assert "warm start, after 1,200 characters:" in str(viz.reading(Reading(context=1200)))
+
+
+def test_html_is_one_safe_page():
+    page = viz.reading(Reading(), title="<script>")
+    assert page.html.startswith("<!DOCTYPE html>")
+    assert "<script" not in page.html
+    assert "&lt;script&gt;" in page.html
+    assert "http" not in page.html
+    assert '<span title="not predicted">&lt;</span>' in page.html
+    assert 'title="p = 0.1">a</span>' in page.html
+    assert page.html == viz.reading(Reading(), title="<script>").html
+
+
+@pytest.mark.parametrize(("theme", "words"), [("light", "red"), ("dark", "red"), ("colour-blind", "orange")])
+def test_themes(theme, words):
+    page = viz.reading(Reading(), theme=theme)
+    assert words in page.terminal
+    luminance = [sum(int(c) for c in rgb) for rgb in re.findall(r"48;2;(\d+);(\d+);(\d+)", page.terminal)]
+    ink = set(re.findall(r"\x1b\[(\d+);48", page.terminal))
+    assert ink == ({"97"} if theme == "dark" else {"30"})
+    assert max(luminance) < 330 if theme == "dark" else min(luminance) > 380
+
+
+def test_orange_and_blue_differ_where_red_and_green_are_one():
+    """What dichromats without long- or middle-wave cones share is the blue channel against the yellow of the others."""
+    low, high = viz.text.SCALES["colour-blind"].colours[0], viz.text.SCALES["colour-blind"].colours[2]
+    assert abs((low[2] - (low[0] + low[1]) / 2) - (high[2] - (high[0] + high[1]) / 2)) > 200
+
+
+def test_nothing_predicted():
+    page = viz.reading(Reading("a", (None,), "a", bits=float("nan"), accuracy=float("nan")))
+    assert "cold start: nothing was predicted" in plain(page)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((Reading(), 80, "sepia"), "theme must be one of 'light', 'dark', 'colour-blind', not 'sepia'"),
+        (({},), "readings is empty"),
+        ((3,), "give what rnn.read"),
+        (({"a": "text"},), "give what rnn.read"),
+        ((Reading(), 1), "width must be at least 2"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(arguments, sentence):
+    with pytest.raises(viz.DrawingError, match=sentence):
+        viz.reading(*arguments)
+
+
+# -- samples -------------------------------------------------------------------------------------
+
+
+def test_samples_by_epoch_with_their_bits():
+    lines = plain(viz.samples(history(3)))
+    assert lines == [
+        "before training", "  qzx", "",
+        "epoch 1  validation 3.000 bits/char", "  text 1", "",
+        "epoch 2  validation 2.000 bits/char  (best)", "  text 2", "",
+        "epoch 3  validation 3.000 bits/char", "  text 3",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 40, 60])
+def test_of_many_epochs_the_first_the_best_and_the_last(count):
+    lines = plain(viz.samples(history(50, best=37), count))
+    shown = [line.split()[1] for line in lines if line and not line.startswith(" ")]
+    assert len(shown) == min(count, 51)
+    assert shown[-1] == "50"
+    if count >= 3:
+        assert shown[0] == "training"
+        assert "37" in shown
+        numbers = [int(n) for n in shown[1:] if n != "37"]
+        assert numbers == sorted(set(numbers))
+
+
+def test_texts_by_name_long_lines_and_characters_that_could_harm():
+    lines = plain(viz.samples({"argmax": "abcdefgh\n\x1b[2J", "τ = 1": ""}, width=6))
+    assert lines == ["argmax", "  abcd", "  efgh", "  ␛[2J", "", "τ = 1", "  "]
+
+
+def test_a_history_without_samples_is_said():
+    with pytest.raises(
+        viz.DrawingError, match=r"no row has 'epoch' and a 'sample'\. Train with --sample 200"
+    ):
+        viz.samples([{"event": "epoch", "epoch": 1}])
+    with pytest.raises(viz.DrawingError, match="count at least 1, not 80 and 0"):
+        viz.samples(history(3), count=0)
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def test_pages_are_saved_by_their_ending(tmp_path):
+    page = viz.samples(history(2))
+    page.save(tmp_path / "a.html")
+    page.save(str(tmp_path / "a.txt"))
+    assert (tmp_path / "a.html").read_text(encoding="utf-8") == page.html
+    assert (tmp_path / "a.txt").read_text(encoding="utf-8") == page.terminal + "\n"
+    with pytest.raises(viz.DrawingError, match=r"must end in \.html, \.txt or \.ansi"):
+        page.save(tmp_path / "a.png")
+    with pytest.raises(viz.DrawingError, match="cannot be written: No such file"):
+        page.save(tmp_path / "no" / "a.html")
+
+
+def test_a_page_shows_itself():
+    page = viz.reading(Reading())
+    bundle = page._repr_mimebundle_()
+    assert bundle["text/plain"] == page.terminal
+    assert page.body in bundle["text/html"]
+    assert "<html" not in bundle["text/html"]
+    assert repr(page) == "<TextPage 'How probable each character was'>"

@@ -1,0 +1,78 @@
+"""Stages: every pass in pictures, and a folder that tells what a function is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+import viz
+
+
+@pytest.fixture(scope="module")
+def function():
+    network = rnn.Network([rnn.Elman(4)], 5, 5)
+    u = network.unroll(time=3, batch=2)
+    return gn.compile([u.cost, *gn.gradient(u.cost, list(network.parameters.values()))])
+
+
+def test_stages_are_what_compilation_did(function):
+    stages = list(function.stages())
+    assert [(s.name, len(s.before), len(s.after)) for s in stages] == [r[:3] for r in function.reports]
+    assert len(stages[-1].after) == len(function.graph)
+
+
+def test_passes_colour_what_changes(function):
+    drawn = {p.name: p for p in viz.passes(function)}
+    for name, shown in drawn.items():
+        for drawing, count, colour in (
+            (shown.before, shown.gone, "#f6c3c0"),
+            (shown.after, shown.new, "#bfe6c4"),
+        ):
+            found = len(re.findall(f'fillcolor="{colour}"', drawing.dot))
+            # Numbers are drawn beside each use, and not coloured.
+            assert (found > 0) is (count > 0) or name in ("simplify", "expand"), name
+            assert found <= count
+        assert shown.nodes[1] == shown.nodes[0] - shown.gone + shown.new
+    assert drawn["merge"].gone
+    assert not drawn["merge"].new
+    assert drawn["stack sums"].gone
+    assert drawn["stack sums"].new
+
+
+def test_the_dump_tells_everything(function, tmp_path):
+    folder = viz.dump(function, tmp_path / "report")
+    names = sorted(path.name for path in folder.iterdir())
+    assert "explain.txt" in names
+    assert len([n for n in names if n.endswith((".svg", ".dot"))]) == len(function.reports) + 1
+    written = (folder / "00-as-written.txt").read_text(encoding="utf-8").splitlines()
+    assert len(written) == len(function.source)
+    first = {path.name: path.read_bytes() for path in folder.iterdir()}
+    viz.dump(function, folder)
+    assert first == {path.name: path.read_bytes() for path in folder.iterdir()} | {
+        "explain.txt": first["explain.txt"]
+    }
+
+
+def test_instructions_tell_what_runs(function):
+    lines = function.instructions().splitlines()
+    kinds = [re.match(r" *\d+[* ] (\w+)", line) for line in lines]
+    products = [line for line, kind in zip(lines, kinds, strict=True) if kind and kind[1] == "product"]
+    assert len(products) == sum(type(n.op).__name__ == "MatMul" for n in function.graph.order)
+    assert any("tanh(" in line and "t=2" in line for line in lines)
+    assert any("layer0.W_hh[4×4]" in line for line in products)
+
+
+def test_other_things_are_refused(tmp_path):
+    with pytest.raises(viz.DrawingError, match=r"dump needs what gn\.compile returns, not a str"):
+        viz.dump("no function", tmp_path)
+    with pytest.raises(viz.DrawingError, match="passes needs"):
+        list(viz.passes(gn.input((), name="x")))
+
+
+def test_a_folder_that_cannot_be_written_is_named(function, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(viz.DrawingError, match=r"folder .*file.* cannot be written"):
+        viz.dump(function, tmp_path / "file")

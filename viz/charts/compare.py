@@ -1,0 +1,203 @@
+"""Runs beside each other: their curves, and which setting was best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from viz.charts import parts as chart
+from viz.charts.history import History, is_number, rows_of
+from viz.charts.labels import Ending, colour_of, label_ends
+from viz.errors import DrawingError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from viz.charts.figure import Chart
+
+__all__ = ["best_setting", "compare_runs"]
+
+_AXES = {"epoch": "epoch", "step": "step"}
+_MARKERS = "osD^vPX"
+
+
+def compare_runs(histories: Mapping[str, History], by: str = "epoch", title: str | None = None) -> Chart:
+    """Validation (solid) and training (dotted) bits per character of several runs, with the best epoch of each.
+
+    histories: name -> rows, the path of a history or of a run's folder, or what a run returned; see `training_curve`.
+    A run without validation shows its training only. by: "epoch", or "step" for runs whose epochs differ in length.
+    Raises DrawingError if there is no run, or one with nothing to draw.
+    Source: Lynge 2016, fig. 5.4.
+    """
+    from viz.charts.figure import Chart
+
+    if by not in _AXES:
+        raise DrawingError(f"by must be one of {', '.join(map(repr, _AXES))}, not {by!r}.")
+    if not isinstance(histories, Mapping) or not histories:
+        raise DrawingError(
+            "histories: give a mapping of names to histories, e.g. {'GRU': 'runs/gru', 'LSTM': 'runs/lstm'}."
+        )
+    figure = Chart(7.5, 4.4)
+    axes = figure.add_subplot()
+    endings = []
+    seen: set[str] = set()
+    for number, (name, history) in enumerate(histories.items()):
+        lines = _lines(str(name), rows_of(history, f"histories[{name!r}]"), by)
+        seen.update(lines)
+        endings.append(_draw_run(axes, str(name), lines, number))
+    axes.set_xlabel(_AXES[by], fontsize=12)
+    axes.set_ylabel("bits per character", fontsize=12)
+    axes.margins(x=0.02)
+    if np.diff(axes.get_xlim()) > 2:
+        chart.whole_numbers(axes.xaxis, 9)
+    chart.frame(axes)
+    axes.set_ylim(axes.get_ylim())
+    label_ends(axes, endings, 3.6, 11)
+    words = {"valid_bits": ("validation", "-"), "train_bits": ("training", chart.DOTS)}
+    for key, (label, style) in words.items():
+        if key in seen:
+            axes.plot([], [], color=chart.GREY, linestyle=style, label=label)
+    if "valid_bits" in seen:
+        axes.plot([], [], "o", color=chart.GREY, fillstyle="none", markersize=9, label="best")
+    chart.caption(axes, title or "")
+    return figure
+
+
+_Line = tuple[chart.Numbers, chart.Numbers]
+
+
+def _lines(name: str, rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, _Line]:
+    """What a run has of "valid_bits" and "train_bits": by epochs, or, where none has ended, by steps."""
+    step = 0.0
+    points: dict[str, list[tuple[float, float]]] = {"valid_bits": [], "train_bits": []}
+    early: list[tuple[float, float]] = []
+    for row in rows:
+        event = row.get("event")
+        step = float(row["step"]) if event == "step" and is_number(row.get("step")) else step
+        x = step if by == "step" else row.get("epoch")
+        if event not in ("step", "epoch") or not is_number(x):
+            continue
+        for key, found in points.items() if event == "epoch" else [("train_bits", early)]:
+            if is_number(row.get(key)):
+                found.append((float(x), float(row[key])))
+    points["train_bits"] = points["train_bits"] or early
+    lines = {key: (np.array(p).T[0], np.array(p).T[1]) for key, p in points.items() if p}
+    if not lines:
+        raise DrawingError(
+            f"histories[{name!r}] holds nothing to draw: it needs rows with event 'step' or 'epoch', an {by!r}, and "
+            "'train_bits' or 'valid_bits'."
+        )
+    return lines
+
+
+def _draw_run(axes: Axes, name: str, lines: Mapping[str, _Line], number: int) -> Ending:
+    colour = colour_of(number)
+    # Beyond the colours there are, markers tell lines apart.
+    marker = _MARKERS[number // 8 % len(_MARKERS)] if number >= 8 else "."
+    if "train_bits" in lines:
+        x, y = lines["train_bits"]
+        axes.plot(x, y, color=colour, linestyle=chart.DOTS, linewidth=1.5)
+    if "valid_bits" in lines:
+        x, y = lines["valid_bits"]
+        axes.plot(x, y, color=colour, linewidth=1.8, marker=marker, markersize=5)
+        best = int(y.argmin())
+        axes.plot(x[best], y[best], "o", color=colour, fillstyle="none", markersize=9, markeredgewidth=1.5)
+        return Ending(float(y[-1]), f"{name} {y[best]:.3f}", colour, float(x[-1]))
+    return Ending(float(y[-1]), f"{name} {y[-1]:.3f} (training)", colour, float(x[-1]))
+
+
+def best_setting(
+    runs: History,
+    best: str,
+    against: str,
+    by: str | None = None,
+    panels: str | None = None,
+    score: str = "valid_bits",
+    title: str | None = None,
+) -> Chart:
+    """The value of the setting `best` with the lowest score, against another setting; one line for each value of `by`.
+
+    runs: rows, or the path of a JSON-lines file of rows, one for each run: {"units": 128, "dropout": 0.2, "rate": 0.01,
+    "layers": 2, "valid_bits": 1.83}. Where several runs agree in all that is drawn, the lowest score counts.
+    Optimal dropout by size, as in the source: best_setting(runs, "dropout", "units", by="rate", panels="layers").
+    best, against: names of numbers. by, panels: names of anything. score: less is better.
+    Raises DrawingError if no run has all of these.
+    Source: Lynge 2016, fig. 5.5.
+    """
+    from viz.charts.figure import Chart
+
+    found = _found(rows_of(runs, "runs"), (best, against, score), (panels, by))
+    pages = sorted({page for page, _, _ in found}, key=_order)
+    groups = sorted({group for _, group, _ in found}, key=_order)
+    width = 5.5 if len(pages) == 1 else 3.9
+    figure = Chart(width * len(pages) + (0.9 if by else 0.2), 3.9)
+    grid = figure.subplots(1, len(pages), squeeze=False, sharey=True)[0]
+    for axes, page in zip(grid, pages, strict=True):
+        endings = []
+        for number, group in enumerate(groups):
+            line = sorted((x, value) for (p, g, x), (_, value) in found.items() if (p, g) == (page, group))
+            if line:
+                x, y = np.array(line).T
+                marker = _MARKERS[number % len(_MARKERS)]
+                # Those drawn first are broader, so that they show where lines coincide.
+                more = len(groups) - 1 - number
+                axes.plot(
+                    x,
+                    y,
+                    color=colour_of(number),
+                    marker=marker,
+                    markersize=6 + 2.2 * more,
+                    linewidth=1.6 + 1.6 * more,
+                )
+                endings.append(Ending(float(y[-1]), f"{by} {group}", colour_of(number)))
+        axes.set_xlabel(against, fontsize=12)
+        places = sorted({x for _, _, x in found})
+        if len(places) > 1 and places[0] > 0 and places[-1] / places[0] >= 4:
+            axes.set_xscale("log")
+        axes.set_xticks(
+            places[:: -(-len(places) // 8)], labels=[f"{x:g}" for x in places[:: -(-len(places) // 8)]]
+        )
+        axes.minorticks_off()
+        chart.frame(axes)
+        chart.caption(axes, f"{panels} {page}" if panels else "")
+        if by:
+            _roomy(axes, [value for _, value in found.values()])
+            label_ends(axes, endings, 3.2)
+    grid[0].set_ylabel(f"best {best}", fontsize=12)
+    figure.suptitle(title or "", x=0.01, horizontalalignment="left", fontsize=13)
+    return figure
+
+
+def _found(
+    rows: Sequence[Mapping[str, Any]], numbers: tuple[str, str, str], groups: tuple[str | None, str | None]
+) -> dict[tuple[Any, Any, float], tuple[float, float]]:
+    """(panel, group, x) -> (the lowest score, the setting that had it)"""
+    best, against, score = numbers
+    found: dict[tuple[Any, Any, float], tuple[float, float]] = {}
+    for row in rows:
+        if not all(is_number(row.get(name)) for name in numbers):
+            continue
+        if any(name is not None and name not in row for name in groups):
+            continue
+        page, group = (None if name is None else row[name] for name in groups)
+        candidate = float(row[score]), float(row[best])
+        key = (page, group, float(row[against]))
+        found[key] = min(found.get(key, candidate), candidate)
+    if not found:
+        wanted = ", ".join(map(repr, [*numbers, *(name for name in groups if name)]))
+        raise DrawingError(
+            f"runs holds nothing to draw: no row has {wanted}, the first three of them numbers."
+        )
+    return found
+
+
+def _roomy(axes: Axes, values: Sequence[float]) -> None:
+    low, high = min(values), max(values)
+    room = 0.08 * (high - low) or 0.5 * abs(high) or 0.5
+    axes.set_ylim(low - room, high + room)
+
+
+def _order(value: Any) -> tuple[bool, float, str]:
+    return (False, float(value), "") if is_number(value) else (True, 0.0, str(value))

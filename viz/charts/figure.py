@@ -1,0 +1,56 @@
+"""Chart: a matplotlib figure whose files can be kept and compared, and which notebooks show."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+from matplotlib import rc_context, rcParams
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+
+__all__ = ["Chart"]
+
+#: What matplotlib writes of the time of day into files.
+_TIMES = {"svg": "Date", "svgz": "Date", "pdf": "CreationDate", "ps": "CreationDate", "eps": "CreationDate"}
+
+
+class Chart(Figure):
+    """A matplotlib Figure, with layout "constrained": saved twice, it is the same bytes.
+
+    `.svg` is its text. It shows itself in notebooks, whatever back end matplotlib uses there.
+    """
+
+    def __init__(self, width: float, height: float) -> None:
+        super().__init__(figsize=(width, height), layout="constrained")
+        self._starts: dict[Axes, Bbox] = {}
+
+    def savefig(self, fname: Any, **how: Any) -> None:
+        """As any figure's; no time of day, and no random names, are written."""
+        named = isinstance(fname, (str, os.PathLike))
+        ending = how.get("format") or (Path(fname).suffix[1:] if named else "") or rcParams["savefig.format"]
+        key = _TIMES.get(str(ending).lower())
+        metadata = {**({key: None} if key else {}), **(how.pop("metadata", None) or {})}
+        # The layout begins from where the axes are, and ends a rounding error elsewhere when it is made again.
+        for axes in self.axes:
+            axes.set_position(self._starts.setdefault(axes, axes.get_position(original=True).frozen()))
+            axes.set_in_layout(True)  # which setting a position ends
+        with rc_context({"svg.hashsalt": "graphnet"}):
+            super().savefig(fname, metadata=metadata, **how)
+
+    @property
+    def svg(self) -> str:
+        """The picture as SVG text."""
+        stream = io.BytesIO()
+        self.savefig(stream, format="svg")
+        return stream.getvalue().decode("utf-8")
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        bundle = {"text/plain": repr(self)}
+        with contextlib.suppress(Exception):  # a picture must never break the notebook that asks for a repr
+            bundle["image/svg+xml"] = self.svg
+        return bundle

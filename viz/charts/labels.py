@@ -1,0 +1,77 @@
+"""Words beside the ends of lines, instead of a legend, and colours for many lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from viz.charts import parts as chart
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["COLOURS", "Ending", "colour_of", "label_ends", "spread"]
+
+#: In the order in which lines take them; the first ones differ most.
+COLOURS = (
+    chart.BLUE, chart.VERMILION, chart.GREEN, chart.PURPLE, chart.ORANGE, chart.SKY, chart.BLACK, chart.BROWN,
+)  # fmt: skip
+
+
+class Ending(NamedTuple):
+    """Where a line ends, in data, and what is to be said of it. x: of its end, if it ends before the others."""
+
+    y: float
+    words: str
+    colour: str
+    x: float | None = None
+
+
+def colour_of(number: int) -> str:
+    """That of a line; from the ninth on they come again."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def label_ends(axes: Axes, endings: Sequence[Ending], height: float, size: float = 10) -> None:
+    """Writes each line's words to the right of the axes, level with its end, or as near as leaves room for all.
+
+    height: of the axes, in inches, about. The limits of y must be settled before.
+    """
+    scale = axes.yaxis.get_transform()
+    low, high = (float(v) for v in scale.transform(np.array(axes.get_ylim())))
+    ends = np.array([float(scale.transform(np.array([ending.y]))[0]) for ending in endings])
+    at = np.clip((ends - low) / (high - low), 0.0, 1.0)
+    for ending, true, shown in zip(endings, at, spread(at, size * 1.3 / 72 / height), strict=True):
+        start, where = ((1.0, true), "axes fraction") if ending.x is None else ((ending.x, ending.y), "data")
+        # Faint, so that it is not taken for more of a line that ends early.
+        line = {"linewidth": 0.7, "alpha": 1.0 if ending.x is None else 0.5}
+        axes.annotate(
+            ending.words, start, (1.035, shown), xycoords=where, textcoords="axes fraction", color=ending.colour,
+            fontsize=size, verticalalignment="center", annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": ending.colour, "shrinkA": 0, "shrinkB": 1, **line},
+        )  # fmt: skip
+
+
+def spread(places: chart.Numbers, gap: float) -> chart.Numbers:
+    """The places in [0, 1] nearest to the given ones (least squares) that keep their order and lie `gap` apart.
+
+    Where there is no room for that they lie evenly.
+    """
+    count = len(places)
+    gap = min(gap, 1 / max(1, count - 1))
+    order = np.argsort(places, kind="stable")
+    # With k gaps taken off the k-th it is isotonic regression: neighbours in the wrong order take their mean.
+    blocks: list[list[float]] = []
+    for k, place in enumerate(places[order]):
+        blocks.append([place - k * gap, 1.0])
+        while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
+            (a, n), (b, m) = blocks[-2:]
+            blocks[-2:] = [[(a * n + b * m) / (n + m), n + m]]
+    level = np.clip(
+        np.repeat([b[0] for b in blocks], [int(b[1]) for b in blocks]), 0.0, 1 - (count - 1) * gap
+    )
+    result = np.empty(count)
+    result[order] = level + gap * np.arange(count)
+    return result

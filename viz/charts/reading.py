@@ -1,0 +1,139 @@
+"""The cost of a text, piece by piece, and how many words it has that were never there before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from viz.charts import parts as chart
+from viz.errors import DrawingError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from viz.charts.figure import Chart
+
+__all__ = ["Costs", "cost_over_text"]
+
+#: About so many pieces make up the running mean.
+_WINDOW = 0.01
+
+
+class Costs(Protocol):
+    """What `rnn.cost_over_text` gives."""
+
+    @property
+    def characters(self) -> int: ...
+    @property
+    def bits(self) -> Sequence[float]: ...
+    @property
+    def new_words(self) -> Sequence[int]: ...
+    @property
+    def parts(self) -> Sequence[tuple[str, int]]: ...
+    @property
+    def length(self) -> int: ...
+
+
+def cost_over_text(costs: Costs | Mapping[str, Costs], title: str | None = None) -> Chart:
+    """Bits per character of each piece of a text with their running mean, the text's parts, and the rate of new words.
+
+    costs: what `rnn.cost_over_text` gives, or several of the same text by name: then running means alone. New words are
+    those that the text has not had before, for each 1,000 characters. Each part's mean is written into it.
+    Raises DrawingError if there is nothing to draw.
+    Source: Lynge 2016, figs 5.1 to 5.3.
+    """
+    from viz.charts.figure import Chart
+
+    several = dict(costs) if isinstance(costs, Mapping) else {"": costs}
+    for name, cost in several.items():
+        missing = [a for a in ("characters", "bits", "new_words", "parts", "length") if not hasattr(cost, a)]
+        if missing or not np.isfinite(np.array(cost.bits, np.float64)).any():
+            raise DrawingError(
+                f"costs{f'[{name!r}]' if name else ''} holds nothing to draw; give what rnn.cost_over_text(network, "
+                "corpus) returns."
+            )
+    if not several:
+        raise DrawingError("costs is empty: give what rnn.cost_over_text(network, corpus) returns.")
+    figure = Chart(8, 4.8)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
+    first = next(iter(several.values()))
+    for (name, cost), colour in zip(several.items(), _colours(len(several)), strict=True):
+        _draw_costs(above, cost, name, colour, len(several) == 1)
+    below.plot(*_rate(first), color=chart.GREEN, linewidth=1.4)
+    below.set_ylim(bottom=0)
+    scale, unit = _unit(first.length)
+    above.set_xlim(0, first.length / scale)
+    _draw_parts(above, below, first, scale)
+    for axes, words in ((above, "bits per character"), (below, "new words\nper 1,000 char.")):
+        axes.set_ylabel(words, fontsize=11)
+        chart.frame(axes, 10)
+    below.set_xlabel(f"characters{unit}", fontsize=11)
+    if len(several) > 1:
+        above.legend(frameon=False, fontsize=10, loc="upper left", bbox_to_anchor=(0, 0.93))
+    if title:
+        figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize=13)
+    return figure
+
+
+def _colours(count: int) -> list[str]:
+    from viz.charts.labels import colour_of
+
+    return [colour_of(number) for number in range(count)]
+
+
+def _unit(length: int) -> tuple[float, str]:
+    return (1e6, " (millions)") if length >= 1e6 else (1e3, " (thousands)") if length >= 1e4 else (1.0, "")
+
+
+def _draw_costs(axes: Axes, cost: Costs, name: str, colour: str, pieces: bool) -> None:
+    scale, _ = _unit(cost.length)
+    bits = np.array(cost.bits, np.float64)
+    x = (np.arange(len(bits)) + 0.5) * cost.characters / scale
+    known = np.isfinite(bits)
+    x, bits = x[known], bits[known]
+    if pieces:
+        axes.plot(x, bits, color=colour, linewidth=0.5, alpha=0.35 if len(bits) > 20 else 1.0)
+        # A single piece that is far off must not press all others together.
+        low, high = np.quantile(bits, [0.001, 0.999])
+        room = 0.08 * (high - low) or 0.1
+        axes.set_ylim(low - room, high + 3 * room)
+    axes.plot(x, _running(bits), color=colour, linewidth=1.8, label=name or None)
+
+
+def _running(values: chart.Numbers) -> chart.Numbers:
+    """A centred mean over about 1 % of the pieces, over fewer near the ends."""
+    half = max(1, round(len(values) * _WINDOW / 2)) if len(values) > 20 else 0
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    index = np.arange(len(values))
+    reach = np.minimum(half, np.minimum(index, index[::-1]))
+    return np.asarray((sums[index + reach + 1] - sums[index - reach]) / (2 * reach + 1))
+
+
+def _rate(cost: Costs) -> tuple[npt.NDArray[Any], chart.Numbers]:
+    scale, _ = _unit(cost.length)
+    words = np.array(cost.new_words, np.float64)
+    size = np.full(len(words), float(cost.characters))
+    size[-1] = cost.length - (len(words) - 1) * cost.characters or cost.characters
+    x = (np.arange(len(words)) + 0.5) * cost.characters / scale
+    return x, _running(words) / _running(size) * 1000
+
+
+def _draw_parts(above: Axes, below: Axes, cost: Costs, scale: float) -> None:
+    """A line where each part begins, its name, and its mean."""
+    bits = np.array(cost.bits, np.float64)
+    borders = [*(start for _, start in cost.parts), cost.length]
+    for number, (name, start) in enumerate(cost.parts):
+        end = borders[number + 1]
+        if number:
+            for axes in (above, below):
+                axes.axvline(start / scale, color=chart.GREY, linewidth=1.0, linestyle=chart.DASHES)
+        inside = bits[start // cost.characters : max(start // cost.characters + 1, end // cost.characters)]
+        inside = inside[np.isfinite(inside)]
+        mean = f"\n{inside.mean():.3f}" if inside.size else ""
+        above.text(
+            (start + end) / 2 / scale, 0.99, f"{name}{mean}", transform=above.get_xaxis_transform(), color=chart.GREY,
+            fontsize=9, horizontalalignment="center", verticalalignment="top",
+        )  # fmt: skip

@@ -1,0 +1,63 @@
+"""draw: a picture of whatever has a graph."""
+
+from __future__ import annotations
+
+from viz.drawing.closed import closed_picture, is_unrolled
+from viz.drawing.condense import times_of
+from viz.drawing.merge import check_steps, close_clusters, fold_columns, fold_time
+from viz.drawing.note import Notes
+from viz.drawing.picture import check_style, names_in, picture_of
+from viz.drawing.render import Drawing
+from viz.drawing.things import Drawable, graph_of
+from viz.errors import DrawingError
+from viz.style import Theme, style_of
+
+__all__ = ["draw"]
+
+
+def draw(
+    thing: Drawable,
+    style: str = "full",
+    *,
+    closed: bool | None = None,
+    rankdir: str | None = None,
+    steps: int | None = None,
+    limit: int | None = 3000,
+    theme: Theme = "light",
+    notes: Notes | None = None,
+) -> Drawing:
+    """A picture of a node's history, several nodes', a Graph, or a Function (its optimised graph).
+
+    Also of whatever has a method `__graph__()` that returns a `graphnet.Graph`: cells, networks; of a class
+    that has one, it is the picture of an instance made without arguments.
+
+    style: "full" draws every node; "compact" folds weights into edges and biases into operators.
+    closed: True draws each layer at each time step as one box, time from left to right, layers from bottom
+    to top; in a graph without time steps, each cell (each `gn.scope`) as one operator. False draws what is
+    inside. None closes graphs unrolled over several time steps, and no others.
+    rankdir: for open pictures, "LR", "BT" (bottom to top), or None: "BT" for graphs unrolled in time, "LR"
+    for others.
+    steps: at most so many time steps are drawn: the first, the last, and those between as one. None: 8, 4 in open
+    pictures.
+    limit: the most nodes that are laid out; None for no limit. `.dot` has none.
+    theme: "light", "dark", "colour-blind", or a Style.
+    notes: what it says of each node beyond its op, from `values`, `gradients`, `times` or `changes`.
+    Raises DrawingError, which names what can be drawn.
+    """
+    check_style(style)
+    colours = style_of(theme)
+    graph = graph_of(thing)
+    unrolled = bool(times_of(graph))
+    if closed is None:
+        closed = rankdir is None and is_unrolled(graph)
+    if closed and unrolled:
+        if rankdir is not None:
+            raise DrawingError(
+                "rankdir: time runs from left to right in a closed picture; leave rankdir out."
+            )
+        whole = closed_picture(graph, names_in(graph, colours), notes)
+        return Drawing(fold_columns(whole, check_steps(steps, 8)), "closed", None, limit, colours)
+    picture = fold_time(picture_of(graph, style, colours, notes), check_steps(steps, 4))
+    if closed:
+        picture = close_clusters(picture, notes)
+    return Drawing(picture, style, rankdir, limit, colours)

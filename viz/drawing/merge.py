@@ -1,0 +1,215 @@
+"""Merging: several shapes of a picture drawn as one, so that a large graph can be read.
+
+Composites: all operators of one cell as one. Time: all steps between the first and the last few as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from html import escape
+from typing import Any
+
+from viz.drawing.closed import Box, ClosedPicture, Kind, Link
+from viz.drawing.note import Notes
+from viz.drawing.picture import Cluster, Edge, Picture, Shape, in_order
+from viz.errors import DrawingError
+from viz.style import Role
+
+__all__ = ["check_steps", "close_clusters", "fold_columns", "fold_time"]
+
+ELLIPSIS = "⋯"
+
+
+def check_steps(steps: int | None, default: int) -> int:
+    """At most how many time steps are drawn; DrawingError for fewer than three."""
+    if steps is None:
+        return default
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 3:
+        raise DrawingError(
+            "steps must be a whole number of at least 3 (the first, the last, and those between as one), not "
+            f"{steps!r}."
+        )
+    return steps
+
+
+def merged(picture: Picture, groups: Mapping[str, Shape]) -> Picture:
+    """The picture in which the shape of each key is another; edges inside one shape vanish, equal ones are one."""
+    shapes = dict.fromkeys(groups.get(shape.key, shape) for shape in picture.shapes)
+    edges: dict[Edge, None] = {}
+    for edge in picture.edges:
+        tail, head = (groups[key].key if key in groups else key for key in (edge.tail, edge.head))
+        if tail != head:
+            edges[replace(edge, tail=tail, head=head)] = None
+    return replace(picture, shapes=tuple(shapes), edges=tuple(edges))
+
+
+# -- composites ----------------------------------------------------------------------------------
+
+
+def close_clusters(picture: Picture, notes: Notes | None) -> Picture:
+    """Each cell drawn as one operator. DrawingError if there are none."""
+    members: dict[Cluster, list[Shape]] = {}
+    for shape in picture.shapes:
+        if shape.cluster is not None:
+            members.setdefault(shape.cluster, []).append(shape)
+    if not members:
+        raise DrawingError(
+            "closed: nothing in this graph was made in a scope (a cell, `with gn.scope(cell='SSE'):`) that could be "
+            "drawn as one; draw it with closed=False."
+        )
+    groups: dict[str, Shape] = {}
+    for cluster, shapes in members.items():
+        one = _composite(cluster, shapes, notes)
+        groups |= {shape.key: one for shape in shapes}
+    found = merged(picture, groups)
+    scale = notes.scale(shape.note for shape in found.shapes) if notes else None
+    return replace(found, scale=scale)
+
+
+def _composite(cluster: Cluster, shapes: Sequence[Shape], notes: Notes | None) -> Shape:
+    nodes = tuple(node for shape in shapes for node in shape.nodes)
+    operators = sum(shape.role is Role.OPERATOR for shape in shapes)
+    return Shape(
+        shapes[-1].key, Role.OPERATOR, tuple(map(escape, cluster.lines)),
+        f"{' '.join(cluster.lines)}: {operators} operators", None, any(shape.is_cost for shape in shapes),
+        notes.note(nodes) if notes else None, nodes,
+    )  # fmt: skip
+
+
+# -- time, in open pictures ----------------------------------------------------------------------
+
+
+def fold_time(picture: Picture, steps: int) -> Picture:
+    """All time steps but the first and the last few drawn as one operator a layer, and one for what comes back."""
+    times = in_order(picture.times)
+    first, last = _ends(len(times), steps)
+    hidden = {time: i for i, time in enumerate(times) if first <= i < len(times) - last}
+    if len(hidden) < 2:
+        return picture
+    place = {time: i for i, time in enumerate(times)}
+    late = _after_later_steps(picture, place)
+    title = f"t={times[first]} {ELLIPSIS} {times[-last - 1]}"
+    groups: dict[str, Shape] = {}
+    ones: dict[tuple[Any, ...], Shape] = {}
+    for shape in picture.shapes:
+        cluster = shape.cluster
+        if cluster is None or cluster.time not in hidden:
+            continue
+        row = (shape.key in late, cluster.layer, cluster.cell)
+        if row not in ones:
+            place_of_all = replace(cluster, time=times[first], title=title)
+            words = f"{len(hidden)} time steps"
+            ones[row] = Shape(f"steps_{len(ones)}", Role.OPERATOR, (ELLIPSIS,), words, place_of_all)
+        groups[shape.key] = ones[row]
+    _take_along(picture, groups)
+    found = _without_lonely(merged(picture, groups), {one.key for one in ones.values()})
+    # Nothing else would hold it at the height of its layer.
+    level = {
+        (shape.key in late, shape.cluster.layer, shape.cluster.cell): shape.key
+        for shape in found.shapes
+        if shape.cluster is not None and shape.cluster.time == times[0] and shape.role is Role.OPERATOR
+    }
+    return replace(found, pairs=tuple((one.key, level[row]) for row, one in ones.items() if row in level))
+
+
+def _take_along(picture: Picture, groups: dict[str, Shape]) -> None:
+    """Folds what belongs to no time step but serves only folded ones, as an element taken out for each does."""
+    consumers: dict[str, set[str]] = {}
+    for edge in picture.edges:
+        consumers.setdefault(edge.tail, set()).add(edge.head)
+    for shape in reversed(picture.shapes):
+        free = shape.role is Role.OPERATOR and (shape.cluster is None or shape.cluster.time is None)
+        if free and shape.key not in groups:
+            into = {groups.get(head) for head in consumers.get(shape.key, ())}
+            if into and None not in into:
+                groups[shape.key] = min((one for one in into if one is not None), key=lambda one: one.key)
+
+
+def _ends(count: int, steps: int) -> tuple[int, int]:
+    """How many of the first and of the last steps stay, where no more than so many, with the one between, are drawn."""
+    if count <= steps:
+        return count, 0
+    return steps // 2, (steps - 1) // 2
+
+
+def _after_later_steps(picture: Picture, place: Mapping[Any, int]) -> set[str]:
+    """The shapes that depend on a later time step than their own."""
+    inputs: dict[str, list[str]] = {}
+    for edge in picture.edges:
+        inputs.setdefault(edge.head, []).append(edge.tail)
+    latest: dict[str, int] = {}
+    found = set()
+    for shape in picture.shapes:
+        own = place.get(shape.cluster.time, -1) if shape.cluster else -1
+        reads = max((latest.get(tail, -1) for tail in inputs.get(shape.key, ())), default=-1)
+        if own >= 0 and reads > own:
+            found.add(shape.key)
+        latest[shape.key] = max(own, reads) if not shape.role.is_square or shape.role is Role.LABEL else -1
+    return found
+
+
+def _without_lonely(picture: Picture, folded: set[str]) -> Picture:
+    """Without weights that only the folded steps read, and without edges from any weight into them."""
+    squares = {shape.key: shape.role for shape in picture.shapes if shape.role.is_square}
+    edges = [
+        edge
+        for edge in picture.edges
+        if edge.head not in folded or squares.get(edge.tail, Role.INPUT) in (Role.INPUT, Role.LABEL)
+    ]
+    used = {key for edge in edges for key in (edge.tail, edge.head)}
+    had = {key for edge in picture.edges for key in (edge.tail, edge.head)}
+    shapes = [shape for shape in picture.shapes if shape.key in used or shape.key not in had]
+    # What one operator between two others carries has no weight of its own to show.
+    plain = (replace(edge, label="") if folded & {edge.tail, edge.head} else edge for edge in edges)
+    return replace(picture, shapes=tuple(shapes), edges=tuple(dict.fromkeys(plain)))
+
+
+# -- time, in closed pictures --------------------------------------------------------------------
+
+
+def fold_columns(picture: ClosedPicture, steps: int) -> ClosedPicture:
+    """The columns between the first and the last few drawn as one, with an ellipsis for each row of cells."""
+    first, last = _ends(picture.columns, steps)
+    hidden = range(first, picture.columns - last)
+    if len(hidden) < 2:
+        return picture
+    moved = len(hidden) - 1
+    boxes: dict[str, Box] = {}
+    becomes: dict[str, str] = {}
+    for box in picture.shapes:
+        if box.column not in hidden:
+            column = box.column if box.column < first else box.column - moved
+            boxes[box.key] = replace(box, column=column)
+        elif box.kind is Kind.CELL:
+            key = f"steps_{box.row}"
+            becomes[box.key] = key
+            boxes[key] = Box(
+                key,
+                Kind.STEPS,
+                box.row,
+                first,
+                (ELLIPSIS, f"{len(hidden)} steps"),
+                f"{len(hidden)} time steps",
+            )
+    links = _folded_links(picture.edges, boxes, becomes)
+    return replace(picture, shapes=tuple(boxes.values()), edges=tuple(links), columns=picture.columns - moved)
+
+
+def _folded_links(
+    links: Iterable[Link], boxes: Mapping[str, Box], becomes: Mapping[str, str]
+) -> Iterable[Link]:
+    found: dict[tuple[str, str, int | None], Link] = {}
+    for link in links:
+        tail, head = becomes.get(link.tail, link.tail), becomes.get(link.head, link.head)
+        if tail == head or tail not in boxes or head not in boxes:
+            continue
+        a, b = boxes[tail], boxes[head]
+        if Kind.STEPS in (a.kind, b.kind) and (
+            b.kind is Kind.COST or (a.column != b.column and a.row != b.row)
+        ):
+            continue  # what skips layers or goes to the cost is seen at the other steps
+        known = found.get((tail, head, link.slot))
+        if known is None or (link.label and not known.label):
+            found[tail, head, link.slot] = replace(link, tail=tail, head=head)
+    return found.values()

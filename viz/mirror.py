@@ -1,0 +1,160 @@
+"""Mirror: the forward pass and the backward pass side by side, each derivative where its node is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from graphnet.graph import Graph
+from graphnet.node import Array, Node
+from graphnet.ops.elementwise import Add, Elementwise, Multiply, Negative, Subtract
+from viz.drawing.closed import ClosedPicture, Kind, closed_picture, is_unrolled
+from viz.drawing.merge import check_steps, fold_columns, fold_time
+from viz.drawing.note import Note, Notes
+from viz.drawing.picture import Cluster, Edge, Picture, Shape, check_style, names_in, picture_of
+from viz.drawing.render import Drawing
+from viz.notes import Feeds, Gradients, Values, cotangents, evaluated, note_on, require_cost
+from viz.style import EdgeRole, Theme, style_of
+
+__all__ = ["mirror"]
+
+_TRANSPOSE = "<sup>T</sup>"
+#: Their derivative is a number, or the other input: nothing that a prime would tell.
+_LINEAR = (Add, Multiply, Negative, Subtract)
+
+
+def mirror(
+    cost: Node,
+    style: str = "compact",
+    *,
+    feeds: Feeds | None = None,
+    values: bool = True,
+    closed: bool | None = None,
+    steps: int | None = None,
+    limit: int | None = 3000,
+    theme: Theme = "light",
+) -> Drawing:
+    """The forward pass to a scalar cost, and beside it, at the same places, the backward pass with ∂cost/∂node.
+
+    Edges of the backward pass run the other way. values: the numbers of both, as `viz.values` shows them, and the
+    colour of the norm of each derivative. feeds: as for `viz.values`. style, closed, steps, limit, theme: as for
+    `viz.draw`. Raises DrawingError if the cost is no scalar, or for inputs that feeds lacks.
+    """
+    check_style(style)
+    require_cost("mirror", cost)
+    colours = style_of(theme)
+    graph = Graph(cost)
+    forward: Notes | None = None
+    backward: Notes = _Reached(graph)
+    if values:
+        forward = Values(evaluated(graph.order, feeds))
+        backward = Cotangents(graph, cotangents(graph, cost, feeds))
+    names = names_in(graph, colours)
+    if closed if closed is not None else is_unrolled(graph):
+        pictures = (closed_picture(graph, names, notes) for notes in (forward, backward))
+        ahead, back = (fold_columns(picture, check_steps(steps, 8)) for picture in pictures)
+        return Drawing(_closed_pair(ahead, back, values), "closed", None, limit, colours)
+    pictures_open = (picture_of(graph, style, colours, notes) for notes in (forward, backward))
+    first, second = (fold_time(picture, check_steps(steps, 4)) for picture in pictures_open)
+    return Drawing(_open_pair(first, second, values), style, "LR", limit, colours)
+
+
+class Cotangents(Gradients):
+    """∂cost/∂node: its elements as `Values` shows them, its norm as a colour."""
+
+    def __init__(self, graph: Graph, arrays: Mapping[Node, Array]) -> None:
+        super().__init__(graph, arrays)
+        self.arrays = arrays
+
+    def note(self, nodes: Sequence[Node]) -> Note | None:
+        found = self.representative(nodes)
+        if found is None:
+            return None
+        return replace(note_on(self.arrays[found], not found.is_static), heat=self.numbers[found])
+
+
+class _Reached(Notes):
+    """Says nothing, of those nodes that have a derivative."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.nodes = {node for node in graph.order if node.dtype.kind == "f"}
+
+    def note(self, nodes: Sequence[Node]) -> Note | None:
+        return Note() if any(node in self.nodes for node in nodes) else None
+
+
+# -- open ----------------------------------------------------------------------------------------
+
+
+def _open_pair(forward: Picture, backward: Picture, with_values: bool) -> Picture:
+    ahead = Cluster(title="forward")
+    back = Cluster(title="backward: ∂cost/∂node")
+    kept = {shape.key for shape in backward.shapes if shape.note is not None}
+    # What has no derivative keeps its place, so that all others are where they are in the forward pass. Of two
+    # clusters, Graphviz puts the first below.
+    shapes = [
+        replace(_derivative(shape, back, with_values), hidden=shape.key not in kept)
+        for shape in backward.shapes
+    ]
+    shapes += [replace(shape, cluster=ahead) for shape in forward.shapes]
+    edges = [
+        *forward.edges,
+        *(replace(_returned(edge), hidden=not {edge.tail, edge.head} <= kept) for edge in backward.edges),
+    ]
+    pairs = tuple((shape.key, _beside(shape.key)) for shape in forward.shapes)
+    return Picture(tuple(shapes), tuple(edges), backward.scale, pairs)
+
+
+def _beside(key: str) -> str:
+    return f"{key}_back"
+
+
+def _derivative(shape: Shape, cluster: Cluster, with_values: bool) -> Shape:
+    first, *rest = shape.lines
+    node = shape.nodes[-1] if shape.nodes else None
+    if node is not None and not shape.role.is_square and isinstance(node.op, Elementwise):
+        first = first if isinstance(node.op, _LINEAR) else f"{first}′"
+    note = shape.note if with_values else None
+    return replace(
+        shape, key=_beside(shape.key), lines=(first, *rest), cluster=cluster, note=note,
+        tooltip=f"∂cost/∂({shape.tooltip})",
+    )  # fmt: skip
+
+
+def _returned(edge: Edge) -> Edge:
+    return Edge(_beside(edge.tail), _beside(edge.head), EdgeRole.INNER, _transposed(edge.label), back=True)
+
+
+def _transposed(label: str) -> str:
+    """What a derivative is multiplied by where a value was multiplied by a weight; a bias does nothing to it."""
+    weight = label.partition("+")[0].strip()
+    if weight.endswith(_TRANSPOSE):
+        return weight.removesuffix(_TRANSPOSE)
+    return f"{weight}{_TRANSPOSE}" if weight else ""
+
+
+# -- closed --------------------------------------------------------------------------------------
+
+
+def _closed_pair(forward: ClosedPicture, backward: ClosedPicture, with_values: bool) -> ClosedPicture:
+    kept = {box.key for box in backward.shapes if box.note is not None or box.kind is Kind.STEPS}
+    boxes = (
+        replace(
+            box,
+            key=_beside(box.key),
+            note=box.note if with_values else None,
+            tooltip=f"∂cost/∂({box.tooltip})",
+        )
+        for box in backward.shapes
+        if box.key in kept
+    )
+    links = (
+        replace(
+            link, tail=_beside(link.tail), head=_beside(link.head), role=EdgeRole.INNER, back=True,
+            label=_transposed(link.label) if link.slot is None else link.label,
+        )
+        for link in backward.edges
+        if link.tail in kept and link.head in kept
+    )  # fmt: skip
+    beside = replace(backward, shapes=tuple(boxes), edges=tuple(links), title="backward: ∂cost/∂node")
+    return replace(forward, title="forward", beside=beside)

@@ -1,0 +1,224 @@
+"""Pages of text: what a network expected as it read, and what it wrote as it learned (Lynge 2016, 5.4)."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from viz.charts.history import History, is_number, rows_of
+from viz.errors import DrawingError
+from viz.text import coloured, coloured_html, paint, scale_of, swatch, visible
+
+__all__ = ["Read", "TextPage", "reading", "samples"]
+
+
+class Read(Protocol):
+    """What `rnn.read` gives."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def probabilities(self) -> Sequence[float | None]: ...
+    @property
+    def guesses(self) -> str: ...
+    @property
+    def context(self) -> int: ...
+    @property
+    def bits(self) -> float: ...
+    @property
+    def accuracy(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class TextPage:
+    """Text with colours: `print(page)` for a terminal, `.html` for a browser, `.save("page.html")`; shows itself.
+
+    terminal: with escape codes. body: HTML without a page around it. title, style: of the page.
+    """
+
+    title: str
+    terminal: str
+    body: str
+    style: str
+
+    def __str__(self) -> str:
+        return self.terminal
+
+    def __repr__(self) -> str:
+        return f"<TextPage {self.title!r}>"
+
+    @property
+    def html(self) -> str:
+        """A page in one file that needs nothing else."""
+        return (
+            f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(self.title)}</title>\n'
+            '<meta name="viewport" content="width=device-width">\n</head>\n'
+            f'<body style="{self.style};margin:2em">\n<h1 style="font-size:1.3em">{escape(self.title)}</h1>\n'
+            f"{self.body}\n</body>\n</html>\n"
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes .html, or .txt or .ansi with a terminal's escape codes. DrawingError if that cannot be."""
+        file = Path(path)
+        ending = file.suffix.lower()
+        if ending not in (".html", ".htm", ".txt", ".ansi"):
+            raise DrawingError(f"path {str(path)!r}: a page of text must end in .html, .txt or .ansi.")
+        try:
+            text = self.html if ending in (".html", ".htm") else self.terminal + "\n"
+            file.write_text(text, encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise DrawingError(f"{path} cannot be written: {error.strerror}.") from None
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": self.terminal, "text/html": f'<div style="{self.style}">{self.body}</div>'}
+
+
+def reading(
+    readings: Read | Mapping[str, Read],
+    width: int = 80,
+    theme: str = "light",
+    title: str = "How probable each character was",
+) -> TextPage:
+    """A text coloured by the probability of each character, the wrong guesses beneath, with a legend and the cost.
+
+    readings: what `rnn.read` gives, or several by name: {"cold start": ..., "warm start": ...}.
+    width: characters in a line. theme: "light", "dark", or "colour-blind".
+    Raises DrawingError for what is no reading.
+    Source: Lynge 2016, 5.4.
+    """
+    scale = scale_of(theme)
+    several = dict(readings) if isinstance(readings, Mapping) else {_start(readings): readings}
+    if not several:
+        raise DrawingError("readings is empty: give what rnn.read(network, text) returns.")
+    low, middle, high = scale.words
+    shades = [k / 10 for k in range(11)]
+    meaning = (
+        f" 1   probability of each character: {low} low, {middle} ½, {high} high; beneath it, a wrong guess"
+    )
+    bar = "0 " + "".join(paint(" ", p, scale) for p in shades) + "\x1b[0m"
+    terminal = [bar + meaning]
+    strip = "".join(swatch("\N{NO-BREAK SPACE}", p, scale) for p in shades)
+    body = [f'<p style="margin:0.3em 0">0 {strip}{escape(meaning)}</p>']
+    for name, found in several.items():
+        if any(not hasattr(found, part) for part in ("text", "probabilities", "guesses", "bits", "accuracy")):
+            raise DrawingError(f"readings: give what rnn.read(network, text) returns, not {found!r:.60}.")
+        words = f"{name}: {_figures(found)}"
+        terminal += ["", words, coloured(found.text, found.probabilities, found.guesses, width, theme)]
+        body.append(f'<p style="margin:1em 0 0.3em;font-weight:bold">{escape(words)}</p>')
+        body.append(coloured_html(found.text, found.probabilities, found.guesses, width, theme))
+    return TextPage(title, "\n".join(terminal), "\n".join(body), _style(theme))
+
+
+def _start(read: Read) -> str:
+    context = getattr(read, "context", 0)
+    return f"warm start, after {context:,} characters" if context else "cold start"
+
+
+def _figures(read: Read) -> str:
+    if math.isnan(read.bits):
+        return "nothing was predicted"
+    return f"{read.bits:.3f} bits/char, {read.accuracy:.1%} guessed"
+
+
+def _style(theme: str) -> str:
+    scale = scale_of(theme)
+    return f"font-family:sans-serif;color:{scale.text};background:{scale.paper}"
+
+
+def samples(
+    texts: History | Mapping[str, str],
+    count: int = 8,
+    width: int = 80,
+    theme: str = "light",
+    title: str = "What it wrote as it learned",
+) -> TextPage:
+    """What a network wrote before training and after each epoch, with its bits per character.
+
+    texts: a history whose rows hold "sample"s: rows, a path, a run's folder, what a run returned. Or texts by name:
+    {"argmax": ..., "τ = 0.5": ..., "τ = 1": ...}. count: of more epochs, so many are shown: the first, the best and the
+    last, and others between them, closer together at the start, where most is learned.
+    Raises DrawingError if there are none.
+    Source: Lynge 2016, 5.4.1 and 5.4.2.
+    """
+    if width < 2 or count < 1:
+        raise DrawingError(f"width must be at least 2 and count at least 1, not {width} and {count}.")
+    if isinstance(texts, Mapping):
+        named = {str(name): ("", str(text)) for name, text in texts.items()}
+    else:
+        named = _of_epochs(rows_of(texts, "texts"), count)
+    if not named:
+        raise DrawingError(
+            "texts holds nothing to show: no row has 'epoch' and a 'sample'. Train with --sample 200 or "
+            "Trainer(sample_length=200)."
+        )
+    scale = scale_of(theme)
+    terminal, body = [], []
+    for name, (figures, text) in named.items():
+        lines = _wrapped(text, width - 2)
+        terminal += [f"\x1b[1m{name}\x1b[0m{figures}", *(f"  {line}" for line in lines), ""]
+        body.append(
+            f'<p style="margin:1em 0 0.2em"><b>{escape(name)}</b>{escape(figures)}</p>\n'
+            f'<pre style="font-family:monospace;line-height:1.35;margin:0;padding-left:0.8em;border-left:3px solid '
+            f'{scale.guess};color:{scale.text};background:{scale.paper}">{escape(chr(10).join(lines))}</pre>'
+        )
+    return TextPage(title, "\n".join(terminal[:-1]), "\n".join(body), _style(theme))
+
+
+def _of_epochs(rows: Sequence[Mapping[str, Any]], count: int) -> dict[str, tuple[str, str]]:
+    """Name -> (bits per character, in words; text)"""
+    found = {
+        int(row["epoch"]): row
+        for row in rows
+        if row.get("event") != "step" and is_number(row.get("epoch")) and isinstance(row.get("sample"), str)
+    }
+    epochs = sorted(found)
+    scores = {
+        epoch: float(score)
+        for epoch, row in found.items()
+        if is_number(score := row.get("valid_bits")) or is_number(score := row.get("train_bits"))
+    }
+    best = min(scores, key=lambda epoch: (scores[epoch], epoch)) if scores else None
+    named = {}
+    for epoch in _chosen(epochs, count, best):
+        key = "valid_bits" if is_number(found[epoch].get("valid_bits")) else "train_bits"
+        what = "validation" if key == "valid_bits" else "training"
+        figures = f"  {what} {scores[epoch]:.3f} bits/char" if epoch in scores else ""
+        name = f"epoch {epoch}" if epoch else "before training"
+        named[name] = (
+            figures + ("  (best)" if epoch == best and len(scores) > 1 else ""),
+            str(found[epoch]["sample"]),
+        )
+    return named
+
+
+def _chosen(epochs: Sequence[int], count: int, best: int | None) -> list[int]:
+    """So many of them: the first, the last, the best, and others at equal ratios between them."""
+    if len(epochs) <= count:
+        return list(epochs)
+    kept = {epochs[-1]} if count == 1 else {epochs[0], epochs[-1]}
+    if best is not None and len(kept) < count:
+        kept.add(best)
+    size = count
+    while len(kept) < count:
+        places = np.unique(np.round(np.geomspace(1, len(epochs), size)).astype(int) - 1)
+        for place in places:
+            if len(kept) < count:
+                kept.add(epochs[place])
+        size += 1
+    return sorted(kept)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Its lines, without characters that could harm a terminal, cut where they are full."""
+    lines = []
+    for line in text.split("\n"):
+        safe = "".join(map(visible, line))
+        lines += [safe[i : i + width] for i in range(0, len(safe), width)] or [""]
+    return lines

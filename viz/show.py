@@ -1,0 +1,50 @@
+"""What notebooks show of an object: a graph's picture, a run's curve, or a coloured text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from viz.charts.curves import training_curve
+from viz.charts.history import History, rows_of
+from viz.charts.reading import cost_over_text
+from viz.charts.second_order import flight_recorder
+from viz.drawing.draw import draw
+from viz.pages import reading
+
+if TYPE_CHECKING:
+    from viz.charts.figure import Chart
+
+__all__ = ["history_chart", "mimebundle"]
+
+
+def mimebundle(thing: Any) -> dict[str, str]:
+    """Kind -> content, e.g. "image/svg+xml", of whatever `viz` has a picture for.
+
+    A run's history (an object with a method `__history__`) as its curve; what `rnn.read` and `rnn.cost_over_text` give;
+    and all that `viz.draw` draws. Raises DrawingError for anything else.
+    """
+    if callable(getattr(thing, "__history__", None)):
+        return {"image/svg+xml": history_chart(thing).svg}
+    if hasattr(thing, "probabilities") and hasattr(thing, "guesses"):
+        page = reading(thing)
+        return {"text/plain": page.terminal, "text/html": page._repr_mimebundle_()["text/html"]}
+    if hasattr(thing, "new_words") and hasattr(thing, "bits"):
+        return {"image/svg+xml": cost_over_text(thing).svg}
+    return {"image/svg+xml": draw(thing).svg}
+
+
+def history_chart(history: History, title: str | None = None) -> Chart:
+    """The chart that fits a history: a flight recorder where steps report more than a loss, else bits per character.
+
+    A run without bits per character, such as one of `rnn.minimize`, gets a flight recorder as well.
+    Raises DrawingError if there is nothing to draw.
+    """
+    rows = rows_of(history)
+    recorded = any("ratio" in row for row in rows)
+    has_bits = any("train_bits" in row or "valid_bits" in row for row in rows)
+    if not has_bits or recorded:
+        return flight_recorder(rows, title)
+    figure = training_curve(rows)
+    if title:
+        figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize=14)
+    return figure

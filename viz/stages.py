@@ -1,0 +1,103 @@
+"""Stages: what each pass of a compilation did, as pictures; and all of it in a folder, for a report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from graphnet.function import Function
+from viz.drawing.draw import draw
+from viz.drawing.render import Drawing
+from viz.errors import DrawingError
+from viz.notes import changes
+from viz.style import Theme
+
+__all__ = ["PassPicture", "dump", "passes"]
+
+
+class PassPicture(NamedTuple):
+    """What one pass did: the graph before it, with what goes coloured, and after it, with what is new coloured."""
+
+    name: str
+    before: Drawing
+    after: Drawing
+    #: Nodes of the graphs before and after; how many of them go, and how many are new.
+    nodes: tuple[int, int]
+    gone: int
+    new: int
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.nodes[0]} nodes, {self.gone} go, {self.new} come, {self.nodes[1]} remain"
+
+
+def passes(
+    function: Function, style: str = "full", *, steps: int | None = None, theme: Theme = "light"
+) -> Iterator[PassPicture]:
+    """Pass by pass, the graph before and after it, with what changed coloured.
+
+    style, steps, theme: as for `draw`. Raises DrawingError for what is no compiled function.
+    """
+    for stage in _compiled("passes", function).stages():
+        gone, new = changes(stage.before, stage.after)
+        before, after = (
+            draw(graph, style, closed=False, steps=steps, theme=theme, notes=notes)
+            for graph, notes in ((stage.before, gone), (stage.after, new))
+        )
+        yield PassPicture(
+            stage.name, before, after, (len(stage.before), len(stage.after)), len(gone.nodes), len(new.nodes)
+        )
+
+
+def dump(
+    function: Function, folder: str | os.PathLike[str], style: str = "full", theme: Theme = "light"
+) -> Path:
+    """Writes what a report of a problem needs: the graph after each pass, the instructions, the pictures.
+
+    The folder gets `explain.txt`, `instructions.txt`, and for the graph as written and after each pass a listing of its
+    nodes (`03-simplify.txt`) and its picture (`.svg`, or `.dot` where it is too large or there is no Graphviz). Files
+    of these names are replaced. Returns the folder. Raises DrawingError for what is no compiled function, and where
+    nothing can be written.
+    """
+    _compiled("dump", function)
+    target = Path(folder)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        _write(target / "explain.txt", f"{function!r}\n\n{function.explain()}\n")
+        _write(target / "instructions.txt", f"{function.instructions()}\n")
+        stages = [
+            ("as written", function.source),
+            *((stage.name, stage.after) for stage in function.stages()),
+        ]
+        for i, (name, graph) in enumerate(stages):
+            stem = f"{i:02d}-{name.replace(' ', '-')}"
+            lines = [
+                f"{node.describe()} {node.dtype} = {node.op.name}({', '.join(x.describe() for x in node.inputs)})"
+                f"   {node.origin}"
+                for node in graph.order
+            ]
+            _write(target / f"{stem}.txt", "\n".join([*lines, ""]))
+            _draw(draw(graph, style, closed=False, theme=theme), target / stem)
+    except OSError as error:
+        raise DrawingError(f"folder {str(target)!r} cannot be written: {error.strerror or error}") from None
+    return target
+
+
+def _compiled(name: str, function: Function) -> Function:
+    if not isinstance(function, Function):
+        raise DrawingError(
+            f"function: {name} needs what gn.compile returns, not a {type(function).__name__}."
+        )
+    return function
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _draw(drawing: Drawing, stem: Path) -> None:
+    try:
+        drawing.save(stem.with_suffix(".svg"))
+    except DrawingError:  # too large, or no Graphviz: its text can still be drawn elsewhere
+        drawing.save(stem.with_suffix(".dot"))
