@@ -112,9 +112,10 @@ def test_commands_of_the_guides_are_understood() -> None:
         make_parser().parse_args(words)
 
 
-def test_the_page_of_architectures_is_current() -> None:
+@pytest.mark.parametrize("program", ["architectures", "gallery"])
+def test_pages_are_what_their_programs_write(program: str) -> None:
     result = subprocess.run(
-        [sys.executable, "docs/architectures.py", "--check"],
+        [sys.executable, f"docs/{program}.py", "--check"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -6,6 +6,7 @@ viz.draw(cost)                                       # shows itself in a noteboo
 viz.draw(cost, style="compact").save("cost.svg")     # .svg .png .pdf .dot .html
 viz.draw(cost, notes=viz.gradients(cost))            # or viz.values, viz.times: what is told of each node
 viz.mirror(cost)                                     # forward and backward, side by side
+viz.explore(cost, "cost.html")                       # one page to open, search and step through
 viz.training_curve("run/history.jsonl").savefig("curve.png")
 viz.flight_recorder("run.jsonl").savefig("run.png")  # of Hessian-free steps
 print(viz.reading(rnn.read(network, text)))          # coloured by the probability of each character
@@ -24,6 +25,8 @@ from viz.drawing.draw import draw
 from viz.drawing.note import Notes
 from viz.drawing.render import Drawing
 from viz.errors import DrawingError
+from viz.explorer.explore import explore
+from viz.generation import generation
 from viz.mirror import mirror
 from viz.notes import changes, gradients, times, values
 from viz.pages import TextPage, reading, samples
@@ -33,8 +36,9 @@ from viz.style import COLOUR_BLIND, DARK, LIGHT, Style
 from viz.text import coloured, coloured_html
 
 __all__ = [
-    "COLOUR_BLIND", "DARK", "LIGHT", "Drawing", "DrawingError", "Notes", "Style", "TextPage", "best_setting", "changes",
-    "coloured", "coloured_html", "compare_runs", "cost_over_text", "draw", "dump", "flight_recorder",
-    "gradient_by_distance", "gradients", "history_chart", "mimebundle", "minibatches_and_failures", "mirror", "passes",
-    "reading", "samples", "times", "to_dot", "training_curve", "values", "weight_norms",
+    "COLOUR_BLIND", "DARK", "LIGHT", "Drawing", "DrawingError", "Notes", "Style", "TextPage", "best_setting",
+    "changes", "coloured", "coloured_html", "compare_runs", "cost_over_text", "draw", "dump", "explore",
+    "flight_recorder", "generation", "gradient_by_distance", "gradients", "history_chart", "mimebundle",
+    "minibatches_and_failures", "mirror", "passes", "reading", "samples", "times", "to_dot", "training_curve",
+    "values", "weight_norms",
 ]  # fmt: skip

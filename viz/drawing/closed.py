@@ -40,6 +40,8 @@ class Kind(Enum):
 
     CELL = "cell"
     DATA = "data"
+    #: Data that another step makes: a label on its output.
+    IMAGINARY = "imaginary"
     STATE = "state"
     OUTPUT = "output"
     COST = "cost"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from viz.colours import ink_on
 from viz.drawing.closed import Box, ClosedPicture, Kind, Link
 from viz.drawing.markup import TILE, html_label, note_rows, quoted, scale_table, table
-from viz.style import Role, Style
+from viz.style import EdgeRole, Role, Style
 
 __all__ = ["grid_dot"]
 
@@ -28,6 +28,7 @@ _GAP = 46.0  # between rows
 _BESIDE = 70.0  # between two pictures
 _ARROW = 6.5
 _RADIUS = 18.0
+_INPUTS = (Kind.DATA, Kind.IMAGINARY)
 _CELLS = (Kind.CELL, Kind.STEPS)
 
 
@@ -117,6 +118,8 @@ class _Grid:
             if box.kind is not Kind.COST and box.row <= len(self.picture.states) - 1 and box.column >= 0:
                 w, _ = self.size(box)
                 widths[box.row, box.column] = widths.get((box.row, box.column), 0.0) + 2 * w + 8
+        if any(link.role is EdgeRole.GENERATED for link in self.picture.edges):
+            room += _LANE
         widest = max(widths.values(), default=0.0)
         return max(2 * self.half + lanes + room, widest + 16)
 
@@ -169,6 +172,8 @@ class _Grid:
             colours = (theme.label, theme.line, theme.text)
         elif box.kind is Kind.DATA:
             colours = (theme.static, theme.rim(Role.INPUT), theme.static_text)
+        elif box.kind is Kind.IMAGINARY:
+            colours = (theme.label, theme.label, theme.text)
         fill, line, ink = colours
         noted = box.note.fill(theme, self.picture.scale) if box.note else None
         if noted:
@@ -226,6 +231,8 @@ class _Grid:
         """A curve from one box to the other, and where its label stands."""
         tail, head = self.box[link.tail], self.box[link.head]
         a, b = self.frames[link.tail], self.frames[link.head]
+        if link.role is EdgeRole.GENERATED:
+            return self.fed_back(a, b), None
         if self.is_state(link):
             return self.sideways(link, a, b)
         if head.kind is Kind.COST:
@@ -273,7 +280,7 @@ class _Grid:
             goes_up = head.kind is Kind.COST or tail.column == head.column
             if not goes_up or head.row - tail.row < 2 or tail.row == len(self.picture.states):
                 continue
-            if (side == "right") == (tail.kind is Kind.DATA):
+            if (side == "right") == (tail.kind in _INPUTS):
                 found.setdefault((head.row - tail.row, tail.row), []).append(link)
         return {
             link: lane for lane, links in enumerate(map(found.get, sorted(found))) for link in links or ()
@@ -297,7 +304,7 @@ class _Grid:
     def leave(self, link: Link, a: _Frame, sign: int, lane: int) -> tuple[float, list[Point], Point]:
         """The lane's place, the curve from a box into it, and the place of a label beside that curve."""
         x = self.shift + self.box[link.tail].column * self.pitch + sign * (self.half + _LANE * (lane + 1))
-        if self.box[link.tail].kind is Kind.DATA:
+        if self.box[link.tail].kind in _INPUTS:
             start = (a.x + sign * a.w, a.y)
             bend = [start, (x - sign * 6, a.y), (x, a.y + 6), (x, a.y + a.h + 14)]
         else:
@@ -305,6 +312,15 @@ class _Grid:
             up = start[1] + _GAP * 0.72
             bend = [start, (start[0], start[1] + _GAP * 0.5), (x, up - _GAP * 0.42), (x, up)]
         return x, bend, ((start[0] + a.x) / 2, start[1] + _GAP * 0.36)
+
+    def fed_back(self, a: _Frame, b: _Frame) -> list[Point]:
+        """From the side of a circle down, right of its column, into the side of a box of the next column."""
+        lanes = self.lanes["right"].values()
+        x = a.x + self.half + _LANE * (1 + max(lanes, default=-1)) + _LANE * 0.7
+        start, end = (a.x + a.w, a.y), (b.x - b.w, b.y)
+        over = [start, (x - 8, a.y), (x, a.y - 4), (x, a.y - 18)]
+        down = _line(over[-1], (x, end[1] + 18))
+        return [*over, *down[1:], (x, end[1] + 4), (x + 8, end[1]), end]
 
     def to_cost(self, link: Link, tail: Box, a: _Frame, b: _Frame) -> tuple[list[Point], Point | None]:
         if tail.row == self.box[link.head].row:  # targets, beside the cost

@@ -17,6 +17,7 @@ _GREEK_NAMES = (
 )
 GREEK = dict(zip(_GREEK_NAMES.split(), "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ", strict=True))
 
+_ACCENTS = {"hat": "\u0302", "tilde": "\u0303", "bar": "\u0304"}
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LONGEST = 32
 _OUTPUT = "output"
@@ -41,8 +42,8 @@ def _is_unprintable(character: str) -> bool:
 class Names:
     """Names as the HTML-like markup of Graphviz.
 
-    `W_xh` and `h0` get a subscript, Greek names their letter, `encoder.W_xh` a small prefix. Words such as
-    `hidden_state` are left as they are. The layer in `layer1.W_xh` and `h_0^1` becomes a superscript (1)
+    `W_xh` and `h0` get a subscript, `y_hat` its hat, Greek names their letter, `encoder.W_xh` a small prefix.
+    Words such as `hidden_state` are left as they are. The layer in `layer1.W_xh` and `h_0^1` becomes a superscript (1)
     where there are several; the `output` in `output.W_ho` goes without saying.
     """
 
@@ -95,8 +96,11 @@ def _as_quantity(text: str, layer: str, math_font: str) -> str:
     letter = GREEK.get(match["base"], match["base"])
     # h_a_0 and h1_0 have two subscripts. In W_xi, x and i are two letters: only longer words are Greek.
     parts = [GREEK.get(part, part) if len(part) > 2 else part for part in subscript.split("_")]
+    accent = _ACCENTS.get(parts[-1], "")
+    if accent:
+        parts.pop()
     below = ",".join(part for part in (match["digits"], *parts) if part)
-    shown = f"<i>{escape(letter + match['primes'])}</i>"
+    shown = f"<i>{escape(unicodedata.normalize('NFC', letter + accent) + match['primes'])}</i>"
     if below:
         shown += f"<sub>{escape(below)}</sub>"
     if layer:

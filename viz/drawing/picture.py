@@ -10,7 +10,10 @@ from typing import Any
 
 from graphnet.graph import Graph
 from graphnet.node import Node
+from graphnet.ops.elementwise import Cast
+from graphnet.ops.index import OneHot
 from graphnet.ops.leaf import Fill, Parameter
+from graphnet.ops.shape import Reshape, Slice, Transpose
 from viz.drawing.fold import Drawn, Operand, fold, unfolded
 from viz.drawing.names import Names, number, printable, several_layers, shape_text
 from viz.drawing.note import Note, Notes, Scale
@@ -29,6 +32,8 @@ __all__ = [
     "picture_of",
 ]
 
+#: Ops that give data another form.
+_FORMS = (Cast, OneHot, Reshape, Slice, Transpose)
 STYLES = {"full": unfolded, "compact": fold}
 
 
@@ -131,6 +136,7 @@ class _Painter:
         self.names = names
         self.notes = notes
         self.outputs = set(graph.outputs)
+        self.raw = _raw(graph)
         # Positions, unlike identities or serials, are the same in every run.
         self.keys = {node: f"n{i}" for i, node in enumerate(graph.order)}
 
@@ -191,9 +197,9 @@ class _Painter:
 
     def edge(self, tail: str, operand: Operand, head: Node) -> Edge:
         role = EdgeRole.INNER
-        if operand.source.op.is_input:
+        if operand.source in self.raw:
             role = EdgeRole.FROM_INPUT
-        elif head in self.outputs:
+        elif head in self.outputs or _leads_out(operand.source, head):
             role = EdgeRole.TO_OUTPUT
         return Edge(tail, self.keys[head], role, " ".join(operand.labels))
 
@@ -201,6 +207,23 @@ class _Painter:
 def in_order(times: list[Any]) -> list[Any]:
     """Time steps in order: by number, or, where they are no numbers, as they appeared."""
     return sorted(times) if all(isinstance(time, (int, float)) for time in times) else times
+
+
+def _raw(graph: Graph) -> set[Node]:
+    """The inputs, and what is only another form of them: a step of a sequence, a symbol as a vector."""
+    found: set[Node] = set()
+    for node in graph.order:
+        if node.op.is_input or (isinstance(node.op, _FORMS) and found.issuperset(node.inputs)):
+            found.add(node)
+    return found
+
+
+def _leads_out(source: Node, head: Node) -> bool:
+    """Whether an edge leaves the layers of a network for its output, or that for the cost."""
+    before, after = source.scope.get("layer"), head.scope.get("layer")
+    if source.is_static or before == after:
+        return False
+    return (after == "output" and before != "cost") or after == "cost"
 
 
 def _role(node: Node) -> Role:

@@ -31,7 +31,7 @@ from viz.drawing.scripts import with_scripts
 from viz.errors import DrawingError
 from viz.style import LIGHT, Style
 
-__all__ = ["RENDERERS", "Drawing", "Renderer"]
+__all__ = ["RENDERERS", "Drawing", "Renderer", "write_whole"]
 
 FORMATS = ("svg", "png", "pdf", "dot", "html")
 _ID = re.compile(r'(<\w+ id=")')
@@ -94,7 +94,7 @@ class Drawing:
         if suffix not in FORMATS:
             listed = ", ".join(f".{known}" for known in FORMATS)
             raise DrawingError(f"path {str(path)!r}: the suffix must be one of {listed}.")
-        _write_whole(target, self._contents(suffix))
+        write_whole(target, self._contents(suffix))
         return target
 
     @property
@@ -276,7 +276,7 @@ def _page(body: str) -> str:
     )
 
 
-def _write_whole(target: Path, contents: bytes) -> None:
+def write_whole(target: Path, contents: bytes) -> None:
     """Writes beside the target, then renames: a reader never sees half a file."""
     beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:

@@ -1,0 +1,80 @@
+"""Writes docs/gallery.md and its pictures: the figures of Lynge 2016, chapter 3, each by a short script.
+
+    python docs/gallery.py [--check]
+
+A script, docs/gallery/figure_*.py, says in its docstring what the figure shows, and leaves `pictures`: name -> drawing.
+--check writes nothing, and fails if the page is not what it would write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import viz
+
+FOLDER = Path(__file__).parent / "gallery"
+
+HEADING = """# Gallery: the figures of a thesis
+
+Made by `python docs/gallery.py`. Lynge's thesis on recurrent networks (2016) explains them with pictures of nodes; here
+are its figures 3.1 to 3.7, each with the script that draws it. Black squares are data and parameters, grey squares
+labels, circles operators, red the cost; blue edges come from raw input, red ones lead to the output, green ones back
+from a prediction to the next input.
+[Every architecture](architectures.md) has a picture too, and [drawing](drawing.md) tells what else there is.
+"""
+
+
+def scripts() -> list[Path]:
+    return sorted(FOLDER.glob("figure_*.py"))
+
+
+def pictures_of(script: Path) -> Mapping[str, viz.Drawing]:
+    found: Mapping[str, viz.Drawing] = runpy.run_path(str(script))["pictures"]
+    return found
+
+
+def file_of(script: Path, name: str) -> str:
+    return f"{script.stem}{f'_{name}' if name else ''}.svg"
+
+
+def page() -> str:
+    """The page as Markdown."""
+    return "\n".join([HEADING, *(line for script in scripts() for line in section(script))])
+
+
+def section(script: Path) -> Iterator[str]:
+    number = script.stem.removeprefix("figure_").replace("_", ".")
+    _, said, code = script.read_text(encoding="utf-8").split('"""', 2)
+    yield f"## Figure {number}\n\n{said}\n"
+    for name in pictures_of(script):
+        yield f"![Figure {number} {name}](gallery/{file_of(script, name)})\n"
+    yield f"```python\n{code.strip()}\n```\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is out of date")
+    target = FOLDER.parent / "gallery.md"
+    files = {
+        FOLDER / file_of(script, name): drawing
+        for script in scripts()
+        for name, drawing in pictures_of(script).items()
+    }
+    if parser.parse_args().check:
+        missing = [path.name for path in files if not path.is_file()]
+        if target.read_text(encoding="utf-8") != page() or missing:
+            print(f"docs/gallery.md is out of date (pictures missing: {missing}); run python docs/gallery.py")
+            return 1
+        return 0
+    for path, drawing in files.items():
+        drawing.save(path)
+    target.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

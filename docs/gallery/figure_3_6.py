@@ -1,0 +1,8 @@
+"""A network that generates four letters from one: χ makes a prediction the next input."""
+
+import graphnet_rnn as rnn
+import viz
+
+network = rnn.Network([rnn.Elman(64), rnn.Elman(64)], 27, 27, skip=True)
+
+pictures = {"": viz.generation(network, steps=4)}

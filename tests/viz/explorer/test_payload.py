@@ -1,0 +1,364 @@
+"""The data of a page: what is computed, what is told of it, and that it is plain, small and the same each time."""
+
+from __future__ import annotations
+
+import json
+import re
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+import viz
+from graphnet.errors import DtypeError, ShapeError
+from viz.explorer.derivatives import in_its_own_place
+from viz.explorer.page import SCRIPTS
+from viz.explorer.values import computed, summary
+
+from ..conftest import make_unrolled
+
+LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+def data_in(path: Path) -> dict:
+    text = path.read_text(encoding="utf-8")
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1])
+
+
+class Read:
+    """A page's data by name."""
+
+    def __init__(self, path: Path) -> None:
+        self.data = data_in(path)
+        self.nodes = self.data["nodes"]
+
+    def text(self, place: int) -> str:
+        return re.sub("<.*?>", "", self.data["texts"][place]) if place >= 0 else ""
+
+    def find(self, *, op: str = "", name: str = "") -> list[int]:
+        return [
+            i
+            for i in self.data["stages"][0]["order"]
+            if op in ("", self.text(self.data["ops"][self.nodes[i][0]][0]))
+            and name in ("", self.text(self.nodes[i][1]))
+        ]
+
+    def value(self, node: int) -> list:
+        return self.data["values"][self.nodes[node][9]]
+
+    def derivative(self, mode: str, node: int) -> list:
+        of = self.data[mode]["of"]
+        return self.value(dict(zip(of[::2], of[1::2], strict=True))[node])
+
+
+@pytest.fixture
+def regression():
+    """mean (x W - t)² with numbers of which all is known."""
+    x, t = gn.input((2, 3), "float64", name="x"), gn.input((2, 1), "float64", name="t")
+    weights = gn.parameter(np.array([[1.0], [-2.0], [0.5]]), name="W")
+    cost = gn.mean(gn.squared_error(x @ weights, t))
+    return cost, x, t, weights
+
+
+FED = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.array([[1.0], [-1.0]])
+
+
+def test_values_gradients_and_tangents_are_those_of_the_equations(regression, tmp_path):
+    cost, x, t, weights = regression
+    v = np.array([[0.1], [0.2], [-0.3]])
+    path = viz.explore(
+        cost, tmp_path / "a.html", feeds=dict(zip((x, t), FED, strict=True)), tangents={weights: v}
+    )
+    page = Read(path)
+    residual = (
+        FED[0] @ weights.value - FED[1]
+    )  # of two cases: the cost is ½ Σ residual², its gradient Xᵀ residual
+    (product,) = page.find(op="MatMul")
+    (w,) = page.find(name="W")
+    assert page.value(product)[6] == (FED[0] @ weights.value).ravel().tolist()
+    assert page.derivative("backward", w)[6] == pytest.approx((FED[0].T @ residual).ravel(), rel=1e-5)
+    assert page.derivative("rop", product)[6] == pytest.approx((FED[0] @ v).ravel(), rel=1e-5)
+    end = page.data["stages"][0]["outputs"][0]
+    assert page.derivative("rop", end)[1] == pytest.approx((residual * (FED[0] @ v)).sum(), rel=1e-5)
+    assert page.derivative("backward", end)[1] == 1
+
+
+def test_each_step_of_a_rule_belongs_to_the_node_that_it_is_the_rule_of(tmp_path):
+    x = gn.input((3,), "float64", name="x")
+    y = gn.tanh(x)
+    page = Read(viz.explore(gn.sum(y * 3.0), tmp_path / "a.html"))
+    made = {row[0]: row[1:] for row in page.data["backward"]["made"]}
+    (tanh,) = page.find(op="Tanh")
+    ops = [page.text(page.data["ops"][page.nodes[i][0]][0]) for i in made[tanh]]
+    assert sorted(ops) == ["Multiply", "Multiply", "Subtract"]  # g · (1 - y · y)
+    graph_nodes = set(page.data["stages"][0]["order"])
+    assert not graph_nodes & {i for row in made.values() for i in row}
+
+
+def test_a_derivative_graph_has_derivatives_of_its_own(tmp_path):
+    x = gn.input((3,), "float64", name="x")
+    (g,) = gn.gradient(gn.sum(gn.tanh(x)), [x])
+    page = Read(viz.explore(gn.sum(g * g), tmp_path / "a.html", feeds={x: np.array([0.1, -0.4, 2.0])}))
+    (place,) = page.find(name="x")
+    s = np.tanh([0.1, -0.4, 2.0])
+    expected = 2 * (1 - s * s) * (-2 * s) * (1 - s * s)
+    assert page.derivative("backward", place)[6] == pytest.approx(expected, rel=1e-5)
+
+
+def test_what_depends_on_nothing_that_moves_has_no_derivative(tmp_path):
+    x, i = gn.input((3,), name="x"), gn.input((3,), "int64", name="i")
+    path = viz.explore([gn.sum(x), gn.one_hot(i, 4, "float32")], tmp_path / "a.html")
+    page = Read(path)
+    (x_place,), (hot,), (i_place,) = page.find(name="x"), page.find(op="OneHot"), page.find(name="i")
+    derived = page.data["backward"]["of"][::2]
+    assert x_place in derived
+    assert hot not in derived
+    assert i_place not in derived
+
+
+def test_without_a_scalar_cost_there_is_no_backward_mode(tmp_path):
+    page = Read(viz.explore(gn.tanh(gn.input((2, 2), name="x")), tmp_path / "a.html"))
+    assert page.data["backward"] is None
+    assert page.data["rop"]["of"]
+
+
+def test_wrt_limits_the_gradients(regression, tmp_path):
+    cost, _, _, weights = regression
+    page = Read(viz.explore(cost, tmp_path / "a.html", wrt=weights))
+    assert page.data["backward"]["of"][::2] == page.find(name="W")
+
+
+# -- passes ------------------------------------------------------------------------------------
+
+
+def test_stages_follow_the_passes_and_tell_what_is_new(tmp_path):
+    x = gn.input((4,), name="x")
+    y = gn.tanh(x) * 1.0 + gn.tanh(x) * 1.0  # merge leaves one tanh, simplify takes away the ones
+    passes = [p for p in gn.passes.DEFAULT if p.name in ("merge", "simplify")]
+    page = Read(viz.explore(gn.exp(y), tmp_path / "a.html", passes=passes))
+    stages = page.data["stages"]
+    assert [stage["name"] for stage in stages] == ["as written", "merge", "simplify"]
+    graph, sizes = gn.Graph(gn.exp(y)), []
+    for step in passes:
+        graph = step(graph)
+        sizes.append(len(graph))
+    assert [len(stage["order"]) for stage in stages[1:]] == sizes
+    assert stages[0]["fresh"] == stages[1]["fresh"] == []
+    assert stages[1]["gone"] == len(stages[0]["order"]) - sizes[0] > 0
+    stems = [{page.nodes[i][10] for i in stage["order"]} for stage in stages]
+    assert stems[1] < stems[0]  # what a pass leaves is known again
+    assert len(stems[2]) == len(stages[2]["order"])
+
+
+def test_every_stage_computes_the_same(tmp_path):
+    u = rnn.Network([rnn.LSTM(4)], 5, 5).unroll(time=3, batch=2)
+    page = Read(viz.explore(u, tmp_path / "a.html"))
+    ends = [page.value(stage["outputs"][0])[1] for stage in page.data["stages"]]
+    assert len(ends) == len(gn.passes.DEFAULT) + 1
+    assert ends == pytest.approx([ends[0]] * len(ends), rel=1e-5)
+
+
+def test_a_function_is_shown_as_written_and_with_its_own_passes(regression, tmp_path):
+    cost, x, t, _ = regression
+    for passes, names in (
+        (gn.passes.without("merge", "fuse"), {"merge", "fuse"}),
+        ((), {p.name for p in gn.passes.DEFAULT}),
+    ):
+        function = gn.compile(cost, [x, t], passes=passes)
+        stages = Read(viz.explore(function, tmp_path / "a.html")).data["stages"]
+        assert not names & {stage["name"] for stage in stages}
+        assert len(stages[0]["order"]) == len(function.source)
+        assert len(stages[-1]["order"]) == len(function.graph)
+
+    def pass_of_my_own(graph: gn.Graph) -> gn.Graph:
+        return gn.passes.merge(graph)
+
+    function = gn.compile(cost, [x, t], passes=[pass_of_my_own])
+    assert Read(viz.explore(function, tmp_path / "a.html")).data["stages"][1]["name"] == "as compiled"
+
+
+# -- what is told of an array ------------------------------------------------------------------
+
+
+def test_summary_tells_min_mean_max_and_norm():
+    array = np.random.default_rng(3).standard_normal((30, 7))
+    least, mean, most, norm, columns, heat, numbers = summary(array, 12)
+    assert [least, mean, most, norm] == pytest.approx(
+        [array.min(), array.mean(), array.max(), np.linalg.norm(array)], rel=1e-5
+    )
+    assert (columns, len(heat), numbers) == (7, 12 * 7, [])
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (12, 12), (13, 5), (2, 3, 40), (100, 100)])
+def test_a_heat_map_is_the_means_of_blocks(shape):
+    array = np.random.default_rng(4).standard_normal(shape)
+    *_, columns, heat, _ = summary(array, 12)
+    table = array.reshape(-1, shape[-1]) if shape else array.reshape(1, 1)
+    rows = [part.mean(0) for part in np.split(table, _cuts(len(table)))]
+    cells = np.array([[part.mean() for part in np.split(row, _cuts(len(row)))] for row in rows])
+    read = np.array([LEVELS.index(letter) - 32 for letter in heat]).reshape(-1, columns) / 31
+    assert read == pytest.approx(cells / np.abs(cells).max(), abs=0.5 / 31 + 1e-9)
+
+
+def _cuts(size: int) -> list[int]:
+    return [size * k // 12 for k in range(1, 12)] if size > 12 else list(range(1, size))
+
+
+def test_what_is_not_finite_is_said_and_is_json():
+    told = summary(np.array([1.0, np.nan, np.inf, -np.inf]), 12)
+    assert told[:4] == ["NaN", "NaN", "NaN", "NaN"]
+    assert told[5][1:] == "!!!"
+    assert told[6] == [1, "NaN", "inf", "-inf"]
+    json.dumps(told, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    "array", [np.zeros((0, 3)), np.zeros((3, 0)), np.zeros(3), np.array([True, False]), np.array(7)]
+)
+def test_odd_arrays_have_a_summary(array):
+    told = summary(array, 12)
+    assert len(told) == 7
+    assert told[6] == [int(x) for x in array.ravel()]
+
+
+def test_values_are_dropped_once_they_are_used():
+    x = gn.input((1000, 100), "float64")
+    y = x
+    for _ in range(60):
+        y = gn.tanh(y)
+    tracemalloc.start()
+    for _ in computed([y], {x: np.ones((1000, 100))}):
+        pass
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6 * 800_000
+
+
+def test_a_copy_in_its_own_place_computes_the_same(regression):
+    cost, x, t, _ = regression
+    graph, copies = in_its_own_place(gn.Graph(gn.gradient(cost, [x])))
+    assert all(node.source_serial == node.serial for node in graph.order)
+    assert [copies[n] for n in (x, t)] == list(graph.inputs)
+    a = gn.compile(gn.gradient(cost, [x]), [x, t], backend="numpy")(*FED)
+    b = gn.compile(graph.outputs, graph.inputs, backend="numpy")(*FED)
+    assert np.array_equal(a[0], b[0])
+
+
+# -- the file ----------------------------------------------------------------------------------
+
+
+def test_the_same_graph_gives_the_same_bytes(tmp_path):
+    pages = []
+    for name in ("a.html", "b.html"):
+        path = viz.explore(make_unrolled(), tmp_path / name)
+        pages.append(path.read_bytes())
+    assert pages[0] == pages[1]
+    assert str(Path(__file__).parent).encode() not in pages[0]
+
+
+def test_ten_steps_of_an_lstm_take_less_than_two_megabytes(tmp_path):
+    u = rnn.Network([rnn.LSTM(128)], 65, 65).unroll(time=10, batch=32)
+    path = viz.explore(u, tmp_path / "lstm.html")
+    page = Read(path)
+    assert page.data["backward"]["made"]
+    assert page.data["rop"]["made"]
+    assert len(page.data["stages"]) == len(gn.passes.DEFAULT) + 1
+    assert path.stat().st_size < 2_000_000
+
+
+def test_a_page_asks_for_nothing_outside_of_itself(regression, tmp_path):
+    text = viz.explore(regression[0], tmp_path / "a.html").read_text(encoding="utf-8")
+    text = text.replace("http://www.w3.org/2000/svg", "")  # a namespace, which nobody fetches
+    assert not re.search(r"https?:|//[\w.]+\.\w{2,3}/|@import|url\((?!#)|<link|src=", text)
+
+
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "<b>&amp;",
+    '"><img src=x onerror=alert(1)>',
+    "a\u2028b\x00",
+    "%%data%%",
+)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_stay_names(name, tmp_path):
+    x = gn.input((2,), name=name)
+    with gn.scope(layer=name, block=name):
+        y = gn.tanh(x) + gn.exp(x)
+    path = viz.explore(gn.label(y, name), tmp_path / "a.html")
+    text = path.read_text(encoding="utf-8")
+    assert text.count("</script>") == 2
+    assert "<script>alert" not in text
+    assert "<img" not in text
+    assert data_in(path)["nodes"]
+
+
+def test_all_scripts_are_part_of_the_page():
+    folder = Path(viz.__file__).parent / "explorer" / "assets"
+    assert sorted(SCRIPTS) == sorted(path.name for path in folder.glob("*.js"))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", "colour-blind", "auto", viz.Style(cost="#00ff00")])
+def test_themes(theme, regression, tmp_path):
+    text = viz.explore(regression[0], tmp_path / "a.html", theme=theme).read_text(encoding="utf-8")
+    assert ("@media (prefers-color-scheme: dark)" in text) == (theme == "auto")
+    expected = (
+        {"dark": viz.DARK, "colour-blind": viz.COLOUR_BLIND}.get(theme, viz.LIGHT)
+        if isinstance(theme, str)
+        else theme
+    )
+    assert f"--cost: {expected.cost};" in text
+
+
+# -- what may be asked -------------------------------------------------------------------------
+
+
+def test_large_graphs_say_what_is_left_out(tmp_path):
+    x = gn.input((2,), name="x")
+    y = x
+    for _ in range(2600):
+        y = gn.tanh(y)
+    page = Read(viz.explore(y, tmp_path / "a.html"))
+    assert len(page.data["stages"]) == 1
+    assert page.data["rop"]["made"] == []
+    assert any("large graph" in line for line in page.data["about"])
+
+
+@pytest.mark.parametrize("thing", [rnn.LSTM, rnn.LSTM(4), rnn.Network([rnn.GRU(4)], 5, 5)])
+def test_whatever_can_be_drawn_can_be_explored(thing, tmp_path):
+    assert Read(viz.explore(thing, tmp_path / "a.html")).data["stages"][0]["order"]
+
+
+def test_errors_name_the_argument_and_leave_the_file_alone(regression, tmp_path):
+    cost, x, t, weights = regression
+    path = tmp_path / "a.html"
+    path.write_text("kept")
+    other = gn.input((2,), name="other")
+    cases = [
+        ({"thing": 3}, "thing: cannot draw a int"),
+        ({"path": tmp_path / "a.svg"}, "suffix must be .html"),
+        ({"path": tmp_path / "missing" / "a.html"}, "cannot be written"),
+        ({"theme": "pink"}, "theme must be"),
+        ({"feeds": {x: FED[0]}}, r"feeds has no array for t\[2, 1\]"),
+        ({"feeds": {other: 1, x: 1, t: 1}}, r"feeds: other\[2\] is not an input"),
+        ({"feeds": 3}, "feeds must be a dict"),
+        ({"wrt": [other]}, "wrt: other"),
+        ({"tangents": {other: np.ones(2)}}, "tangents: other"),
+        ({"tangents": {}}, "tangents must be a dict"),
+        ({"thing": gn.tanh(x), "wrt": x}, "no scalar cost"),
+    ]
+    for arguments, message in cases:
+        given = {"thing": cost, "path": path, **arguments}
+        with pytest.raises(viz.DrawingError, match=message):
+            viz.explore(given.pop("thing"), given.pop("path"), **given)
+    with pytest.raises(ShapeError, match="x"):
+        viz.explore(cost, path, feeds={x: np.ones((3, 3)), t: FED[1]})
+    with pytest.raises(DtypeError, match="x"):
+        viz.explore(cost, path, feeds={x: np.ones((2, 3), "complex128"), t: FED[1]})
+    with pytest.raises(ShapeError, match="W"):
+        viz.explore(cost, path, tangents={weights: np.ones(3)})
+    assert path.read_text() == "kept"

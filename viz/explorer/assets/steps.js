@@ -1,0 +1,76 @@
+// Steps: execution in the order of the engine, seen at what is drawn. A closed composite is one step, and opening it
+// is stepping into it.
+
+const MODES = ["forward", "backward", "rop"];
+
+class Steps {
+  constructor(model, view, scene, mode) {
+    Object.assign(this, { model, mode, scene });
+    this.derivative = mode === "forward" ? null : model[mode];
+    const order = mode === "backward" ? [...view.stage.order].reverse() : view.stage.order;
+    this.list = [];
+    this.stepsOf = new Map();
+    for (const id of order) this.add(id, view);
+  }
+
+  add(id, view) {
+    const node = this.model.nodes[id];
+    if (this.derivative && !this.derivative.of.has(id)) return;
+    if (node.isStatic && (this.mode !== "backward" || node.role === ROLE.fill)) return;
+    const leaf = view.leafOf(id);
+    const element = leaf && this.scene.of.get(leaf.key);
+    // What is folded into a node of another composite (o_t into the cost) would make that one a step again and again.
+    if (leaf && leaf.id !== id && view.boxOf(node) !== leaf.box) return;
+    // A weight is a step of its own only where it can be seen.
+    if (!element || (node.isStatic && (element.kind !== "leaf" || element.leaf.id !== id))) return;
+    if (this.list.at(-1)?.key !== element.key) {
+      if (!this.stepsOf.has(element.key)) this.stepsOf.set(element.key, []);
+      this.stepsOf.get(element.key).push(this.list.length);
+      this.list.push({ key: element.key, ids: [] });
+    }
+    this.list.at(-1).ids.push(id);
+  }
+
+  // "done", "current" or "todo" after step `at`; null is after all.
+  status(element, at) {
+    if (at === null) return "done";
+    const steps = this.stepsOf.get(element.key);
+    if (!steps) return element.kind === "leaf" && element.leaf.node.isStatic && this.mode !== "backward" ? "done" : this.statusOfCopy(element, at);
+    if (steps.includes(at)) return "current";
+    return steps[0] < at ? "done" : "todo";
+  }
+
+  // A weight is drawn beside each use; its step is that of the first.
+  statusOfCopy(element, at) {
+    if (element.kind !== "leaf") return "todo";
+    const step = this.list.findIndex((s) => s.ids.includes(element.leaf.id));
+    return step < 0 || step > at ? "todo" : step === at ? "current" : "done";
+  }
+
+  indexOf(id) { return this.list.findIndex((step) => step.ids.includes(id)); }
+
+  // The value, cotangent or tangent of a node in this mode.
+  valueOf(id) {
+    if (!this.derivative) return this.model.nodes[id].value;
+    const found = this.derivative.of.get(id);
+    return found === undefined ? null : this.model.nodes[found].value;
+  }
+
+  valueAt(element) {
+    if (element.kind === "leaf") return this.valueOf(element.leaf.id);
+    if (element.kind !== "box") return null;
+    const members = [element.box.main, ...[...element.box.leaves].reverse()];
+    for (const leaf of members) {
+      const value = this.valueOf(leaf.id);
+      if (value) return value;
+    }
+    return null;
+  }
+
+  norms(view) {
+    // Where there is time, the scale is for what happens in time: the cost itself, at 1, would leave it one colour.
+    const all = [...view.leaves.values()].filter((leaf) => !leaf.node.isStatic);
+    const inTime = view.times.length > 1 ? view.times.flatMap((box) => box.leaves).filter((leaf) => !leaf.node.isStatic) : all;
+    return normScale(inTime.map((leaf) => this.valueOf(leaf.id)?.norm));
+  }
+}

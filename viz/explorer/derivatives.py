@@ -1,0 +1,96 @@
+"""Derivatives for the page: at each node its cotangent and its tangent, and the nodes that compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.dtypes import is_float
+from graphnet.graph import Graph
+from graphnet.node import Node
+from viz.errors import DrawingError
+
+__all__ = ["Derivative", "cost_of", "cotangents", "default_tangents", "in_its_own_place", "tangents_of"]
+
+
+@dataclass(frozen=True)
+class Derivative:
+    """of: the derivative at each node that has one. made: what the rules of each node built, in order."""
+
+    of: dict[Node, Node]
+    made: dict[Node, list[Node]]
+
+
+def in_its_own_place(graph: Graph) -> tuple[Graph, dict[Node, Node]]:
+    """The same graph, in which every node counts as written by the user, and where each of its nodes went.
+
+    What is derived from a node can then be told by its `source_serial`, also where the graph is a derivative itself.
+    """
+    copies: dict[Node, Node] = {}
+    for node in graph.order:
+        copy = node.replace_inputs(tuple(copies[x] for x in node.inputs))
+        copy.source_serial = copy.serial
+        copies[node] = copy
+    for node in graph.inputs:  # also those that nothing reads
+        copies.setdefault(node, node)
+    return Graph([copies[y] for y in graph.outputs], [copies[x] for x in graph.inputs]), copies
+
+
+def cost_of(graph: Graph) -> Node | None:
+    """The first output that is a computed scalar of floating point."""
+    found = (y for y in graph.outputs if not y.shape and y.inputs and is_float(y.dtype))
+    return next(found, None)
+
+
+def cotangents(graph: Graph, cost: Node, wrt: Iterable[Node] | None = None) -> Derivative:
+    """∂cost/∂node for each node of floating point that the cost depends on; wrt: for these nodes only."""
+    behind = set(Graph(cost).order)
+    wanted = _floats(graph) if wrt is None else list(wrt)
+    listed = [node for node in wanted if node in behind]
+    found = gn.backward({cost: gn.fill(1, (), cost.dtype)}, listed)
+    return _attributed(graph, dict(zip(listed, found, strict=True)))
+
+
+def tangents_of(graph: Graph, tangents: Mapping[Node, Any]) -> Derivative:
+    """R{node} for each node of floating point that depends on those with a tangent."""
+    listed = _floats(graph)
+    return _attributed(graph, dict(zip(listed, gn.rop(listed, tangents), strict=True)))
+
+
+def default_tangents(graph: Graph) -> dict[Node, Any]:
+    """A direction that is the same in each run: on the parameters, or on the inputs if there are none."""
+    leaves = [node for node in _floats(graph) if not node.inputs]
+    chosen = [n for n in leaves if n.op.is_parameter] or [n for n in leaves if n.op.is_input]
+    generator = np.random.default_rng(1)
+    return {n: generator.standard_normal(n.shape).astype(n.dtype) for n in chosen}
+
+
+def checked_nodes(argument: str, nodes: Iterable[Any], graph: Graph) -> None:
+    """DrawingError for one that is not a node of floating point in the graph."""
+    known = set(graph.order)
+    for node in nodes:
+        if not isinstance(node, Node) or node not in known or not is_float(node.dtype):
+            what = f"{node.describe()} of {node.dtype}" if isinstance(node, Node) else repr(node)
+            raise DrawingError(
+                f"{argument}: {what:.80} is not a node of floating point in this graph; give nodes that the outputs "
+                "depend on."
+            )
+
+
+def _floats(graph: Graph) -> list[Node]:
+    return [node for node in graph.order if is_float(node.dtype)]
+
+
+def _attributed(graph: Graph, of: dict[Node, Node]) -> Derivative:
+    known = set(graph.order)
+    place = {node.serial: node for node in graph.order}
+    of = {node: d for node, d in of.items() if not d.op.is_zeros}
+    made: dict[Node, list[Node]] = {}
+    for node in Graph(of.values()).order if of else ():
+        if node not in known and node.source_serial in place and node.inputs:
+            made.setdefault(place[node.source_serial], []).append(node)
+    return Derivative(of, made)

@@ -1,0 +1,164 @@
+"""explore: one HTML file in which a person explores a graph."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from graphnet.function import Function
+from graphnet.graph import Graph
+from graphnet.node import Node
+from graphnet.passes import DEFAULT, Pass
+from viz.drawing.names import printable
+from viz.drawing.render import write_whole
+from viz.drawing.things import Drawable, graph_of
+from viz.errors import DrawingError
+from viz.explorer.derivatives import (
+    checked_nodes,
+    cost_of,
+    cotangents,
+    default_tangents,
+    in_its_own_place,
+    tangents_of,
+)
+from viz.explorer.page import page
+from viz.explorer.payload import payload
+from viz.explorer.stages import stages_of
+from viz.explorer.values import fed
+from viz.style import Style, Theme, style_of
+
+__all__ = ["explore"]
+
+#: Graphs of more nodes are shown without what each pass makes of them and without the steps of each rule, unless asked.
+_LARGE = 2500
+
+
+def explore(
+    thing: Drawable,
+    path: str | os.PathLike[str],
+    *,
+    feeds: Mapping[Node, Any] | None = None,
+    wrt: Node | Iterable[Node] | None = None,
+    tangents: Mapping[Node, Any] | None = None,
+    passes: Sequence[Pass | Callable[[Graph], Graph]] | None = None,
+    theme: Theme = "light",
+) -> Path:
+    """One HTML file to open, search and step through a graph: forward, backward, with the R-operator, pass by pass.
+
+    The file needs no network and no other file. Values are those of the NumPy back end.
+
+    thing: what `viz.draw` takes; of a Function, the graph as written and what its passes made of it.
+    path: the file to write, `.html`. An existing one is replaced when the new one is complete.
+    feeds: {input: array} for all inputs; None draws them from a fixed seed (standard normal; zeros for integers).
+    wrt: the nodes at which ∂cost/∂node is shown, the cost being the first scalar output; None for all.
+    tangents: {node: tangent of its shape}; None takes a fixed random direction on the parameters, or on the inputs
+    where there are none. R{node} = Σ (∂node/∂w) v_w.
+    passes: what the slider goes through; None for those of `gn.compile` (none for graphs of over 2500 nodes).
+    theme: "light", "dark", "colour-blind", a viz.Style, or "auto" for what the reader's system prefers.
+    Raises DrawingError, which names the argument; ShapeError and DtypeError for arrays that do not fit.
+    """
+    target = Path(path)
+    if target.suffix.lower() != ".html":
+        raise DrawingError(f"path {str(path)!r}: the explorer is a page; the suffix must be .html.")
+    style = None if theme == "auto" else style_of(theme)
+    text = _page_of(thing, feeds, wrt, tangents, passes, style)
+    write_whole(target, text.encode())
+    return target
+
+
+def _page_of(
+    thing: Drawable,
+    feeds: Mapping[Node, Any] | None,
+    wrt: Node | Iterable[Node] | None,
+    tangents: Mapping[Node, Any] | None,
+    passes: Sequence[Pass | Callable[[Graph], Graph]] | None,
+    style: Style | None,
+) -> str:
+    function = thing if isinstance(thing, Function) else None
+    original = graph_of(thing) if function is None else function.source
+    given = fed(original.inputs, feeds)
+    graph, copies = in_its_own_place(original)
+    given |= {copies[node]: array for node, array in given.items()}
+    is_large = len(graph) > _LARGE
+    if passes is None:
+        passes = () if is_large else DEFAULT
+
+    cost = cost_of(graph)
+    backward = None
+    if cost is not None:
+        backward = cotangents(graph, cost, _chosen(wrt, original, copies))
+    elif wrt is not None:
+        raise DrawingError("wrt: there is no scalar cost among the outputs, so there is no gradient to show.")
+    directions = _directions(tangents, original, copies) or default_tangents(graph)
+    rop = tangents_of(graph, directions) if directions else None
+
+    data = payload(stages_of(graph, passes, function), given, backward, rop, rules=not is_large)
+    title = _title(thing, original)
+    data |= {"title": title, "about": _about(original, feeds, tangents, directions, is_large)}
+    return page(data, title, style)
+
+
+def _chosen(
+    wrt: Node | Iterable[Node] | None, graph: Graph, copies: Mapping[Node, Node]
+) -> list[Node] | None:
+    if wrt is None:
+        return None
+    listed = [wrt] if isinstance(wrt, Node) else list(wrt)
+    checked_nodes("wrt", listed, graph)
+    return [copies[node] for node in listed]
+
+
+def _directions(
+    tangents: Mapping[Node, Any] | None, graph: Graph, copies: Mapping[Node, Node]
+) -> dict[Node, Any]:
+    if tangents is None:
+        return {}
+    if not isinstance(tangents, Mapping) or not tangents:
+        raise DrawingError(
+            f"tangents must be a dict {{node: tangent}} with at least one, not {tangents!r:.60}."
+        )
+    checked_nodes("tangents", tangents, graph)
+    return {copies[node]: tangent for node, tangent in tangents.items()}
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+def _title(thing: Drawable, graph: Graph) -> str:
+    """What is explored, without anything that differs from run to run."""
+    if isinstance(thing, type):
+        return thing.__name__
+    if isinstance(thing, Node):
+        return printable(thing.name, 80) if thing.name else f"Graph of {len(graph)} nodes"
+    if isinstance(thing, Function):
+        return f"Function of {len(graph)} nodes"
+    text = repr(thing).strip("<>")
+    # An address in memory, and the places in a list of nodes, are not the same in every run.
+    if " at 0x" in text or isinstance(thing, Sequence):
+        return f"Graph of {len(graph)} nodes" if isinstance(thing, Sequence) else type(thing).__name__
+    return printable(text, 120)
+
+
+def _about(
+    graph: Graph,
+    feeds: Mapping[Node, Any] | None,
+    tangents: Mapping[Node, Any] | None,
+    directions: Mapping[Node, Any],
+    is_large: bool,
+) -> list[str]:
+    """What the reader must know about the numbers."""
+    lines = []
+    if feeds is None and graph.inputs:
+        lines.append(
+            "Inputs: standard normal numbers from a fixed seed, zeros for integers (feeds= gives your own)."
+        )
+    if tangents is None and directions:
+        of = "parameters" if any(node.op.is_parameter for node in directions) else "inputs"
+        lines.append(
+            f"R-operator: along a random direction on the {of}, from a fixed seed (tangents= gives your own)."
+        )
+    if is_large:
+        lines.append("A large graph: the steps inside of each rule are left out; passes= shows passes.")
+    return lines

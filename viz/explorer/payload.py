@@ -1,0 +1,225 @@
+"""Payload: graphs, values and derivatives as plain data, which JSON can hold; the page's scripts read it.
+
+texts    all strings, once; a string elsewhere is its place in this list
+values   what `values.summary` tells, each once
+boxes    [parent or -1, kind, title, subtitle]: the composites, time > layer and cell > other labels of the scope
+ops      [name, formula]
+nodes    [op, name, symbol, shape, dtype, origin, box, inputs, role, value, stem]; symbol and name are markup
+stages   {name, order, outputs, gone, fresh, compact}; compact: [node, symbol, source, label, source, label, ...]
+backward, rop   {of: [node, derivative, ...], made: [[node, made, ...], ...]}
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from graphnet.graph import Graph
+from graphnet.node import Array, Node
+from graphnet.ops.leaf import Fill, Parameter
+from viz.drawing.fold import fold, symbol_of
+from viz.drawing.names import Names, number, printable, several_layers
+from viz.explorer.derivatives import Derivative
+from viz.explorer.stages import Stage
+from viz.explorer.values import computed, summary
+
+__all__ = ["ROLES", "payload"]
+
+#: Roles by number, as the page's scripts know them.
+ROLES = ("operator", "input", "parameter", "constant", "label", "fill")
+_OPERATOR, _INPUT, _PARAMETER, _CONSTANT, _LABEL, _FILL = range(len(ROLES))
+
+#: Letters that all heat maps may take together; with more values, each gets fewer cells.
+_LETTERS = 600_000
+_SIDES = (5, 12)
+_LAYER = re.compile(r"layer_?(\d+)", re.IGNORECASE)
+#: How the markup of names calls the font of quantities; the page knows it by this name.
+_MATH = "math"
+
+T = TypeVar("T", bound=Hashable)
+
+
+def payload(
+    stages: Sequence[Stage],
+    given: Mapping[Node, Array],
+    backward: Derivative | None,
+    rop: Derivative | None,
+    rules: bool,
+) -> dict[str, Any]:
+    """The data of one page. rules: with every step of the derivatives, not only with their results."""
+    return _Writer(stages).write(given, backward, rop, rules)
+
+
+@dataclass
+class _Table:
+    """Things, each once, with their places."""
+
+    rows: list[Any] = field(default_factory=list)
+    places: dict[Hashable, int] = field(default_factory=dict)
+
+    def place(self, key: Hashable, row: Any = None) -> int:
+        found = self.places.get(key)
+        if found is None:
+            found = self.places[key] = len(self.rows)
+            self.rows.append(key if row is None else row)
+        return found
+
+
+class _Writer:
+    """The state of `payload`: the tables that everything is looked up in."""
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self.stages = stages
+        self.names = Names(_MATH, 9, several_layers(n.name for n in stages[0].graph.order))
+        self.texts, self.values, self.boxes, self.ops = _Table(), _Table(), _Table(), _Table()
+        self.ids: dict[Node, int] = {}
+        self.rows: list[list[Any]] = []
+
+    def write(
+        self, given: Mapping[Node, Array], backward: Derivative | None, rop: Derivative | None, rules: bool
+    ) -> dict[str, Any]:
+        stages = [self.stage(stage) for stage in self.stages]
+        derived = {
+            "backward": self.derivative(backward, rules),
+            "rop": self.derivative(rop, rules),
+        }
+        self.compute(given, (backward, rop))
+        return {
+            "texts": self.texts.rows,
+            "values": self.values.rows,
+            "boxes": self.boxes.rows,
+            "ops": self.ops.rows,
+            "nodes": self.rows,
+            "stages": stages,
+            **derived,
+        }
+
+    # -- nodes ---------------------------------------------------------------------------------
+
+    def node(self, node: Node, stem: Node | None = None) -> int:
+        """The place of a node, whose inputs are written first where they are to be shown."""
+        found = self.ids.get(node)
+        if found is not None:
+            return found
+        place = self.ids[node] = len(self.rows)
+        origin = f"{os.path.basename(node.origin.file)}:{node.origin.line}"
+        formula = (node.op.name, printable(node.op.formula(), 200))
+        self.rows.append(
+            [
+                self.ops.place(formula, [self.text(part) for part in formula]),
+                self.text(self.names.markup(node.name)) if node.name else -1,
+                self.text(self.symbol(node)),
+                list(node.shape),
+                self.text(str(node.dtype)),
+                self.text(origin),
+                self.box(node),
+                [self.ids[x] for x in node.inputs if x in self.ids],
+                _role(node),
+                -1,
+                place if stem is None else self.rows[self.ids[stem]][-1],
+            ]
+        )
+        return place
+
+    def symbol(self, node: Node) -> str:
+        if isinstance(node.op, Fill):
+            return number(node.op.number)
+        return symbol_of(node)
+
+    def text(self, text: str) -> int:
+        return self.texts.place(text)
+
+    def box(self, node: Node) -> int:
+        """The innermost composite that a node was made in."""
+        scope = {key: _plain(label) for key, label in node.scope.items() if label is not None}
+        levels: list[tuple[str, Any, str]] = []
+        if "time" in scope:
+            levels.append(("time", scope.pop("time"), ""))
+        layer, cell = scope.pop("layer", None), scope.pop("cell", None)
+        if layer is not None or cell is not None:
+            told = _LAYER.sub(r"layer \1", str(layer)) if layer is not None else ""
+            levels.append(("cell", cell, told) if cell is not None else ("cell", told, ""))
+        levels += [("scope", label, key) for key, label in scope.items()]
+        path: tuple[Any, ...] = ()
+        place = -1
+        for kind, title, subtitle in levels:
+            path += ((kind, title, subtitle),)
+            shown = title if isinstance(title, (int, float)) else self.text(printable(str(title)))
+            row = [
+                place,
+                kind,
+                {"number": shown} if isinstance(title, (int, float)) else shown,
+                self.text(subtitle),
+            ]
+            place = self.boxes.place(path, row)
+        return place
+
+    # -- graphs --------------------------------------------------------------------------------
+
+    def stage(self, stage: Stage) -> dict[str, Any]:
+        graph = stage.graph
+        order = [self.node(node, stage.stems.get(node)) for node in graph.order]
+        first = stage is self.stages[0]
+        return {
+            "name": stage.name,
+            "order": order,
+            "outputs": [self.ids[y] for y in dict.fromkeys(graph.outputs)],
+            "gone": stage.gone,
+            "fresh": [] if first else [self.ids[n] for n in graph.order if n not in stage.stems],
+            "compact": self.compact(graph),
+        }
+
+    def compact(self, graph: Graph) -> list[list[int]]:
+        """The graph with weights folded into edges and biases into operators."""
+        rows = []
+        for drawn in fold(graph, self.names):
+            symbol = self.symbol(drawn.node) if isinstance(drawn.node.op, Fill) else drawn.symbol
+            row = [self.ids[drawn.node], self.text(symbol)]
+            for operand in drawn.operands:
+                row += [
+                    self.ids[operand.source],
+                    self.text(" ".join(operand.labels)) if operand.labels else -1,
+                ]
+            rows.append(row)
+        return rows
+
+    def derivative(self, derivative: Derivative | None, rules: bool) -> dict[str, Any] | None:
+        if derivative is None:
+            return None
+        if rules:
+            for node in Graph(derivative.of.values()).order:
+                self.node(node)
+        of = [place for pair in derivative.of.items() for place in map(self.node, pair)]
+        made = (
+            [[self.ids[n], *map(self.node, nodes)] for n, nodes in derivative.made.items()] if rules else []
+        )
+        return {"of": of, "made": made}
+
+    def compute(self, given: Mapping[Node, Array], derivatives: Sequence[Derivative | None]) -> None:
+        """Every node's value, where it is shown."""
+        outputs = [y for stage in self.stages for y in stage.graph.outputs]
+        outputs += [d for found in derivatives if found is not None for d in found.of.values()]
+        least, most = _SIDES
+        side = max(least, min(most, int((_LETTERS / max(1, len(self.ids))) ** 0.5)))
+        for node, value in computed(dict.fromkeys(outputs), given):
+            if node in self.ids:
+                told = summary(value, side)
+                self.rows[self.ids[node]][9] = self.values.place(repr(told), told)
+
+
+def _role(node: Node) -> int:
+    if node.op.is_input:
+        return _INPUT
+    if isinstance(node.op, Parameter):
+        return _PARAMETER
+    if node.is_static:
+        return _FILL if isinstance(node.op, Fill) and node.name is None else _CONSTANT
+    return _LABEL if node.op.is_label else _OPERATOR
+
+
+def _plain(label: Any) -> Any:
+    """A label of a scope as a number or a text."""
+    return label if isinstance(label, (int, float)) and not isinstance(label, bool) else str(label)

@@ -1,0 +1,70 @@
+"""Stages: the graph as written, and what each pass makes of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphnet.function import Function
+from graphnet.graph import Graph
+from graphnet.node import Node
+from graphnet.passes import Pass
+
+__all__ = ["Stage", "stages_of"]
+
+WRITTEN = "as written"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A graph and the pass that made it. stems: for each node that the stage before has as well, that one there."""
+
+    name: str
+    graph: Graph
+    stems: dict[Node, Node] = field(default_factory=dict)
+    gone: int = 0
+
+
+def stages_of(
+    graph: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]], function: Function | None = None
+) -> list[Stage]:
+    """The graph and, one by one, what the passes make of it.
+
+    Of a function that was compiled with other passes than these, the graph that it was compiled to.
+    """
+    names = [p.name if isinstance(p, Pass) else getattr(p, "__name__", "pass") for p in passes]
+    if function is not None and passes:
+        reported = [report.name for report in function.reports]
+        if not set(names).issuperset(reported):
+            return [Stage(WRITTEN, graph), _stage("as compiled", graph, function.graph)]
+        passes = [step for name, step in zip(names, passes, strict=True) if name in reported]
+        names = [name for name in names if name in reported]
+    stages = [Stage(WRITTEN, graph)]
+    for name, step in zip(names, passes, strict=True):
+        before = stages[-1].graph
+        stages.append(_stage(name, before, step(before)))
+    return stages
+
+
+def _stage(name: str, before: Graph, after: Graph) -> Stage:
+    """A node is in both if it is the same, or if one of the same op, shape, name and place in the program is.
+
+    What merely reads something else than before is thus no change.
+    """
+    same = set(before.order) & set(after.order)
+    old: dict[tuple[Any, ...], deque[Node]] = {}
+    for node in before.order:
+        if node not in same:
+            old.setdefault(_identity(node), deque()).append(node)
+    stems = {node: node for node in same}
+    for node in after.order:
+        if node not in same and (left := old.get(_identity(node))):
+            stems[node] = left.popleft()
+    return Stage(name, after, stems, len(before) - len(stems))
+
+
+def _identity(node: Node) -> tuple[Any, ...]:
+    scope = tuple(sorted((key, str(label)) for key, label in node.scope.items()))
+    return type(node.op), node.op, node.shape, node.dtype, node.name, node.origin, scope

@@ -1,0 +1,72 @@
+"""Generation: a network that reads what it has predicted (Lynge 2016, fig. 3.6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from graphnet.graph import Graph
+from graphnet.node import Node
+from graphnet_rnn.network import Network
+from viz.drawing.closed import Box, ClosedPicture, Kind, Link, closed_picture
+from viz.drawing.merge import check_steps, fold_columns
+from viz.drawing.picture import names_in
+from viz.drawing.render import Drawing
+from viz.errors import DrawingError
+from viz.style import EdgeRole, Theme, style_of
+
+__all__ = ["generation"]
+
+
+def generation(network: Network, steps: int = 4, *, theme: Theme = "light") -> Drawing:
+    """A network that generates so many symbols: each prediction, made a symbol by χ, is the next input.
+
+    χ takes the most probable symbol, or draws one. The first input is data; the others are labels on what χ gives.
+    Raises DrawingError for what is no network, or where the sizes of inputs and outputs differ.
+    Source: Lynge 2016, 3.5 and fig. 3.6.
+    """
+    if not isinstance(network, Network):
+        raise DrawingError(f"network: generation needs an rnn.Network, not a {type(network).__name__}.")
+    if network.inputs != network.outputs:
+        raise DrawingError(
+            f"network: its outputs ({network.outputs}) are not of the size of its inputs ({network.inputs}), so they "
+            "cannot be read by it."
+        )
+    count = check_steps(steps, 4)
+    colours = style_of(theme)
+    outputs = _outputs(network, count)
+    graph = Graph(outputs)
+    picture = fold_columns(closed_picture(graph, names_in(graph, colours)), count)
+    return Drawing(_fed_back(picture), "closed", None, None, colours)
+
+
+def _outputs(network: Network, steps: int) -> list[Node]:
+    """o_t for each step."""
+    settings: dict[str, Any] = {"labels": 1} if network.loss == "ctc" else {}
+    return list(network.unroll(steps, batch=1, training=False, **settings).logits.inputs)
+
+
+def _fed_back(picture: ClosedPicture) -> ClosedPicture:
+    """With χ above each output, and an edge from it to the next step's input."""
+    top = len(picture.states)
+    boxes: list[Box] = []
+    data: dict[int, Box] = {}
+    outputs: dict[int, Box] = {}
+    for box in picture.shapes:
+        if box.kind is Kind.DATA and box.column > 0:
+            box = replace(box, kind=Kind.IMAGINARY)
+        if box.kind in (Kind.DATA, Kind.IMAGINARY) and box.row == 0:
+            data[box.column] = box
+        if box.kind is Kind.OUTPUT and box.row == top - 1:
+            outputs[box.column] = box
+        boxes.append(box)
+    links = list(picture.edges)
+    for column, output in outputs.items():
+        chosen = Box(
+            f"choice_{column}", Kind.OUTPUT, top, column, ("<i>χ</i>",), "a symbol, chosen by its probability"
+        )
+        boxes.append(chosen)
+        links.append(Link(output.key, chosen.key, EdgeRole.TO_OUTPUT))
+        if column + 1 in data:
+            links.append(Link(chosen.key, data[column + 1].key, EdgeRole.GENERATED))
+    return replace(picture, shapes=tuple(boxes), edges=tuple(links), states=(*picture.states, 1))
