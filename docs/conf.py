@@ -28,21 +28,15 @@ version = release = __version__
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
-    "extensions.gallery",
+    "extensions.architectures",
     "extensions.public",
     "extensions.links",
     "extensions.docstrings",
     "extensions.formulas",
     "extensions.guides",
 ]
-exclude_patterns = [
-    "conf.py",
-    "architectures.py",
-    "extensions",
-    "_static",
-    "architectures",
-    "**/.ipynb_checkpoints",
-]
+# Programs and pictures; tutorials are pages.
+exclude_patterns = ["*.py", "extensions", "_static", "architectures", "gallery", "**/.ipynb_checkpoints"]
 html_math_renderer = "mathml"
 smartquotes = False  # a prime is the value after the step, not an apostrophe
 

@@ -1,7 +1,7 @@
 """Formulas without scripts from elsewhere: indices in text, and LaTeX as MathML.
 
 Formulas are written in Unicode here, with _ and ^ for indices: W_xh, h^{l-1}_t. In docstrings' first lines and in the
-gallery every index is set; in prose only those of single letters, so that `squared_error` stays what it is.
+equations of architectures every index is set; in prose only those of single letters, so that `squared_error` stays.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def indexed(text: str, pattern: re.Pattern[str] = INDEX) -> Iterator[nodes.Node]
 class SetIndices(SphinxTransform):
     """Indices in all text that is no code."""
 
-    default_priority = 750  # after references, substitutions and the gallery's sections
+    default_priority = 750  # after references, substitutions and the architectures' sections
 
     def apply(self, **kwargs: Any) -> None:
         for text in list(self.document.findall(nodes.Text)):

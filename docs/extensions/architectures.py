@@ -1,4 +1,4 @@
-"""The gallery: rows of the tables of docs/architectures.md as sections with formula, source, size and picture.
+"""Every architecture: rows of the tables of docs/architectures.md as sections with formula, source, size and picture.
 
 The page itself stays a table, which is what one wants of it elsewhere; here pictures have the width of the page, and
 each architecture an address.
@@ -17,7 +17,7 @@ __all__ = ["setup"]
 _COLUMNS = ["architecture", "equation", "source", "parameters", "diagram"]
 
 
-class Gallery(SphinxTransform):
+class Sections(SphinxTransform):
     default_priority = 700  # before links and indices are set
 
     def apply(self, **kwargs: Any) -> None:
@@ -70,5 +70,5 @@ def _content(entry: nodes.entry) -> list[nodes.Node]:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    app.add_transform(Gallery)
+    app.add_transform(Sections)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
