@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphnet.graph import Graph
 from graphnet.node import Node
-from graphnet_rnn.network import Network
 from viz.drawing.closed import Box, ClosedPicture, Kind, Link, closed_picture
 from viz.drawing.merge import check_steps, fold_columns
 from viz.drawing.picture import names_in
 from viz.drawing.render import Drawing
 from viz.errors import DrawingError
 from viz.style import EdgeRole, Theme, style_of
+
+if TYPE_CHECKING:  # pictures of graphs need no networks
+    from graphnet_rnn import Network
 
 __all__ = ["generation"]
 
@@ -25,7 +27,7 @@ def generation(network: Network, steps: int = 4, *, theme: Theme = "light") -> D
     Raises DrawingError for what is no network, or where the sizes of inputs and outputs differ.
     Source: Lynge 2016, 3.5 and fig. 3.6.
     """
-    if not isinstance(network, Network):
+    if not callable(getattr(network, "unroll", None)) or isinstance(network, type):
         raise DrawingError(f"network: generation needs an rnn.Network, not a {type(network).__name__}.")
     if network.inputs != network.outputs:
         raise DrawingError(

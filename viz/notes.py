@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -24,6 +23,7 @@ from viz.drawing.names import number, shape_text
 from viz.drawing.note import Note, Notes, Scale
 from viz.drawing.things import Drawable, graph_of
 from viz.errors import DrawingError
+from viz.matching import kept_nodes
 
 __all__ = [
     "Gradients", "Marks", "Times", "Values", "changes", "cotangents", "evaluated", "gradients", "note_on",
@@ -261,30 +261,14 @@ class Marks(Notes):
 def changes(before: Graph, after: Graph) -> tuple[Marks, Marks]:
     """Notes for two graphs: on what of the first is not in the second, and on what is new in the second.
 
-    A node is in both if it is the same, or if one of the same op, shape, name and place in the user's program is; so
-    what merely reads something else than before is no change.
+    What merely reads something else than before is no change; see `viz.matching`.
     """
-    same = set(before.order) & set(after.order)
-    old = Counter(map(_identity, (n for n in before.order if n not in same)))
-    new = Counter(map(_identity, (n for n in after.order if n not in same)))
+    kept = kept_nodes(before, after)
+    left = set(kept.values())
     return (
-        Marks(_surplus((n for n in before.order if n not in same), old - new), "gone"),
-        Marks(_surplus((n for n in after.order if n not in same), new - old), "new"),
+        Marks((node for node in before.order if node not in left), "gone"),
+        Marks((node for node in after.order if node not in kept), "new"),
     )
-
-
-def _identity(node: Node) -> tuple[Any, ...]:
-    return type(node.op), node.op, node.shape, node.dtype, node.name, node.source_serial
-
-
-def _surplus(nodes: Iterable[Node], counts: Counter[tuple[Any, ...]]) -> Iterable[Node]:
-    """So many nodes of each identity, the last ones first: merging keeps the first of equal nodes."""
-    left = Counter(counts)
-    for node in reversed(list(nodes)):
-        identity = _identity(node)
-        if left[identity] > 0:
-            left[identity] -= 1
-            yield node
 
 
 # -- words -------------------------------------------------------------------------------------

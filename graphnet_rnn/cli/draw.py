@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from graphnet_rnn.cell import Cell
+from graphnet_rnn.cli.graphs import SHOWN, draw_graph
 from graphnet_rnn.cli.pictures import KINDS, draw_runs, is_run, require_ending
 from graphnet_rnn.cli.user_cells import make_cell, own_cells
 from graphnet_rnn.errors import UsageError
@@ -16,6 +18,8 @@ EXAMPLE = """example:
   graphnet-rnn draw "RHN(depth=2)" --out rhn.svg
   graphnet-rnn draw my_cells.py:MyCell --style compact --out mine.png
   graphnet-rnn draw runs/book/model.safetensors --time 3 --out book.svg
+  graphnet-rnn draw LSTM --show mirror --out lstm_mirror.svg
+  graphnet-rnn draw LSTM --show explorer --out lstm.html
   graphnet-rnn draw runs/book --out curve.png
   graphnet-rnn draw runs/gru runs/lstm runs/rhn --out compared.png
   graphnet-rnn draw runs/book --chart weights --out weights.png
@@ -41,13 +45,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="graph.svg",
         metavar="FILE",
         help="ends in .svg, .png, .pdf, .dot or .html (charts: one of the first three; samples: .html, .txt or .ansi, "
-        "or none, for the terminal)",
+        "or none, for the terminal; a dump: a folder)",
+    )
+    add(
+        "--show",
+        choices=tuple(SHOWN),
+        default="graph",
+        help="of a cell or a model; " + "; ".join(f"{name}: {words}" for name, words in SHOWN.items()),
     )
     add(
         "--style", choices=("full", "compact"), default="full", help="weights as nodes, or as labels on edges"
     )
     add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
-    add("--time", type=int, default=3, help="time steps, for a model")
+    add(
+        "--theme",
+        choices=("light", "dark", "colour-blind"),
+        default="light",
+        help="colours of a cell's or model's picture",
+    )
+    add("--time", type=int, default=3, help="time steps, for a model, and for what --show needs a network")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -59,26 +75,21 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(
             f"only runs are drawn together, and {other!r} is neither the folder of a run nor a history (.jsonl)"
         )
-    import viz
-
     (what,) = options.what
-    thing: object
+    if options.time < 1:
+        raise UsageError(f"--time must be at least 1, not {options.time}")
+    subject: Cell | Network
     if what.endswith(".safetensors"):
-        if options.time < 1:
-            raise UsageError(f"--time must be at least 1, not {options.time}")
-        network = load(what, own_cells(options.cell))
+        subject = load(what, own_cells(options.cell))
         if options.chart == "weights":
-            return _draw_weights(network, options.out)
-        thing = network.unroll(options.time, batch=1, training=False)
+            return _draw_weights(subject, options.out)
     else:
-        thing = make_cell(what)
+        subject = make_cell(what)
     if options.chart is not None:
         raise UsageError(
             f"--chart {options.chart} is of a run: give its folder or its history (.jsonl), not {what}"
         )
-    drawing = viz.draw(thing, style=options.style)
-    drawing.save(options.out)
-    print(f"wrote {options.out} ({drawing.renderer})")
+    print(draw_graph(subject, options.show, options.out, options.style, options.theme, options.time))
     return 0
 
 

@@ -20,6 +20,7 @@ from graphnet.errors import GraphnetError
 from graphnet_rnn import cells
 from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.cli import COMMANDS, main, make_parser
+from graphnet_rnn.cli.graphs import SHOWN
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import ModelFileError, TrainingError
 from graphnet_rnn.model_file import FORMAT, KEY
@@ -639,6 +640,29 @@ def test_draw_that_cannot_be_saved(
     here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], content: str
 ) -> None:
     assert content in fails(capsys, ["draw", *arguments])
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+@pytest.mark.parametrize("subject", ["cell", "model"])
+def test_draw_shows_everything_of_a_cell_and_of_a_model(
+    here: Path, capsys: pytest.CaptureFixture[str], shown: str, subject: str
+) -> None:
+    what = "GRU(units=4)"
+    if subject == "model":
+        what = str(here / "model.safetensors")
+        rnn.save(rnn.Network([rnn.Elman(4)], 5, 5), what)
+    out = {"explorer": "page.html", "dump": "folder"}.get(shown, "picture.svg")
+    assert main(["draw", what, "--show", shown, "--out", out, "--theme", "dark"]) == 0
+    assert out in capsys.readouterr().out
+    if shown == "dump":
+        assert (here / out / "instructions.txt").stat().st_size > 0
+    else:
+        assert "#15181d" in (here / out).read_text(encoding="utf-8") or shown == "explorer"
+
+
+def test_what_is_shown_has_a_fitting_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "must end in .html" in fails(capsys, ["draw", "GRU", "--show", "explorer"], 2)
+    assert "is to be a folder" in fails(capsys, ["draw", "GRU", "--show", "dump"], 2)
 
 
 def test_draw_style_is_one_of_two(capsys: pytest.CaptureFixture[str]) -> None:

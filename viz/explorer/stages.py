@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from graphnet.function import Function
 from graphnet.graph import Graph
 from graphnet.node import Node
 from graphnet.passes import Pass
+from viz.matching import kept_nodes
 
 __all__ = ["Stage", "stages_of"]
 
@@ -49,22 +48,5 @@ def stages_of(
 
 
 def _stage(name: str, before: Graph, after: Graph) -> Stage:
-    """A node is in both if it is the same, or if one of the same op, shape, name and place in the program is.
-
-    What merely reads something else than before is thus no change.
-    """
-    same = set(before.order) & set(after.order)
-    old: dict[tuple[Any, ...], deque[Node]] = {}
-    for node in before.order:
-        if node not in same:
-            old.setdefault(_identity(node), deque()).append(node)
-    stems = {node: node for node in same}
-    for node in after.order:
-        if node not in same and (left := old.get(_identity(node))):
-            stems[node] = left.popleft()
+    stems = kept_nodes(before, after)
     return Stage(name, after, stems, len(before) - len(stems))
-
-
-def _identity(node: Node) -> tuple[Any, ...]:
-    scope = tuple(sorted((key, str(label)) for key, label in node.scope.items()))
-    return type(node.op), node.op, node.shape, node.dtype, node.name, node.origin, scope
