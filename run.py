@@ -4,6 +4,7 @@
 python3 run.py demo              draw, train and check a small network (about a minute)
 python3 run.py test [ARGS]       all tests (ARGS go to pytest)
 python3 run.py lint              lint and types
+python3 run.py docs              the documentation site, into build/docs (runs all guides and tutorials: minutes)
 python3 run.py tutorials         ten tutorials as notebooks, in a browser (--execute: as pages, without one)
 python3 run.py train TEXT ...    any graphnet-rnn command: train, sample, evaluate, draw, check
 python3 run.py python ARGS       the environment's own Python
@@ -23,7 +24,7 @@ PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / "graphnet-installed"
 OLDEST = (3, 11)
 #: Command -> the extra of pyproject.toml that it needs.
-EXTRAS = {"test": "test", "lint": "test", "tutorials": "tutorials"}
+EXTRAS = {"test": "test", "lint": "test", "docs": "docs", "tutorials": "tutorials"}
 
 
 def stop(sentence: str) -> None:
@@ -82,6 +83,17 @@ def create() -> None:
         stop(f"the environment {VENV} could not be made: {error}. Is the disk full, or the folder read-only?")
 
 
+def make_site(arguments: list[str]) -> int:
+    """Builds the documentation anew; what guides and tutorials show is kept while the code stays as it is."""
+    pages = HERE / "build" / "docs"
+    shutil.rmtree(pages, ignore_errors=True)
+    sphinx = [str(PYTHON), "-m", "sphinx", "-b", "html", "-q", "-W", "--keep-going", "-n"]
+    failed = subprocess.run([*sphinx, *arguments, str(HERE / "docs"), str(pages)], check=False).returncode
+    if not failed:
+        print(f"run.py: the site is {pages / 'index.html'}")
+    return failed
+
+
 def main() -> int:
     if sys.version_info < OLDEST:
         found = ".".join(map(str, sys.version_info[:3]))
@@ -105,6 +117,8 @@ def main() -> int:
         return max(
             subprocess.run([str(PYTHON), "-m", *step], cwd=HERE, check=False).returncode for step in steps
         )
+    if command == "docs":
+        return make_site(arguments)
     if command == "tutorials":
         return subprocess.run([str(PYTHON), str(HERE / "tutorials"), *arguments], check=False).returncode
     if command == "python":

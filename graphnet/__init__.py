@@ -50,7 +50,7 @@ __all__ = [
     "__version__", "absolute", "add", "argmax", "backward", "broadcast_to", "cast", "clip", "compile",
     "concatenate", "constant", "cos", "divide", "equal", "exp", "fill", "gauss_newton_product",
     "gradient", "greater", "greater_equal", "hessian_product", "input", "label", "less", "less_equal",
-    "log", "log_softmax", "logical_not", "logsumexp", "matmul", "max", "maximum", "mean", "min",
+    "load_function", "log", "log_softmax", "logical_not", "logsumexp", "matmul", "max", "maximum", "mean", "min",
     "minimum", "multiply", "negative", "one_hot", "parameter", "passes", "power", "relu", "reshape",
     "rop", "scaled_matmul", "scatter_add", "scope",
     "sigmoid", "sigmoid_cross_entropy", "sign", "sin", "softmax", "softmax_cross_entropy",

@@ -147,9 +147,9 @@ class Function(ShowsItself):
 
     def explain(self) -> str:
         """What compilation did: each pass with node counts and time, the ops that are left, memory."""
-        lines = [f"{'pass':<14}{'nodes before':>14}{'after':>8}{'ms':>9}"]
+        lines = [f"{'pass':<18}{'nodes before':>14}{'after':>8}{'ms':>9}"]
         for name, before, after, seconds in self.reports:
-            lines.append(f"{name:<14}{before:>14}{after:>8}{seconds * 1e3:>9.2f}")
+            lines.append(f"{name:<18}{before:>14}{after:>8}{seconds * 1e3:>9.2f}")
         counts: dict[str, int] = {}
         for node in self.graph.order:
             counts[node.op.name] = counts.get(node.op.name, 0) + 1

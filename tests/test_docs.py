@@ -1,17 +1,116 @@
-"""The pages of docs/ that are made by programs are what the programs make."""
+"""The pages of docs/ that are made by programs are what the programs make, and the guides' programs run."""
 
 from __future__ import annotations
 
+import ast
+import linecache
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import matplotlib.figure
 import numpy as np
 import pytest
 
 ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+#: Guides whose blocks are run here one after another; the others have tests of their own, below.
+GUIDES = (
+    "quick_start", "declaring_cells", "adding_an_op", "finding_a_nan", "speed_and_memory", "long_sequences",
+    "exchange", "drawing", "reading_a_run",
+)  # fmt: skip
+
+
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks_of(guide: str) -> list[str]:
+    text = (DOCS / f"{guide}.md").read_text(encoding="utf-8")
+    return [block for language, block in FENCED.findall(text) if language == "python"]
+
+
+def run_block(name: str, block: str, names: dict[str, Any]) -> Any:
+    """Runs a block as a notebook does: the value of an expression at its end is what is shown."""
+    linecache.cache[name] = (len(block), None, block.splitlines(keepends=True), name)
+    tree = ast.parse(block, name)
+    shown = None
+    if isinstance(tree.body[-1], ast.Expr):
+        shown = ast.Expression(tree.body.pop().value)  # type: ignore[attr-defined]
+    exec(compile(tree, name, "exec"), names)
+    return None if shown is None else eval(compile(shown, name, "eval"), names)
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_a_guide_runs_as_it_stands(
+    guide: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every block, in one namespace, in an empty folder; what it draws can be drawn."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    shown = [run_block(f"{guide} {i}", block, names) for i, block in enumerate(blocks_of(guide))]
+    for thing in shown:
+        if hasattr(thing, "_repr_mimebundle_"):
+            pictured = set(thing._repr_mimebundle_()) - {"text/plain"}
+            assert pictured, f"{guide}: {thing!r} shows itself as text only"
+        if isinstance(thing, matplotlib.figure.Figure):
+            assert thing.axes
+    told = capsys.readouterr().out
+    for wanted in TOLD.get(guide, ()):
+        assert re.search(wanted, told), f"{guide} did not print {wanted!r}:\n{told}"
+
+
+#: What must be among the lines that a guide prints: what its prose says of them.
+TOLD = {
+    "quick_start": (r"[1-3]\.\d\d bits per character", r"\b0% wrong after 8 steps"),
+    "adding_an_op": (r"Wrong: law 2", r"smallest failing input"),
+    "finding_a_nan": (
+        r"Sqrt\[3\] makes NaN \(layer features\)",
+        r"x\[3\] holds NaN",
+        r"TrainingError: .* Log\[2\] makes NaN",
+    ),
+    "speed_and_memory": (r"stack rows", r"by layer", r"sqrt -> .* peak", r"layer0\.W_xi"),
+    "long_sequences": (r"memory-20", r"\b0\.\d% wrong", r"[5-9]\d\.\d% wrong before", r"bits per symbol"),
+    "exchange": (r"LSTM\(units=24\)", r"\(7, 3, 5\)"),
+    "drawing": (r"lstm\.pdf", r"drawn by", r"more than limit=50"),
+    "reading_a_run": (r"bits per character, \d\d\.\d% right",),
+}
+
+
+def test_every_guide_is_listed_where_it_is_run() -> None:
+    """In conf.py for the site, here for the tests; what console blocks name exists."""
+    with_code = {page.stem for page in DOCS.glob("*.md") if blocks_of(page.stem)}
+    with_code.remove("gallery")  # scripts with their pictures: tests/viz/test_gallery.py
+    tested_below = {"training_on_arrays", "second_order"}
+    assert with_code == set(GUIDES) | tested_below
+    tree = ast.parse((DOCS / "conf.py").read_text(encoding="utf-8"))
+    (listed,) = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "guides_that_run"
+    ]
+    assert set(listed) == with_code
+
+
+def test_commands_of_the_guides_are_understood() -> None:
+    """Every `graphnet-rnn` line of a console block is one that the command line takes."""
+    from graphnet_rnn.cli import make_parser
+
+    lines = [
+        line
+        for page in [*DOCS.glob("*.md"), ROOT / "README.md"]
+        for language, block in FENCED.findall(page.read_text(encoding="utf-8"))
+        if language in ("", "console")
+        for line in block.replace("\\\n", " ").splitlines()
+        if re.match(r"(\$ )?graphnet-rnn ", line)
+    ]
+    assert len(lines) > 15
+    for line in lines:
+        words = shlex.split(line.removeprefix("$ "), comments=True)[1:]
+        make_parser().parse_args(words)
 
 
 @pytest.mark.parametrize("program", ["architectures", "gallery"])

@@ -136,6 +136,20 @@ def test_words_are_passed_on(
     assert started[-1][1:] == ["-m", "graphnet_rnn", "sample", "model", "--length", "5"]
 
 
+def test_docs_are_built_anew_with_their_extra(
+    run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = run.HERE / "build" / "docs"
+    pages.mkdir(parents=True)
+    (pages / "stale.html").touch()
+    assert call(run, monkeypatch, "docs", "-D", "nb_execution_mode=off") == 0
+    assert started[0][-1] == f"{run.HERE}[docs]"
+    assert started[-1][1:3] == ["-m", "sphinx"]
+    assert "-W" in started[-1]
+    assert started[-1][-4:] == ["-D", "nb_execution_mode=off", str(run.HERE / "docs"), str(pages)]
+    assert not pages.exists()
+
+
 def test_tutorials_need_their_extra(
     run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
