@@ -14,7 +14,7 @@ import graphnet
 
 ENGINE = Path(graphnet.__file__).parent
 ROOT = ENGINE.parent
-NETWORKS = ROOT / "graphnet_rnn"
+NETWORKS, PICTURES = ROOT / "graphnet_rnn", ROOT / "viz"
 
 #: From the bottom to the top. A module imports from its own layer and from those below.
 LAYERS: tuple[tuple[str, ...], ...] = (
@@ -64,10 +64,23 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("__main__",),
 )
+VIZ_LAYERS: tuple[tuple[str, ...], ...] = (
+    ("errors", "colours"),
+    ("style", "text"),
+    ("drawing", "charts", "terminal", "matching"),
+    ("notes", "pages"),
+    ("mirror", "stages", "generation", "explorer"),
+    ("show",),
+    ("__init__",),
+)
 #: package -> part of it -> height
 HEIGHT: dict[str, dict[str, int]] = {
     package: {part: height for height, parts in enumerate(layers) for part in parts}
-    for package, layers in (("graphnet", LAYERS), ("graphnet_rnn", RNN_LAYERS))
+    for package, layers in (
+        ("graphnet", LAYERS),
+        ("graphnet_rnn", RNN_LAYERS),
+        ("viz", VIZ_LAYERS),
+    )
 }
 
 #: Lazy imports that point up, with the reason: (file, module).
@@ -118,7 +131,7 @@ def by_files(*folders: Path) -> pytest.MarkDecorator:
 
 
 by_file = by_files(ENGINE)
-by_any_file = by_files(ENGINE, NETWORKS)
+by_any_file = by_files(ENGINE, NETWORKS, PICTURES)
 
 
 @by_any_file

@@ -43,9 +43,11 @@ def as_svg(terminal: str, scale: Scale) -> str:
         f'font-size="{SIZE:g}">',
         f'<rect width="100%" height="100%" fill="{scale.paper}"/>',
     ]
+    coloured = False
     for row, line in enumerate(lines):
         y = MARGIN + row * HEIGHT
-        beneath = not any(run.ground for run in line)
+        beneath = coloured and not any(run.ground for run in line)
+        coloured = any(run.ground for run in line)
         for run in line:
             x = MARGIN + run.column * WIDTH
             if run.ground:
