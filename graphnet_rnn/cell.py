@@ -128,12 +128,15 @@ class Cell(ShowsItself):
         Source: Ba, Kiros & Hinton 2016, eq. 4.
         """
         declaration.require_nodes(self, "normalized", to, {"a": a})
-        centred = a - gn.mean(a, axis=1, keepdims=True)
-        deviation = gn.sqrt(gn.mean(centred * centred, axis=1, keepdims=True) + 1e-5)
-        result = self.weight(f"g_{to}", (a.shape[-1],), initializers.constant(gain)) * (centred / deviation)
-        if shift is None:
-            return result
-        return result + self.weight(f"s_{to}", (a.shape[-1],), initializers.constant(shift))
+        with gn.scope(composite="layer norm"):
+            centred = a - gn.mean(a, axis=1, keepdims=True)
+            deviation = gn.sqrt(gn.mean(centred * centred, axis=1, keepdims=True) + 1e-5)
+            result = self.weight(f"g_{to}", (a.shape[-1],), initializers.constant(gain)) * (
+                centred / deviation
+            )
+            if shift is None:
+                return result
+            return result + self.weight(f"s_{to}", (a.shape[-1],), initializers.constant(shift))
 
     def dropout(self, name: str, a: Node, share: float) -> Node:
         """a with `share` of its values zeroed and the others enlarged, while a network trains; else a."""

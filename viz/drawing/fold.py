@@ -1,7 +1,8 @@
 """What is drawn, and what is folded into it: the whole graph, or the graph as a paper draws it.
 
 In a compact picture a product with a weight is an edge labelled with that weight (Lynge 2016, fig. 3.5),
-a bias or a number stands inside its operator, and casts, reshapes and broadcasts disappear.
+a bias or a number stands inside its operator, casts, reshapes and broadcasts disappear, and a composite is one
+operator.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from graphnet.ops.index import Take
 from graphnet.ops.leaf import Constant, Fill, Parameter
 from graphnet.ops.linear import Product
 from graphnet.ops.shape import Reshape, Slice, Transpose
+from viz.drawing.composites import Composite, composites_of
 from viz.drawing.names import Names, number
 
 __all__ = ["Drawn", "Operand", "fold", "symbol_of", "unfolded"]
@@ -94,6 +96,7 @@ class _Folding:
         self.graph = graph
         self.names = names
         self.outputs = set(graph.outputs)
+        self.composites = composites_of(graph)
         self.drawn: dict[Node, Drawn] = {}
         #: The operands that stand for a node in its consumers: itself, or what it was folded into.
         self.seen_as: dict[Node, tuple[Operand, ...]] = {}
@@ -104,7 +107,10 @@ class _Folding:
         """Decides how one node, whose inputs have been visited, is drawn and seen."""
         drawn = Drawn(node, symbol_of(node), self.operands(node.inputs))
         seen_as: tuple[Operand, ...] = ()
-        if node.is_static:
+        composite = self.composites.get(node)
+        if composite is not None and composite.root is node:
+            drawn = self.whole(composite)
+        elif node.is_static:
             self.name_static(node)
         elif self.is_layout(node):
             seen_as = self.seen_as[node.inputs[0]]
@@ -129,6 +135,15 @@ class _Folding:
                 pending.extend(operand.source for operand in self.drawn[node].operands)
         return [self.drawn[node] for node in self.graph.order if node in reached]
 
+    def whole(self, composite: Composite) -> Drawn:
+        """A composite as one operator, which reads what its nodes read from outside, but for weights and numbers."""
+        inside = set(composite.nodes)
+        sources = dict.fromkeys(x for node in composite.nodes for x in node.inputs if x not in inside)
+        operands = self.operands(tuple(x for x in sources if x not in self.text))
+        return Drawn(
+            composite.root, "<br/>".join(escape(composite.name).split()), tuple(dict.fromkeys(operands))
+        )
+
     # -- what can be folded ------------------------------------------------------------------
 
     def operands(self, inputs: tuple[Node, ...]) -> tuple[Operand, ...]:
@@ -141,7 +156,13 @@ class _Folding:
 
     def is_free(self, node: Node) -> bool:
         """True for nodes that nothing but one consumer would miss."""
-        return node.name is None and node not in self.outputs and len(self.graph.consumers[node]) == 1
+        if node.name is not None or node in self.outputs:
+            return False
+        consumers = self.graph.consumers[node]
+        if len(consumers) == 1:
+            return True
+        inside = self.composites.get(consumers[0]) if consumers else None
+        return inside is not None and all(self.composites.get(c) is inside for c in consumers)
 
     def name_static(self, node: Node) -> None:
         op = node.op
@@ -197,7 +218,7 @@ class _Folding:
             return drawn, ()
         if len(operands) == 1 and not _has_bias(operands[0]):
             return drawn, (replace(operands[0], labels=(*operands[0].labels, biases)),)
-        (consumer,) = self.graph.consumers[node]
+        consumer = self.graph.consumers[node][0]
         if not biases and isinstance(consumer.op, Add) and len(operands) <= _MOST_TERMS:
             return drawn, operands
         return drawn, ()

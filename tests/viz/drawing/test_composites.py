@@ -1,0 +1,53 @@
+"""Composites: what was made together is one operator in compact pictures, and nothing else is lost."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+import viz
+from viz.style import Role
+
+
+def symbols(drawing: viz.Drawing) -> list[str]:
+    shapes = [s for s in drawing.picture.shapes if s.role is Role.OPERATOR]
+    return sorted(re.sub("<.*?>", " ", shape.lines[0]) for shape in shapes)
+
+
+@pytest.mark.parametrize("cell", [rnn.LayerNormLSTM, rnn.Normalized])
+def test_a_layer_norm_is_one_operator(cell):
+    compact, full = viz.draw(cell, "compact"), viz.draw(cell, "full")
+    assert symbols(compact).count("layer norm") == (3 if cell is rnn.LayerNormLSTM else 1)
+    assert "√" not in symbols(compact)
+    assert "√" in symbols(full)
+
+
+def test_what_enters_keeps_its_weight_and_what_leaves_its_place():
+    x = gn.input((2, 3), name="x")
+    w = gn.parameter(np.ones((3, 3), "float32"), name="W")
+    a = x @ w
+    with gn.scope(composite="square and more"):
+        y = a * a + gn.exp(a)
+    z = gn.tanh(y)
+    picture = viz.draw(z, "compact").picture
+    assert symbols(viz.draw(z, "compact")) == ["square and more", "tanh"]
+    names = {shape.key: shape.lines[0] for shape in picture.shapes}
+    edges = [(re.sub("<.*?>", "", names[e.tail]), re.sub("<.*?>", "", e.label)) for e in picture.edges]
+    assert edges == [("x", "W"), ("squareandmore", "")]
+
+
+def test_two_of_one_name_stay_two_and_one_with_two_outputs_stays_open():
+    x = gn.input((3,), name="x")
+    with gn.scope(composite="twice"):
+        a = gn.exp(gn.tanh(x))
+        b = gn.exp(gn.sigmoid(x))
+    assert symbols(viz.draw(a + b, "compact")) == ["+", "twice", "twice"]
+    with gn.scope(composite="both"):
+        c = gn.tanh(x)
+        d = gn.exp(c)
+    assert "both" not in symbols(viz.draw(c + d, "compact"))
+    assert symbols(viz.draw(d, "compact")) == ["both"]
