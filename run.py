@@ -123,7 +123,7 @@ def main() -> int:
         return subprocess.run([str(PYTHON), str(HERE / "tutorials"), *arguments], check=False).returncode
     if command == "python":
         return subprocess.run([str(PYTHON), *arguments], check=False).returncode
-    hints = {**os.environ, "GRAPHNET_COMMAND": "python3 run.py"}
+    hints = {**os.environ, "GRAPHNET_COMMAND": f"python3 {sys.argv[0]}"}
     program = [str(PYTHON), "-m", "graphnet_rnn", command, *arguments]
     return subprocess.run(program, env=hints, check=False).returncode
 

@@ -91,6 +91,8 @@ nb_execution_timeout = 900
 nb_execution_show_tb = True
 nb_merge_streams = True
 nb_ipywidgets_js = {}  # widgets would fetch their scripts
+# Pictures as files of the site, and not as the HTML that fits them to a notebook.
+nb_mime_priority_overrides = [("html", "image/svg+xml", 25)]
 
 # -- API -----------------------------------------------------------------------------------------
 

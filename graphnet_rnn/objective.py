@@ -63,6 +63,10 @@ class Objective:
         self.also_values: tuple[Array, ...] = ()
         self._functions: dict[str, gn.Function] = {}
 
+    def __repr__(self) -> str:
+        fed = ", ".join(str(node.name or node.describe()) for node in self.inputs)
+        return f"Objective(cost {self.cost.describe()}, {self.size:,} parameters, inputs {fed or 'none'})"
+
     # -- the vector --------------------------------------------------------------------------
 
     @property

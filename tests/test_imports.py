@@ -65,7 +65,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
 )
 VIZ_LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "colours"),
+    ("errors", "colours", "notebook"),
     ("style", "text"),
     ("drawing", "charts", "terminal", "matching"),
     ("notes", "pages"),

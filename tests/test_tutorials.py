@@ -203,6 +203,9 @@ def test_notebooks_are_written_once(
     assert any(cell["metadata"].get("jupyter", {}).get("source_hidden") for cell in cells)
     linked = re.findall(r"\]\((\d\d_\w+\.\w+)\)", " ".join(line for cell in cells for line in cell["source"]))
     assert {Path(link).suffix for link in linked} == {".ipynb"}
+    guides = re.findall(r"\]\(([^)]*/docs/[^)]*)\)", (tmp_path / f"{TUTORIALS[5].stem}.ipynb").read_text())
+    assert guides
+    assert all((tmp_path / guide).is_file() for guide in guides)
 
     answered = before.replace(b"answer_1 = ...", b"answer_1 = 42")
     assert answered != before
@@ -266,6 +269,26 @@ def test_pages(opener: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture
     assert ">42<" in re.sub(r"\s", "", page)
     assert 'href="01_wrong.html"' in page
     assert "secret" not in page
+    # Opened without a network, it lacks nothing.
+    assert not re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="(https?:[^"]+)"', page)
+
+
+def test_other_words_are_for_jupyterlab(
+    opener: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(opener.subprocess, "run", lambda command, **how: commands.append(command) or _Done())
+    monkeypatch.setitem(sys.modules, "jupyterlab", ModuleType("jupyterlab"))
+    monkeypatch.setattr(sys, "argv", ["tutorials", "2", "--to", str(tmp_path), "--no-browser", "--port=9000"])
+    assert opener.main() == 0
+    assert commands[0][-3:] == [f"{TUTORIALS[1].stem}.ipynb", "--no-browser", "--port=9000"]
+    monkeypatch.setattr(sys, "argv", ["tutorials", "--execute", "--quickly"])
+    with pytest.raises(SystemExit):
+        opener.main()
+
+
+class _Done:
+    returncode = 0
 
 
 def test_unknown_tutorial(opener: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,9 +187,8 @@ def train(cell, seed=1, steps=800):
 
 
 latch, latch_losses = train(Latch(1))
-elman, elman_losses = train(
-    rnn.Elman(1)
-)  # h' = tanh(x W_xh + h W_hh + b_h): the classic cell, also with one unit
+# The classic cell, also with one unit: h' = tanh(x W_xh + h W_hh + b_h)
+elman, elman_losses = train(rnn.Elman(1))
 
 figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
 axes.semilogy(latch_losses, label=f"Latch(1), {latch.theta.size} weights")

@@ -60,8 +60,11 @@ print("Newton, step 1:", np.array([1.0, 1.0]) - np.array([100, 1]) / np.array([1
 # (`vᵀ G v = 2 |Jv|² ≥ 0`), so the model always has a lowest point. At the classical start `(-1.2, 1)`:
 #
 # ```
-# r = (2.2, -4.4)      C = 24.2      J = | -1   0 |      g = (-215.6, -88)      G = | 1154  480 |
-#                                        | 24  10 |                                 |  480  200 |
+# r = (2.2, -4.4)      J = | -1   0 |
+# C = 24.2                 | 24  10 |
+#
+# g = (-215.6, -88)    G = | 1154  480 |
+#                          |  480  200 |
 # ```
 #
 # ## The same with nodes

@@ -4,6 +4,7 @@ python3 run.py tutorials                   all of them, in a browser
 python3 run.py tutorials 3                 the third
 python3 run.py tutorials --execute         runs them, without a browser, and writes a page (HTML) of each
 python3 run.py tutorials --execute 1 2 --to pages
+python3 run.py tutorials 3 --no-browser    any other word is JupyterLab's: --no-browser, --port 9000, --allow-root
 
 The notebooks are copies, in tutorials/notebooks: what you write into them is yours, and is never overwritten.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+#: Words in what a cell prints stay whole at the ends of lines.
+PAGE_STYLE = "<style>.jp-OutputArea-output pre { word-break: normal; overflow-wrap: anywhere; }</style>"
 MISSING = "tutorials need {}; `python3 run.py tutorials` installs it, or: pip install 'graphnet[tutorials]'."
 
 
@@ -27,8 +31,11 @@ def sources() -> list[Path]:
     return sorted(HERE.glob("[0-9][0-9]_*.py"))
 
 
-def notebook_of(source: Path, suffix: str = ".ipynb") -> Any:
-    """The notebook that a tutorial is. Its links lead to the other tutorials as files with this suffix."""
+def notebook_of(source: Path, suffix: str = ".ipynb", folder: Path = HERE) -> Any:
+    """The notebook that a tutorial is, to lie in a folder.
+
+    Its links lead to the other tutorials as files with this suffix, and to the guides from that folder.
+    """
     import jupytext
 
     notebook = jupytext.read(source)
@@ -38,10 +45,12 @@ def notebook_of(source: Path, suffix: str = ".ipynb") -> Any:
         "language_info": {"name": "python"},
         "made_from": {"file": source.name, "sha256": digest},
     }
+    docs = Path(os.path.relpath(HERE.parent / "docs", folder.resolve())).as_posix()
     for i, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{i}"  # not at random: the same tutorial, the same bytes
         if cell.cell_type == "markdown":
             cell.source = re.sub(r"(\]\(\d\d_\w+)\.py\)", rf"\1{suffix})", cell.source)
+            cell.source = cell.source.replace("](../docs/", f"]({docs}/")
     return notebook
 
 
@@ -54,7 +63,7 @@ def write_notebooks(folder: Path) -> list[Path]:
     paths = []
     for source in sources():
         path = folder / f"{source.stem}.ipynb"
-        new = notebook_of(source)
+        new = notebook_of(source, folder=folder)
         if not path.exists():
             nbformat.write(new, path)
         elif _made_from(path) != new.metadata["made_from"]:
@@ -81,19 +90,26 @@ def execute(chosen: list[Path], folder: Path) -> int:
 
     folder.mkdir(parents=True, exist_ok=True)
     hidden = Config({"TagRemovePreprocessor": {"enabled": True, "remove_input_tags": {"hide-input"}}})
+    # The pages show no formulas in TeX and no widgets: without scripts from elsewhere they open without a network.
+    exporter = HTMLExporter(config=hidden, mathjax_url="", require_js_url="")
     failed = 0
     for source in chosen:
-        notebook = notebook_of(source, ".html")
+        notebook = notebook_of(source, ".html", folder)
         try:
-            NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(HERE)}}).execute()
+            NotebookClient(
+                notebook,
+                timeout=600,
+                resources={"metadata": {"path": str(HERE)}},
+                extra_arguments=[
+                    "--IPKernelApp.log_level=ERROR"
+                ],  # a warning for each kernel, about other users
+            ).execute()
         except CellExecutionError as error:
             failed += 1
             print(f"{source.name} failed:\n{error}", file=sys.stderr)
-        page, _ = HTMLExporter(config=hidden).from_notebook_node(
-            notebook, {"metadata": {"name": _title(notebook)}}
-        )
+        page, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": _title(notebook)}})
         path = folder / f"{source.stem}.html"
-        path.write_text(page, encoding="utf-8")
+        path.write_text(page.replace("</head>", f"{PAGE_STYLE}\n</head>", 1), encoding="utf-8")
         print(path)
     return failed
 
@@ -117,7 +133,9 @@ def main() -> int:
     parser.add_argument("number", type=int, nargs="*", help="which tutorials; all where none is given")
     parser.add_argument("--execute", action="store_true", help="run them and write HTML, without a browser")
     parser.add_argument("--to", type=Path, metavar="FOLDER", help="where to write (tutorials/notebooks)")
-    wanted = parser.parse_args()
+    wanted, others = parser.parse_known_args()
+    if wanted.execute and others:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
     folder = wanted.to or HERE / "notebooks"
     try:
         chosen = _chosen(wanted.number)
@@ -128,7 +146,9 @@ def main() -> int:
     except ModuleNotFoundError as error:
         sys.exit(MISSING.format(error.name))
     start = f"{chosen[0].stem}.ipynb"
-    return subprocess.run([sys.executable, "-m", "jupyterlab", start], cwd=folder, check=False).returncode
+    return subprocess.run(
+        [sys.executable, "-m", "jupyterlab", start, *others], cwd=folder, check=False
+    ).returncode
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from viz.charts.history import History, rows_of
 from viz.charts.reading import cost_over_text
 from viz.charts.second_order import flight_recorder
 from viz.drawing.draw import draw
+from viz.notebook import bundle_of
 from viz.pages import reading
 
 if TYPE_CHECKING:
@@ -20,17 +21,18 @@ __all__ = ["history_chart", "mimebundle"]
 def mimebundle(thing: Any) -> dict[str, str]:
     """Kind -> content, e.g. "image/svg+xml", of whatever `viz` has a picture for.
 
+    Of a picture: SVG, and HTML that fits it to the width of the page.
     A run's history (an object with a method `__history__`) as its curve; what `rnn.read` and `rnn.cost_over_text` give;
     and all that `viz.draw` draws. Raises DrawingError for anything else.
     """
     if callable(getattr(thing, "__history__", None)):
-        return {"image/svg+xml": history_chart(thing).svg}
+        return bundle_of(history_chart(thing).svg, repr(thing))
     if hasattr(thing, "probabilities") and hasattr(thing, "guesses"):
         page = reading(thing)
         return {"text/plain": page.terminal, "text/html": page._repr_mimebundle_()["text/html"]}
     if hasattr(thing, "new_words") and hasattr(thing, "bits"):
-        return {"image/svg+xml": cost_over_text(thing).svg}
-    return {"image/svg+xml": draw(thing).svg}
+        return bundle_of(cost_over_text(thing).svg, repr(thing))
+    return bundle_of(draw(thing).svg, repr(thing))
 
 
 def history_chart(history: History, title: str | None = None) -> Chart:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,26 +27,30 @@ class PassPicture(NamedTuple):
     gone: int
     new: int
 
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
     def __str__(self) -> str:
         return f"{self.name}: {self.nodes[0]} nodes, {self.gone} go, {self.new} come, {self.nodes[1]} remain"
 
 
 def passes(
     function: Function, style: str = "full", *, steps: int | None = None, theme: Theme = "light"
-) -> Iterator[PassPicture]:
+) -> list[PassPicture]:
     """Pass by pass, the graph before and after it, with what changed coloured.
 
     style, steps, theme: as for `draw`. Raises DrawingError for what is no compiled function.
     """
+    pictures = []
     for stage in _compiled("passes", function).stages():
         gone, new = changes(stage.before, stage.after)
         before, after = (
             draw(graph, style, closed=False, steps=steps, theme=theme, notes=notes)
             for graph, notes in ((stage.before, gone), (stage.after, new))
         )
-        yield PassPicture(
-            stage.name, before, after, (len(stage.before), len(stage.after)), len(gone.nodes), len(new.nodes)
-        )
+        nodes = len(stage.before), len(stage.after)
+        pictures.append(PassPicture(stage.name, before, after, nodes, len(gone.nodes), len(new.nodes)))
+    return pictures
 
 
 def dump(

@@ -68,7 +68,8 @@ def coloured(
 
     probabilities: one for each character; None for a character that nothing predicted, which gets no colour.
     guesses: the character that the model thought most probable at each place; wrong ones are printed
-    beneath. A line break is shown as ⏎. theme: "light", "dark", or "colour-blind" (orange and blue).
+    beneath. A line break is shown as ⏎, a wrongly guessed space as ␣. theme: "light", "dark", or "colour-blind"
+    (orange and blue).
     Raises DrawingError if the lengths differ.
     """
     scale = scale_of(theme)
@@ -137,9 +138,8 @@ def _rows(
     used = 0
     for i, character in enumerate(text):
         wrong = guesses is not None and guesses[i] != character
-        cell = _Cell(
-            visible(character), _float(probabilities[i]), visible(guesses[i]) if guesses and wrong else " "
-        )
+        guess = visible(guesses[i]).replace(" ", "␣") if guesses and wrong else " "
+        cell = _Cell(visible(character), _float(probabilities[i]), guess)
         places = cells(cell.character)
         if row and used + places > width:
             yield row

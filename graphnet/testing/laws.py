@@ -165,9 +165,10 @@ def require_close(law: str, what: str, node: Node, found: Array, expected: Array
     )
     if wrong.any():
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        places = f" in {int(wrong.sum())} of {wrong.size} places, first at {list(at)}" if at else ""
         raise LawError(
-            f"{law}: {what} is wrong in {int(wrong.sum())} of {wrong.size} places, first at {list(at)}"
-            f"\n    found     {found[at]!r}\n    expected  {expected[at]!r}" + _where(node)
+            f"{law}: {what} is wrong{places}"
+            f"\n    found     {found[at]}\n    expected  {expected[at]}" + _where(node)
         )
 
 

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="hf",
         metavar="NAME",
         help=f"{', '.join(ALL)}; with settings: 'hf(damping=1, cg_steps=100)'. What is not said of hf is "
-        "the source's (default: hf)",
+        "the source's",
     )
     add("--no-structural", action="store_true", help="hf: without structural damping")
     add("--rate", type=float, help="learning rate (default: the optimizer's own)")

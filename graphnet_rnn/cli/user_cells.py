@@ -86,6 +86,11 @@ def slug(text: str) -> str:
 def _among(name: str, known: Mapping[str, type[Cell]]) -> type[Cell]:
     if name in known:
         return known[name]
+    if "/" in name or "\\" in name or name.endswith(".safetensors"):
+        raise UsageError(
+            f"there is no file or folder {name!r} here; give a model file, the folder of a run, or the name of a cell "
+            "(`graphnet-rnn cells` lists them)."
+        )
     close = difflib.get_close_matches(name, known, 1, 0.5)
     hint = f" Did you mean {close[0]}?" if close else ""
     raise UsageError(

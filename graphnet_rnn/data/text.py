@@ -98,6 +98,10 @@ class Corpus:
     test: Array
     vocabulary: Vocabulary
 
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name} {len(getattr(self, name)):,}" for name in ("train", "valid", "test"))
+        return f"Corpus({parts} characters, {len(self.vocabulary)} different)"
+
     @classmethod
     def split(cls, text: str, valid: float = 0.1, test: float = 0.1) -> Corpus:
         """The first part trains, the next validates, the last tests: by default 80, 10 and 10 %."""

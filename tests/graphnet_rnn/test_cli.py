@@ -470,6 +470,7 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
         ("evaluate model.safetensors text.txt --lanes 0", "lanes must be a whole number >= 1, not 0"),
         ("draw model.safetensors --time 0", "--time must be at least 1, not 0"),
         ("draw nothing", "there is no cell 'nothing'"),
+        ("draw runs/nothing", "there is no file or folder 'runs/nothing' here"),
         ("demo --out .", ". exists and was not made by the demo"),
     ],
 )

@@ -150,7 +150,7 @@ def test_the_weights_of_a_model(here: Path) -> None:
         (["LSTM", "GRU"], "only runs are drawn together, and 'LSTM' is neither"),
         (["LSTM", "--chart", "curve"], "--chart curve is of a run"),
         (["run", "run", "--chart", "samples"], "--chart samples shows one run, not 2"),
-        (["run", "--chart", "samples", "--out", "x.svg"], "must end in one of .html, .txt, .ansi"),
+        (["run", "--chart", "samples", "--out", "x.png"], "must end in one of .html, .svg, .txt, .ansi"),
         (["run", "run", "--out", "x.html"], "must end in one of .svg, .png, .pdf"),
     ],
 )

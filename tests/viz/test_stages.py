@@ -69,10 +69,18 @@ def test_other_things_are_refused(tmp_path):
     with pytest.raises(viz.DrawingError, match=r"dump needs what gn\.compile returns, not a str"):
         viz.dump("no function", tmp_path)
     with pytest.raises(viz.DrawingError, match="passes needs"):
-        list(viz.passes(gn.input((), name="x")))
+        viz.passes(gn.input((), name="x"))
 
 
 def test_a_folder_that_cannot_be_written_is_named(function, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(viz.DrawingError, match=r"folder .*file.* cannot be written"):
         viz.dump(function, tmp_path / "file")
+
+
+def test_passes_are_a_list_that_prints_well():
+    x = gn.input((3,), name="x")
+    found = viz.passes(gn.compile(gn.sum(gn.tanh(x) * gn.tanh(x))))
+    merge = next(p for p in found if p.name == "merge")
+    assert found[0].name == "prune"
+    assert repr(merge) == f"<merge: {merge.nodes[0]} nodes, 1 go, 0 come, {merge.nodes[1]} remain>"

@@ -69,3 +69,7 @@ def test_html_is_escaped_and_tells_probabilities():
     assert " &gt;</span>" in page
     assert 'title="p = 0.25"' in page
     assert page.startswith("<pre")
+
+
+def test_a_wrongly_guessed_space_is_seen():
+    assert plain(coloured("abc", [0.5, 0.1, 0.9], ["a", " ", "c"])) == ["abc", " ␣"]

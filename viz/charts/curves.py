@@ -84,7 +84,7 @@ def _draw_validation(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
     axes.plot(
         epochs[best], bits[best], "o", markersize=13, color=_VALIDATION, fillstyle="none", markeredgewidth=1.8
     )
-    # Away from the nearer edge, so that the words stay inside the axes.
+    # Away from the nearer edge, so that the words stay inside the axes; legible also where a curve passes.
     late = epochs[best] > (epochs[0] + epochs[-1]) / 2
     axes.annotate(
         f"best {bits[best]:.3f}, epoch {epochs[best]:g}",
@@ -94,6 +94,7 @@ def _draw_validation(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
         horizontalalignment="right" if late else "left",
         color=_VALIDATION,
         fontsize=11,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.0},
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 from pathlib import Path
@@ -12,6 +11,8 @@ from matplotlib import rc_context, rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
+
+from viz.notebook import bundle_of
 
 __all__ = ["Chart"]
 
@@ -50,7 +51,8 @@ class Chart(Figure):
         return stream.getvalue().decode("utf-8")
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        bundle = {"text/plain": repr(self)}
-        with contextlib.suppress(Exception):  # a picture must never break the notebook that asks for a repr
-            bundle["image/svg+xml"] = self.svg
-        return bundle
+        text = repr(self)
+        try:
+            return bundle_of(self.svg, text)
+        except Exception:  # a picture must never break the notebook that asks for a repr
+            return {"text/plain": text}

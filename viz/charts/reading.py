@@ -62,7 +62,8 @@ def cost_over_text(costs: Costs | Mapping[str, Costs], title: str | None = None)
     first = next(iter(several.values()))
     for (name, cost), colour in zip(several.items(), _colours(len(several)), strict=True):
         _draw_costs(above, cost, name, colour, len(several) == 1)
-    below.plot(*_rate(first), color=chart.GREEN, linewidth=1.4)
+    x, rate = _rate(first)
+    below.plot(x, rate, color=chart.GREEN, linewidth=1.4, marker=_marker(rate))
     below.set_ylim(bottom=0)
     scale, unit = _unit(first.length)
     above.set_xlim(0, first.length / scale)
@@ -100,7 +101,12 @@ def _draw_costs(axes: Axes, cost: Costs, name: str, colour: str, pieces: bool) -
         low, high = np.quantile(bits, [0.001, 0.999])
         room = 0.08 * (high - low) or 0.1
         axes.set_ylim(low - room, high + 3 * room)
-    axes.plot(x, _running(bits), color=colour, linewidth=1.8, label=name or None)
+    # A text shorter than two pieces is one point, and a line through one point is nothing.
+    axes.plot(x, _running(bits), color=colour, linewidth=1.8, marker=_marker(bits), label=name or None)
+
+
+def _marker(values: chart.Numbers) -> str:
+    return "o" if len(values) == 1 else ""
 
 
 def _running(values: chart.Numbers) -> chart.Numbers:

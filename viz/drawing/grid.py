@@ -23,7 +23,7 @@ __all__ = ["grid_dot"]
 Point = tuple[float, float]
 
 _LANE = 13.0  # between edges that pass a row
-_STATE = 30.0  # between the states of one layer
+_STATE = 30.0  # between the states of one layer, where their boxes are no higher
 _GAP = 46.0  # between rows
 _BESIDE = 70.0  # between two pictures
 _ARROW = 6.5
@@ -72,6 +72,9 @@ class _Grid:
         self.shift = 0.0
         self.box = {box.key: box for box in picture.shapes}
         self.lanes = {side: self.assign_lanes(side) for side in ("left", "right")}
+        # Initial states stand above each other, and notes make them higher.
+        heights = [self.size(box)[1] for box in picture.shapes if box.kind is Kind.STATE]
+        self.state_gap = max([_STATE, *(2 * height + 4 for height in heights)])
         cells = [self.size(box) for box in picture.shapes if box.kind is Kind.CELL]
         # A label stands between the edge into a lane, at 0.8 of half the box, and the one in its middle.
         labels = [_width(link.label, theme.edge_size) for link in self.lanes["left"]]
@@ -100,7 +103,7 @@ class _Grid:
             height += 12.0 * len(lines) + (len(tile) * TILE + 10.0 if tile else 0.0)
         if box.kind in _CELLS:
             states = self.picture.states[box.row]
-            return max(48.0, width / 2 + 12), max(26.0, height / 2 + 8, states * _STATE / 2)
+            return max(48.0, width / 2 + 12), max(26.0, height / 2 + 8, states * self.state_gap / 2)
         if box.kind is Kind.OUTPUT and max(width, height) <= 1.6 * _RADIUS:
             return _RADIUS, _RADIUS
         if box.kind in (Kind.OUTPUT, Kind.COST):
@@ -145,10 +148,10 @@ class _Grid:
         if box.kind is Kind.STATE:
             left = self.lanes["left"].values()
             x = -self.half - (_LANE * (1 + max(left)) if left else 0.0) - 42 - w
-            y -= shift * _STATE
+            y -= shift * self.state_gap
         elif top and box.kind is Kind.DATA:
             cost = self.size(self.box["cost"])[0]
-            x, y = middle + cost + 44 + w, y - shift * _STATE
+            x, y = middle + cost + 44 + w, y - shift * max(_STATE, 2 * h + 4)
         elif top:
             x = middle
         elif box.kind is Kind.DATA:
@@ -259,7 +262,7 @@ class _Grid:
         states = self.picture.states[self.box[link.head].row]
         tail = self.box[link.tail]
         slots = tail.slots if tail.kind is Kind.STATE else self.slots_into(link)
-        spread = _STATE if slots <= states else 2 * b.h / (slots + 1)
+        spread = self.state_gap if slots <= states else 2 * b.h / (slots + 1)
         y = b.y + ((slots - 1) / 2 - (link.slot or 0)) * spread
         start, end = (a.x + a.w, y), (b.x - b.w, y)
         if tail.kind is Kind.STATE:

@@ -29,6 +29,7 @@ from viz.drawing.grid import grid_dot
 from viz.drawing.picture import Picture
 from viz.drawing.scripts import with_scripts
 from viz.errors import DrawingError
+from viz.notebook import bundle_of
 from viz.style import LIGHT, Style
 
 __all__ = ["RENDERERS", "Drawing", "Renderer", "write_whole"]
@@ -129,7 +130,7 @@ class Drawing:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """The picture in notebooks; a line that says why not, where it cannot be drawn. Never raises."""
         try:
-            return {"text/plain": repr(self), "image/svg+xml": self.svg}
+            return bundle_of(self.svg, repr(self))
         except Exception as error:  # a picture must never break the notebook that shows it
             return {"text/plain": f"{self!r}: {error}"}
 

@@ -67,3 +67,14 @@ def test_several_networks_share_the_axes():
 def test_nothing_to_draw_is_said(costs):
     with pytest.raises(viz.DrawingError, match=r"give what rnn\.cost_over_text"):
         viz.cost_over_text(costs)
+
+
+def test_a_text_of_one_piece_is_a_point():
+    """A line through one point would be an empty picture."""
+
+    class Costs:
+        characters, bits, new_words, parts, length = 1000, [3.1], [12], [("text", 0)], 230
+
+    above, below = viz.cost_over_text(Costs()).axes
+    for axes in (above, below):
+        assert any(line.get_marker() == "o" and len(line.get_xdata()) == 1 for line in axes.get_lines())

@@ -322,3 +322,16 @@ def test_notes_of_colour_alone():
     u = unrolled(rnn.Elman, time=3, unscored=2, initial="zero")
     picture = viz.draw(u, closed=True, notes=viz.gradients(u.cost)).svg
     assert plain(picture).count("Elman") == 3
+
+
+def test_notes_on_initial_states_do_not_hide_each_other():
+    """An LSTM has two, one above the other; with numbers their boxes are higher."""
+    u = rnn.Network([rnn.LSTM(4)], inputs=3, outputs=3).unroll(time=2, batch=1)
+    for notes in (viz.gradients(u.cost), viz.values(u.cost)):
+        dot = viz.draw(u, notes=notes).dot
+        boxes = [
+            (float(y), 72 * float(height))
+            for y, height in re.findall(r'pos="-[\d.]+,(-?[\d.]+)", width=[\d.]+, height=([\d.]+)', dot)
+        ]
+        (lower, a), (upper, b) = sorted(boxes)
+        assert upper - lower >= (a + b) / 2

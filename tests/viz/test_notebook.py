@@ -1,0 +1,34 @@
+"""What a notebook is given of a picture: it fits the page, and shows itself where SVG is not trusted."""
+
+from __future__ import annotations
+
+import base64
+import re
+
+import pytest
+
+import graphnet as gn
+import viz
+from viz.notebook import bundle_of
+
+
+def test_a_wide_picture_shrinks_to_the_page_but_stays_legible():
+    bundle = bundle_of('<svg width="900pt" height="90pt" viewBox="0 0 900 90"></svg>', "<a picture>")
+    assert bundle["text/plain"] == "<a picture>"
+    # 900 pt are 1200 pixels; less than half of them, nobody could read.
+    assert "max-width:max(100%, 600px);height:auto" in bundle["text/html"]
+    assert 'alt="&lt;a picture&gt;"' in bundle["text/html"]
+
+
+def test_the_page_holds_the_same_picture():
+    bundle = viz.draw(gn.tanh(gn.input((3,), name="x")))._repr_mimebundle_()
+    data = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', bundle["text/html"])
+    assert data is not None
+    assert base64.b64decode(data[1]).decode() == bundle["image/svg+xml"]
+
+
+def test_charts_and_what_shows_itself_fit_as_well():
+    pytest.importorskip("matplotlib")
+    rows = [{"event": "epoch", "epoch": n, "valid_bits": 3 / n} for n in (1, 2)]
+    for thing in (viz.training_curve(rows), gn.input((3,), name="x")):
+        assert "max-width" in thing._repr_mimebundle_()["text/html"]

@@ -1,0 +1,30 @@
+"""Notebook: what a notebook is given of a picture, so that no part of it is cut off."""
+
+from __future__ import annotations
+
+import base64
+import re
+from html import escape
+
+__all__ = ["bundle_of"]
+
+_WIDTH = re.compile(r'<svg[^>]*? width="([\d.]+)(pt|px)?"')
+_PIXELS_PER_POINT = 4 / 3
+#: A wide picture shrinks to the page, but not to less than this share of its size: then it is scrolled.
+_LEAST = 0.5
+
+
+def bundle_of(svg: str, text: str) -> dict[str, str]:
+    """Kind -> content of a picture: a line of text, SVG, and HTML that fits it to the width of the page.
+
+    Notebooks show SVG at its own size, and cut off what is wider than the page. They prefer HTML; and an `<img>` is
+    shown as well where scripts and SVG are not trusted, as in a notebook that somebody else has run.
+    """
+    found = _WIDTH.search(svg)
+    least = float(found[1]) * (_PIXELS_PER_POINT if found[2] == "pt" else 1.0) * _LEAST if found else 0.0
+    data = base64.b64encode(svg.encode()).decode()
+    page = (
+        f'<img alt="{escape(text[:200])}" style="max-width:max(100%, {least:.0f}px);height:auto" '
+        f'src="data:image/svg+xml;base64,{data}">'
+    )
+    return {"text/plain": text, "text/html": page, "image/svg+xml": svg}
