@@ -92,7 +92,7 @@ def _unit(length: int) -> tuple[float, str]:
 def _draw_costs(axes: Axes, cost: Costs, name: str, colour: str, pieces: bool) -> None:
     scale, _ = _unit(cost.length)
     bits = np.array(cost.bits, np.float64)
-    x = (np.arange(len(bits)) + 0.5) * cost.characters / scale
+    x = _middles(cost, len(bits)) / scale
     known = np.isfinite(bits)
     x, bits = x[known], bits[known]
     if pieces:
@@ -118,12 +118,18 @@ def _running(values: chart.Numbers) -> chart.Numbers:
     return np.asarray((sums[index + reach + 1] - sums[index - reach]) / (2 * reach + 1))
 
 
+def _middles(cost: Costs, count: int) -> chart.Numbers:
+    """The middle of each piece, in characters; the last may be shorter."""
+    starts = np.arange(count) * float(cost.characters)
+    return (starts + np.minimum(starts + cost.characters, cost.length)) / 2
+
+
 def _rate(cost: Costs) -> tuple[npt.NDArray[Any], chart.Numbers]:
     scale, _ = _unit(cost.length)
     words = np.array(cost.new_words, np.float64)
     size = np.full(len(words), float(cost.characters))
     size[-1] = cost.length - (len(words) - 1) * cost.characters or cost.characters
-    x = (np.arange(len(words)) + 0.5) * cost.characters / scale
+    x = _middles(cost, len(words)) / scale
     return x, _running(words) / _running(size) * 1000
 
 

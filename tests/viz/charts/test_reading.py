@@ -69,12 +69,10 @@ def test_nothing_to_draw_is_said(costs):
         viz.cost_over_text(costs)
 
 
-def test_a_text_of_one_piece_is_a_point():
-    """A line through one point would be an empty picture."""
-
-    class Costs:
-        characters, bits, new_words, parts, length = 1000, [3.1], [12], [("text", 0)], 230
-
-    above, below = viz.cost_over_text(Costs()).axes
-    for axes in (above, below):
-        assert any(line.get_marker() == "o" and len(line.get_xdata()) == 1 for line in axes.get_lines())
+def test_a_text_shorter_than_a_piece_is_a_point():
+    """A line through one point would be an empty picture, and so would a point beyond the end of the text."""
+    short = Costs(1000, (3.1,), (12,), (("text", 0),), 230)
+    for axes in viz.cost_over_text(short).axes:
+        (point,) = [line for line in axes.get_lines() if line.get_marker() == "o"]
+        assert list(point.get_xdata()) == [115]
+        assert axes.get_xlim() == (0, 230)

@@ -336,3 +336,13 @@ def test_themes_in_the_page(reader, tmp_path):
     reader.tab.emulate_media(color_scheme="dark")
     reader.opens(viz.explore(gn.tanh(x), tmp_path / "a.html", theme="auto"))
     assert reader.tab.evaluate(colour) == dark
+
+
+def test_in_a_narrow_window_the_graph_stands_above_what_is_said_of_it(reader, lstm):
+    reader.tab.set_viewport_size({"width": 400, "height": 800})
+    reader.opens(lstm.path)
+    graph, said = (reader.tab.query_selector(name).bounding_box() for name in ("main", "aside"))
+    assert graph["width"] == said["width"] == 400
+    assert graph["y"] + graph["height"] <= said["y"]
+    assert graph["height"] > 250
+    assert reader.tab.evaluate("document.documentElement.scrollWidth") <= 400
