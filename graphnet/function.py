@@ -20,6 +20,7 @@ from graphnet.node import Array, Node
 from graphnet.passes import Pass, PassReport, Stage
 from graphnet.plan import Memory, listing, lower, readable_bytes
 from graphnet.profile import Profile
+from graphnet.running import Running
 from graphnet.stored import store_function
 
 __all__ = ["Function", "compile"]
@@ -104,6 +105,7 @@ class Function(ShowsItself):
         with collector_paused():
             self.graph, self.reports = passes_module.optimize(source, passes, maker.compiled)
             self._program = maker.build(self.graph, source, threads, check)
+        self._running = Running(self.inputs, self._program)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -123,7 +125,16 @@ class Function(ShowsItself):
 
         Raises ShapeError or DtypeError, naming the input, before anything runs.
         """
-        return tuple(self._program.run(checked_inputs(self.inputs, arrays)))
+        return self._running(arrays)
+
+    def again(self, *arrays: Any) -> tuple[Array, ...]:
+        """The outputs for other arrays of the inputs made with `varying=True`, all else being as in the last call.
+
+        What does not depend on them is not computed again: parameters and random draws count as unchanged, whether they
+        are or not. It is for one thread, which calls nothing else of this function in between.
+        Raises BackendError where nothing varies or nothing was called, ShapeError or DtypeError as a call does.
+        """
+        return self._running.again(arrays)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the function, with the present values of its parameters, to a file for `gn.load_function`.

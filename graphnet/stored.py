@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.arguments import checked_inputs
 from graphnet.backends import load_backend
 from graphnet.backends.base import Program
 from graphnet.dtypes import as_dtype
@@ -28,11 +27,12 @@ from graphnet.node import Array, Node
 from graphnet.ops.leaf import input
 from graphnet.plan import Memory
 from graphnet.provenance import Origin
+from graphnet.running import Running
 from graphnet.version import __version__
 
 __all__ = ["StoredFunction", "load_function", "store_function"]
 
-MAGIC = b"graphnet function 1\n"
+MAGIC = b"graphnet function 2\n"
 
 
 def store_function(
@@ -43,7 +43,10 @@ def store_function(
     header |= {
         "graphnet": __version__,
         "backend": backend,
-        "inputs": [[n.name, list(n.shape), n.dtype.name, n.origin.file, n.origin.line] for n in inputs],
+        "inputs": [
+            [n.name, list(n.shape), n.dtype.name, n.origin.file, n.origin.line, n.op.varying]  # type: ignore[attr-defined]
+            for n in inputs
+        ],
     }
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     content = io.BytesIO()
@@ -100,6 +103,7 @@ class StoredFunction:
         self._program = load_backend(header["backend"]).restore(header, arrays)
         self.backend: str = header["backend"]
         self.inputs: tuple[Node, ...] = tuple(map(_input, header["inputs"]))
+        self._running = Running(self.inputs, self._program)
         self.parameters: dict[str, Array] = {
             name: arrays[f"leaf.{i}"]
             for i, (name, trainable) in enumerate(zip(header["leaves"], header["trainable"], strict=True))
@@ -113,7 +117,11 @@ class StoredFunction:
 
     def __call__(self, *arrays: Any) -> tuple[Array, ...]:
         """The outputs, as arrays that belong to the caller. ShapeError or DtypeError before anything runs."""
-        return tuple(self._program.run(checked_inputs(self.inputs, arrays)))
+        return self._running(arrays)
+
+    def again(self, *arrays: Any) -> tuple[Array, ...]:
+        """The outputs for other arrays of the inputs that vary; see Function.again."""
+        return self._running.again(arrays)
 
     def __repr__(self) -> str:
         listed = ", ".join(node.describe() for node in self.inputs)
@@ -121,7 +129,7 @@ class StoredFunction:
 
 
 def _input(told: Sequence[Any]) -> Node:
-    name, shape, dtype, file, line = told
-    node = input(shape, as_dtype(dtype), name=name)
+    name, shape, dtype, file, line, varying = told
+    node = input(shape, as_dtype(dtype), name=name, varying=varying)
     node.origin = Origin(file, line)
     return node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -62,6 +63,8 @@ class Objective:
         self.fed: tuple[Any, ...] = ()
         self.also_values: tuple[Array, ...] = ()
         self._functions: dict[str, gn.Function] = {}
+        #: What the curvature's function has the forward pass of: a product made by `curvature`, and a batch's arrays.
+        self._linearised: tuple[Any, ...] = ()
 
     def __repr__(self) -> str:
         fed = ", ".join(str(node.name or node.describe()) for node in self.inputs)
@@ -98,6 +101,7 @@ class Objective:
         """New dropout masks and noise; until then all calls see one function."""
         if self.random is not None:
             self.random.redraw()
+            self._linearised = ()
 
     # -- what optimisers call ----------------------------------------------------------------
 
@@ -128,7 +132,7 @@ class Objective:
         """v ↦ (G(w) + structural · G_s(w)) v, G the Gauss-Newton matrix of the cost, and G_s that of the hidden units.
 
         G_s: of the loss that matches each hidden unit's nonlinearity, summed over time, the mean over cases, times
-        structure_scale.
+        structure_scale. Further products on the same batch do not compute the forward pass again.
         """
         if structural and not self.structure:
             raise UsageError(
@@ -140,9 +144,14 @@ class Objective:
         def product(v: Array) -> Array:
             self.set(at)
             damped = [weight] if self.structure else []
-            arrays = self._function("curvature", self._curvature_nodes, self._curvature_inputs)(
-                *self.fed, *self._split(v), *damped
-            )
+            function = self._function("curvature", self._curvature_nodes, self._curvature_inputs)
+            here = (product, *self.fed)
+            if len(here) == len(self._linearised) and all(map(operator.is_, here, self._linearised)):
+                arrays = function.again(*self._split(v), *damped)
+            else:
+                self._linearised = ()
+                arrays = function(*self.fed, *self._split(v), *damped)
+                self._linearised = here
             bend = np.concatenate([a.ravel() for a in arrays])
             return bend + bend.dtype.type(added) * v if added else bend
 
@@ -151,11 +160,13 @@ class Objective:
 
     @cached_property
     def _directions(self) -> list[Node]:
-        return [gn.input(node.shape, node.dtype, name=f"v_{node.name}") for node in self.parameters]
+        return [
+            gn.input(node.shape, node.dtype, name=f"v_{node.name}", varying=True) for node in self.parameters
+        ]
 
     @cached_property
     def _weight(self) -> Node:
-        return gn.input((), self.cost.dtype, name="μ")
+        return gn.input((), self.cost.dtype, name="μ", varying=True)
 
     @property
     def _curvature_inputs(self) -> list[Node]:

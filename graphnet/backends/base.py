@@ -26,6 +26,10 @@ class Program(ABC):
         Made with check=True, it raises NonFiniteError for the first node that makes a NaN or an infinity.
         """
 
+    def again(self, arrays: Sequence[Array]) -> list[Array]:
+        """As `run`, where nothing but the arrays of varying inputs differs from the last call."""
+        return self.run(arrays)
+
     @abstractmethod
     def timed(self, arrays: Sequence[Array]) -> Mapping[Node, float]:
         """Runs, and tells the seconds that each node took; nodes that cost nothing may be left out."""

@@ -52,6 +52,8 @@ class Input(Static, ByIdentity):
     symbol: ClassVar[str] = "x"
     of_shape: Shape = ()
     of_dtype: Dtype = FLOAT64
+    #: Whether `Function.again` gives it another array while all other inputs stay.
+    varying: bool = False
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         return self.of_shape, self.of_dtype
@@ -197,9 +199,13 @@ def as_shape(shape: Any, argument: str = "shape") -> Shape:
     return tuple(int(size) for size in sizes)
 
 
-def input(shape: Any, dtype: Any = "float32", name: str | None = None) -> Node:
-    """A node whose array is given at every call of a compiled function."""
-    return Input(as_shape(shape), as_dtype(dtype))(name=name)
+def input(shape: Any, dtype: Any = "float32", name: str | None = None, varying: bool = False) -> Node:
+    """A node whose array is given at every call of a compiled function.
+
+    varying: `Function.again` gives it another array while all else stays as it was, and computes only what depends on
+    such inputs: the directions of curvature products, for instance.
+    """
+    return Input(as_shape(shape), as_dtype(dtype), varying)(name=name)
 
 
 def parameter(array: Any, name: str | None = None) -> Node:

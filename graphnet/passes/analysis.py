@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from graphnet.collector import collector_paused
-from graphnet.graph import Graph
+from graphnet.graph import Graph, dependents
 from graphnet.node import Node
 from graphnet.ops.leaf import After, Input
 from graphnet.ops.random import Random
 from graphnet.provenance import attributed_to
 
-__all__ = ["dynamic_nodes", "independent_groups", "replace_groups"]
+__all__ = ["dynamic_nodes", "independent_groups", "replace_groups", "varying_nodes"]
 
 
 def dynamic_nodes(order: Sequence[Node]) -> set[Node]:
@@ -25,6 +25,14 @@ def dynamic_nodes(order: Sequence[Node]) -> set[Node]:
         if isinstance(node.op, (Input, Random)) or not found.isdisjoint(sources):
             found.add(node)
     return found
+
+
+def varying_nodes(order: Sequence[Node]) -> set[Node]:
+    """What depends on, or waits for, inputs that vary while all others stay (see Function.again).
+
+    Passes join nothing that varies with what does not: `again` could not leave the latter out.
+    """
+    return dependents(order, [node for node in order if isinstance(node.op, Input) and node.op.varying])
 
 
 def independent_groups(order: Sequence[Node], groups: Sequence[list[Node]]) -> list[list[Node]]:

@@ -12,6 +12,7 @@ from graphnet.graph import Graph, Group
 from graphnet.node import Node
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.index import OneHot, Take
+from graphnet.passes.analysis import varying_nodes
 
 __all__ = ["fuse", "is_fusable"]
 
@@ -51,9 +52,10 @@ def _flows(source: Node, node: Node) -> bool:
 def fuse(graph: Graph) -> Graph:
     """The same nodes, with groups.
 
-    A node's level counts the boundaries (products, reductions, changes of shape) on the longest way to it.
-    Two nodes of one level and shape have no boundary between them, so joining all that are connected makes
-    no cycle. Cheap nodes that only later groups read are computed there again instead of being stored.
+    A node's level counts the boundaries (products, reductions, changes of shape) on the longest way to it, and tells
+    whether it varies (see analysis.varying_nodes). Two nodes of one level and shape have no boundary between them, so
+    joining all that are connected makes no cycle. Cheap nodes that only later groups read are computed there again
+    instead of being stored.
     """
     with collector_paused():
         return Graph(graph.outputs, graph.inputs, _groups(graph))
@@ -74,13 +76,17 @@ def _groups(graph: Graph) -> list[Group]:
     return [_group(nodes, sunk, outputs, consumers) for nodes in members.values()]
 
 
-def _levels(order: Sequence[Node], fusable: set[Node]) -> dict[Node, tuple[int, int]]:
-    """(boundaries passed, links of the chain since the last one // LONGEST_CHAIN) along the longest way."""
-    level: dict[Node, tuple[int, int]] = {}
+#: (boundaries passed, links of the chain since the last one // LONGEST_CHAIN) along the longest way; whether it varies.
+Level = tuple[int, int, bool]
+
+
+def _levels(order: Sequence[Node], fusable: set[Node]) -> dict[Node, Level]:
+    varying = varying_nodes(order)
+    level: dict[Node, Level] = {}
     chain: dict[Node, int] = {}
     for node in order:
         if not node.inputs:
-            level[node] = (0, 0)
+            level[node] = (0, 0, node in varying)
             chain[node] = 0
             continue
         joins = node in fusable
@@ -94,11 +100,11 @@ def _levels(order: Sequence[Node], fusable: set[Node]) -> dict[Node, tuple[int, 
             elif reached == most:
                 links = max(links, length)
         chain[node] = links
-        level[node] = (most, links // LONGEST_CHAIN)
+        level[node] = (most, links // LONGEST_CHAIN, node in varying)
     return level
 
 
-def _sunk(graph: Graph, fusable: set[Node], level: dict[Node, tuple[int, int]]) -> set[Node]:
+def _sunk(graph: Graph, fusable: set[Node], level: dict[Node, Level]) -> set[Node]:
     """Nodes that are computed again in each group that reads them."""
     sunk: dict[Node, int] = {}  # -> how many sunk nodes follow each other from here on
     kept = set(graph.outputs)
@@ -143,9 +149,7 @@ def _is_cheap(node: Node) -> bool:
     return isinstance(op, Elementwise) and len(node.inputs) <= 2 and not _is_costly(op.kernel)
 
 
-def _components(
-    order: Sequence[Node], fusable: set[Node], level: dict[Node, tuple[int, int]]
-) -> dict[Node, Node]:
+def _components(order: Sequence[Node], fusable: set[Node], level: dict[Node, Level]) -> dict[Node, Node]:
     """For each node, one that stands for its group."""
     parent = {node: node for node in fusable}
 

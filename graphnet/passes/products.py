@@ -17,7 +17,7 @@ from graphnet.ops.elementwise import Add, add
 from graphnet.ops.leaf import After, Fill
 from graphnet.ops.linear import MatMul
 from graphnet.ops.shape import Concatenate, Slice, Transpose, part
-from graphnet.passes.analysis import dynamic_nodes, independent_groups, replace_groups
+from graphnet.passes.analysis import dynamic_nodes, independent_groups, replace_groups, varying_nodes
 from graphnet.passes.joining import Joins
 
 __all__ = ["stack_columns", "stack_rows", "stack_sums"]
@@ -150,10 +150,11 @@ def _row_groups(graph: Graph) -> list[list[Node]]:
 
     Gradients of weights, aᵀ b, are no such rows: a and its neighbours would have to be copied side by side.
     """
-    by_right: dict[Node, list[Node]] = defaultdict(list)
+    varying = varying_nodes(graph.order)
+    by_right: dict[tuple[Node, bool], list[Node]] = defaultdict(list)
     for node in graph.order:
         if isinstance(node.op, MatMul) and node.size and not isinstance(node.inputs[0].op, Transpose):
-            by_right[node.inputs[1]].append(node)
+            by_right[node.inputs[1], node in varying].append(node)
     groups = independent_groups(graph.order, list(by_right.values()))
     # As other joins have the same rows, and in their order: the rows then lie in memory once.
     place = _places(graph)
@@ -202,12 +203,12 @@ def stack_rows(graph: Graph) -> Graph:
 
 def stack_columns(graph: Graph) -> Graph:
     """a b_1, a b_2, ... = a [b_1 | b_2 | ...], where no b_i depends on another's product."""
-    dynamic = dynamic_nodes(graph.order)
-    by_left: dict[tuple[Node, bool], list[Node]] = defaultdict(list)
+    dynamic, varying = dynamic_nodes(graph.order), varying_nodes(graph.order)
+    by_left: dict[tuple[Node, bool, bool], list[Node]] = defaultdict(list)
     for node in graph.order:
         if isinstance(node.op, MatMul) and node.size:
             a, b = node.inputs
-            by_left[a, b in dynamic].append(node)
+            by_left[a, b in dynamic, node in varying].append(node)
     groups = independent_groups(graph.order, list(by_left.values()))
     joined = Joins()
 

@@ -18,6 +18,7 @@ from graphnet.ops.linear import BatchMatMul, MatMul
 from graphnet.ops.random import Random
 from graphnet.ops.reduce import Max, Min
 from graphnet.ops.shape import Concatenate, Place, Reshape, Slice, Stack, Transpose
+from graphnet.passes.analysis import varying_nodes
 from graphnet.passes.fuse import WIDEST, is_fusable
 from graphnet.plan.instructions import Access, Host, Instruction, Load, Loop, Product, Scatter, Step
 from graphnet.plan.placement import place
@@ -33,7 +34,8 @@ class Lowered:
     """`instructions` in order; `views`: where each leaf and each output lies.
 
     `brought`: leaves whose own arrays no instruction can read, to be copied to their views before a run.
-    `static`: how many instructions, at the start, depend on parameters and constants alone.
+    `static`: how many instructions, at the start, depend on parameters and constants alone. `fixed`: how many depend on
+    no input that varies (see Function.again); 0 where nothing varies.
     """
 
     graph: Graph
@@ -41,6 +43,7 @@ class Lowered:
     views: dict[Node, View]
     brought: list[Node]
     static: int
+    fixed: int = 0
 
 
 def lower(graph: Graph) -> Lowered:
@@ -56,7 +59,8 @@ class _Unit:
     nodes: tuple[Node, ...]
     group: Group | None
     position: int
-    static: bool = False
+    #: 0: depends on parameters and constants alone; 1: on no input that varies; 2: on one.
+    phase: int = 0
     before: int = 0
     then: list[_Unit] = field(default_factory=list)
 
@@ -131,10 +135,11 @@ class _Lowering:
         ready = []
         fed = [node for node in self.graph.order if isinstance(node.op, (Input, Random))]
         dynamic = dependents(self.graph.order, fed)
+        varying = varying_nodes(self.graph.order)
         for unit in self.units:
-            unit.static = dynamic.isdisjoint(unit.nodes)
+            unit.phase = 0 if dynamic.isdisjoint(unit.nodes) else 1 if varying.isdisjoint(unit.nodes) else 2
             if not unit.before:
-                ready.append((not unit.static, unit.position, id(unit), unit))
+                ready.append((unit.phase, unit.position, id(unit), unit))
         heapq.heapify(ready)
         ordered = []
         while ready:
@@ -143,7 +148,7 @@ class _Lowering:
             for other in unit.then:
                 other.before -= 1
                 if not other.before:
-                    heapq.heappush(ready, (not other.static, other.position, id(other), other))
+                    heapq.heappush(ready, (other.phase, other.position, id(other), other))
         assert len(ordered) == len(self.units), "groups form a cycle"
         return ordered
 
@@ -186,17 +191,20 @@ class _Lowering:
         for node in self.graph.order:
             if not node.inputs:
                 self._leaf(node)
-        static = 0
+        counts, phase, in_order = [0, 0, 0], 0, True
         for unit in self._order():
+            in_order = in_order and unit.phase >= phase
+            phase = unit.phase
             if unit.group is not None:
                 self._fused(unit.group)
             else:
                 self._single(unit.nodes[0])
-            if unit.static:
-                static = len(self.instructions)
+            counts[unit.phase] = len(self.instructions)
         for node in self.graph.outputs:
             self.view(node)
-        return Lowered(self.graph, self.instructions, self.views, self.brought, static)
+        # Were something fixed to come after something that varies, all would have to be computed each time.
+        fixed = max(counts[:2]) if counts[2] and in_order else 0
+        return Lowered(self.graph, self.instructions, self.views, self.brought, counts[0], fixed)
 
     def _single(self, node: Node) -> None:
         op = node.op

@@ -7,7 +7,7 @@ arena, from 2 on: the leaves) and a byte in it. An image can therefore be kept i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -101,6 +101,7 @@ class Image:
     leaves: parameters and constants that are read where they are. brought: where other leaves are copied to
     first, from the arrays of `brought_from`.
     owners: for each segment and core, the nodes that each record works for (for profiles; not stored).
+    fixed: how many segments, at the start, depend on no input that varies. varying: which of the inputs do.
     """
 
     parts: int
@@ -114,6 +115,8 @@ class Image:
     brought_from: list[Node]
     results: list[Place]
     owners: list[list[list[tuple[Node, ...]]]]
+    fixed: int = 0
+    varying: list[bool] = field(default_factory=list)
 
     def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The image as what JSON can hold, and arrays. Kernels, leaves and nodes are the caller's to keep."""
@@ -125,6 +128,8 @@ class Image:
             "given": [None if p is None else p.told() for p in self.given],
             "brought": [p.told() for p in self.brought],
             "results": [p.told() for p in self.results],
+            "fixed": self.fixed,
+            "varying": self.varying,
         }
         arrays: dict[str, Array] = {}
         for i, (tapes, _) in enumerate(self.segments):
@@ -160,4 +165,6 @@ class Image:
             brought_from=[],
             results=[Place.from_told(p) for p in header["results"]],
             owners=[],
+            fixed=header["fixed"],
+            varying=header["varying"],
         )

@@ -122,6 +122,19 @@ class NumbaProgram(Program):
                 return [result.copy() for result in self._results]
         return self._explain(arrays)
 
+    def again(self, arrays: Sequence[Array]) -> list[Array]:
+        if not self.image.fixed or (self.check and not all(map(_is_finite, arrays))):
+            return self.run(arrays)
+        with self._lock:
+            for place, array, varies in zip(self._given, arrays, self.image.varying, strict=True):
+                # What all else is copied to may have been given to others since.
+                if varies and place is not None:
+                    place[...] = array
+            self._execute(self.image.fixed)
+            if not self._arena.header[0]:
+                return [result.copy() for result in self._results]
+        return self._explain(arrays)
+
     def _explain(self, arrays: Sequence[Array]) -> list[Array]:
         """An index was out of range, or a value not finite: the NumPy back end says which, in its words."""
         if self.source is None:
@@ -138,9 +151,15 @@ class NumbaProgram(Program):
         for place, get in self._brought:
             place[...] = get()
 
-    def _execute(self) -> None:
-        self._arena.header[:] = 0
-        for starts, (_, host) in zip(self._starts, self.image.segments, strict=True):
+    def _execute(self, first: int = 0) -> None:
+        """Runs the segments from `first` on."""
+        header = self._arena.header
+        header[:] = 0
+        for i, (starts, (_, host)) in enumerate(
+            zip(self._starts[first:], self.image.segments[first:], strict=True), start=first
+        ):
+            if i == self.image.fixed:
+                header[8] = 0  # meetings are counted anew from here, so that a run can begin here
             run_together(starts, self._give_up)
             if host is not None:
                 self._run_host(*host)

@@ -25,6 +25,7 @@ from graphnet.node import Node
 from graphnet.ops.leaf import Input
 from graphnet.ops.random import Random
 from graphnet.ops.shape import Concatenate, Slice, Stack
+from graphnet.passes.analysis import varying_nodes
 from graphnet.plan.arena import ALIGNMENT, Life, give_places
 from graphnet.plan.instructions import Access, Host, Load, Loop, Product, Scatter
 from graphnet.plan.lowering import Lowered, lower
@@ -54,11 +55,11 @@ def make_image(graph: Graph, machine: Machine, threads: int | None, check: bool)
     """The program of a graph. check: the error flag is raised where a value is not finite."""
     lowered = lower(graph)
     parts = _parts(lowered, threads)
-    jobs = _jobs(lowered, parts, machine, check)
-    barriers = _barriers(jobs)
+    jobs, fixed = _jobs(lowered, parts, machine, check)
+    barriers = _barriers(jobs, fixed)
     if parts == 1 and all(job.tiles == 1 for job in jobs):
         barriers = set(range(len(jobs)))  # nothing runs out of order, so memory is free at once
-    size = _give_places(lowered, jobs, barriers)
+    size = _give_places(lowered, jobs, barriers, fixed)
     scratch = max((job.scratch(machine.vector_bytes, parts) for job in jobs), default=0)
     scratch = -(-scratch // ALIGNMENT) * ALIGNMENT + 5 * ALIGNMENT
     leaves: dict[Node, int] = {}
@@ -75,7 +76,7 @@ def make_image(graph: Graph, machine: Machine, threads: int | None, check: bool)
         return Place.of(view, ARENA if view.buffer.leaf is None else leaves[view.buffer.leaf])
 
     numbers: dict[str, int] = {}
-    segments, owners = _segments(jobs, barriers, target, parts)
+    segments, owners, kept = _segments(jobs, barriers, target, parts, fixed)
     total = HEADER + size + scratch * parts
     views = lowered.views
     return Image(
@@ -92,6 +93,8 @@ def make_image(graph: Graph, machine: Machine, threads: int | None, check: bool)
         kernels=list(numbers),
         leaves=list(leaves),
         given=[place(views[node]) if node in views else None for node in graph.inputs],
+        fixed=kept,
+        varying=[node.op.varying for node in graph.inputs],  # type: ignore[attr-defined]
         brought=[place(views[node]) for node in lowered.brought],
         brought_from=lowered.brought,
         results=[place(views[node]) for node in graph.outputs],
@@ -99,8 +102,11 @@ def make_image(graph: Graph, machine: Machine, threads: int | None, check: bool)
     )
 
 
-def _give_places(lowered: Lowered, jobs: Sequence[Job], barriers: set[int]) -> int:
-    """Sets the offset of every buffer in the arena; returns the bytes that they take."""
+def _give_places(lowered: Lowered, jobs: Sequence[Job], barriers: set[int], fixed: int) -> int:
+    """Sets the offset of every buffer in the arena; returns the bytes that they take.
+
+    What the jobs from `fixed` on read of those before lives to the end, for they may run again.
+    """
     graph = lowered.graph
     epochs, epoch = [], 0
     for i in range(len(jobs)):
@@ -127,6 +133,10 @@ def _give_places(lowered: Lowered, jobs: Sequence[Job], barriers: set[int]) -> i
         buffer = lowered.views[node].buffer
         last[buffer] = end
         first.setdefault(buffer, end)
+    if fixed:
+        last |= {buffer: end for buffer in first if first[buffer] < fixed <= last[buffer]}
+        again = (node for node in graph.inputs if node.op.varying)  # type: ignore[attr-defined]
+        last |= {lowered.views[node].buffer: end for node in again if node in lowered.views}
 
     def epoch_at(i: int) -> int:
         return 0 if i < 0 else epochs[i] if i < end else epoch + 1
@@ -144,16 +154,18 @@ Owners = list[list[tuple[Node, ...]]]
 
 
 def _segments(
-    jobs: Sequence[Job], barriers: set[int], target: Target, parts: int
-) -> tuple[list[tuple[list[list[Record]], Host | None]], list[Owners]]:
-    """The records of each core, cut where Python has to do something, and whom each works for."""
+    jobs: Sequence[Job], barriers: set[int], target: Target, parts: int, fixed: int
+) -> tuple[list[tuple[list[list[Record]], Host | None]], list[Owners], int]:
+    """The records of each core, cut where Python has to do something and before job `fixed`; whom each works for; and
+    how many segments come before that job.
+    """
     segments: list[tuple[list[list[Record]], Host | None]] = []
     all_owners: list[Owners] = []
     tapes: list[list[Record]] = [[] for _ in range(parts)]
     owners: Owners = [[] for _ in range(parts)]
     # What is done since the last meeting: for each core, for each tile, (record, nodes)s.
     since: list[dict[int, list[tuple[Record, tuple[Node, ...]]]]] = [defaultdict(list) for _ in range(parts)]
-    met = 0
+    met = kept = 0
 
     def write_out() -> None:
         for tape, owner, by_tile in zip(tapes, owners, since, strict=True):
@@ -165,6 +177,11 @@ def _segments(
     for i, job in enumerate(jobs):
         if i in barriers:
             write_out()
+        if fixed and i == fixed:
+            segments.append((tapes, None))
+            all_owners.append([owner for owner in owners if owner])
+            tapes, owners = [[] for _ in range(parts)], [[] for _ in range(parts)]
+            met, kept = 0, len(segments)
         if isinstance(job, HostJob):
             segments.append((tapes, job.host))
             all_owners.append([owner for owner in owners if owner])
@@ -182,7 +199,7 @@ def _segments(
     write_out()
     segments.append((tapes, None))
     all_owners.append([owner for owner in owners if owner])
-    return segments, all_owners
+    return segments, all_owners, kept
 
 
 def _work(lowered: Lowered) -> int:
@@ -202,8 +219,8 @@ def _parts(lowered: Lowered, threads: int | None) -> int:
     return min(cores, 16) if _work(lowered) >= WORTH_SHARING else 1
 
 
-def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> list[Job]:
-    """A job for each instruction, and the packing of right operands that several rows share.
+def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> tuple[list[Job], int]:
+    """A job for each instruction, and the packing of right operands that several rows share; the first that varies.
 
     check: loops look at all that they read and compute; what other jobs make is looked at by a loop of its own.
     """
@@ -215,6 +232,7 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> list[J
     for i, instruction in enumerate(lowered.instructions):
         for access in instruction.writes:
             writer_of[access.view.buffer] = i
+    varying = varying_nodes(lowered.graph.order)
     packed: dict[View, Packed] = {}
     waiting: dict[View, PackJob] = {}
     early: list[View] = []
@@ -223,14 +241,15 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> list[J
     jobs: list[Job] = []
     for b, products in users.items():
         rows = sum(p.c.shape[0] for p in products)
-        static = writer_of.get(b.buffer, -1) < lowered.static and not _is_fed(products[0].reads[1].node)
+        right = products[0].reads[1].node
+        # A join of inputs has no writer: they are brought to their places in it.
+        static = writer_of.get(b.buffer, -1) < lowered.static and not _is_fed(right) and right not in varying
         if rows <= FEW_ROWS or not (static or len(products) > 1):
             continue
         lanes = machine.vector_bytes // b.dtype.itemsize
         width = panel_width(b.shape[1], lanes, machine.registers) * lanes
         panels = -(-b.shape[1] // width)
         buffer = Buffer(panels * width * b.shape[0], b.dtype)
-        node = products[0].reads[1].node
         pieces = _pieces(b, joins.get(b.buffer), width)
         reads = [products[0].reads[1]]
         if pieces is None:
@@ -238,15 +257,18 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> list[J
         else:
             reads = [copy.reads[0] for copy in joins[b.buffer]]
             in_pieces.add(b)
-        packed[b] = Packed(b, buffer.whole((buffer.size,)), width, node, pieces)  # type: ignore[arg-type]
+        packed[b] = Packed(b, buffer.whole((buffer.size,)), width, right, pieces)  # type: ignore[arg-type]
         waiting[b] = PackJob(packed[b], reads, parts)
         if static:
             early.append(b)
     needless = _needless_copies(lowered, joins, in_pieces)
+    fixed = 0
     divided: dict[Buffer, int] = {}  # into how many rows the memory was divided that a job wrote last
     for i, instruction in enumerate(lowered.instructions):
         if i == lowered.static:
             jobs += [waiting.pop(b) for b in early if b in waiting]
+        if lowered.fixed and i == lowered.fixed:
+            fixed = len(jobs)
         follows = any(
             a.by_rows and a.view.shape and divided.get(a.view.buffer) == a.view.shape[0]
             for a in instruction.reads
@@ -276,7 +298,7 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> list[J
         divided.update((access.view.buffer, rows) for access in instruction.writes)
         if check and not (isinstance(instruction, Loop) and instruction.reduction is None):
             jobs += [LoopJob(_looking_at(access), parts) for access in instruction.writes]
-    return jobs
+    return jobs, fixed
 
 
 def _static_joins(lowered: Lowered) -> dict[Buffer, list[Loop]]:
@@ -367,8 +389,10 @@ def _rows_of(job: Job, access: Access) -> tuple[int, int] | None:
     return (job.count, job.tiles) if view.strides[0] * job.count == view.buffer.size else None
 
 
-def _barriers(jobs: Sequence[Job]) -> set[int]:
-    """Before which jobs all cores must meet: those that read what another core wrote since the last meeting."""
+def _barriers(jobs: Sequence[Job], fixed: int) -> set[int]:
+    """Before which jobs all cores must meet: those that read what another core wrote since the last meeting, and the
+    first that varies.
+    """
     barriers: set[int] = set()
     written: dict[object, list[tuple[int, Job, Access]]] = defaultdict(list)
     origins = _Origins()
@@ -378,7 +402,8 @@ def _barriers(jobs: Sequence[Job]) -> set[int]:
             since = i + 1
             barriers.add(i)
             continue
-        if any(_clashes(job, access, written, origins, since) for access in job.reads):
+        first_to_vary = fixed > 0 and i == fixed
+        if first_to_vary or any(_clashes(job, access, written, origins, since) for access in job.reads):
             barriers.add(i)
             since = i
         for access in job.writes:

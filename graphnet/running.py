@@ -1,0 +1,42 @@
+"""Running: a program called with checked arrays, and again with other ones for the inputs that vary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphnet.arguments import checked_inputs
+from graphnet.backends.base import Program
+from graphnet.errors import BackendError
+from graphnet.node import Array, Node
+
+__all__ = ["Running"]
+
+
+class Running:
+    """What calls a program. It keeps the arrays of the last call, if there are inputs that vary."""
+
+    def __init__(self, inputs: Sequence[Node], program: Program) -> None:
+        self.inputs, self.program = inputs, program
+        self.varying = [i for i, node in enumerate(inputs) if node.op.varying]  # type: ignore[attr-defined]
+        self._last: list[Array] | None = None
+
+    def __call__(self, arrays: Sequence[Any]) -> tuple[Array, ...]:
+        given = checked_inputs(self.inputs, arrays)
+        self._last = None  # a run that fails leaves nothing to be run again
+        outputs = tuple(self.program.run(given))
+        if self.varying:
+            self._last = given
+        return outputs
+
+    def again(self, arrays: Sequence[Any]) -> tuple[Array, ...]:
+        """See Function.again."""
+        if not self.varying:
+            raise BackendError("again: none of the inputs was made with gn.input(..., varying=True)")
+        if self._last is None:
+            raise BackendError("again: the function was not called before; call it with all arrays first")
+        other = checked_inputs([self.inputs[i] for i in self.varying], arrays)
+        self._last = [*self._last]
+        for i, array in zip(self.varying, other, strict=True):
+            self._last[i] = array
+        return tuple(self.program.again(self._last))

@@ -1,0 +1,168 @@
+"""Function.again: the same as a call, without what does not depend on the inputs that vary."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.dtypes import is_float
+from graphnet.errors import BackendError, ShapeError
+from graphnet.graph import substitute
+from graphnet.node import Array, Node
+from graphnet.plan import lower
+
+from ..test_random_graphs import graphs
+
+few = settings(
+    max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
+
+
+@few
+@given(
+    graphs(), st.integers(1, 6), st.sampled_from([{}, {"threads": 2}, {"memory": "sqrt"}, {"check": True}])
+)
+def test_random_graphs_with_derivatives(drawn: Any, chosen: int, how: dict[str, Any]) -> None:
+    outputs, leaves, values = drawn
+    cost = gn.add(*(gn.sum(gn.sin(node)) for node in outputs if is_float(node.dtype)))
+    nodes = [*outputs, *gn.gradient(cost, leaves)]
+    vary = [bool(chosen >> i & 1) for i in range(len(leaves))]
+    inputs = [gn.input(n.shape, n.dtype, varying=True) if v else n for n, v in zip(leaves, vary, strict=True)]
+    nodes = substitute(nodes, {a: b for a, b in zip(leaves, inputs, strict=True) if a is not b})
+    expected = gn.compile(nodes, inputs, backend="numpy", passes=())
+    function = gn.compile(nodes, inputs, **how)
+    same(function(*values), expected(*values))
+    for factor in (0.5, -1.3):
+        values = [value * factor if v else value for value, v in zip(values, vary, strict=True)]
+        again = function.again(*(value for value, v in zip(values, vary, strict=True) if v))
+        same(again, expected(*values))
+
+
+def same(found: Any, expected: Any) -> None:
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+def products(cell: rnn.Cell, time: int = 4, batch: int = 5) -> tuple[list[Node], list[Node], list[Node]]:
+    """Gv of a network, its other inputs, and the directions."""
+    net = rnn.Network([cell], 5, 5, seed=1)
+    u = net.unroll(time, batch)
+    parameters = list(net.parameters.values())
+    directions = [gn.input(p.shape, p.dtype, varying=True) for p in parameters]
+    product = gn.gauss_newton_product(u.cost, dict(zip(parameters, directions, strict=True)))
+    return product, [u.inputs, u.targets, *u.initial], directions
+
+
+def drawn(nodes: list[Node], seed: int) -> list[Array]:
+    generator = np.random.default_rng(seed)
+    return [
+        generator.integers(0, 5, n.shape)
+        if n.dtype.kind == "i"
+        else generator.standard_normal(n.shape).astype(n.dtype)
+        for n in nodes
+    ]
+
+
+@pytest.mark.parametrize("backend", ["numba", "numpy"])
+@pytest.mark.parametrize("cell", [rnn.LSTM(6), rnn.RHN(5, depth=2), rnn.LayerNormLSTM(6)], ids=str)
+def test_curvature_products(cell: rnn.Cell, backend: str) -> None:
+    product, fixed, directions = products(cell)
+    function = gn.compile(product, [*fixed, *directions], backend=backend)
+    data = drawn(fixed, 0)
+    first = function(*data, *drawn(directions, 1))
+    for seed in (2, 3):
+        found = function.again(*drawn(directions, seed))
+        for a, b in zip(found, function(*data, *drawn(directions, seed)), strict=True):
+            np.testing.assert_array_equal(a, b)
+    for a, b in zip(function.again(*drawn(directions, 1)), first, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_forward_pass_is_left_out() -> None:
+    """Of the products of matrices: F of 5 F. (The rest: 2 F tangents, of which F by the directions, 2 F back.)"""
+    product, fixed, directions = products(rnn.LSTM(16), time=6, batch=8)
+    lowered = lower(gn.compile(product, [*fixed, *directions]).graph)
+    flops = [i.c.size * i.a.shape[1] if type(i).__name__ == "Product" else 0 for i in lowered.instructions]
+    left_out, made = sum(flops[: lowered.fixed]), sum(flops[lowered.fixed :])
+    assert 0.15 < left_out / (left_out + made) < 0.3
+    plain = [gn.input(d.shape, d.dtype) for d in directions]
+    unsplit = gn.compile(substitute(product, dict(zip(directions, plain, strict=True))), [*fixed, *plain])
+    assert lower(unsplit.graph).fixed == 0
+
+
+class Counted(gn.Op):
+    """y = x, counted"""
+
+    signature = "n -> n"
+    calls = itertools.count()
+
+    def forward(self, x: Array) -> Array:
+        next(self.calls)
+        return x.copy()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_python_runs_is_left_out_too(late: bool) -> None:
+    x, v = gn.input((3,), name="x"), gn.input((3,), name="v", varying=True)
+    counted = Counted()
+    y = counted(x + v if late else x) * 2 + v
+    function = gn.compile([y], [x, v])
+    ones = np.ones(3, "float32")
+    function(ones, ones)
+    before = next(counted.calls)
+    np.testing.assert_array_equal(function.again(3 * ones)[0], (11 if late else 5) * ones)
+    assert next(counted.calls) - before == (2 if late else 1)
+
+
+def test_stored_functions_run_again(tmp_path: Path) -> None:
+    product, fixed, directions = products(rnn.GRU(4))
+    function = gn.compile(product, [*fixed, *directions])
+    function.save(tmp_path / "f.gn")
+    loaded = gn.load_function(tmp_path / "f.gn")
+    data = drawn(fixed, 0)
+    loaded(*data, *drawn(directions, 1))
+    for a, b in zip(loaded.again(*drawn(directions, 2)), function(*data, *drawn(directions, 2)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_outputs_that_do_not_vary_stay() -> None:
+    x, v = gn.input((2,), name="x"), gn.input((2,), name="v", varying=True)
+    function = gn.compile([gn.exp(x), x * v, v, gn.tanh(v)], [x, v])
+    a, b = np.array([0.5, 1.0], "float32"), np.array([2.0, 3.0], "float32")
+    function(a, a)
+    for found, expected in zip(function.again(b), [np.exp(a), a * b, b, np.tanh(b)], strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_misuse_is_told() -> None:
+    x, v = gn.input((2,), name="x"), gn.input((2,), name="v", varying=True)
+    zeros = np.zeros(2, "float32")
+    with pytest.raises(
+        BackendError, match=r"none of the inputs was made with gn\.input\(\.\.\., varying=True\)"
+    ):
+        gn.compile([x * 2], [x]).again(zeros)
+    function = gn.compile([x * v], [x, v])
+    with pytest.raises(BackendError, match="was not called before"):
+        function.again(zeros)
+    function(zeros, zeros)
+    with pytest.raises(ShapeError, match=r"takes 1 array\(s\) \(v\[2\]\), but 2 were given"):
+        function.again(zeros, zeros)
+    with pytest.raises(ShapeError, match="v"):
+        function.again(np.zeros(3, "float32"))
+
+
+def test_a_nan_is_found_in_what_is_run_again() -> None:
+    x, v = gn.input((2,), name="x"), gn.input((2,), name="v", varying=True)
+    function = gn.compile([gn.exp(x) * gn.log(v)], [x, v], check=True)
+    ones = np.ones(2, "float32")
+    function(ones, ones)
+    with pytest.raises(gn.NonFiniteError, match="Log"):
+        function.again(-ones)
