@@ -556,7 +556,7 @@ NOT_A_FUNCTION_OF_X_AND_STATES = [
         more=in_init(SUPER, "self.context = gn.input((3,), name='context')  # here"),
     ),
     of(
-        "h * (np.random.default_rng().random(3) < 0.5).astype(x.dtype)",
+        "h * np.random.default_rng().random(3).astype(x.dtype)",
         CellError,
         "the constant Constant[3]",
         "is another one when step runs again",
