@@ -65,8 +65,8 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
 )
 VIZ_LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "colours"),
-    ("style", "text"),
+    ("errors", "colours", "blocks"),
+    ("style", "text", "feeds"),
     ("drawing", "charts", "terminal", "matching"),
     ("notes", "pages"),
     ("mirror", "stages", "generation", "explorer"),

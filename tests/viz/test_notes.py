@@ -194,3 +194,43 @@ def test_scales_hold_what_is_far_apart():
     assert scale.place(1.0) == pytest.approx(0.5)
     assert scale.place(0.0) == scale.place(float("nan")) == 0.0
     assert Scale("", 2.0, 2.0, ("", ""), logarithmic=True).place(2.0) == 1.0
+
+
+def test_values_and_gradients_are_of_the_same_random_inputs():
+    """Also where the gradient does not depend on an input: the others must be drawn as they are for the values."""
+    a, b = gn.input((2,), name="a"), gn.input((2,), name="b")
+    cost = gn.sum(gn.concatenate([a, a])) + gn.sum(b * b)
+    drawn = viz.values(cost).arrays[b]
+    assert viz.gradients(cost).numbers[b] == pytest.approx(2 * np.linalg.norm(drawn))
+
+
+def test_a_derivative_that_integers_cut_off_is_zero():
+    x = gn.input((3,), name="x")
+    cost = gn.cast(gn.sum(gn.argmax(gn.reshape(x, (1, 3)), axis=1)), "float32")
+    assert viz.gradients(cost).numbers == {x: 0.0, cost: 1.0} | {
+        node: 0.0 for node in gn.Graph(cost).order if node.dtype.kind == "f" and node is not cost
+    }
+
+
+def test_a_key_that_is_no_input_is_named(net):
+    x, w, _, cost = net
+    with pytest.raises(viz.DrawingError, match=r"W\[2, 3\] is not an input of this graph; its inputs are x\[2, 2\]"):
+        viz.gradients(cost, {x: X, w: W})
+    with pytest.raises(viz.DrawingError, match="feeds must be a dict"):
+        viz.values(cost, [X])
+
+
+def test_what_is_beyond_all_numbers_draws_without_a_warning():
+    x = gn.input((30, 30), "float64", name="x")
+    cost = gn.sum(x * x)
+    array = np.full((30, 30), 1e300)
+    array[0, :2] = np.inf, -np.inf
+    assert np.isnan(heat_map(array)[0][0])
+    notes = viz.gradients(cost, {x: array})
+    assert notes.numbers[x] == np.inf
+    drawing = viz.draw(cost, notes=notes)
+    darkest = between(viz.LIGHT.sequence, 1.0)
+    assert drawing.picture.scale.place(np.inf) == 1.0
+    assert f'fillcolor="{darkest}"' in drawing.dot
+    assert viz.draw(cost, notes=viz.values(cost, {x: array})).svg
+    assert viz.mirror(cost, feeds={x: array}).svg

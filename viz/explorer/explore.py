@@ -26,7 +26,7 @@ from viz.explorer.derivatives import (
 from viz.explorer.page import page
 from viz.explorer.payload import payload
 from viz.explorer.stages import stages_of
-from viz.explorer.values import fed
+from viz.feeds import fed
 from viz.style import Style, Theme, style_of
 
 __all__ = ["explore"]

@@ -24,7 +24,8 @@ from viz.drawing.fold import fold, symbol_of
 from viz.drawing.names import Names, number, printable, several_layers
 from viz.explorer.derivatives import Derivative
 from viz.explorer.stages import Stage
-from viz.explorer.values import computed, summary
+from viz.explorer.values import summary
+from viz.feeds import computed
 
 __all__ = ["ROLES", "payload"]
 
