@@ -87,6 +87,23 @@ def test_unrolled_networks_are_mirrored_closed():
     assert drawing.svg
 
 
+def test_columns_and_rows_of_closed_pictures_match():
+    """However wide the numbers are on either side."""
+    u = rnn.Network([rnn.LSTM(4), rnn.GRU(3)], 5, 5).unroll(time=6, batch=2)
+    drawing = viz.mirror(u.cost)
+    placed = {
+        key: np.array([float(x), float(y)])
+        for key, x, y in re.findall(r'^  (\w+) \[pos="([-\d.]+),([-\d.]+)"', drawing.dot, re.M)
+    }
+    moved = [
+        placed[f"{box.key}_back"] - placed[box.key]
+        for box in drawing.picture.shapes
+        if box.kind.name in ("CELL", "OUTPUT", "COST")
+    ]
+    assert len(moved) == 6 * 3 + 1
+    np.testing.assert_allclose(moved, np.broadcast_to([moved[0][0], 0.0], (19, 2)), atol=0.15)
+
+
 def test_what_is_no_cost_is_refused():
     with pytest.raises(viz.DrawingError, match=r"mirror needs a scalar .* not x\[2\]"):
         viz.mirror(gn.input((2,), name="x"))

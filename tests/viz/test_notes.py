@@ -214,7 +214,9 @@ def test_a_derivative_that_integers_cut_off_is_zero():
 
 def test_a_key_that_is_no_input_is_named(net):
     x, w, _, cost = net
-    with pytest.raises(viz.DrawingError, match=r"W\[2, 3\] is not an input of this graph; its inputs are x\[2, 2\]"):
+    with pytest.raises(
+        viz.DrawingError, match=r"W\[2, 3\] is not an input of this graph; its inputs are x\[2, 2\]"
+    ):
         viz.gradients(cost, {x: X, w: W})
     with pytest.raises(viz.DrawingError, match="feeds must be a dict"):
         viz.values(cost, [X])

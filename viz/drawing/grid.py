@@ -41,15 +41,19 @@ def grid_dot(picture: ClosedPicture, theme: Style) -> str:
         f"  node [{text}, fontsize={theme.font_size}, penwidth=1.2, fixedsize=true, margin=0]",
         f'  edge [{text}, fontsize={theme.edge_size}, fontcolor="{theme.text}", penwidth=1.2, arrowsize=0.65]',
     ]
+    grids = [_Grid(picture, theme)]
+    while (beside := grids[-1].picture.beside) is not None:
+        grids.append(_Grid(beside, theme))
+    half = max(grid.widest() for grid in grids)
+    pitch = max(grid.column_pitch(half) for grid in grids)
+    rows = [max(heights) for heights in zip(*(grid.row_heights() for grid in grids), strict=True)]
     left: float | None = None
-    panel: ClosedPicture | None = picture
-    while panel is not None:
-        grid = _Grid(panel, theme, left)
-        lines += [f"  {grid.node(box)}" for box in panel.shapes]
-        lines += [f"  {grid.edge(link)}" for link in panel.edges]
+    for grid in grids:
+        grid.place(half, pitch, rows, left)
+        lines += [f"  {grid.node(box)}" for box in grid.picture.shapes]
+        lines += [f"  {grid.edge(link)}" for link in grid.picture.edges]
         lines += [f"  {line}" for line in grid.captions()]
         left = grid.right + _BESIDE
-        panel = panel.beside
     return "\n".join([*lines, "}", ""])
 
 
@@ -65,20 +69,22 @@ class _Frame(NamedTuple):
 class _Grid:
     """Places and curves."""
 
-    def __init__(self, picture: ClosedPicture, theme: Style, left: float | None = None) -> None:
-        """left: where the picture begins; None where it may begin anywhere."""
+    def __init__(self, picture: ClosedPicture, theme: Style) -> None:
         self.picture = picture
         self.theme = theme
         self.shift = 0.0
         self.box = {box.key: box for box in picture.shapes}
         self.lanes = {side: self.assign_lanes(side) for side in ("left", "right")}
-        cells = [self.size(box) for box in picture.shapes if box.kind is Kind.CELL]
-        # A label stands between the edge into a lane, at 0.8 of half the box, and the one in its middle.
-        labels = [_width(link.label, theme.edge_size) for link in self.lanes["left"]]
-        self.half = max([*(w for w, _ in cells), *((w + 12) / 0.8 for w in labels if w)], default=_RADIUS)
-        self.pitch = self.column_pitch()
-        self.heights = self.row_heights()
-        self.frames = {box.key: self.frame(box) for box in picture.shapes}
+
+    def place(self, half: float, pitch: float, rows: list[float], left: float | None) -> None:
+        """Sets where all boxes stand.
+
+        half: of the width of a cell. pitch: between columns. rows: half the height of each row. These are the same in
+        pictures side by side, so that their columns and rows are. left: where the picture begins; None: anywhere.
+        """
+        self.half, self.pitch = half, pitch
+        self.heights = self.row_centres(rows)
+        self.frames = {box.key: self.frame(box) for box in self.picture.shapes}
         if left is not None:
             self.shift = left - min(frame.x - frame.w for frame in self.frames.values())
             self.frames = {
@@ -107,7 +113,15 @@ class _Grid:
             return width / 2 + 14, height / 2 + 6
         return max(16.0, width / 2 + 6), max(13.0, height / 2 + 4)
 
-    def column_pitch(self) -> float:
+    def widest(self) -> float:
+        """Half the width that every cell needs."""
+        cells = [self.size(box) for box in self.picture.shapes if box.kind is Kind.CELL]
+        # A label stands between the edge into a lane, at 0.8 of half the box, and the one in its middle.
+        labels = [_width(link.label, self.theme.edge_size) for link in self.lanes["left"]]
+        return max([*(w for w, _ in cells), *((w + 12) / 0.8 for w in labels if w)], default=_RADIUS)
+
+    def column_pitch(self, half: float) -> float:
+        """From the middle of a column to that of the next, where cells are that wide."""
         labels = [
             _width(link.label, self.theme.edge_size) for link in self.picture.edges if self.is_state(link)
         ]
@@ -121,13 +135,16 @@ class _Grid:
         if any(link.role is EdgeRole.GENERATED for link in self.picture.edges):
             room += _LANE
         widest = max(widths.values(), default=0.0)
-        return max(2 * self.half + lanes + room, widest + 16)
+        return max(2 * half + lanes + room, widest + 16)
 
     def row_heights(self) -> list[float]:
-        """The centre of each row, from the bottom."""
+        """Half the height of each row, from the bottom."""
         half = [13.0] * (len(self.picture.states) + 1)
         for box in self.picture.shapes:
             half[box.row] = max(half[box.row], self.size(box)[1])
+        return half
+
+    def row_centres(self, half: list[float]) -> list[float]:
         centres = [0.0]
         for row in range(1, len(half)):
             fan = 5.0 * self.picture.columns if row == len(half) - 1 else 0.0

@@ -36,6 +36,9 @@ __all__ = ["RENDERERS", "Drawing", "Renderer", "write_whole"]
 FORMATS = ("svg", "png", "pdf", "dot", "html")
 _ID = re.compile(r'(<\w+ id=")')
 _SECONDS = 300
+_SMALLER = (
+    "Draw it closed, or fewer time steps (steps=3), or in compact style; save it as .dot; or use viz.explore"
+)
 _REMEDY = "Install it with `pip install 'pygraphviz>=2.0'`, or save as .dot or .html, which need none."
 
 
@@ -111,11 +114,12 @@ class Drawing:
         if self.is_too_large:
             raise DrawingError(
                 f"there are {len(self.picture.shapes)} nodes to draw, more than limit={self.limit}: laying them "
-                "out would take minutes, and nobody could read it. Draw it closed, or fewer time steps (steps=3), "
-                "or in compact style; save it as .dot; or pass limit=None."
+                f"out would take minutes, and nobody could read it. {_SMALLER}; or pass limit=None."
             )
         try:
             return render(self.dot, form)
+        except _TooSlow:
+            raise
         except DrawingError:
             # Graphviz does not survive some graphs with ranks across clusters; without, it draws them less evenly.
             simpler = self.dot.replace(ACROSS_CLUSTERS, "")
@@ -132,6 +136,10 @@ class Drawing:
             return {"text/plain": repr(self), "image/svg+xml": self.svg}
         except Exception as error:  # a picture must never break the notebook that shows it
             return {"text/plain": f"{self!r}: {error}"}
+
+
+class _TooSlow(DrawingError):
+    """Another Graphviz, or another try, would take as long."""
 
 
 # -- renderers -------------------------------------------------------------------------------
@@ -194,6 +202,8 @@ def render(dot: str, form: str) -> bytes:
         if renderer.is_there():
             try:
                 return _run(renderer.command(form), dot)
+            except _TooSlow:
+                raise
             except DrawingError as error:
                 failures.append(f"{renderer.name}: {error}")
     if failures:
@@ -214,7 +224,7 @@ def _run(command: Sequence[str], dot: str) -> bytes:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise DrawingError(f"no layout within {_SECONDS} s") from None
+        raise _TooSlow(f"Graphviz found no layout within {_SECONDS} s. {_SMALLER}.") from None
     except OSError as error:
         raise DrawingError(str(error)) from None
     if done.returncode or not done.stdout:

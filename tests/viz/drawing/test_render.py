@@ -228,3 +228,19 @@ def test_import_is_light():
         env={**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(os.path.abspath(viz.__file__)))},
     )  # fmt: skip
     assert done.stdout.strip() == "[]"
+
+
+def test_a_layout_that_takes_too_long_is_tried_once(regression, monkeypatch):
+    """Neither again without ranks, nor by another Graphviz: each would take as long."""
+    tried = []
+
+    def slow(*arguments, **settings):
+        tried.append(settings["timeout"])
+        raise subprocess.TimeoutExpired("dot", settings["timeout"])
+
+    monkeypatch.setattr(render.subprocess, "run", slow)
+    always = render.Renderer("slow", lambda: True, lambda form: ["slow"])
+    monkeypatch.setattr(render, "RENDERERS", (always, always))
+    with pytest.raises(viz.DrawingError, match=r"no layout within \d+ s\. .*steps=3.*viz\.explore"):
+        _ = viz.draw(regression).svg
+    assert len(tried) == 1
