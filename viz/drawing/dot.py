@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from html import escape
 
@@ -14,11 +15,12 @@ from viz.drawing.picture import Cluster, Edge, Picture, Shape, in_order, picture
 from viz.errors import DrawingError
 from viz.style import LIGHT, Role, Style
 
-__all__ = ["ACROSS_CLUSTERS", "dot_of", "to_dot"]
+__all__ = ["dot_of", "to_dot", "without_common_ranks"]
 
 DIRECTIONS = ("LR", "BT")
 #: Ranks hold across clusters: the same operators of all time steps are at the same height.
-ACROSS_CLUSTERS = ", newrank=true"
+_ACROSS_CLUSTERS = ", newrank=true"
+_PAIR = re.compile(r"^  \{ rank=same; \w+; \w+ \}\n", re.MULTILINE)
 
 
 def to_dot(
@@ -56,11 +58,16 @@ def dot_of(picture: Picture, rankdir: str | None = None, theme: Style = LIGHT) -
     return "\n".join([*lines, "}", ""])
 
 
+def without_common_ranks(dot: str) -> str:
+    """DOT text in which each cluster has ranks of its own: pairs of shapes, which no cluster could hold, fall apart."""
+    return _PAIR.sub("", dot.replace(_ACROSS_CLUSTERS, ""))
+
+
 def _defaults(direction: str, theme: Style) -> list[str]:
     text = f'fontname="{theme.font}"'
     return [
         f'  graph [rankdir={direction}, bgcolor="{theme.background}", {text}, pad=0.15,'
-        f" nodesep=0.28, ranksep=0.42{ACROSS_CLUSTERS}]",
+        f" nodesep=0.28, ranksep=0.42{_ACROSS_CLUSTERS}]",
         f'  node [{text}, fontsize={theme.font_size}, style=filled, penwidth=1.2, margin="0.07,0.04"]',
         f'  edge [{text}, fontsize={theme.edge_size}, fontcolor="{theme.text}", penwidth=1.2,'
         " arrowsize=0.65]",

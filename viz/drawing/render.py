@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from viz.drawing.closed import ClosedPicture
-from viz.drawing.dot import ACROSS_CLUSTERS, dot_of
+from viz.drawing.dot import dot_of, without_common_ranks
 from viz.drawing.grid import grid_dot
 from viz.drawing.picture import Picture
 from viz.drawing.scripts import with_scripts
@@ -35,7 +35,7 @@ __all__ = ["RENDERERS", "Drawing", "Renderer", "write_whole"]
 
 FORMATS = ("svg", "png", "pdf", "dot", "html")
 _ID = re.compile(r'(<\w+ id=")')
-_SECONDS = 300
+_SECONDS = 120
 _SMALLER = (
     "Draw it closed, or fewer time steps (steps=3), or in compact style; save it as .dot; or use viz.explore"
 )
@@ -122,7 +122,7 @@ class Drawing:
             raise
         except DrawingError:
             # Graphviz does not survive some graphs with ranks across clusters; without, it draws them less evenly.
-            simpler = self.dot.replace(ACROSS_CLUSTERS, "")
+            simpler = without_common_ranks(self.dot)
             if simpler == self.dot:
                 raise
             return render(simpler, form)

@@ -244,3 +244,23 @@ def test_a_layout_that_takes_too_long_is_tried_once(regression, monkeypatch):
     with pytest.raises(viz.DrawingError, match=r"no layout within \d+ s\. .*steps=3.*viz\.explore"):
         _ = viz.draw(regression).svg
     assert len(tried) == 1
+
+
+def test_what_graphviz_cannot_rank_across_clusters_is_drawn_without(monkeypatch):
+    """Pairs of shapes go too: without ranks across clusters, they take a shape out of its cluster."""
+    a, b = gn.input((2,), name="a"), gn.input((2,), name="b")
+    drawing = viz.mirror(gn.sum(a * b), closed=False)
+    assert drawing.picture.pairs
+    real, given = render._run, []
+
+    def fragile(command, dot):
+        given.append(dot)
+        if "newrank" in dot:
+            raise viz.DrawingError("crashed")
+        return real(command, dot)
+
+    monkeypatch.setattr(render, "_run", fragile)
+    ET.fromstring(drawing.svg)
+    assert "rank=same; n0; n0_back" in given[0]
+    assert "_back }" not in given[-1]
+    assert given[-1].count(" -> ") == given[0].count(" -> ")
