@@ -13,7 +13,7 @@ from viz.drawing.closed import ClosedPicture, Kind, closed_picture, is_unrolled
 from viz.drawing.merge import check_steps, fold_columns, fold_time
 from viz.drawing.note import Note, Notes
 from viz.drawing.picture import Cluster, Edge, Picture, Shape, check_style, names_in, picture_of
-from viz.drawing.render import Drawing
+from viz.drawing.render import Drawing, check_limit
 from viz.feeds import Feeds
 from viz.notes import Gradients, Values, cotangents, evaluated, note_on, require_cost
 from viz.style import EdgeRole, Theme, style_of
@@ -43,6 +43,7 @@ def mirror(
     `viz.draw`. Raises DrawingError if the cost is no scalar, and what `viz.values` raises for feeds.
     """
     check_style(style)
+    check_limit(limit)
     require_cost("mirror", cost)
     colours = style_of(theme)
     graph = Graph(cost)

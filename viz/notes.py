@@ -231,8 +231,12 @@ class Marks(Notes):
 def changes(before: Graph, after: Graph) -> tuple[Marks, Marks]:
     """Notes for two graphs: on what of the first is not in the second, and on what is new in the second.
 
-    What merely reads something else than before is no change; see `viz.matching`.
+    What merely reads something else than before is no change; see `viz.matching`. Raises DrawingError for what is no
+    Graph.
     """
+    for argument, graph in (("before", before), ("after", after)):
+        if not isinstance(graph, Graph):
+            raise DrawingError(f"{argument}: changes compares two of gn.Graph, not {_described(graph)}.")
     kept = kept_nodes(before, after)
     left = set(kept.values())
     return (

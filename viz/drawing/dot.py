@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from html import escape
 
-from graphnet.graph import Graph
-from graphnet.node import Node
 from viz.colours import ink_on
 from viz.drawing.markup import html_label, note_rows, quoted, scale_table, table
 from viz.drawing.names import printable
 from viz.drawing.picture import Cluster, Edge, Picture, Shape, in_order, picture_of
+from viz.drawing.things import Drawable, graph_of
 from viz.errors import DrawingError
-from viz.style import LIGHT, Role, Style
+from viz.style import LIGHT, Role, Style, Theme, style_of
 
 __all__ = ["dot_of", "to_dot", "without_common_ranks"]
 
@@ -23,19 +22,15 @@ _ACROSS_CLUSTERS = ", newrank=true"
 _PAIR = re.compile(r"^  \{ rank=same; \w+; \w+ \}\n", re.MULTILINE)
 
 
-def to_dot(
-    nodes_or_graph: Node | Iterable[Node] | Graph,
-    style: str = "full",
-    rankdir: str | None = None,
-    theme: Style = LIGHT,
-) -> str:
-    """DOT text of a graph, or of all that some nodes are computed from.
+def to_dot(thing: Drawable, style: str = "full", rankdir: str | None = None, theme: Theme = "light") -> str:
+    """DOT text of all nodes of what `viz.draw` takes.
 
     style: "full" draws every node; "compact" folds weights into edges and biases into operators.
     rankdir: "LR" (left to right) or "BT" (bottom to top); None takes "BT" for a graph unrolled in time,
     whose time steps then stand side by side, and "LR" for all others.
     """
-    return dot_of(picture_of(nodes_or_graph, style, theme), rankdir, theme)
+    colours = style_of(theme)
+    return dot_of(picture_of(graph_of(thing), style, colours), rankdir, colours)
 
 
 def dot_of(picture: Picture, rankdir: str | None = None, theme: Style = LIGHT) -> str:

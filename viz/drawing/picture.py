@@ -105,21 +105,18 @@ class Picture:
         )
 
 
-def picture_of(
-    nodes_or_graph: Node | Iterable[Node] | Graph, style: str, theme: Style, notes: Notes | None = None
-) -> Picture:
-    """The picture of a graph, or of all that some nodes are computed from.
+def picture_of(graph: Graph, style: str, theme: Style, notes: Notes | None = None) -> Picture:
+    """The picture of a graph.
 
     style: "full" draws every node; "compact" folds weights into edges and biases into operators.
     """
     check_style(style)
-    graph = nodes_or_graph if isinstance(nodes_or_graph, Graph) else Graph(nodes_or_graph)
     names = names_in(graph, theme)
     return _Painter(graph, names, notes).paint(STYLES[style](graph, names))
 
 
 def check_style(style: str) -> None:
-    if style not in STYLES:
+    if not isinstance(style, str) or style not in STYLES:
         raise DrawingError(f"style must be {' or '.join(map(repr, STYLES))}, not {style!r}.")
 
 

@@ -31,7 +31,7 @@ from viz.drawing.scripts import with_scripts
 from viz.errors import DrawingError
 from viz.style import LIGHT, Style
 
-__all__ = ["RENDERERS", "Drawing", "Renderer", "write_whole"]
+__all__ = ["RENDERERS", "Drawing", "Renderer", "check_limit", "write_whole"]
 
 FORMATS = ("svg", "png", "pdf", "dot", "html")
 _ID = re.compile(r'(<\w+ id=")')
@@ -40,6 +40,12 @@ _SMALLER = (
     "Draw it closed, or fewer time steps (steps=3), or in compact style; save it as .dot; or use viz.explore"
 )
 _REMEDY = "Install it with `pip install 'pygraphviz>=2.0'`, or save as .dot or .html, which need none."
+
+
+def check_limit(limit: int | None) -> None:
+    """DrawingError for what is no number of nodes."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise DrawingError(f"limit must be a whole number of nodes, or None for no limit, not {limit!r:.60}.")
 
 
 class Drawing:
@@ -103,7 +109,13 @@ class Drawing:
     @property
     def is_too_large(self) -> bool:
         """Whether there is more to lay out than its limit allows."""
-        return self.limit is not None and len(self.picture.shapes) > self.limit
+        return self.limit is not None and self.size > self.limit
+
+    @property
+    def size(self) -> int:
+        """How many shapes are laid out."""
+        beside = self.picture.beside if isinstance(self.picture, ClosedPicture) else None
+        return len(self.picture.shapes) + (len(beside.shapes) if beside else 0)
 
     def _contents(self, suffix: str) -> bytes:
         if suffix in ("svg", "dot", "html"):
@@ -113,7 +125,7 @@ class Drawing:
     def _rendered(self, form: str) -> bytes:
         if self.is_too_large:
             raise DrawingError(
-                f"there are {len(self.picture.shapes)} nodes to draw, more than limit={self.limit}: laying them "
+                f"there are {self.size} nodes to draw, more than limit={self.limit}: laying them "
                 f"out would take minutes, and nobody could read it. {_SMALLER}; or pass limit=None."
             )
         try:
@@ -128,7 +140,7 @@ class Drawing:
             return render(simpler, form)
 
     def __repr__(self) -> str:
-        return f"<Drawing of {len(self.picture.shapes)} nodes, {self.style} style>"
+        return f"<Drawing of {self.size} nodes, {self.style} style>"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """The picture in notebooks; a line that says why not, where it cannot be drawn. Never raises."""
