@@ -9,6 +9,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
+from viz.drawing import render
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +77,12 @@ def test_a_folder_that_cannot_be_written_is_named(function, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(viz.DrawingError, match=r"folder .*file.* cannot be written"):
         viz.dump(function, tmp_path / "file")
+
+
+def test_without_graphviz_a_dump_has_texts_that_can_be_drawn_elsewhere(function, tmp_path, monkeypatch):
+    monkeypatch.setattr(render, "RENDERERS", ())
+    folder = viz.dump(function, tmp_path / "report")
+    texts = sorted(folder.glob("*.dot"))
+    assert len(texts) == len(function.reports) + 1
+    assert all(path.read_text(encoding="utf-8").startswith("digraph") for path in texts)
+    assert not list(folder.glob("*.svg"))
