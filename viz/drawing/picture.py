@@ -30,6 +30,7 @@ __all__ = [
     "in_order",
     "names_in",
     "picture_of",
+    "role_of",
 ]
 
 #: Ops that give data another form.
@@ -159,7 +160,7 @@ class _Painter:
 
     def shape(self, item: Drawn) -> Shape:
         node = item.node
-        role = _role(node)
+        role = role_of(node)
         is_cost = node in self.outputs and not node.shape and not node.is_static
         return Shape(
             self.keys[node], role, self.lines(item, role), _tooltip(node), self.cluster(node), is_cost,
@@ -223,7 +224,8 @@ def _leads_out(source: Node, head: Node) -> bool:
     return (after == "output" and before != "cost") or after == "cost"
 
 
-def _role(node: Node) -> Role:
+def role_of(node: Node) -> Role:
+    """What a node is to the reader."""
     if node.op.is_input:
         return Role.INPUT
     if isinstance(node.op, Parameter):
