@@ -141,8 +141,19 @@ class _Grid:
         """Half the height of each row, from the bottom."""
         half = [13.0] * (len(self.picture.states) + 1)
         for box in self.picture.shapes:
-            half[box.row] = max(half[box.row], self.size(box)[1])
+            pitch = self.stack_pitch(box) if self.is_stacked(box) else 0.0
+            high = pitch * box.slots / 2 if pitch > _STATE else self.size(box)[1]
+            half[box.row] = max(half[box.row], high)
         return half
+
+    def is_stacked(self, box: Box) -> bool:
+        """True for boxes of which several stand one above the other: initial states, and data beside the cost."""
+        return box.kind is Kind.STATE or (box.kind is Kind.DATA and box.row == len(self.picture.states))
+
+    def stack_pitch(self, box: Box) -> float:
+        """From the middle of a stacked box to that of the next; what notes tell needs more room."""
+        same = (x for x in self.picture.shapes if x.kind is box.kind and x.row == box.row)
+        return max(_STATE, 2 * max(self.size(x)[1] for x in same) + 4)
 
     def row_centres(self, half: list[float]) -> list[float]:
         centres = [0.0]
@@ -162,15 +173,26 @@ class _Grid:
         if box.kind is Kind.STATE:
             left = self.lanes["left"].values()
             x = -self.half - (_LANE * (1 + max(left)) if left else 0.0) - 42 - w
-            y -= shift * _STATE
+            y -= shift * self.stack_pitch(box)
         elif top and box.kind is Kind.DATA:
             cost = self.size(self.box["cost"])[0]
-            x, y = middle + cost + 44 + w, y - shift * _STATE
+            x, y = middle + cost + 44 + w, y - shift * self.stack_pitch(box)
         elif top:
             x = middle
         elif box.kind is Kind.DATA:
-            x += shift * (2 * w + 8)
+            x += self.beside(box)
         return _Frame(x, y, w, h)
+
+    def beside(self, box: Box) -> float:
+        """How far from the middle of its column data stand that share the column, of any widths."""
+        if box.slots == 1:
+            return 0.0
+        same = [
+            x for x in self.picture.shapes if (x.kind, x.row, x.column) == (box.kind, box.row, box.column)
+        ]
+        widths = {x.slot: 2 * self.size(x)[0] + 8 for x in same}
+        before = sum(width for slot, width in widths.items() if slot < box.slot)
+        return before + widths[box.slot] / 2 - sum(widths.values()) / 2
 
     # -- nodes -------------------------------------------------------------------------------
 
