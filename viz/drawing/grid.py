@@ -6,21 +6,17 @@ least, which puts t=3 before t=2 in some graphs. Here columns are ordered becaus
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
-from html import escape, unescape
+from html import escape
 from math import sqrt
-from re import sub
-from typing import NamedTuple
 
 from viz.colours import ink_on
 from viz.drawing.closed import Box, ClosedPicture, Kind, Link
+from viz.drawing.geometry import Frame, Point, across, at, past_the_row, plus, rising, straight, width_of
 from viz.drawing.markup import TILE, html_label, note_rows, quoted, scale_table, table
 from viz.style import EdgeRole, Role, Style
 
 __all__ = ["grid_dot"]
-
-Point = tuple[float, float]
 
 _LANE = 13.0  # between edges that pass a row
 _STATE = 30.0  # between the states of one layer
@@ -57,15 +53,6 @@ def grid_dot(picture: ClosedPicture, theme: Style) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-class _Frame(NamedTuple):
-    """Where a box stands: its centre and half its size."""
-
-    x: float
-    y: float
-    w: float
-    h: float
-
-
 class _Grid:
     """Places and curves."""
 
@@ -88,7 +75,7 @@ class _Grid:
         if left is not None:
             self.shift = left - min(frame.x - frame.w for frame in self.frames.values())
             self.frames = {
-                key: _Frame(frame.x + self.shift, frame.y, frame.w, frame.h)
+                key: Frame(frame.x + self.shift, frame.y, frame.w, frame.h)
                 for key, frame in self.frames.items()
             }
         self.right = max(frame.x + frame.w for frame in self.frames.values())
@@ -97,10 +84,10 @@ class _Grid:
 
     def size(self, box: Box) -> tuple[float, float]:
         """Half the width and height that a box needs."""
-        width = max(_width(line, self.theme.font_size) for line in box.lines)
+        width = max(width_of(line, self.theme.font_size) for line in box.lines)
         height = 18.0 * len(box.lines)
         if box.note is not None:
-            lines = [_width(line, self.theme.small_size) for line in box.note.lines]
+            lines = [width_of(line, self.theme.small_size) for line in box.note.lines]
             tile = box.note.tile
             width = max([width, *lines, *(len(row) * TILE + 4.0 for row in tile)])
             height += 12.0 * len(lines) + (len(tile) * TILE + 10.0 if tile else 0.0)
@@ -117,13 +104,13 @@ class _Grid:
         """Half the width that every cell needs."""
         cells = [self.size(box) for box in self.picture.shapes if box.kind is Kind.CELL]
         # A label stands between the edge into a lane, at 0.8 of half the box, and the one in its middle.
-        labels = [_width(link.label, self.theme.edge_size) for link in self.lanes["left"]]
+        labels = [width_of(link.label, self.theme.edge_size) for link in self.lanes["left"]]
         return max([*(w for w, _ in cells), *((w + 12) / 0.8 for w in labels if w)], default=_RADIUS)
 
     def column_pitch(self, half: float) -> float:
         """From the middle of a column to that of the next, where cells are that wide."""
         labels = [
-            _width(link.label, self.theme.edge_size) for link in self.picture.edges if self.is_state(link)
+            width_of(link.label, self.theme.edge_size) for link in self.picture.edges if self.is_state(link)
         ]
         room = max(44.0, max(labels, default=0.0) + 26)
         lanes = sum(_LANE * (1 + max(lanes.values())) for lanes in self.lanes.values() if lanes)
@@ -162,7 +149,7 @@ class _Grid:
             centres.append(centres[-1] + half[row - 1] + _GAP + fan + half[row])
         return centres
 
-    def frame(self, box: Box) -> _Frame:
+    def frame(self, box: Box) -> Frame:
         w, h = self.size(box)
         if box.kind in _CELLS:
             w = self.half
@@ -181,7 +168,7 @@ class _Grid:
             x = middle
         elif box.kind is Kind.DATA:
             x += self.beside(box)
-        return _Frame(x, y, w, h)
+        return Frame(x, y, w, h)
 
     def beside(self, box: Box) -> float:
         """How far from the middle of its column data stand that share the column, of any widths."""
@@ -218,7 +205,7 @@ class _Grid:
         if noted:
             fill, ink = noted, ink_on(noted)
         attributes = [
-            f'pos="{_at((frame.x, frame.y))}", width={frame.w / 36:.3f}, height={frame.h / 36:.3f}',
+            f'pos="{at((frame.x, frame.y))}", width={frame.w / 36:.3f}, height={frame.h / 36:.3f}',
             f"label={html_label(_lines(box, theme))}",
             f"shape={shape}, style={style}",
             f'fillcolor="{fill}", color="{line}", fontcolor="{ink}"',
@@ -242,7 +229,7 @@ class _Grid:
 
     def words(self, key: str, place: Point, markup: str) -> str:
         return (
-            f'{key} [pos="{_at(place)}", width=4, height=0.5, shape=plaintext, style=solid, '
+            f'{key} [pos="{at(place)}", width=4, height=0.5, shape=plaintext, style=solid, '
             f'fontcolor="{self.theme.text}", label={html_label(markup)}]'
         )
 
@@ -256,13 +243,13 @@ class _Grid:
         dx, dy = tip[0] - before[0], tip[1] - before[1]
         length = sqrt(dx * dx + dy * dy) or 1.0
         back = (-dx / length * _ARROW, -dy / length * _ARROW)
-        curve += [_plus(before, back), _plus(tip, back)]
+        curve += [plus(before, back), plus(tip, back)]
         attributes = [
-            f'pos="e,{_at(tip)} {" ".join(map(_at, curve))}"',
+            f'pos="e,{at(tip)} {" ".join(map(at, curve))}"',
             f'color="{self.theme.edge(link.role)}"',
         ]
         if link.label and label_at is not None:
-            attributes += [f"label={html_label(link.label)}", f'lp="{_at(label_at)}"']
+            attributes += [f"label={html_label(link.label)}", f'lp="{at(label_at)}"']
         tail, head = (link.head, link.tail) if link.back else (link.tail, link.head)
         return f"{tail} -> {head} [{', '.join(attributes)}]"
 
@@ -278,15 +265,15 @@ class _Grid:
             return self.to_cost(link, tail, a, b)
         if tail.column != head.column or tail.row >= head.row:
             if tail.row == head.row:
-                return _past_the_row(a, b, -1 if tail.kind is Kind.STATE else 1), None
-            return _across(a, b, 0.87 if tail.kind is Kind.OUTPUT else 1.0), None
+                return past_the_row(a, b, -1 if tail.kind is Kind.STATE else 1), None
+            return across(a, b, 0.87 if tail.kind is Kind.OUTPUT else 1.0), None
         for side, sign in (("left", -1), ("right", 1)):
             if link in self.lanes[side]:
                 return self.along_lane(link, a, b, sign, self.lanes[side][link])
         start = (min(max(a.x, b.x - b.w + 12), b.x + b.w - 12), a.y + a.h)
         end = (start[0] if head.kind in _CELLS else b.x, b.y - b.h)
-        width = _width(link.label, self.theme.edge_size)
-        return _line(start, end), (start[0] + width / 2 + 7, (start[1] + end[1]) / 2)
+        width = width_of(link.label, self.theme.edge_size)
+        return straight(start, end), (start[0] + width / 2 + 7, (start[1] + end[1]) / 2)
 
     def is_state(self, link: Link) -> bool:
         """True for edges that run from a box to its right neighbour, and from initial states."""
@@ -294,7 +281,7 @@ class _Grid:
         beside = tail.row == head.row and tail.column + 1 == head.column
         return link.slot is not None and beside and head.kind in _CELLS
 
-    def sideways(self, link: Link, a: _Frame, b: _Frame) -> tuple[list[Point], Point]:
+    def sideways(self, link: Link, a: Frame, b: Frame) -> tuple[list[Point], Point]:
         states = self.picture.states[self.box[link.head].row]
         tail = self.box[link.tail]
         slots = tail.slots if tail.kind is Kind.STATE else self.slots_into(link)
@@ -305,7 +292,7 @@ class _Grid:
             start = (a.x + a.w, a.y)
         right = _LANE * len(set(self.lanes["right"].values()))
         left = _LANE * len(set(self.lanes["left"].values()))
-        return _line(start, end), ((start[0] + right + end[0] - left) / 2, y + self.theme.edge_size * 0.72)
+        return straight(start, end), ((start[0] + right + end[0] - left) / 2, y + self.theme.edge_size * 0.72)
 
     def slots_into(self, link: Link) -> int:
         same = (x for x in self.picture.edges if x.head == link.head and x.tail == link.tail)
@@ -325,7 +312,7 @@ class _Grid:
             link: lane for lane, links in enumerate(map(found.get, sorted(found))) for link in links or ()
         }
 
-    def along_lane(self, link: Link, a: _Frame, b: _Frame, sign: int, lane: int) -> tuple[list[Point], Point]:
+    def along_lane(self, link: Link, a: Frame, b: Frame, sign: int, lane: int) -> tuple[list[Point], Point]:
         """Up beside the column, then into the box from below, or into the circle from the side."""
         x, start, label = self.leave(link, a, sign, lane)
         if self.box[link.head].kind in _CELLS:
@@ -338,9 +325,9 @@ class _Grid:
             end = (b.x + sign * reach, b.y + dy)
             turn = (x, b.y - b.h - 4)
             bend = [(x, end[1] - 4), (x, end[1]), end]
-        return [*start, *_line(start[-1], turn)[1:], *bend], label
+        return [*start, *straight(start[-1], turn)[1:], *bend], label
 
-    def leave(self, link: Link, a: _Frame, sign: int, lane: int) -> tuple[float, list[Point], Point]:
+    def leave(self, link: Link, a: Frame, sign: int, lane: int) -> tuple[float, list[Point], Point]:
         """The lane's place, the curve from a box into it, and the place of a label beside that curve."""
         x = self.shift + self.box[link.tail].column * self.pitch + sign * (self.half + _LANE * (lane + 1))
         if self.box[link.tail].kind in _INPUTS:
@@ -352,18 +339,18 @@ class _Grid:
             bend = [start, (start[0], start[1] + _GAP * 0.5), (x, up - _GAP * 0.42), (x, up)]
         return x, bend, ((start[0] + a.x) / 2, start[1] + _GAP * 0.36)
 
-    def fed_back(self, a: _Frame, b: _Frame) -> list[Point]:
+    def fed_back(self, a: Frame, b: Frame) -> list[Point]:
         """From the side of a circle down, right of its column, into the side of a box of the next column."""
         lanes = self.lanes["right"].values()
         x = a.x + self.half + _LANE * (1 + max(lanes, default=-1)) + _LANE * 0.7
         start, end = (a.x + a.w, a.y), (b.x - b.w, b.y)
         over = [start, (x - 8, a.y), (x, a.y - 4), (x, a.y - 18)]
-        down = _line(over[-1], (x, end[1] + 18))
+        down = straight(over[-1], (x, end[1] + 18))
         return [*over, *down[1:], (x, end[1] + 4), (x + 8, end[1]), end]
 
-    def to_cost(self, link: Link, tail: Box, a: _Frame, b: _Frame) -> tuple[list[Point], Point | None]:
+    def to_cost(self, link: Link, tail: Box, a: Frame, b: Frame) -> tuple[list[Point], Point | None]:
         if tail.row == self.box[link.head].row:  # targets, beside the cost
-            return _line((a.x - a.w, a.y), (b.x + b.w, min(max(a.y, b.y - b.h + 6), b.y + b.h - 6))), None
+            return straight((a.x - a.w, a.y), (b.x + b.w, min(max(a.y, b.y - b.h + 6), b.y + b.h - 6))), None
         middle = (self.picture.columns - 1) / 2
         step = 1.6 * b.w / max(4, self.picture.columns)
         end = (b.x + (tail.column - middle) * step, b.y - b.h)
@@ -371,66 +358,14 @@ class _Grid:
             if link in self.lanes[side]:
                 x, start, _ = self.leave(link, a, sign, self.lanes[side][link])
                 turn = (x, self.heights[-2] + self.row_half(len(self.heights) - 2) + 4)
-                return [*start, *_line(start[-1], turn)[1:], *_rising(turn, end)[1:]], None
-        return _rising((a.x, a.y + a.h), end), None
+                return [*start, *straight(start[-1], turn)[1:], *rising(turn, end)[1:]], None
+        return rising((a.x, a.y + a.h), end), None
 
     def row_half(self, row: int) -> float:
         return max(self.frames[box.key].h for box in self.picture.shapes if box.row == row)
 
 
-# -- geometry --------------------------------------------------------------------------------
-
-
-def _line(start: Point, end: Point) -> list[Point]:
-    third = ((end[0] - start[0]) / 3, (end[1] - start[1]) / 3)
-    return [start, _plus(start, third), (end[0] - third[0], end[1] - third[1]), end]
-
-
-def _rising(start: Point, end: Point) -> list[Point]:
-    """A curve that leaves and arrives upright, so that its arrow stands on the box."""
-    half = (end[1] - start[1]) / 2
-    return [start, (start[0], start[1] + half), (end[0], end[1] - half), end]
-
-
-def _past_the_row(a: _Frame, b: _Frame, side: int) -> list[Point]:
-    """A curve over (1) or under (-1) the boxes between two of one row."""
-    start, end = (a.x + 0.6 * a.w, a.y + side * a.h), (b.x - 0.6 * b.w, b.y + side * b.h)
-    height = b.y + side * (b.h + 30)
-    return [start, (start[0], height), (end[0], height), end]
-
-
-def _across(a: _Frame, b: _Frame, reach: float) -> list[Point]:
-    """A curve from the side of a box into the corner of one in another column and row."""
-    up = 1 if b.y > a.y else -1
-    start, end = (a.x + reach * a.w, a.y + up * a.h * 0.5), (b.x - 0.75 * b.w, b.y - up * b.h)
-    return [start, (start[0] + 30, start[1]), (end[0], end[1] - up * 34), end]
-
-
-def _plus(a: Point, b: Point) -> Point:
-    return a[0] + b[0], a[1] + b[1]
-
-
-def _at(point: Point) -> str:
-    return f"{point[0] + 0.0:.1f},{point[1] + 0.0:.1f}"
-
-
 # -- text ------------------------------------------------------------------------------------
-
-_NARROW, _WIDE = frozenset("iljtfrI.,:;'|()[] "), frozenset("mwMWQO@%")
-
-
-def _width(markup: str, size: float) -> float:
-    """The width of text in the widest font that may draw it, in points; markup has none."""
-    text = unescape(sub("<.*?>", "", markup))
-    return size * sum(map(_letter, text))
-
-
-def _letter(character: str) -> float:
-    if character in _NARROW:
-        return 0.42
-    if character in _WIDE:
-        return 0.98
-    return 1.05 if unicodedata.east_asian_width(character) in "WFA" else 0.7
 
 
 def _lines(box: Box, theme: Style) -> str:
