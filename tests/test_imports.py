@@ -67,8 +67,8 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
 )
 VIZ_LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "colours", "notebook"),
-    ("style", "text"),
+    ("errors", "colours", "notebook", "blocks"),
+    ("style", "text", "feeds"),
     ("drawing", "charts", "terminal", "matching"),
     ("notes", "pages"),
     ("mirror", "stages", "generation", "explorer"),

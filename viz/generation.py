@@ -24,7 +24,7 @@ def generation(network: Network, steps: int = 4, *, theme: Theme = "light") -> D
     """A network that generates so many symbols: each prediction, made a symbol by χ, is the next input.
 
     χ takes the most probable symbol, or draws one. The first input is data; the others are labels on what χ gives.
-    Raises DrawingError for what is no network, or where the sizes of inputs and outputs differ.
+    Raises DrawingError for what is no network, or reads later inputs, or where the sizes of inputs and outputs differ.
     Source: Lynge 2016, 3.5 and fig. 3.6.
     """
     if not callable(getattr(network, "unroll", None)) or isinstance(network, type):
@@ -33,6 +33,11 @@ def generation(network: Network, steps: int = 4, *, theme: Theme = "light") -> D
         raise DrawingError(
             f"network: its outputs ({network.outputs}) are not of the size of its inputs ({network.inputs}), so they "
             "cannot be read by it."
+        )
+    if not network.causal:
+        raise DrawingError(
+            f"network: {network!r} reads later inputs, which a network that reads its own predictions does not have; "
+            "it has nothing to generate."
         )
     count = check_steps(steps, 4)
     colours = style_of(theme)

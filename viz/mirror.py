@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from graphnet.dtypes import is_float
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
 from graphnet.ops.elementwise import Add, Elementwise, Multiply, Negative, Subtract
@@ -12,8 +13,9 @@ from viz.drawing.closed import ClosedPicture, Kind, closed_picture, is_unrolled
 from viz.drawing.merge import check_steps, fold_columns, fold_time
 from viz.drawing.note import Note, Notes
 from viz.drawing.picture import Cluster, Edge, Picture, Shape, check_style, names_in, picture_of
-from viz.drawing.render import Drawing
-from viz.notes import Feeds, Gradients, Values, cotangents, evaluated, note_on, require_cost
+from viz.drawing.render import Drawing, check_limit
+from viz.feeds import Feeds
+from viz.notes import Gradients, Values, cotangents, evaluated, note_on, require_cost
 from viz.style import EdgeRole, Theme, style_of
 
 __all__ = ["mirror"]
@@ -38,16 +40,17 @@ def mirror(
 
     Edges of the backward pass run the other way. values: the numbers of both, as `viz.values` shows them, and the
     colour of the norm of each derivative. feeds: as for `viz.values`. style, closed, steps, limit, theme: as for
-    `viz.draw`. Raises DrawingError if the cost is no scalar, or for inputs that feeds lacks.
+    `viz.draw`. Raises DrawingError if the cost is no scalar, and what `viz.values` raises for feeds.
     """
     check_style(style)
+    check_limit(limit)
     require_cost("mirror", cost)
     colours = style_of(theme)
     graph = Graph(cost)
     forward: Notes | None = None
     backward: Notes = _Reached(graph)
     if values:
-        forward = Values(evaluated(graph.order, feeds))
+        forward = Values(evaluated(graph, graph.order, feeds))
         backward = Cotangents(graph, cotangents(graph, cost, feeds))
     names = names_in(graph, colours)
     if closed if closed is not None else is_unrolled(graph):
@@ -77,7 +80,7 @@ class _Reached(Notes):
     """Says nothing, of those nodes that have a derivative."""
 
     def __init__(self, graph: Graph) -> None:
-        self.nodes = {node for node in graph.order if node.dtype.kind == "f"}
+        self.nodes = {node for node in graph.order if is_float(node.dtype)}
 
     def note(self, nodes: Sequence[Node]) -> Note | None:
         return Note() if any(node in self.nodes for node in nodes) else None

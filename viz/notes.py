@@ -8,21 +8,21 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import graphnet as gn
-from graphnet.arguments import sample_inputs
+from graphnet.dtypes import is_float
 from graphnet.function import Function
-from graphnet.graph import Graph, dependents
+from graphnet.graph import Graph
 from graphnet.node import Array, Node
+from viz.blocks import block_means
 from viz.drawing.names import number, shape_text
 from viz.drawing.note import Note, Notes, Scale
 from viz.drawing.things import Drawable, graph_of
 from viz.errors import DrawingError
+from viz.feeds import Feeds, computed, fed
 from viz.matching import kept_nodes
 
 __all__ = [
@@ -32,9 +32,6 @@ __all__ = [
 
 #: The most rows and columns of a heat map.
 ROWS, COLUMNS = 8, 12
-
-Feeds = Mapping[Node, Any]
-Grid = npt.NDArray[np.float64]
 
 
 # -- values ------------------------------------------------------------------------------------
@@ -63,7 +60,8 @@ def note_on(array: Array, with_shape: bool) -> Note:
     numbers = np.asarray(array, "float64")
     finite = numbers[np.isfinite(numbers)]
     if finite.size:
-        least, mean, greatest = (float(f(finite)) for f in (np.min, np.mean, np.max))
+        with np.errstate(over="ignore"):
+            least, mean, greatest = (float(f(finite)) for f in (np.min, np.mean, np.max))
         if abs(mean) < 1e-6 * max(abs(least), abs(greatest)):
             mean = 0.0  # what is left of it are errors of rounding
         lines.append(" · ".join(number(x, digits=2) for x in (least, mean, greatest)))
@@ -77,49 +75,28 @@ def heat_map(array: Array) -> tuple[tuple[float, ...], ...]:
 
     Leading axes are laid one below the other; NaN stays NaN.
     """
-    if not array.size:
-        return ()
-    table = array.reshape(-1, array.shape[-1]) if array.ndim else array.reshape(1, 1)
-    small = _blocks(_blocks(table, ROWS, 0), COLUMNS, 1)
+    small = block_means(array, ROWS, COLUMNS)
     size = np.abs(small[np.isfinite(small)]).max(initial=0.0)
     scaled = np.clip(small / size if size else small, -1.0, 1.0)
     return tuple(tuple(round(float(v), 3) for v in row) for row in scaled)
-
-
-def _blocks(table: Grid, most: int, axis: int) -> Grid:
-    """Means of at most so many blocks, as equal as they can be."""
-    size = table.shape[axis]
-    if size <= most:
-        return table
-    edges = np.linspace(0, size, most + 1).round().astype(int)
-    return np.stack([np.take(table, range(a, b), axis).mean(axis) for a, b in pairwise(edges)], axis)
 
 
 def values(thing: Drawable, feeds: Feeds | None = None) -> Values:
     """Notes with the value of each node, computed node by node.
 
     feeds: an array for each Input; without, standard normal numbers (zeros for integers), the same in each run.
-    Raises DrawingError for inputs that feeds lacks.
+    Raises DrawingError for inputs that feeds lacks and for keys that are no inputs; ShapeError and DtypeError for
+    arrays that do not fit.
     """
-    return Values(evaluated(graph_of(thing).order, feeds))
+    graph = graph_of(thing)
+    return Values(evaluated(graph, graph.order, feeds))
 
 
-def evaluated(nodes: Iterable[Node], feeds: Feeds | None = None) -> dict[Node, Array]:
-    """The values of nodes, on the NumPy back end, without any pass."""
-    wanted = list(nodes)
-    graph = Graph(wanted)
-    if feeds is None:
-        arrays = sample_inputs(graph.inputs)
-    else:
-        missing = [node for node in graph.inputs if node not in feeds]
-        if missing:
-            raise DrawingError(
-                f"feeds has no array for {', '.join(node.describe() for node in missing)}; give one for each input, "
-                "or leave feeds out to draw them all at random."
-            )
-        arrays = [feeds[node] for node in graph.inputs]
-    function = gn.compile(wanted, graph.inputs, backend="numpy", passes=())
-    return dict(zip(wanted, function(*arrays), strict=True))
+def evaluated(graph: Graph, nodes: Sequence[Node], feeds: Feeds | None = None) -> dict[Node, Array]:
+    """The values of nodes that are computed from the inputs of a graph, by the ops' own rules."""
+    wanted = set(nodes)
+    found = {node: value for node, value in computed(nodes, fed(graph.inputs, feeds)) if node in wanted}
+    return {node: found[node] for node in nodes}
 
 
 # -- gradients and times -------------------------------------------------------------------------
@@ -163,9 +140,10 @@ class Gradients(_Heated):
     logarithmic = True
 
     def __init__(self, graph: Graph, arrays: Mapping[Node, Array]) -> None:
-        super().__init__(
-            {node: float(np.linalg.norm(np.asarray(a, "float64"))) for node, a in arrays.items()}
-        )
+        with np.errstate(all="ignore"):  # what is infinite is told as such
+            super().__init__(
+                {node: float(np.linalg.norm(np.asarray(a, "float64"))) for node, a in arrays.items()}
+            )
         self.graph = graph
 
     def representative(self, nodes: Sequence[Node]) -> Node | None:
@@ -190,7 +168,7 @@ class Gradients(_Heated):
 def gradients(cost: Node, feeds: Feeds | None = None) -> Gradients:
     """Notes with the norm of ∂cost/∂node for each node that the cost depends on.
 
-    feeds: as for `values`. Raises DrawingError if the cost is no scalar, or for inputs that feeds lacks.
+    feeds: as for `values`, with its errors. Raises DrawingError if the cost is no scalar.
     """
     require_cost("gradients", cost)
     graph = Graph(cost)
@@ -199,24 +177,16 @@ def gradients(cost: Node, feeds: Feeds | None = None) -> Gradients:
 
 def require_cost(function: str, cost: object) -> None:
     """DrawingError for what is no scalar node of floating point."""
-    if not isinstance(cost, Node) or cost.shape or cost.dtype.kind != "f":
+    if not isinstance(cost, Node) or cost.shape or not is_float(cost.dtype):
         raise DrawingError(f"cost: {function} needs a scalar node of floating point, not {_described(cost)}.")
 
 
 def cotangents(graph: Graph, cost: Node, feeds: Feeds | None = None) -> dict[Node, Array]:
-    """∂cost/∂node for each node that the cost depends on by way of floating point."""
-    wrt = [node for node in graph.order if node.dtype.kind == "f" and node is not cost]
-    found = gn.backward({cost: gn.constant(np.ones((), cost.dtype))}, wrt)
-    arrays = evaluated(found, feeds) if feeds is None else evaluated(found, _only(feeds, found))
-    reached = dependents(graph.order, wrt)
-    return {n: arrays[g] for n, g in zip(wrt, found, strict=True) if n in reached} | {
-        cost: np.ones((), cost.dtype)
-    }
-
-
-def _only(feeds: Feeds, nodes: Sequence[Node]) -> Feeds:
-    used = set(Graph(nodes).inputs)
-    return {node: array for node, array in feeds.items() if node in used}
+    """∂cost/∂node for each node of floating point; zeros where none reaches the cost by way of floating point."""
+    nodes = [node for node in graph.order if is_float(node.dtype) and node is not cost]
+    found = gn.backward({cost: gn.fill(1, (), cost.dtype)}, nodes)
+    arrays = evaluated(graph, found, feeds)
+    return {n: arrays[g] for n, g in zip(nodes, found, strict=True)} | {cost: np.ones((), cost.dtype)}
 
 
 class Times(_Heated):
@@ -261,8 +231,12 @@ class Marks(Notes):
 def changes(before: Graph, after: Graph) -> tuple[Marks, Marks]:
     """Notes for two graphs: on what of the first is not in the second, and on what is new in the second.
 
-    What merely reads something else than before is no change; see `viz.matching`.
+    What merely reads something else than before is no change; see `viz.matching`. Raises DrawingError for what is no
+    Graph.
     """
+    for argument, graph in (("before", before), ("after", after)):
+        if not isinstance(graph, Graph):
+            raise DrawingError(f"{argument}: changes compares two of gn.Graph, not {_described(graph)}.")
     kept = kept_nodes(before, after)
     left = set(kept.values())
     return (

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from graphnet.function import Function
+from graphnet.passes import Stage
 from viz.drawing.draw import draw
 from viz.drawing.render import Drawing
 from viz.errors import DrawingError
@@ -41,16 +42,18 @@ def passes(
 
     style, steps, theme: as for `draw`. Raises DrawingError for what is no compiled function.
     """
-    pictures = []
-    for stage in _compiled("passes", function).stages():
-        gone, new = changes(stage.before, stage.after)
-        before, after = (
-            draw(graph, style, closed=False, steps=steps, theme=theme, notes=notes)
-            for graph, notes in ((stage.before, gone), (stage.after, new))
-        )
-        nodes = len(stage.before), len(stage.after)
-        pictures.append(PassPicture(stage.name, before, after, nodes, len(gone.nodes), len(new.nodes)))
-    return pictures
+    stages = _compiled("passes", function).stages()
+    return [_pictured(stage, style, steps, theme) for stage in stages]
+
+
+def _pictured(stage: Stage, style: str, steps: int | None, theme: Theme) -> PassPicture:
+    gone, new = changes(stage.before, stage.after)
+    before, after = (
+        draw(graph, style, closed=False, steps=steps, theme=theme, notes=notes)
+        for graph, notes in ((stage.before, gone), (stage.after, new))
+    )
+    nodes = len(stage.before), len(stage.after)
+    return PassPicture(stage.name, before, after, nodes, len(gone.nodes), len(new.nodes))
 
 
 def dump(

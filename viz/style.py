@@ -170,6 +170,6 @@ def style_of(theme: Theme) -> Style:
     """The Style of a theme; DrawingError if there is none of this name."""
     if isinstance(theme, Style):
         return theme
-    if theme not in THEMES:
+    if not isinstance(theme, str) or theme not in THEMES:
         raise DrawingError(f"theme must be {', '.join(map(repr, THEMES))}, or a viz.Style, not {theme!r}.")
     return THEMES[theme]

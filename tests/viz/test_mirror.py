@@ -64,6 +64,36 @@ def test_edges_come_back_through_transposed_weights(net):
     assert any(line.endswith("tanh′") for shape in picture.shapes for line in shape.lines)
 
 
+def test_a_weight_that_was_transposed_is_not_on_the_way_back():
+    x, w = gn.input((2, 3), name="x"), gn.parameter(np.ones((4, 3), "float32"), name="W")
+    edges = viz.mirror(gn.sum(gn.tanh(x @ gn.transpose(w))), values=False).picture.edges
+    plain = [(re.sub("<(?!/?sup).*?>", "", edge.label), edge.back) for edge in edges if edge.label]
+    assert plain == [("W<sup>T</sup>", False), ("W", True)]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_what_has_no_derivative_is_not_seen(net, closed):
+    if closed:
+        net = rnn.Network([rnn.Elman(3)], 3, 3).unroll(time=3, batch=2).cost
+    graph = gn.Graph(net)
+    picture = viz.mirror(net, "full", closed=closed).picture
+    if closed:
+        back = {box.key for box in picture.beside.shapes}
+        assert {"x0_back", "x1_back", "x2_back"} <= back  # symbols as vectors
+        assert "t0" in {box.key for box in picture.shapes}
+        assert "t0_back" not in back  # symbols
+        return
+    seen = {
+        shape.nodes[0]: not shape.hidden
+        for shape in picture.shapes
+        if shape.key.endswith("_back") and shape.nodes
+    }
+    assert seen == {node: node.dtype.kind == "f" for node in graph.order if node in seen}
+    assert not all(seen.values())
+    hidden = {shape.key for shape in picture.shapes if shape.hidden}
+    assert all(edge.hidden == bool({edge.tail, edge.head} & hidden) for edge in picture.edges)
+
+
 def test_the_numbers_are_those_of_the_gradient(net):
     graph = gn.Graph(net)
     weights = [node for node in graph.order if node.op.is_parameter]
@@ -85,6 +115,23 @@ def test_unrolled_networks_are_mirrored_closed():
     placed = {k: float(x) for k, x in re.findall(r'^  (\w+) \[pos="([-\d.]+),', drawing.dot, re.M)}
     assert max(placed[box.key] for box in forward.shapes) < min(placed[box.key] for box in backward.shapes)
     assert drawing.svg
+
+
+def test_columns_and_rows_of_closed_pictures_match():
+    """However wide the numbers are on either side."""
+    u = rnn.Network([rnn.LSTM(4), rnn.GRU(3)], 5, 5).unroll(time=6, batch=2)
+    drawing = viz.mirror(u.cost)
+    placed = {
+        key: np.array([float(x), float(y)])
+        for key, x, y in re.findall(r'^  (\w+) \[pos="([-\d.]+),([-\d.]+)"', drawing.dot, re.M)
+    }
+    moved = [
+        placed[f"{box.key}_back"] - placed[box.key]
+        for box in drawing.picture.shapes
+        if box.kind.name in ("CELL", "OUTPUT", "COST")
+    ]
+    assert len(moved) == 6 * 3 + 1
+    np.testing.assert_allclose(moved, np.broadcast_to([moved[0][0], 0.0], (19, 2)), atol=0.15)
 
 
 def test_what_is_no_cost_is_refused():

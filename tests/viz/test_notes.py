@@ -13,6 +13,7 @@ import graphnet_rnn as rnn
 import viz
 from viz.colours import between, ink_on
 from viz.drawing.note import Scale
+from viz.matching import kept_nodes
 from viz.notes import heat_map
 from viz.style import THEMES
 
@@ -194,3 +195,96 @@ def test_scales_hold_what_is_far_apart():
     assert scale.place(1.0) == pytest.approx(0.5)
     assert scale.place(0.0) == scale.place(float("nan")) == 0.0
     assert Scale("", 2.0, 2.0, ("", ""), logarithmic=True).place(2.0) == 1.0
+
+
+def test_values_and_gradients_are_of_the_same_random_inputs():
+    """Also where the gradient does not depend on an input: the others must be drawn as they are for the values."""
+    a, b = gn.input((2,), name="a"), gn.input((2,), name="b")
+    cost = gn.sum(gn.concatenate([a, a])) + gn.sum(b * b)
+    drawn = viz.values(cost).arrays[b]
+    assert viz.gradients(cost).numbers[b] == pytest.approx(2 * np.linalg.norm(drawn))
+
+
+def test_a_derivative_that_integers_cut_off_is_zero():
+    x = gn.input((3,), name="x")
+    cost = gn.cast(gn.sum(gn.argmax(gn.reshape(x, (1, 3)), axis=1)), "float32")
+    assert viz.gradients(cost).numbers == {x: 0.0, cost: 1.0} | {
+        node: 0.0 for node in gn.Graph(cost).order if node.dtype.kind == "f" and node is not cost
+    }
+
+
+def test_a_key_that_is_no_input_is_named(net):
+    x, w, _, cost = net
+    with pytest.raises(
+        viz.DrawingError, match=r"W\[2, 3\] is not an input of this graph; its inputs are x\[2, 2\]"
+    ):
+        viz.gradients(cost, {x: X, w: W})
+    with pytest.raises(viz.DrawingError, match="feeds must be a dict"):
+        viz.values(cost, [X])
+
+
+def test_what_is_beyond_all_numbers_draws_without_a_warning():
+    x = gn.input((30, 30), "float64", name="x")
+    cost = gn.sum(x * x)
+    array = np.full((30, 30), 1e300)
+    array[0, :2] = np.inf, -np.inf
+    assert np.isnan(heat_map(array)[0][0])
+    notes = viz.gradients(cost, {x: array})
+    assert notes.numbers[x] == np.inf
+    drawing = viz.draw(cost, notes=notes)
+    darkest = between(viz.LIGHT.sequence, 1.0)
+    assert drawing.picture.scale.place(np.inf) == 1.0
+    assert f'fillcolor="{darkest}"' in drawing.dot
+    assert viz.draw(cost, notes=viz.values(cost, {x: array})).svg
+    assert viz.mirror(cost, feeds={x: array}).svg
+
+
+def test_of_nodes_drawn_as_one_the_greatest_derivative_that_others_read_counts():
+    x = gn.input((2,), "float64", name="x")
+    inner = x + 1.0  # the greatest, and read only inside
+    small = inner * 10.0
+    large = small * 10.0
+    cost = gn.sum(large) + gn.sum(small)
+    notes = viz.gradients(cost, {x: np.zeros(2)})
+    numbers = [notes.numbers[node] for node in (inner, small, large)]
+    np.testing.assert_allclose(numbers, np.sqrt(2) * np.array([110.0, 11.0, 1.0]))
+    assert notes.note([inner, small, large]).heat == notes.numbers[small]  # read inside and outside
+    assert notes.note([inner]).heat == notes.numbers[inner]
+    other = x * 0.5
+    notes = viz.gradients(cost + 100.0 * gn.sum(other) + gn.sum(inner * 0.5), {x: np.zeros(2)})
+    assert notes.note([large, other]).heat == notes.numbers[other] > notes.numbers[large]
+
+
+def test_of_nodes_drawn_as_one_the_last_value_is_shown_and_any_mark(net):
+    _, _, h, cost = net
+    notes = viz.values(cost, {net[0]: X})
+    before = h.inputs[0]
+    assert notes.note([before, h]) == notes.note([h]) != notes.note([before])
+    _, new = viz.changes(gn.Graph(h), gn.Graph(cost))
+    assert new.note([h, cost]).mark == "new"
+    assert new.note([h]) is None
+
+
+def test_a_linear_scale_begins_at_zero():
+    scale = Scale("", 0.0, 4.0, ("", ""))
+    assert [scale.place(x) for x in (0.0, 1.0, 4.0)] == [0.0, 0.25, 1.0]
+
+
+def test_a_rewritten_node_is_matched_with_the_one_of_its_place_in_the_program():
+    a, b = gn.input((2,), name="a"), gn.input((2,), name="b")
+    p, q = gn.tanh(a * 1.0), gn.tanh(b * 1.0)
+    before = gn.Graph([p, q])
+    after = gn.Graph(gn.passes.simplify(before).outputs[1])
+    assert after.outputs[0] is not q
+    assert kept_nodes(before, after)[after.outputs[0]] is q
+
+
+def test_of_several_of_one_place_the_first_are_matched_in_order():
+    a, b, c = (gn.input((2,), name=name) for name in "abc")
+    p, q = gn.tanh(a), gn.tanh(b)
+    q.source_serial = p.source_serial
+    new = [node.replace_inputs((c,)) for node in (p, q)]
+    for node in new:
+        node.source_serial = p.source_serial
+    kept = kept_nodes(gn.Graph([p, q]), gn.Graph(new))
+    assert [kept[node] for node in new] == [p, q]

@@ -9,6 +9,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
+from viz.drawing import render
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +85,12 @@ def test_passes_are_a_list_that_prints_well():
     merge = next(p for p in found if p.name == "merge")
     assert found[0].name == "prune"
     assert repr(merge) == f"<merge: {merge.nodes[0]} nodes, 1 go, 0 come, {merge.nodes[1]} remain>"
+
+
+def test_without_graphviz_a_dump_has_texts_that_can_be_drawn_elsewhere(function, tmp_path, monkeypatch):
+    monkeypatch.setattr(render, "RENDERERS", ())
+    folder = viz.dump(function, tmp_path / "report")
+    texts = sorted(folder.glob("*.dot"))
+    assert len(texts) == len(function.reports) + 1
+    assert all(path.read_text(encoding="utf-8").startswith("digraph") for path in texts)
+    assert not list(folder.glob("*.svg"))

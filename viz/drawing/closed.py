@@ -8,7 +8,6 @@ h_0 LSTM→ LSTM
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
@@ -24,15 +23,13 @@ from graphnet.ops.random import Random
 from graphnet.ops.shape import Slice
 from viz.drawing.condense import Group, condense, data_behind, leaf_behind, times_of
 from viz.drawing.fold import fold, symbol_of
-from viz.drawing.names import Names, number, printable
+from viz.drawing.names import Names, layer_words, number, printable
 from viz.drawing.note import Note, Notes, Scale
 from viz.drawing.states import States, states_of
 from viz.errors import DrawingError
 from viz.style import EdgeRole
 
 __all__ = ["Box", "ClosedPicture", "Kind", "Link", "closed_picture", "is_unrolled"]
-
-_LAYER = re.compile(r"layer_?(\d+)", re.IGNORECASE)
 
 
 class Kind(Enum):
@@ -222,7 +219,7 @@ class _Closing:
         label = group.label
         layer = label.get("layer")
         text = f"layer {layer}" if isinstance(layer, int) else str(layer or "")
-        words = [str(label.get("cell") or ""), _LAYER.sub(r"layer \1", text)]
+        words = [str(label.get("cell") or ""), layer_words(text)]
         lines = [escape(printable(word, 20)) for word in words if word] or ["step"]
         if any(_is_mask(x) for node in group.nodes for x in node.inputs):
             lines.append("<i>dropout</i>")

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator
 from html import escape
 
-from graphnet.graph import Graph
-from graphnet.node import Node
 from viz.colours import ink_on
 from viz.drawing.markup import html_label, note_rows, quoted, scale_table, table
 from viz.drawing.names import printable
 from viz.drawing.picture import Cluster, Edge, Picture, Shape, in_order, picture_of
+from viz.drawing.things import Drawable, graph_of
 from viz.errors import DrawingError
-from viz.style import LIGHT, Role, Style
+from viz.style import LIGHT, Role, Style, Theme, style_of
 
-__all__ = ["ACROSS_CLUSTERS", "dot_of", "to_dot"]
+__all__ = ["dot_of", "to_dot", "without_common_ranks"]
 
 DIRECTIONS = ("LR", "BT")
 #: Ranks hold across clusters: the same operators of all time steps are at the same height.
-ACROSS_CLUSTERS = ", newrank=true"
+_ACROSS_CLUSTERS = ", newrank=true"
+_PAIR = re.compile(r"^  \{ rank=same; \w+; \w+ \}\n", re.MULTILINE)
 
 
-def to_dot(
-    nodes_or_graph: Node | Iterable[Node] | Graph,
-    style: str = "full",
-    rankdir: str | None = None,
-    theme: Style = LIGHT,
-) -> str:
-    """DOT text of a graph, or of all that some nodes are computed from.
+def to_dot(thing: Drawable, style: str = "full", rankdir: str | None = None, theme: Theme = "light") -> str:
+    """DOT text of all nodes of what `viz.draw` takes.
 
     style: "full" draws every node; "compact" folds weights into edges and biases into operators.
     rankdir: "LR" (left to right) or "BT" (bottom to top); None takes "BT" for a graph unrolled in time,
     whose time steps then stand side by side, and "LR" for all others.
     """
-    return dot_of(picture_of(nodes_or_graph, style, theme), rankdir, theme)
+    colours = style_of(theme)
+    return dot_of(picture_of(graph_of(thing), style, colours), rankdir, colours)
 
 
 def dot_of(picture: Picture, rankdir: str | None = None, theme: Style = LIGHT) -> str:
@@ -56,11 +53,16 @@ def dot_of(picture: Picture, rankdir: str | None = None, theme: Style = LIGHT) -
     return "\n".join([*lines, "}", ""])
 
 
+def without_common_ranks(dot: str) -> str:
+    """DOT text in which each cluster has ranks of its own: pairs of shapes, which no cluster could hold, fall apart."""
+    return _PAIR.sub("", dot.replace(_ACROSS_CLUSTERS, ""))
+
+
 def _defaults(direction: str, theme: Style) -> list[str]:
     text = f'fontname="{theme.font}"'
     return [
         f'  graph [rankdir={direction}, bgcolor="{theme.background}", {text}, pad=0.15,'
-        f" nodesep=0.28, ranksep=0.42{ACROSS_CLUSTERS}]",
+        f" nodesep=0.28, ranksep=0.42{_ACROSS_CLUSTERS}]",
         f'  node [{text}, fontsize={theme.font_size}, style=filled, penwidth=1.2, margin="0.07,0.04"]',
         f'  edge [{text}, fontsize={theme.edge_size}, fontcolor="{theme.text}", penwidth=1.2,'
         " arrowsize=0.65]",

@@ -7,7 +7,7 @@ from viz.drawing.condense import times_of
 from viz.drawing.merge import check_steps, close_clusters, fold_columns, fold_time
 from viz.drawing.note import Notes
 from viz.drawing.picture import check_style, names_in, picture_of
-from viz.drawing.render import Drawing
+from viz.drawing.render import Drawing, check_limit
 from viz.drawing.things import Drawable, graph_of
 from viz.errors import DrawingError
 from viz.style import Theme, style_of
@@ -45,7 +45,12 @@ def draw(
     Raises DrawingError, which names what can be drawn.
     """
     check_style(style)
+    check_limit(limit)
     colours = style_of(theme)
+    if notes is not None and not isinstance(notes, Notes):
+        raise DrawingError(
+            f"notes must be what viz.values, gradients, times or changes gives (changes gives two), not {notes!r:.60}."
+        )
     graph = graph_of(thing)
     unrolled = bool(times_of(graph))
     if closed is None:

@@ -6,24 +6,20 @@ least, which puts t=3 before t=2 in some graphs. Here columns are ordered becaus
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
-from html import escape, unescape
+from html import escape
 from math import sqrt
-from re import sub
-from typing import NamedTuple
 
 from viz.colours import ink_on
 from viz.drawing.closed import Box, ClosedPicture, Kind, Link
+from viz.drawing.geometry import Frame, Point, across, at, past_the_row, plus, rising, straight, width_of
 from viz.drawing.markup import TILE, html_label, note_rows, quoted, scale_table, table
 from viz.style import EdgeRole, Role, Style
 
 __all__ = ["grid_dot"]
 
-Point = tuple[float, float]
-
 _LANE = 13.0  # between edges that pass a row
-_STATE = 30.0  # between the states of one layer, where their boxes are no higher
+_STATE = 30.0  # between the states of one layer
 _GAP = 46.0  # between rows
 _BESIDE = 70.0  # between two pictures
 _ARROW = 6.5
@@ -41,51 +37,45 @@ def grid_dot(picture: ClosedPicture, theme: Style) -> str:
         f"  node [{text}, fontsize={theme.font_size}, penwidth=1.2, fixedsize=true, margin=0]",
         f'  edge [{text}, fontsize={theme.edge_size}, fontcolor="{theme.text}", penwidth=1.2, arrowsize=0.65]',
     ]
+    grids = [_Grid(picture, theme)]
+    while (beside := grids[-1].picture.beside) is not None:
+        grids.append(_Grid(beside, theme))
+    half = max(grid.widest() for grid in grids)
+    pitch = max(grid.column_pitch(half) for grid in grids)
+    rows = [max(heights) for heights in zip(*(grid.row_heights() for grid in grids), strict=True)]
     left: float | None = None
-    panel: ClosedPicture | None = picture
-    while panel is not None:
-        grid = _Grid(panel, theme, left)
-        lines += [f"  {grid.node(box)}" for box in panel.shapes]
-        lines += [f"  {grid.edge(link)}" for link in panel.edges]
+    for grid in grids:
+        grid.place(half, pitch, rows, left)
+        lines += [f"  {grid.node(box)}" for box in grid.picture.shapes]
+        lines += [f"  {grid.edge(link)}" for link in grid.picture.edges]
         lines += [f"  {line}" for line in grid.captions()]
         left = grid.right + _BESIDE
-        panel = panel.beside
     return "\n".join([*lines, "}", ""])
-
-
-class _Frame(NamedTuple):
-    """Where a box stands: its centre and half its size."""
-
-    x: float
-    y: float
-    w: float
-    h: float
 
 
 class _Grid:
     """Places and curves."""
 
-    def __init__(self, picture: ClosedPicture, theme: Style, left: float | None = None) -> None:
-        """left: where the picture begins; None where it may begin anywhere."""
+    def __init__(self, picture: ClosedPicture, theme: Style) -> None:
         self.picture = picture
         self.theme = theme
         self.shift = 0.0
         self.box = {box.key: box for box in picture.shapes}
         self.lanes = {side: self.assign_lanes(side) for side in ("left", "right")}
-        # Initial states stand above each other, and notes make them higher.
-        heights = [self.size(box)[1] for box in picture.shapes if box.kind is Kind.STATE]
-        self.state_gap = max([_STATE, *(2 * height + 4 for height in heights)])
-        cells = [self.size(box) for box in picture.shapes if box.kind is Kind.CELL]
-        # A label stands between the edge into a lane, at 0.8 of half the box, and the one in its middle.
-        labels = [_width(link.label, theme.edge_size) for link in self.lanes["left"]]
-        self.half = max([*(w for w, _ in cells), *((w + 12) / 0.8 for w in labels if w)], default=_RADIUS)
-        self.pitch = self.column_pitch()
-        self.heights = self.row_heights()
-        self.frames = {box.key: self.frame(box) for box in picture.shapes}
+
+    def place(self, half: float, pitch: float, rows: list[float], left: float | None) -> None:
+        """Sets where all boxes stand.
+
+        half: of the width of a cell. pitch: between columns. rows: half the height of each row. These are the same in
+        pictures side by side, so that their columns and rows are. left: where the picture begins; None: anywhere.
+        """
+        self.half, self.pitch = half, pitch
+        self.heights = self.row_centres(rows)
+        self.frames = {box.key: self.frame(box) for box in self.picture.shapes}
         if left is not None:
             self.shift = left - min(frame.x - frame.w for frame in self.frames.values())
             self.frames = {
-                key: _Frame(frame.x + self.shift, frame.y, frame.w, frame.h)
+                key: Frame(frame.x + self.shift, frame.y, frame.w, frame.h)
                 for key, frame in self.frames.items()
             }
         self.right = max(frame.x + frame.w for frame in self.frames.values())
@@ -94,25 +84,33 @@ class _Grid:
 
     def size(self, box: Box) -> tuple[float, float]:
         """Half the width and height that a box needs."""
-        width = max(_width(line, self.theme.font_size) for line in box.lines)
+        width = max(width_of(line, self.theme.font_size) for line in box.lines)
         height = 18.0 * len(box.lines)
         if box.note is not None:
-            lines = [_width(line, self.theme.small_size) for line in box.note.lines]
+            lines = [width_of(line, self.theme.small_size) for line in box.note.lines]
             tile = box.note.tile
             width = max([width, *lines, *(len(row) * TILE + 4.0 for row in tile)])
             height += 12.0 * len(lines) + (len(tile) * TILE + 10.0 if tile else 0.0)
         if box.kind in _CELLS:
             states = self.picture.states[box.row]
-            return max(48.0, width / 2 + 12), max(26.0, height / 2 + 8, states * self.state_gap / 2)
+            return max(48.0, width / 2 + 12), max(26.0, height / 2 + 8, states * _STATE / 2)
         if box.kind is Kind.OUTPUT and max(width, height) <= 1.6 * _RADIUS:
             return _RADIUS, _RADIUS
         if box.kind in (Kind.OUTPUT, Kind.COST):
             return width / 2 + 14, height / 2 + 6
         return max(16.0, width / 2 + 6), max(13.0, height / 2 + 4)
 
-    def column_pitch(self) -> float:
+    def widest(self) -> float:
+        """Half the width that every cell needs."""
+        cells = [self.size(box) for box in self.picture.shapes if box.kind is Kind.CELL]
+        # A label stands between the edge into a lane, at 0.8 of half the box, and the one in its middle.
+        labels = [width_of(link.label, self.theme.edge_size) for link in self.lanes["left"]]
+        return max([*(w for w, _ in cells), *((w + 12) / 0.8 for w in labels if w)], default=_RADIUS)
+
+    def column_pitch(self, half: float) -> float:
+        """From the middle of a column to that of the next, where cells are that wide."""
         labels = [
-            _width(link.label, self.theme.edge_size) for link in self.picture.edges if self.is_state(link)
+            width_of(link.label, self.theme.edge_size) for link in self.picture.edges if self.is_state(link)
         ]
         room = max(44.0, max(labels, default=0.0) + 26)
         lanes = sum(_LANE * (1 + max(lanes.values())) for lanes in self.lanes.values() if lanes)
@@ -124,20 +122,34 @@ class _Grid:
         if any(link.role is EdgeRole.GENERATED for link in self.picture.edges):
             room += _LANE
         widest = max(widths.values(), default=0.0)
-        return max(2 * self.half + lanes + room, widest + 16)
+        return max(2 * half + lanes + room, widest + 16)
 
     def row_heights(self) -> list[float]:
-        """The centre of each row, from the bottom."""
+        """Half the height of each row, from the bottom."""
         half = [13.0] * (len(self.picture.states) + 1)
         for box in self.picture.shapes:
-            half[box.row] = max(half[box.row], self.size(box)[1])
+            pitch = self.stack_pitch(box) if self.is_stacked(box) else 0.0
+            high = pitch * box.slots / 2 if pitch > _STATE else self.size(box)[1]
+            half[box.row] = max(half[box.row], high)
+        return half
+
+    def is_stacked(self, box: Box) -> bool:
+        """True for boxes of which several stand one above the other: initial states, and data beside the cost."""
+        return box.kind is Kind.STATE or (box.kind is Kind.DATA and box.row == len(self.picture.states))
+
+    def stack_pitch(self, box: Box) -> float:
+        """From the middle of a stacked box to that of the next; what notes tell needs more room."""
+        same = (x for x in self.picture.shapes if x.kind is box.kind and x.row == box.row)
+        return max(_STATE, 2 * max(self.size(x)[1] for x in same) + 4)
+
+    def row_centres(self, half: list[float]) -> list[float]:
         centres = [0.0]
         for row in range(1, len(half)):
             fan = 5.0 * self.picture.columns if row == len(half) - 1 else 0.0
             centres.append(centres[-1] + half[row - 1] + _GAP + fan + half[row])
         return centres
 
-    def frame(self, box: Box) -> _Frame:
+    def frame(self, box: Box) -> Frame:
         w, h = self.size(box)
         if box.kind in _CELLS:
             w = self.half
@@ -148,15 +160,26 @@ class _Grid:
         if box.kind is Kind.STATE:
             left = self.lanes["left"].values()
             x = -self.half - (_LANE * (1 + max(left)) if left else 0.0) - 42 - w
-            y -= shift * self.state_gap
+            y -= shift * self.stack_pitch(box)
         elif top and box.kind is Kind.DATA:
             cost = self.size(self.box["cost"])[0]
-            x, y = middle + cost + 44 + w, y - shift * max(_STATE, 2 * h + 4)
+            x, y = middle + cost + 44 + w, y - shift * self.stack_pitch(box)
         elif top:
             x = middle
         elif box.kind is Kind.DATA:
-            x += shift * (2 * w + 8)
-        return _Frame(x, y, w, h)
+            x += self.beside(box)
+        return Frame(x, y, w, h)
+
+    def beside(self, box: Box) -> float:
+        """How far from the middle of its column data stand that share the column, of any widths."""
+        if box.slots == 1:
+            return 0.0
+        same = [
+            x for x in self.picture.shapes if (x.kind, x.row, x.column) == (box.kind, box.row, box.column)
+        ]
+        widths = {x.slot: 2 * self.size(x)[0] + 8 for x in same}
+        before = sum(width for slot, width in widths.items() if slot < box.slot)
+        return before + widths[box.slot] / 2 - sum(widths.values()) / 2
 
     # -- nodes -------------------------------------------------------------------------------
 
@@ -182,7 +205,7 @@ class _Grid:
         if noted:
             fill, ink = noted, ink_on(noted)
         attributes = [
-            f'pos="{_at((frame.x, frame.y))}", width={frame.w / 36:.3f}, height={frame.h / 36:.3f}',
+            f'pos="{at((frame.x, frame.y))}", width={frame.w / 36:.3f}, height={frame.h / 36:.3f}',
             f"label={html_label(_lines(box, theme))}",
             f"shape={shape}, style={style}",
             f'fillcolor="{fill}", color="{line}", fontcolor="{ink}"',
@@ -206,7 +229,7 @@ class _Grid:
 
     def words(self, key: str, place: Point, markup: str) -> str:
         return (
-            f'{key} [pos="{_at(place)}", width=4, height=0.5, shape=plaintext, style=solid, '
+            f'{key} [pos="{at(place)}", width=4, height=0.5, shape=plaintext, style=solid, '
             f'fontcolor="{self.theme.text}", label={html_label(markup)}]'
         )
 
@@ -220,13 +243,13 @@ class _Grid:
         dx, dy = tip[0] - before[0], tip[1] - before[1]
         length = sqrt(dx * dx + dy * dy) or 1.0
         back = (-dx / length * _ARROW, -dy / length * _ARROW)
-        curve += [_plus(before, back), _plus(tip, back)]
+        curve += [plus(before, back), plus(tip, back)]
         attributes = [
-            f'pos="e,{_at(tip)} {" ".join(map(_at, curve))}"',
+            f'pos="e,{at(tip)} {" ".join(map(at, curve))}"',
             f'color="{self.theme.edge(link.role)}"',
         ]
         if link.label and label_at is not None:
-            attributes += [f"label={html_label(link.label)}", f'lp="{_at(label_at)}"']
+            attributes += [f"label={html_label(link.label)}", f'lp="{at(label_at)}"']
         tail, head = (link.head, link.tail) if link.back else (link.tail, link.head)
         return f"{tail} -> {head} [{', '.join(attributes)}]"
 
@@ -242,15 +265,15 @@ class _Grid:
             return self.to_cost(link, tail, a, b)
         if tail.column != head.column or tail.row >= head.row:
             if tail.row == head.row:
-                return _past_the_row(a, b, -1 if tail.kind is Kind.STATE else 1), None
-            return _across(a, b, 0.87 if tail.kind is Kind.OUTPUT else 1.0), None
+                return past_the_row(a, b, -1 if tail.kind is Kind.STATE else 1), None
+            return across(a, b, 0.87 if tail.kind is Kind.OUTPUT else 1.0), None
         for side, sign in (("left", -1), ("right", 1)):
             if link in self.lanes[side]:
                 return self.along_lane(link, a, b, sign, self.lanes[side][link])
         start = (min(max(a.x, b.x - b.w + 12), b.x + b.w - 12), a.y + a.h)
         end = (start[0] if head.kind in _CELLS else b.x, b.y - b.h)
-        width = _width(link.label, self.theme.edge_size)
-        return _line(start, end), (start[0] + width / 2 + 7, (start[1] + end[1]) / 2)
+        width = width_of(link.label, self.theme.edge_size)
+        return straight(start, end), (start[0] + width / 2 + 7, (start[1] + end[1]) / 2)
 
     def is_state(self, link: Link) -> bool:
         """True for edges that run from a box to its right neighbour, and from initial states."""
@@ -258,18 +281,18 @@ class _Grid:
         beside = tail.row == head.row and tail.column + 1 == head.column
         return link.slot is not None and beside and head.kind in _CELLS
 
-    def sideways(self, link: Link, a: _Frame, b: _Frame) -> tuple[list[Point], Point]:
+    def sideways(self, link: Link, a: Frame, b: Frame) -> tuple[list[Point], Point]:
         states = self.picture.states[self.box[link.head].row]
         tail = self.box[link.tail]
         slots = tail.slots if tail.kind is Kind.STATE else self.slots_into(link)
-        spread = self.state_gap if slots <= states else 2 * b.h / (slots + 1)
+        spread = _STATE if slots <= states else 2 * b.h / (slots + 1)
         y = b.y + ((slots - 1) / 2 - (link.slot or 0)) * spread
         start, end = (a.x + a.w, y), (b.x - b.w, y)
         if tail.kind is Kind.STATE:
             start = (a.x + a.w, a.y)
         right = _LANE * len(set(self.lanes["right"].values()))
         left = _LANE * len(set(self.lanes["left"].values()))
-        return _line(start, end), ((start[0] + right + end[0] - left) / 2, y + self.theme.edge_size * 0.72)
+        return straight(start, end), ((start[0] + right + end[0] - left) / 2, y + self.theme.edge_size * 0.72)
 
     def slots_into(self, link: Link) -> int:
         same = (x for x in self.picture.edges if x.head == link.head and x.tail == link.tail)
@@ -289,7 +312,7 @@ class _Grid:
             link: lane for lane, links in enumerate(map(found.get, sorted(found))) for link in links or ()
         }
 
-    def along_lane(self, link: Link, a: _Frame, b: _Frame, sign: int, lane: int) -> tuple[list[Point], Point]:
+    def along_lane(self, link: Link, a: Frame, b: Frame, sign: int, lane: int) -> tuple[list[Point], Point]:
         """Up beside the column, then into the box from below, or into the circle from the side."""
         x, start, label = self.leave(link, a, sign, lane)
         if self.box[link.head].kind in _CELLS:
@@ -302,9 +325,9 @@ class _Grid:
             end = (b.x + sign * reach, b.y + dy)
             turn = (x, b.y - b.h - 4)
             bend = [(x, end[1] - 4), (x, end[1]), end]
-        return [*start, *_line(start[-1], turn)[1:], *bend], label
+        return [*start, *straight(start[-1], turn)[1:], *bend], label
 
-    def leave(self, link: Link, a: _Frame, sign: int, lane: int) -> tuple[float, list[Point], Point]:
+    def leave(self, link: Link, a: Frame, sign: int, lane: int) -> tuple[float, list[Point], Point]:
         """The lane's place, the curve from a box into it, and the place of a label beside that curve."""
         x = self.shift + self.box[link.tail].column * self.pitch + sign * (self.half + _LANE * (lane + 1))
         if self.box[link.tail].kind in _INPUTS:
@@ -316,18 +339,18 @@ class _Grid:
             bend = [start, (start[0], start[1] + _GAP * 0.5), (x, up - _GAP * 0.42), (x, up)]
         return x, bend, ((start[0] + a.x) / 2, start[1] + _GAP * 0.36)
 
-    def fed_back(self, a: _Frame, b: _Frame) -> list[Point]:
+    def fed_back(self, a: Frame, b: Frame) -> list[Point]:
         """From the side of a circle down, right of its column, into the side of a box of the next column."""
         lanes = self.lanes["right"].values()
         x = a.x + self.half + _LANE * (1 + max(lanes, default=-1)) + _LANE * 0.7
         start, end = (a.x + a.w, a.y), (b.x - b.w, b.y)
         over = [start, (x - 8, a.y), (x, a.y - 4), (x, a.y - 18)]
-        down = _line(over[-1], (x, end[1] + 18))
+        down = straight(over[-1], (x, end[1] + 18))
         return [*over, *down[1:], (x, end[1] + 4), (x + 8, end[1]), end]
 
-    def to_cost(self, link: Link, tail: Box, a: _Frame, b: _Frame) -> tuple[list[Point], Point | None]:
+    def to_cost(self, link: Link, tail: Box, a: Frame, b: Frame) -> tuple[list[Point], Point | None]:
         if tail.row == self.box[link.head].row:  # targets, beside the cost
-            return _line((a.x - a.w, a.y), (b.x + b.w, min(max(a.y, b.y - b.h + 6), b.y + b.h - 6))), None
+            return straight((a.x - a.w, a.y), (b.x + b.w, min(max(a.y, b.y - b.h + 6), b.y + b.h - 6))), None
         middle = (self.picture.columns - 1) / 2
         step = 1.6 * b.w / max(4, self.picture.columns)
         end = (b.x + (tail.column - middle) * step, b.y - b.h)
@@ -335,66 +358,14 @@ class _Grid:
             if link in self.lanes[side]:
                 x, start, _ = self.leave(link, a, sign, self.lanes[side][link])
                 turn = (x, self.heights[-2] + self.row_half(len(self.heights) - 2) + 4)
-                return [*start, *_line(start[-1], turn)[1:], *_rising(turn, end)[1:]], None
-        return _rising((a.x, a.y + a.h), end), None
+                return [*start, *straight(start[-1], turn)[1:], *rising(turn, end)[1:]], None
+        return rising((a.x, a.y + a.h), end), None
 
     def row_half(self, row: int) -> float:
         return max(self.frames[box.key].h for box in self.picture.shapes if box.row == row)
 
 
-# -- geometry --------------------------------------------------------------------------------
-
-
-def _line(start: Point, end: Point) -> list[Point]:
-    third = ((end[0] - start[0]) / 3, (end[1] - start[1]) / 3)
-    return [start, _plus(start, third), (end[0] - third[0], end[1] - third[1]), end]
-
-
-def _rising(start: Point, end: Point) -> list[Point]:
-    """A curve that leaves and arrives upright, so that its arrow stands on the box."""
-    half = (end[1] - start[1]) / 2
-    return [start, (start[0], start[1] + half), (end[0], end[1] - half), end]
-
-
-def _past_the_row(a: _Frame, b: _Frame, side: int) -> list[Point]:
-    """A curve over (1) or under (-1) the boxes between two of one row."""
-    start, end = (a.x + 0.6 * a.w, a.y + side * a.h), (b.x - 0.6 * b.w, b.y + side * b.h)
-    height = b.y + side * (b.h + 30)
-    return [start, (start[0], height), (end[0], height), end]
-
-
-def _across(a: _Frame, b: _Frame, reach: float) -> list[Point]:
-    """A curve from the side of a box into the corner of one in another column and row."""
-    up = 1 if b.y > a.y else -1
-    start, end = (a.x + reach * a.w, a.y + up * a.h * 0.5), (b.x - 0.75 * b.w, b.y - up * b.h)
-    return [start, (start[0] + 30, start[1]), (end[0], end[1] - up * 34), end]
-
-
-def _plus(a: Point, b: Point) -> Point:
-    return a[0] + b[0], a[1] + b[1]
-
-
-def _at(point: Point) -> str:
-    return f"{point[0] + 0.0:.1f},{point[1] + 0.0:.1f}"
-
-
 # -- text ------------------------------------------------------------------------------------
-
-_NARROW, _WIDE = frozenset("iljtfrI.,:;'|()[] "), frozenset("mwMWQO@%")
-
-
-def _width(markup: str, size: float) -> float:
-    """The width of text in the widest font that may draw it, in points; markup has none."""
-    text = unescape(sub("<.*?>", "", markup))
-    return size * sum(map(_letter, text))
-
-
-def _letter(character: str) -> float:
-    if character in _NARROW:
-        return 0.42
-    if character in _WIDE:
-        return 0.98
-    return 1.05 if unicodedata.east_asian_width(character) in "WFA" else 0.7
 
 
 def _lines(box: Box, theme: Style) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["Names", "number", "printable", "several_layers", "shape_text"]
+__all__ = ["Names", "layer_words", "number", "printable", "several_layers", "shape_text"]
 
 _GREEK_NAMES = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi "
@@ -61,6 +61,11 @@ class Names:
         if quantity and prefix == _OUTPUT:
             return quantity
         return f'<font point-size="{self.small_size}">{escape(prefix)}.</font>{quantity or escape(last)}'
+
+
+def layer_words(label: str) -> str:
+    """`layer 0` for `layer0` and `layer_0`; other labels as they are."""
+    return _LAYER.sub(r"layer \1", label)
 
 
 def several_layers(names: Iterable[str | None]) -> bool:

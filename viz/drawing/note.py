@@ -24,7 +24,9 @@ class Scale:
     logarithmic: bool = False
 
     def place(self, x: float) -> float:
-        """Where a number stands between the least (0) and the greatest (1)."""
+        """Where a number stands between the least (0) and the greatest (1); infinity at 1, NaN at 0."""
+        if x == math.inf:
+            return 1.0
         if not math.isfinite(x) or self.high <= 0:
             return 0.0
         if not self.logarithmic:

@@ -30,6 +30,7 @@ __all__ = [
     "in_order",
     "names_in",
     "picture_of",
+    "role_of",
 ]
 
 #: Ops that give data another form.
@@ -105,21 +106,18 @@ class Picture:
         )
 
 
-def picture_of(
-    nodes_or_graph: Node | Iterable[Node] | Graph, style: str, theme: Style, notes: Notes | None = None
-) -> Picture:
-    """The picture of a graph, or of all that some nodes are computed from.
+def picture_of(graph: Graph, style: str, theme: Style, notes: Notes | None = None) -> Picture:
+    """The picture of a graph.
 
     style: "full" draws every node; "compact" folds weights into edges and biases into operators.
     """
     check_style(style)
-    graph = nodes_or_graph if isinstance(nodes_or_graph, Graph) else Graph(nodes_or_graph)
     names = names_in(graph, theme)
     return _Painter(graph, names, notes).paint(STYLES[style](graph, names))
 
 
 def check_style(style: str) -> None:
-    if style not in STYLES:
+    if not isinstance(style, str) or style not in STYLES:
         raise DrawingError(f"style must be {' or '.join(map(repr, STYLES))}, not {style!r}.")
 
 
@@ -162,7 +160,7 @@ class _Painter:
 
     def shape(self, item: Drawn) -> Shape:
         node = item.node
-        role = _role(node)
+        role = role_of(node)
         is_cost = node in self.outputs and not node.shape and not node.is_static
         return Shape(
             self.keys[node], role, self.lines(item, role), _tooltip(node), self.cluster(node), is_cost,
@@ -226,7 +224,8 @@ def _leads_out(source: Node, head: Node) -> bool:
     return (after == "output" and before != "cost") or after == "cost"
 
 
-def _role(node: Node) -> Role:
+def role_of(node: Node) -> Role:
+    """What a node is to the reader."""
     if node.op.is_input:
         return Role.INPUT
     if isinstance(node.op, Parameter):

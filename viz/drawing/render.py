@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from viz.drawing.closed import ClosedPicture
-from viz.drawing.dot import ACROSS_CLUSTERS, dot_of
+from viz.drawing.dot import dot_of, without_common_ranks
 from viz.drawing.grid import grid_dot
 from viz.drawing.picture import Picture
 from viz.drawing.scripts import with_scripts
@@ -32,12 +32,21 @@ from viz.errors import DrawingError
 from viz.notebook import bundle_of
 from viz.style import LIGHT, Style
 
-__all__ = ["RENDERERS", "Drawing", "Renderer", "write_whole"]
+__all__ = ["RENDERERS", "Drawing", "Renderer", "check_limit", "write_whole"]
 
 FORMATS = ("svg", "png", "pdf", "dot", "html")
 _ID = re.compile(r'(<\w+ id=")')
-_SECONDS = 300
+_SECONDS = 120
+_SMALLER = (
+    "Draw it closed, or fewer time steps (steps=3), or in compact style; save it as .dot; or use viz.explore"
+)
 _REMEDY = "Install it with `pip install 'pygraphviz>=2.0'`, or save as .dot or .html, which need none."
+
+
+def check_limit(limit: int | None) -> None:
+    """DrawingError for what is no number of nodes."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise DrawingError(f"limit must be a whole number of nodes, or None for no limit, not {limit!r:.60}.")
 
 
 class Drawing:
@@ -101,7 +110,13 @@ class Drawing:
     @property
     def is_too_large(self) -> bool:
         """Whether there is more to lay out than its limit allows."""
-        return self.limit is not None and len(self.picture.shapes) > self.limit
+        return self.limit is not None and self.size > self.limit
+
+    @property
+    def size(self) -> int:
+        """How many shapes are laid out."""
+        beside = self.picture.beside if isinstance(self.picture, ClosedPicture) else None
+        return len(self.picture.shapes) + (len(beside.shapes) if beside else 0)
 
     def _contents(self, suffix: str) -> bytes:
         if suffix in ("svg", "dot", "html"):
@@ -111,21 +126,22 @@ class Drawing:
     def _rendered(self, form: str) -> bytes:
         if self.is_too_large:
             raise DrawingError(
-                f"there are {len(self.picture.shapes)} nodes to draw, more than limit={self.limit}: laying them "
-                "out would take minutes, and nobody could read it. Draw it closed, or fewer time steps (steps=3), "
-                "or in compact style; save it as .dot; or pass limit=None."
+                f"there are {self.size} nodes to draw, more than limit={self.limit}: laying them "
+                f"out would take minutes, and nobody could read it. {_SMALLER}; or pass limit=None."
             )
         try:
             return render(self.dot, form)
+        except _TooSlow:
+            raise
         except DrawingError:
             # Graphviz does not survive some graphs with ranks across clusters; without, it draws them less evenly.
-            simpler = self.dot.replace(ACROSS_CLUSTERS, "")
+            simpler = without_common_ranks(self.dot)
             if simpler == self.dot:
                 raise
             return render(simpler, form)
 
     def __repr__(self) -> str:
-        return f"<Drawing of {len(self.picture.shapes)} nodes, {self.style} style>"
+        return f"<Drawing of {self.size} nodes, {self.style} style>"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """The picture in notebooks; a line that says why not, where it cannot be drawn. Never raises."""
@@ -133,6 +149,10 @@ class Drawing:
             return bundle_of(self.svg, repr(self))
         except Exception as error:  # a picture must never break the notebook that shows it
             return {"text/plain": f"{self!r}: {error}"}
+
+
+class _TooSlow(DrawingError):
+    """Another Graphviz, or another try, would take as long."""
 
 
 # -- renderers -------------------------------------------------------------------------------
@@ -195,6 +215,8 @@ def render(dot: str, form: str) -> bytes:
         if renderer.is_there():
             try:
                 return _run(renderer.command(form), dot)
+            except _TooSlow:
+                raise
             except DrawingError as error:
                 failures.append(f"{renderer.name}: {error}")
     if failures:
@@ -215,7 +237,7 @@ def _run(command: Sequence[str], dot: str) -> bytes:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise DrawingError(f"no layout within {_SECONDS} s") from None
+        raise _TooSlow(f"Graphviz found no layout within {_SECONDS} s. {_SMALLER}.") from None
     except OSError as error:
         raise DrawingError(str(error)) from None
     if done.returncode or not done.stdout:

@@ -26,7 +26,7 @@ from viz.explorer.derivatives import (
 from viz.explorer.page import page
 from viz.explorer.payload import payload
 from viz.explorer.stages import stages_of
-from viz.explorer.values import fed
+from viz.feeds import fed
 from viz.style import Style, Theme, style_of
 
 __all__ = ["explore"]
@@ -84,6 +84,11 @@ def _page_of(
     is_large = len(graph) > _LARGE
     if passes is None:
         passes = () if is_large else DEFAULT
+    elif isinstance(passes, str) or not isinstance(passes, Sequence) or not all(map(callable, passes)):
+        raise DrawingError(
+            "passes must be a sequence of passes, such as gn.passes.DEFAULT or gn.passes.without('fuse'), not "
+            f"{passes!r:.60}."
+        )
 
     cost = cost_of(graph)
     backward = None
@@ -105,7 +110,7 @@ def _chosen(
 ) -> list[Node] | None:
     if wrt is None:
         return None
-    listed = [wrt] if isinstance(wrt, Node) else list(wrt)
+    listed = list(wrt) if isinstance(wrt, Iterable) and not isinstance(wrt, (str, Node)) else [wrt]
     checked_nodes("wrt", listed, graph)
     return [copies[node] for node in listed]
 

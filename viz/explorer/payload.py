@@ -12,30 +12,29 @@ backward, rop   {of: [node, derivative, ...], made: [[node, made, ...], ...]}
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
-from graphnet.ops.leaf import Fill, Parameter
+from graphnet.ops.leaf import Fill
 from viz.drawing.fold import fold, symbol_of
-from viz.drawing.names import Names, number, printable, several_layers
+from viz.drawing.names import Names, layer_words, number, printable, several_layers
+from viz.drawing.picture import role_of
 from viz.explorer.derivatives import Derivative
 from viz.explorer.stages import Stage
-from viz.explorer.values import computed, summary
+from viz.explorer.values import summary
+from viz.feeds import computed
 
 __all__ = ["ROLES", "payload"]
 
 #: Roles by number, as the page's scripts know them.
 ROLES = ("operator", "input", "parameter", "constant", "label", "fill")
-_OPERATOR, _INPUT, _PARAMETER, _CONSTANT, _LABEL, _FILL = range(len(ROLES))
 
 #: Letters that all heat maps may take together; with more values, each gets fewer cells.
 _LETTERS = 600_000
 _SIDES = (5, 12)
-_LAYER = re.compile(r"layer_?(\d+)", re.IGNORECASE)
 #: How the markup of names calls the font of quantities; the page knows it by this name.
 _MATH = "math"
 
@@ -140,7 +139,7 @@ class _Writer:
             levels.append(("time", scope.pop("time"), ""))
         layer, cell = scope.pop("layer", None), scope.pop("cell", None)
         if layer is not None or cell is not None:
-            told = _LAYER.sub(r"layer \1", str(layer)) if layer is not None else ""
+            told = layer_words(str(layer)) if layer is not None else ""
             levels.append(("cell", cell, told) if cell is not None else ("cell", told, ""))
         levels += [("scope", label, key) for key, label in scope.items()]
         path: tuple[Any, ...] = ()
@@ -211,13 +210,8 @@ class _Writer:
 
 
 def _role(node: Node) -> int:
-    if node.op.is_input:
-        return _INPUT
-    if isinstance(node.op, Parameter):
-        return _PARAMETER
-    if node.is_static:
-        return _FILL if isinstance(node.op, Fill) and node.name is None else _CONSTANT
-    return _LABEL if node.op.is_label else _OPERATOR
+    is_number = isinstance(node.op, Fill) and node.name is None
+    return ROLES.index("fill" if is_number else role_of(node).value)
 
 
 def _plain(label: Any) -> Any:

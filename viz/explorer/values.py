@@ -1,20 +1,17 @@
-"""Values for the page: arrays for the inputs, every node computed, and what is told of each."""
+"""Values for the page: an array in a few hundred characters."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
-from graphnet.arguments import as_input, sample_inputs
-from graphnet.backends.numpy import call_forward
-from graphnet.graph import Graph
-from graphnet.node import Array, Node
-from viz.errors import DrawingError
+from graphnet.node import Array
+from viz.blocks import block_means
 
-__all__ = ["computed", "fed", "summary"]
+__all__ = ["summary"]
 
 #: Arrays of no more elements are told number by number.
 _FEW = 12
@@ -22,57 +19,6 @@ _DIGITS = 6
 _LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _ZERO = len(_LEVELS) // 2
 _NOT_FINITE = "!"
-
-
-def fed(inputs: Sequence[Node], feeds: Mapping[Node, Any] | None) -> dict[Node, Array]:
-    """An array for each input: those of `feeds`, or without any the same standard normal numbers in each run.
-
-    Raises DrawingError for an input without an array and for a key that is no input; ShapeError, DtypeError for an
-    array that does not fit.
-    """
-    if feeds is None:
-        return dict(zip(inputs, sample_inputs(inputs), strict=True))
-    if not isinstance(feeds, Mapping):
-        raise DrawingError(f"feeds must be a dict {{input node: array}}, not a {type(feeds).__name__}.")
-    strangers = [key for key in feeds if key not in set(inputs)]
-    if strangers:
-        listed = ", ".join(key.describe() if isinstance(key, Node) else repr(key) for key in strangers)
-        raise DrawingError(
-            f"feeds: {listed} is not an input of this graph; its inputs are "
-            f"{', '.join(node.describe() for node in inputs) or 'none'}."
-        )
-    missing = [node for node in inputs if node not in feeds]
-    if missing:
-        raise DrawingError(
-            f"feeds has no array for {', '.join(node.describe() for node in missing)}; give one for each input, or "
-            "leave feeds out to draw them all at random."
-        )
-    return {node: as_input(node, feeds[node]) for node in inputs}
-
-
-def computed(outputs: Iterable[Node], given: Mapping[Node, Array]) -> Iterator[tuple[Node, Array]]:
-    """Each node that the outputs need with its value, by the ops' own rules; a value is dropped once it is used.
-
-    Raises BackendError, which names the node, where a rule fails.
-    """
-    order = Graph(outputs).order
-    last: dict[Node, int] = {}
-    for i, node in enumerate(order):
-        for source in (node, *node.inputs):
-            last[source] = i
-    dying: dict[int, list[Node]] = {}
-    for node, i in last.items():
-        dying.setdefault(i, []).append(node)
-    values: dict[Node, Array] = {}
-    for i, node in enumerate(order):
-        value = given[node] if node.op.is_input else call_forward(node, [values[x] for x in node.inputs])
-        values[node] = value
-        yield node, value
-        for dead in dying.get(i, ()):
-            del values[dead]
-
-
-# -- what is told of a value -------------------------------------------------------------------
 
 
 def summary(array: Array, side: int) -> list[Any]:
@@ -87,7 +33,7 @@ def summary(array: Array, side: int) -> list[Any]:
     exact = np.asarray(array, "float64")
     with np.errstate(all="ignore"):
         told = [exact.min(), exact.mean(), exact.max(), np.sqrt(np.sum(np.square(exact)))]
-        cells = _blocks(exact, side)
+        cells = block_means(exact, side, side)
         heat = _letters(cells)
     numbers = [_number(x) for x in array.ravel().tolist()] if array.size <= _FEW else []
     return [*(_number(float(x)) for x in told), cells.shape[1], heat, numbers]
@@ -101,19 +47,6 @@ def _number(x: float | int | bool) -> float | int | str:
         return "NaN" if math.isnan(x) else str(x)
     short = float(f"{x:.{_DIGITS}g}")
     return int(short) if short.is_integer() and abs(short) < 10**_DIGITS else short
-
-
-def _blocks(array: Array, side: int) -> Array:
-    """The array as a table of at most side × side means of blocks, as equal as they can be."""
-    table = array.reshape(-1, array.shape[-1]) if array.ndim else array.reshape(1, 1)
-    for axis in (0, 1):
-        size = table.shape[axis]
-        if size > side:
-            starts = np.arange(side) * size // side
-            counts = np.diff(starts, append=size)
-            means = np.add.reduceat(table, starts, axis) / (counts[:, None] if axis == 0 else counts)
-            table = means
-    return table
 
 
 def _letters(cells: Array) -> str:

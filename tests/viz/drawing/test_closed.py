@@ -335,3 +335,20 @@ def test_notes_on_initial_states_do_not_hide_each_other():
         ]
         (lower, a), (upper, b) = sorted(boxes)
         assert upper - lower >= (a + b) / 2
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_no_two_boxes_overlap_whatever_notes_tell(noted):
+    """Three states, side by side with wide numbers."""
+    u = unrolled(cells.LSTM, cells.LSTMPeephole, cells.NARX, time=3)
+    drawing = viz.draw(u, closed=True, notes=viz.values(u) if noted else None)
+    boxes = [
+        (key, *map(float, numbers))
+        for key, *numbers in re.findall(
+            r'^  (\w+) \[pos="([-\d.]+),([-\d.]+)", width=([\d.]+), height=([\d.]+)', drawing.dot, re.M
+        )
+        if not key.startswith(("title_", "scale_"))
+    ]
+    assert len(boxes) == len(drawing.picture.shapes)
+    for (a, x, y, w, h), (b, p, q, v, k) in itertools.combinations(boxes, 2):
+        assert abs(x - p) >= 36 * (w + v) - 0.2 or abs(y - q) >= 36 * (h + k) - 0.2, (a, b)

@@ -51,3 +51,11 @@ def test_two_of_one_name_stay_two_and_one_with_two_outputs_stays_open():
         d = gn.exp(c)
     assert "both" not in symbols(viz.draw(c + d, "compact"))
     assert symbols(viz.draw(d, "compact")) == ["both"]
+
+
+def test_composites_of_two_time_steps_stay_two_where_one_reads_the_other():
+    h = gn.input((3,), name="x")
+    for t in (1, 2):
+        with gn.scope(composite="twice", time=t):
+            h = gn.exp(gn.tanh(h))
+    assert symbols(viz.draw(h, "compact", closed=False)) == ["twice", "twice"]

@@ -111,3 +111,15 @@ def test_large_graphs_are_drawn_quickly():
         many = gn.tanh(many)
     with pytest.raises(viz.DrawingError, match=r"steps=3.*\.dot.*limit=None"):
         _ = viz.draw(many).svg
+
+
+def test_what_serves_only_folded_steps_is_folded_with_them():
+    """Elements taken out of a sequence, one for each step, in no scope."""
+    x, h = gn.input((12, 2, 3), name="x"), gn.input((2, 3), name="h_0")
+    elements = [x[t] for t in range(12)]
+    for t, element in enumerate(elements):
+        with gn.scope(layer="layer0", cell="Sum", time=t + 1):
+            h = gn.tanh(element + h)
+    picture = viz.draw(gn.sum(h), closed=False, steps=3).picture
+    taken = [shape.lines[0] for shape in picture.shapes if shape.nodes and shape.nodes[0] in elements]
+    assert taken == ["[0]", "[11]"]

@@ -228,3 +228,39 @@ def test_import_is_light():
         env={**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(os.path.abspath(viz.__file__)))},
     )  # fmt: skip
     assert done.stdout.strip() == "[]"
+
+
+def test_a_layout_that_takes_too_long_is_tried_once(regression, monkeypatch):
+    """Neither again without ranks, nor by another Graphviz: each would take as long."""
+    tried = []
+
+    def slow(*arguments, **settings):
+        tried.append(settings["timeout"])
+        raise subprocess.TimeoutExpired("dot", settings["timeout"])
+
+    monkeypatch.setattr(render.subprocess, "run", slow)
+    always = render.Renderer("slow", lambda: True, lambda form: ["slow"])
+    monkeypatch.setattr(render, "RENDERERS", (always, always))
+    with pytest.raises(viz.DrawingError, match=r"no layout within \d+ s\. .*steps=3.*viz\.explore"):
+        _ = viz.draw(regression).svg
+    assert len(tried) == 1
+
+
+def test_what_graphviz_cannot_rank_across_clusters_is_drawn_without(monkeypatch):
+    """Pairs of shapes go too: without ranks across clusters, they take a shape out of its cluster."""
+    a, b = gn.input((2,), name="a"), gn.input((2,), name="b")
+    drawing = viz.mirror(gn.sum(a * b), closed=False)
+    assert drawing.picture.pairs
+    real, given = render._run, []
+
+    def fragile(command, dot):
+        given.append(dot)
+        if "newrank" in dot:
+            raise viz.DrawingError("crashed")
+        return real(command, dot)
+
+    monkeypatch.setattr(render, "_run", fragile)
+    ET.fromstring(drawing.svg)
+    assert "rank=same; n0; n0_back" in given[0]
+    assert "_back }" not in given[-1]
+    assert given[-1].count(" -> ") == given[0].count(" -> ")

@@ -16,7 +16,8 @@ import viz
 from graphnet.errors import DtypeError, ShapeError
 from viz.explorer.derivatives import in_its_own_place
 from viz.explorer.page import SCRIPTS
-from viz.explorer.values import computed, summary
+from viz.explorer.values import summary
+from viz.feeds import computed
 
 from ..conftest import make_unrolled
 

@@ -1,0 +1,74 @@
+"""Geometry: the curves of a closed picture, and how wide text is."""
+
+from __future__ import annotations
+
+import unicodedata
+from html import unescape
+from re import sub
+from typing import NamedTuple
+
+__all__ = ["Frame", "Point", "across", "at", "past_the_row", "plus", "rising", "straight", "width_of"]
+
+Point = tuple[float, float]
+
+
+class Frame(NamedTuple):
+    """Where a box stands: its centre and half its size."""
+
+    x: float
+    y: float
+    w: float
+    h: float
+
+
+def straight(start: Point, end: Point) -> list[Point]:
+    """A straight line, as a curve."""
+    third = ((end[0] - start[0]) / 3, (end[1] - start[1]) / 3)
+    return [start, plus(start, third), (end[0] - third[0], end[1] - third[1]), end]
+
+
+def rising(start: Point, end: Point) -> list[Point]:
+    """A curve that leaves and arrives upright, so that its arrow stands on the box."""
+    half = (end[1] - start[1]) / 2
+    return [start, (start[0], start[1] + half), (end[0], end[1] - half), end]
+
+
+def past_the_row(a: Frame, b: Frame, side: int) -> list[Point]:
+    """A curve over (1) or under (-1) the boxes between two of one row."""
+    start, end = (a.x + 0.6 * a.w, a.y + side * a.h), (b.x - 0.6 * b.w, b.y + side * b.h)
+    height = b.y + side * (b.h + 30)
+    return [start, (start[0], height), (end[0], height), end]
+
+
+def across(a: Frame, b: Frame, reach: float) -> list[Point]:
+    """A curve from the side of a box into the corner of one in another column and row."""
+    up = 1 if b.y > a.y else -1
+    start, end = (a.x + reach * a.w, a.y + up * a.h * 0.5), (b.x - 0.75 * b.w, b.y - up * b.h)
+    return [start, (start[0] + 30, start[1]), (end[0], end[1] - up * 34), end]
+
+
+def plus(a: Point, b: Point) -> Point:
+    return a[0] + b[0], a[1] + b[1]
+
+
+def at(point: Point) -> str:
+    return f"{point[0] + 0.0:.1f},{point[1] + 0.0:.1f}"
+
+
+# -- text ------------------------------------------------------------------------------------
+
+_NARROW, _WIDE = frozenset("iljtfrI.,:;'|()[] "), frozenset("mwMWQO@%")
+
+
+def width_of(markup: str, size: float) -> float:
+    """The width of text in the widest font that may draw it, in points; markup has none."""
+    text = unescape(sub("<.*?>", "", markup))
+    return size * sum(map(_letter, text))
+
+
+def _letter(character: str) -> float:
+    if character in _NARROW:
+        return 0.42
+    if character in _WIDE:
+        return 0.98
+    return 1.05 if unicodedata.east_asian_width(character) in "WFA" else 0.7

@@ -1,0 +1,64 @@
+"""Feeds: an array for each input of a graph, and the value that each node has with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from graphnet.arguments import as_input, sample_inputs
+from graphnet.backends.numpy import call_forward
+from graphnet.graph import Graph
+from graphnet.node import Array, Node
+from viz.errors import DrawingError
+
+__all__ = ["Feeds", "computed", "fed"]
+
+Feeds = Mapping[Node, Any]
+
+
+def fed(inputs: Sequence[Node], feeds: Feeds | None) -> dict[Node, Array]:
+    """An array for each input: those of `feeds`, or without any the same standard normal numbers in each run.
+
+    Raises DrawingError for an input without an array and for a key that is no input; ShapeError, DtypeError for an
+    array that does not fit.
+    """
+    if feeds is None:
+        return dict(zip(inputs, sample_inputs(inputs), strict=True))
+    if not isinstance(feeds, Mapping):
+        raise DrawingError(f"feeds must be a dict {{input node: array}}, not a {type(feeds).__name__}.")
+    strangers = [key for key in feeds if key not in set(inputs)]
+    if strangers:
+        listed = ", ".join(key.describe() if isinstance(key, Node) else repr(key) for key in strangers)
+        raise DrawingError(
+            f"feeds: {listed} is not an input of this graph; its inputs are "
+            f"{', '.join(node.describe() for node in inputs) or 'none'}."
+        )
+    missing = [node for node in inputs if node not in feeds]
+    if missing:
+        raise DrawingError(
+            f"feeds has no array for {', '.join(node.describe() for node in missing)}; give one for each input, or "
+            "leave feeds out to draw them all at random."
+        )
+    return {node: as_input(node, feeds[node]) for node in inputs}
+
+
+def computed(outputs: Iterable[Node], given: Mapping[Node, Array]) -> Iterator[tuple[Node, Array]]:
+    """Each node that the outputs need with its value, by the ops' own rules; a value is dropped once it is used.
+
+    Raises BackendError, which names the node, where a rule fails.
+    """
+    order = Graph(outputs).order
+    last: dict[Node, int] = {}
+    for i, node in enumerate(order):
+        for source in (node, *node.inputs):
+            last[source] = i
+    dying: dict[int, list[Node]] = {}
+    for node, i in last.items():
+        dying.setdefault(i, []).append(node)
+    values: dict[Node, Array] = {}
+    for i, node in enumerate(order):
+        value = given[node] if node.op.is_input else call_forward(node, [values[x] for x in node.inputs])
+        values[node] = value
+        yield node, value
+        for dead in dying.get(i, ()):
+            del values[dead]
