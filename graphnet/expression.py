@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
-__all__ = ["FUNCTIONS", "VARIABLES", "is_compilable", "parse_expression"]
+__all__ = ["FUNCTIONS", "VARIABLES", "fixed_number", "is_compilable", "parse_expression"]
 
 VARIABLES = ("x", "y", "z")
 #: Name -> number of arguments.
@@ -62,3 +62,12 @@ def is_compilable(kernel: str) -> bool:
     except ValueError:
         return False
     return bool(kernel)
+
+
+def fixed_number(tree: ast.expr) -> float | None:
+    """The number that this part of an expression is; None if it depends on anything."""
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+        inner = fixed_number(tree.operand)
+        return None if inner is None else -inner
+    known = isinstance(tree, ast.Constant) and isinstance(tree.value, (int, float))
+    return float(tree.value) if known else None  # type: ignore[attr-defined]

@@ -6,6 +6,8 @@ instructions  what a compiled back end does: fused kernels, reductions, products
 placement     which values are written straight into the array that joins them
 lowering      from a graph to instructions
 listing       instructions as text
+lifetimes     from when to when memory is needed
+axes          which axes of a loop run as one
 arena         one piece of memory for all buffers, reused as they die
 """
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from graphnet.node import Dtype, Node, Shape
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["Access", "Host", "Instruction", "Load", "Loop", "Product", "Scatter", "Step"]
+__all__ = ["Access", "Host", "Instruction", "Load", "Loop", "Product", "Scatter", "Step", "looking_at"]
 
 
 class Access(NamedTuple):
@@ -95,3 +95,11 @@ class Host(Instruction):
     node: Node
     sources: list[View]
     target: View
+
+
+def looking_at(access: Access) -> Loop:
+    """A loop that reads a value and stores nothing."""
+    view, node = access.view, access.node
+    assert isinstance(node, Node)
+    load = Load("plain", view, None, view.dtype)
+    return Loop((node,), view.shape, [load], [], [], reads=[access])

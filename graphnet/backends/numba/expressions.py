@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from graphnet.backends.numba import mathematics
 from graphnet.backends.numba.ir import Code, Value, element, lanes_of, llvm_type, vector_type
-from graphnet.expression import parse_expression
+from graphnet.expression import fixed_number, parse_expression
 from graphnet.plan.instructions import Step
 
 __all__ = ["FLOATS", "convert", "evaluate"]
@@ -96,7 +96,7 @@ class _Expression:
 
     def power(self, tree: ast.BinOp) -> Value:
         base, code = self.arithmetic(tree.left), self.code
-        exponent = _fixed_number(tree.right)
+        exponent = fixed_number(tree.right)
         if exponent is None:
             return mathematics.FUNCTIONS["pow"](code, base, self.arithmetic(tree.right))
         if exponent == 0.5:
@@ -150,12 +150,3 @@ class _Expression:
     def Call(self, tree: ast.Call) -> Value:
         assert isinstance(tree.func, ast.Name)
         return mathematics.FUNCTIONS[tree.func.id](self.code, *(self.arithmetic(a) for a in tree.args))
-
-
-def _fixed_number(tree: ast.expr) -> float | None:
-    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
-        inner = _fixed_number(tree.operand)
-        return None if inner is None else -inner
-    return (
-        float(tree.value) if isinstance(tree, ast.Constant) and isinstance(tree.value, (int, float)) else None
-    )

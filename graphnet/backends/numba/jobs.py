@@ -15,7 +15,8 @@ from typing import NamedTuple, Protocol
 from graphnet.backends.numba.loop import LoopKernel, Operand
 from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
 from graphnet.node import Node
-from graphnet.plan.instructions import Access, Load, Loop, Scatter
+from graphnet.plan.axes import joined, strides_over
+from graphnet.plan.instructions import Access, Loop, Scatter
 from graphnet.plan.views import View
 
 __all__ = [
@@ -218,7 +219,7 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
     if rows >= 0:
         shape[row_axis] = rows
     # The strides of every operand over the loop's axes; lookups have none on the last axis.
-    tables: list[list[int | None]] = [_strides(load, len(shape)) for load in loop.loads]
+    tables: list[list[int | None]] = [strides_over(load, len(shape)) for load in loop.loads]
     tables += [list(view.strides) for _, view in loop.stores]
     if loop.reduction:
         strides: list[int | None] = [0] * len(shape)
@@ -230,7 +231,7 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
     columns: list[list[int | None]] = []  # for each axis that is left: the stride of every operand
     counts: list[int] = []
     for axes in groups:
-        found = _joined(axes, shape, tables)
+        found = joined(axes, shape, tables)
         counts.append(len(found))
         sizes += [n for n, _ in found]
         columns += [list(c) for _, c in found]
@@ -312,17 +313,6 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
     return Layout(text_of(kernel), tuple(words), tuple(places))
 
 
-def _strides(load: Load, axes: int) -> list[int | None]:
-    if load.kind == "plain":
-        assert load.data is not None
-        return list(load.data.strides)
-    assert load.at is not None
-    if load.kind == "columns":
-        assert load.data is not None
-        return [load.data.strides[0], None]
-    return [*load.at.strides, *[None] * (axes - len(load.at.strides))]
-
-
 def _move(stride: int | None) -> str:
     return "vector" if stride == 1 else "same" if stride == 0 else "strided"
 
@@ -334,25 +324,6 @@ def _vector_axis_is_reduced(loop: Loop, columns: Sequence[Sequence[int | None]],
     along_kept = sum(columns[kept - 1][k] == 1 for k in loads)
     lookup = any(load.kind != "plain" for load in loop.loads)
     return lookup or along_reduced >= along_kept
-
-
-def _joined(
-    axes: Sequence[int], shape: Sequence[int], tables: Sequence[Sequence[int | None]]
-) -> list[tuple[int, tuple[int | None, ...]]]:
-    """(size, stride of each operand) of the axes, those of size 1 dropped, neighbours joined."""
-    found: list[tuple[int, tuple[int | None, ...]]] = []
-    for axis in axes:
-        size = shape[axis]
-        strides = tuple(table[axis] for table in tables)
-        if size == 1 and None not in strides:
-            continue
-        if found and None not in strides and None not in found[-1][1]:
-            outer_size, outer = found[-1]
-            if all(o == s * size for o, s in zip(outer, strides, strict=True)):  # type: ignore[operator]
-                found[-1] = (outer_size * size, strides)
-                continue
-        found.append((size, strides))
-    return found
 
 
 # -- scatters --------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -18,21 +17,13 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from graphnet.backends.cache import cache_folder
 from graphnet.errors import BackendError
 
-__all__ = ["Machine", "cache_folder", "this_machine"]
+__all__ = ["Machine", "this_machine"]
 
 #: Widest vectors, in bytes, for the first of these features that the processor has; and how many registers.
 _VECTORS = (("avx512f", 64, 32), ("avx", 32, 16), ("sve", 16, 32), ("neon", 16, 32))
-
-
-def cache_folder() -> Path:
-    """Where kernels are kept: $GRAPHNET_CACHE, else the user's cache folder."""
-    chosen = os.environ.get("GRAPHNET_CACHE")
-    if chosen:
-        return Path(chosen)
-    base = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "graphnet"
 
 
 class Machine:

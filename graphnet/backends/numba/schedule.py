@@ -27,7 +27,8 @@ from graphnet.ops.random import Random
 from graphnet.ops.shape import Concatenate, Slice, Stack
 from graphnet.passes.analysis import varying_nodes
 from graphnet.plan.arena import ALIGNMENT, Life, give_places
-from graphnet.plan.instructions import Access, Host, Load, Loop, Product, Scatter
+from graphnet.plan.instructions import Access, Host, Loop, Product, Scatter, looking_at
+from graphnet.plan.lifetimes import lifetimes
 from graphnet.plan.lowering import Lowered, lower
 from graphnet.plan.order import Memory
 from graphnet.plan.views import Buffer, View
@@ -103,40 +104,22 @@ def make_image(graph: Graph, machine: Machine, threads: int | None, check: bool)
 
 
 def _give_places(lowered: Lowered, jobs: Sequence[Job], barriers: set[int], fixed: int) -> int:
-    """Sets the offset of every buffer in the arena; returns the bytes that they take.
-
-    What the jobs from `fixed` on read of those before lives to the end, for they may run again.
-    """
-    graph = lowered.graph
+    """Sets the offset of every buffer in the arena; returns the bytes that they take."""
     epochs, epoch = [], 0
     for i in range(len(jobs)):
         epoch += i in barriers
         epochs.append(epoch)
     end = len(jobs)
-    first: dict[Buffer, int] = {}
-    last: dict[Buffer, int] = {}
+    first, last = lifetimes(lowered, [[a.view.buffer for a in (*j.reads, *j.writes)] for j in jobs], fixed)
     rows: dict[Buffer, tuple[int, int] | None] = {}
-    for i, job in enumerate(jobs):
+    for job in jobs:
         for access in (*job.reads, *job.writes):
             buffer = access.view.buffer
-            first.setdefault(buffer, i)
-            last[buffer] = i
             tag = _rows_of(job, access)
             rows[buffer] = tag if rows.setdefault(buffer, tag) == tag else None
-    for node in (*graph.inputs, *lowered.brought):
-        view = lowered.views.get(node)
-        if view is not None:
-            first[view.buffer] = -1
-            last.setdefault(view.buffer, -1)
-            rows[view.buffer] = None
-    for node in graph.outputs:
-        buffer = lowered.views[node].buffer
-        last[buffer] = end
-        first.setdefault(buffer, end)
-    if fixed:
-        last |= {buffer: end for buffer in first if first[buffer] < fixed <= last[buffer]}
-        again = (node for node in graph.inputs if node.op.varying)  # type: ignore[attr-defined]
-        last |= {lowered.views[node].buffer: end for node in again if node in lowered.views}
+    for node in (*lowered.graph.inputs, *lowered.brought):
+        if node in lowered.views:
+            rows[lowered.views[node].buffer] = None
 
     def epoch_at(i: int) -> int:
         return 0 if i < 0 else epochs[i] if i < end else epoch + 1
@@ -297,7 +280,7 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> tuple[
         rows = job.count if job.split == "rows" else 0
         divided.update((access.view.buffer, rows) for access in instruction.writes)
         if check and not (isinstance(instruction, Loop) and instruction.reduction is None):
-            jobs += [LoopJob(_looking_at(access), parts) for access in instruction.writes]
+            jobs += [LoopJob(looking_at(access), parts) for access in instruction.writes]
     return jobs, fixed
 
 
@@ -364,14 +347,6 @@ def _needless_copies(
     for node in lowered.graph.outputs:
         buffers.discard(lowered.views[node].buffer)
     return {copy for buffer in buffers for copy in joins[buffer]}
-
-
-def _looking_at(access: Access) -> Loop:
-    """A loop that reads a value and stores nothing."""
-    view, node = access.view, access.node
-    assert isinstance(node, Node)
-    load = Load("plain", view, None, view.dtype)
-    return Loop((node,), view.shape, [load], [], [], reads=[access])
 
 
 def _is_fed(node: object) -> bool:
