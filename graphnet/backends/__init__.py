@@ -13,6 +13,7 @@ __all__ = ["AVAILABLE", "Backend", "load_backend"]
 AVAILABLE: dict[str, tuple[str, str]] = {
     "numpy": ("graphnet.backends.numpy", "NumpyBackend"),
     "numba": ("graphnet.backends.numba.backend", "NumbaBackend"),
+    "cuda": ("graphnet.backends.cuda.backend", "CudaBackend"),
 }
 
 

@@ -1,0 +1,13 @@
+"""The back end for NVIDIA GPUs: kernels that Numba compiles, from the same plans and expressions as on the CPU.
+
+source, expressions   a kernel's Python code, written line by line
+target        how work is divided among threads
+launch        a kernel with its arguments
+loops, products, scatters   instructions as launches
+schedule      from a graph to stretches of launches, copies, places in the GPU's memory
+kernels       code compiled and kept; PTX without a GPU
+simulated     what kernels call in Numba's simulator
+device        the GPU, its memory, captured graphs
+program       a schedule put to work
+backend       what `gn.compile` calls
+"""

@@ -1,0 +1,165 @@
+"""The GPU: whether there is one, its memory, its stream, and graphs of launches that are captured once and replayed.
+
+Numba's simulator (NUMBA_ENABLE_CUDASIM=1) takes its place in tests: its memory is the host's, and nothing is captured.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from graphnet.errors import BackendError
+from graphnet.node import Array
+
+if importlib.util.find_spec("numba_cuda") is None:
+    raise BackendError(
+        "backend='cuda' needs the package numba-cuda; install it: pip install 'graphnet[cuda]'"
+    )
+
+from numba import cuda
+
+__all__ = ["SIMULATED", "Device", "this_device"]
+
+SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
+INSTEAD = "backend='numba' runs on the CPU; NUMBA_ENABLE_CUDASIM=1 runs kernels in Numba's simulator, slowly."
+#: The oldest compute capability for which CUDA 13 makes code.
+OLDEST = (7, 5)
+
+
+class Device:
+    """One GPU, and the stream on which all programs run one after the other. `this_device()` gives it."""
+
+    def __init__(self) -> None:
+        if not SIMULATED:
+            _require_gpu()
+        self.stream = cuda.stream()
+
+    @property
+    def name(self) -> str:
+        if SIMULATED:
+            return "simulator"
+        name = cuda.get_current_device().name
+        return name.decode() if isinstance(name, bytes) else str(name)
+
+    def free_memory(self) -> int:
+        """Bytes that could be allocated now."""
+        if SIMULATED:
+            return 1 << 40
+        return int(cuda.current_context().get_memory_info()[0])
+
+    def memory(self, nbytes: int) -> Any:
+        """So many bytes; what is in them is whatever was there."""
+        try:
+            return cuda.device_array(max(nbytes, 1), np.uint8)
+        except Exception as error:
+            if "OUT_OF_MEMORY" not in str(error):
+                raise
+            raise BackendError(f"the GPU has not {nbytes} bytes of memory left") from error
+
+    def upload(self, source: Array, target: Any) -> None:
+        """Copies an array of the host to memory."""
+        target.copy_to_device(np.ascontiguousarray(source).reshape(-1).view(np.uint8), stream=self.stream)
+
+    def download(self, source: Any, target: Array) -> None:
+        """Copies memory to an array of the host; it is there after `wait`."""
+        source.copy_to_host(target.reshape(-1).view(np.uint8), stream=self.stream)
+
+    def copy(self, source: Any, target: Any) -> None:
+        """Copies memory to memory."""
+        target.copy_to_device(source, stream=self.stream)
+
+    def wait(self) -> None:
+        """Until all that was asked of the stream is done."""
+        if not SIMULATED:
+            self.stream.synchronize()
+
+    def captured(self, work: Callable[[], None]) -> Callable[[], None]:
+        """What replays all launches that `work` makes, at the cost of one."""
+        if SIMULATED:
+            return work
+        return _Graph(self.stream, work).launch
+
+    def timed(self, work: Callable[[], None]) -> float:
+        """Seconds that the work takes on the GPU."""
+        if SIMULATED:
+            start = time.perf_counter()
+            work()
+            return time.perf_counter() - start
+        before, after = cuda.event(), cuda.event()
+        before.record(self.stream)
+        work()
+        after.record(self.stream)
+        after.synchronize()
+        return float(before.elapsed_time(after)) / 1e3
+
+
+class _Graph:
+    """Launches captured from a stream, instantiated."""
+
+    def __init__(self, stream: Any, work: Callable[[], None]) -> None:
+        from cuda.bindings import driver
+
+        self._driver, self._stream = driver, int(stream)
+        # Relaxed: memory that Python frees meanwhile does not spoil the capture.
+        mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        self._call("cuStreamBeginCapture", self._stream, mode)
+        try:
+            work()
+        finally:
+            graph = self._call("cuStreamEndCapture", self._stream)
+        self._graph = self._call("cuGraphInstantiate", graph, 0)
+        self._call("cuGraphDestroy", graph)
+        self._call("cuGraphUpload", self._graph, self._stream)
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        error, *results = getattr(self._driver, name)(*arguments)
+        if int(error):
+            said = self._driver.cuGetErrorString(error)[1]
+            raise BackendError(f"{name} failed: {said.decode() if isinstance(said, bytes) else said}")
+        return results[0] if results else None
+
+    def launch(self) -> None:
+        self._call("cuGraphLaunch", self._graph, self._stream)
+
+    def __del__(self) -> None:
+        graph = getattr(self, "_graph", None)
+        if graph is not None:
+            self._driver.cuGraphExecDestroy(graph)
+
+
+@cache
+def this_device() -> Device:
+    """The GPU; BackendError where there is none that could be used, saying why and what to do."""
+    return Device()
+
+
+def _require_gpu() -> None:
+    if not cuda.is_available():
+        try:
+            cuda.current_context()
+            reason = "Numba finds no GPU"
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".split("\n")[0].rstrip(". ")
+        raise BackendError(f"backend='cuda' finds no NVIDIA GPU that it could use ({reason}). {INSTEAD}")
+    from cuda.bindings import driver, nvrtc
+
+    _, supported = driver.cuDriverGetVersion()
+    _, major, minor = nvrtc.nvrtcVersion()
+    if supported // 1000 < major:
+        raise BackendError(
+            f"the NVIDIA driver is too old: it knows CUDA {supported // 1000}.{supported % 1000 // 10}, and kernels "
+            f"are compiled for CUDA {major}.{minor}. Update the driver, or install the older compiler: "
+            f"pip install 'numba-cuda[cu{supported // 1000}]'. {INSTEAD}"
+        )
+    capability = cuda.get_current_device().compute_capability
+    if major >= 13 and tuple(capability) < OLDEST:
+        raise BackendError(
+            f"this GPU's compute capability is {capability[0]}.{capability[1]}; CUDA {major} makes code for "
+            f"{OLDEST[0]}.{OLDEST[1]} and newer. pip install 'numba-cuda[cu12]' may do. {INSTEAD}"
+        )

@@ -1,0 +1,105 @@
+"""Kernels: Python code that Numba compiles for a GPU, or runs in its simulator.
+
+A kernel is a file of its own in the cache folder, named by its content, beside which Numba keeps what it compiled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numba import cuda, types
+
+from graphnet.backends.cache import cache_folder
+from graphnet.backends.cuda.device import SIMULATED
+
+__all__ = ["compiled", "function_of", "ptx_of", "signature_of"]
+
+NAMES = "int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64"
+ON_GPU = f"""from math import cos, exp, inf, log, log1p, nan, sin, sqrt, tanh
+
+from numba import cuda
+from numpy import {NAMES}
+"""
+IN_SIMULATOR = f"""from math import inf, nan
+
+from numba import cuda
+from graphnet.backends.cuda.simulated import {NAMES}
+from graphnet.backends.cuda.simulated import cos, exp, log, log1p, quiet, sin, sqrt, tanh
+"""
+
+
+def function_of(text: str, simulated: bool = False) -> Callable[..., None]:
+    """The kernel as a Python function, from a file where possible: what Numba keeps of it lies beside that."""
+    if simulated:
+        head, body = text.split("\n", 1)
+        scope: dict[str, Any] = {}
+        exec(compile(f"{IN_SIMULATOR}\n\n{head}\n    quiet()\n{body}", "<kernel>", "exec"), scope)
+        function: Callable[..., None] = scope["kernel"]
+    else:
+        function = _module(f'"""A kernel of graphnet."""\n\n{ON_GPU}\n\n{text}').kernel
+    return function
+
+
+def _module(code: str) -> ModuleType:
+    name = "kernel_" + hashlib.sha256(code.encode()).hexdigest()[:32]
+    path = cache_folder() / "cuda" / f"{name}.py"
+    if not path.exists() and not _written(path, code):
+        module = ModuleType(name)
+        exec(compile(code, "<kernel>", "exec"), module.__dict__)
+        return module
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _written(path: Path, code: str) -> bool:
+    """Writes the file whole, once: Numba takes a file of another age for another kernel."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        with os.fdopen(handle, "w") as file:
+            file.write(code)
+        if path.exists():
+            os.unlink(temporary)
+        else:
+            os.replace(temporary, path)
+    except OSError:
+        return False
+    return True
+
+
+def signature_of(arrays: tuple[str, ...], numbers: int) -> Any:
+    """void(arena as each of these dtypes, whole numbers)"""
+    kinds = [types.Array(getattr(types, _TYPES.get(name, np.dtype(name).name)), 1, "C") for name in arrays]
+    return types.void(*kinds, *[types.int64] * numbers)
+
+
+_TYPES = {"b1": "boolean"}
+
+
+@cache
+def compiled(text: str, arrays: tuple[str, ...], numbers: int) -> Any:
+    """The kernel, ready to be launched: kernel[blocks, threads, stream](...)."""
+    if SIMULATED:
+        return cuda.jit(function_of(text, simulated=True))
+    function = function_of(text)
+    kept = not function.__code__.co_filename.startswith("<")
+    return cuda.jit(signature_of(arrays, numbers), cache=kept)(function)
+
+
+def ptx_of(text: str, arrays: tuple[str, ...], numbers: int, capability: tuple[int, int]) -> str:
+    """The kernel in the language of GPUs of this compute capability; needs none at hand."""
+    ptx, _ = cuda.compile_ptx(function_of(text), signature_of(arrays, numbers), cc=capability)
+    return str(ptx)

@@ -1,0 +1,409 @@
+"""Loops as kernels: elementwise work, a thread for each point; and reductions, in a fixed order, without atomics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphnet.backends.cuda.expressions import convert, evaluate
+from graphnet.backends.cuda.launch import Launch, Layout, power_of_two
+from graphnet.backends.cuda.source import INDEX, Offset, Source, Value
+from graphnet.backends.cuda.target import Target
+from graphnet.dtypes import BOOL, FLOAT64
+from graphnet.node import Dtype
+from graphnet.plan.axes import joined, strides_over
+from graphnet.plan.instructions import Load, Loop
+from graphnet.plan.views import Buffer, View, contiguous_strides
+
+__all__ = ["loop_launches", "reduction_launches"]
+
+Stride = int | None
+
+
+def loop_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
+    """check: the flag is raised where a value that is loaded or computed is not finite."""
+    if loop.reduction is None:
+        return [_layout_of(loop, target, check).launch(loop.nodes, views_of(loop))]
+    return reduction_launches(loop, target, check)
+
+
+def views_of(loop: Loop) -> list[View]:
+    """What the loop touches, in the order in which its layout numbers it."""
+    found = []
+    for load in loop.loads:
+        found += [view for view in (load.data, load.at) if view is not None]
+    found += [view for _, view in loop.stores]
+    if loop.reduction:
+        found.append(loop.reduction[3])
+    return found
+
+
+_layouts: dict[Hashable, Layout] = {}
+
+
+def _layout_of(loop: Loop, target: Target, check: bool) -> Layout:
+    """Loops of all time steps have one layout: it is made once."""
+    key = (
+        loop.shape, target, check, tuple(loop.steps),
+        tuple([(load.kind, load.dtype, load.depth, load.at and load.at.dtype) for load in loop.loads]),
+        tuple([number for number, _ in loop.stores]),
+        tuple([view.strides for view in views_of(loop)]),
+    )  # fmt: skip
+    found = _layouts.get(key)
+    if found is None:
+        found = _layouts[key] = _elementwise(loop, target, check)
+    return found
+
+
+# -- what all loops share --------------------------------------------------------------------------------------------
+
+
+class _Operands:
+    """The loads of a loop in code: at given indices, their values and those of all steps."""
+
+    def __init__(self, source: Source, loop: Loop, columns: Sequence[Sequence[Stride]], check: bool) -> None:
+        """columns: for each axis, the stride of every load."""
+        self.source, self.loop, self.check = source, loop, check
+        self.starts: list[Moved] = []
+        self.indices: list[Moved | None] = []
+        number = 0
+        for k, load in enumerate(loop.loads):
+            own = [column[k] for column in columns]
+            if load.kind == "plain":
+                self.starts.append(Moved(source, f"a{k}", Offset(number), own))
+                self.indices.append(None)
+                number += 1
+                continue
+            last = len(own) - 1
+            row: list[Stride] = [None] * last
+            if load.data is not None:
+                inner = load.data.strides[1] if load.kind == "rows" else 0
+                outer = own[:last] if load.kind == "columns" else row
+                self.starts.append(Moved(source, f"a{k}", Offset(number), [*outer, inner]))
+                source.number(f"a{k}_row", load.data.strides[0 if load.kind == "rows" else 1])
+                number += 1
+            else:
+                self.starts.append(Moved(source, "", 0, []))
+            assert load.at is not None
+            along = [*row, load.at.strides[0]] if load.kind == "columns" else own
+            self.indices.append(Moved(source, f"at{k}", Offset(number), along))
+            source.number(f"depth{k}", load.depth)
+            number += 1
+
+    @property
+    def count(self) -> int:
+        """How many views the loads have."""
+        return sum((load.data is not None) + (load.at is not None) for load in self.loop.loads)
+
+    def values(self, indices: Sequence[str]) -> list[Value]:
+        source = self.source
+        values = [self._load(k, load, indices) for k, load in enumerate(self.loop.loads)]
+        for step in self.loop.steps:
+            values.append(evaluate(source, step, [values[s] for s in step.sources]))
+        if self.check:
+            for value in values:
+                if value.dtype.kind == "f":
+                    with source.block(f"if not ({value} - {value} == {value.dtype.name}(0))"):
+                        source.raise_flag()
+        return values
+
+    def _load(self, k: int, load: Load, indices: Sequence[str]) -> Value:
+        source, at = self.source, self.indices[k]
+        if at is None:
+            return source.load(load.dtype, self.starts[k].at(indices))
+        assert load.at is not None
+        index = source.assign(str(source.load(load.at.dtype, at.at(indices))))
+        with source.block(f"if {index} < 0 or {index} >= depth{k}"):
+            source.raise_flag()
+            source.line(f"{index} = {INDEX.name}(0)")
+        if load.kind == "one_hot":
+            hit = source.assign(f"{index} == {indices[-1]}", BOOL)
+            return convert(source, hit, load.dtype)
+        return source.load(load.dtype, f"{self.starts[k].at(indices)} + {index} * a{k}_row")
+
+
+class Moved:
+    """Where a view's element lies: its start, and so much for each index. Strides 0 and 1 are written into the code."""
+
+    def __init__(self, source: Source, name: str, start: int | Offset, strides: Sequence[Stride]) -> None:
+        self.terms: list[str | None] = []
+        self.name = source.number(name, start) if name else "0"
+        for axis, stride in enumerate(strides):
+            if not stride:
+                self.terms.append(None)
+            elif stride == 1:
+                self.terms.append("")
+            else:
+                self.terms.append(source.number(f"{name}_{axis}", stride))
+
+    def at(self, indices: Sequence[str]) -> str:
+        parts = [self.name]
+        for index, term in zip(indices, self.terms, strict=False):
+            if term is not None:
+                parts.append(f"{index} * {term}" if term else index)
+        return " + ".join(parts)
+
+
+@contextmanager
+def stepping(source: Source, name: str, start: str, stop: str, step: str) -> Iterator[None]:
+    """Lines for each of start, start + step, ... below stop."""
+    source.line(f"{name} = {INDEX.name}({start})")
+    with source.block(f"while {name} < {stop}"):
+        yield
+        source.line(f"{name} += {step}")
+
+
+def divided(source: Source, index: str, sizes: Sequence[str], names: str) -> list[str]:
+    """The indices of several axes, the last one fastest, from one that counts through all."""
+    if len(sizes) < 2:
+        return [index] if sizes else []
+    found = []
+    rest = index
+    for axis in reversed(range(1, len(sizes))):
+        source.line(f"{names}{axis} = {rest} % {sizes[axis]}")
+        source.line(f"{names}_{axis} = {rest} // {sizes[axis]}")
+        found.append(f"{names}{axis}")
+        rest = f"{names}_{axis}"
+    return [rest, *reversed(found)]
+
+
+# -- elementwise -----------------------------------------------------------------------------------------------------
+
+
+def _elementwise(loop: Loop, target: Target, check: bool) -> Layout:
+    tables = [strides_over(load, len(loop.shape)) for load in loop.loads]
+    tables += [list(view.strides) for _, view in loop.stores]
+    axes = joined(range(len(loop.shape)), loop.shape, tables)
+    lookup = any(load.kind != "plain" for load in loop.loads)
+    while len(axes) < (2 if lookup else 1):
+        axes.insert(0, (1, (0,) * len(tables)))
+    sizes, columns = [size for size, _ in axes], [strides for _, strides in axes]
+    source = Source()
+    names = [source.number(f"n{i}", size) for i, size in enumerate(sizes)]
+    operands = _Operands(source, loop, columns, check)
+    first = len(loop.loads)
+    stores = [
+        Moved(source, f"to{k}", Offset(operands.count + k), [column[first + k] for column in columns])
+        for k in range(len(loop.stores))
+    ]
+
+    def body(indices: Sequence[str]) -> None:
+        values = operands.values(indices)
+        for (number, view), store in zip(loop.stores, stores, strict=True):
+            source.store(convert(source, values[number], view.dtype), store.at(indices))
+
+    # The last axis along x, the one before it along y, all others along z.
+    def over(axis: int, indices: list[str]) -> None:
+        if axis == len(sizes):
+            body(indices)
+            return
+        if axis < len(sizes) - 2:
+            outer = names[: len(sizes) - 2]
+            total = " * ".join(outer)
+            with stepping(source, "z", "cuda.blockIdx.z", total, "cuda.gridDim.z"):
+                over(len(sizes) - 2, divided(source, "z", outer, "z"))
+            return
+        along = "x" if axis == len(sizes) - 1 else "y"
+        start = f"cuda.blockIdx.{along} * cuda.blockDim.{along} + cuda.threadIdx.{along}"
+        with stepping(source, along, start, names[axis], f"cuda.blockDim.{along} * cuda.gridDim.{along}"):
+            over(axis + 1, [*indices, along])
+
+    over(0, [])
+    width, height = sizes[-1], sizes[-2] if len(sizes) > 1 else 1
+    across = min(power_of_two(width), target.threads)
+    down = min(power_of_two(height), target.threads // across)
+    grid = (-(-width // across), -(-height // down), math.prod(sizes[:-2]))
+    return Layout.of(source, grid, (across, down, 1), target)
+
+
+# -- reductions ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Combining:
+    """How two numbers become one. Sums of floats are kept in double precision: as exact as they are stable."""
+
+    how: str
+    dtype: Dtype
+
+    @property
+    def kept(self) -> Dtype:
+        return FLOAT64 if self.how == "sum" and self.dtype.kind == "f" else self.dtype
+
+    @property
+    def identity(self) -> str:
+        dtype = self.kept
+        if self.how == "sum":
+            return "False" if dtype == BOOL else f"{dtype.name}(0)"
+        if dtype == BOOL:
+            return str(self.how == "min")
+        if dtype.kind == "f":
+            return f"{dtype.name}({'-inf' if self.how == 'max' else 'inf'})"
+        info = np.iinfo(dtype)
+        return f"{dtype.name}({info.min if self.how == 'max' else info.max})"
+
+    def combined(self, total: str, x: str) -> str:
+        dtype = self.kept
+        if dtype == BOOL:
+            return f"{total} {'and' if self.how == 'min' else 'or'} {x}"
+        if self.how == "sum":
+            return f"{dtype.name}({total} + {x})"
+        better = f"{x} > {total}" if self.how == "max" else f"{x} < {total}"
+        return f"{x} if {better}{f' or {x} != {x}' if dtype.kind == 'f' else ''} else {total}"
+
+
+def reduction_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
+    """One launch, or two where few results are made of many numbers: parts first, then their sum."""
+    assert loop.reduction is not None
+    how, axes, number, result = loop.reduction
+    assert all(load.kind == "plain" for load in loop.loads)
+    kept_axes = [i for i in range(len(loop.shape)) if i not in axes]
+    loads = [list(load.data.strides) for load in loop.loads if load.data is not None]
+    into: list[Stride] = [0] * len(loop.shape)
+    for axis, stride in zip(kept_axes, result.strides, strict=True):
+        into[axis] = stride
+    kept = joined(kept_axes, loop.shape, [*loads, into])
+    reduced = joined(axes, loop.shape, [*loads, into])
+    # Neighbouring threads read neighbouring numbers: along the reduced axis where more operands are contiguous there.
+    along = sum(reduced[-1][1][k] == 1 for k in range(len(loads))) if reduced else 0
+    across = sum(kept[-1][1][k] == 1 for k in range(len(loads))) if kept else 0
+    by_rows = not kept or along >= across
+    combining = _Combining(how, _dtype_of(loop, number))
+    total = math.prod(size for size, _ in reduced)
+    results = math.prod(size for size, _ in kept)
+    if by_rows:
+        lanes = target.lanes if total <= 4 * target.threads else target.threads
+        others = target.threads // lanes
+        blocks = -(-results // others)
+    else:
+        lanes, others = target.lanes, target.threads // target.lanes
+        blocks = -(-kept[-1][0] // lanes) * math.prod(size for size, _ in kept[:-1])
+    parts = max(1, min(-(-target.blocks // max(blocks, 1)), total // target.least))
+    views = views_of(loop)
+    if parts == 1:
+        source = _reduction(loop, kept, reduced, combining, by_rows, (lanes, others), None, check)
+        return [
+            Layout.of(source, _grid(blocks, kept, by_rows, lanes, 1), (lanes, others, 1), target).launch(
+                loop.nodes, views
+            )
+        ]
+    scratch = Buffer(parts * results, combining.kept)
+    partial = scratch.whole((parts, results))
+    source = _reduction(loop, kept, reduced, combining, by_rows, (lanes, others), -(-total // parts), check)
+    first = Layout.of(source, _grid(blocks, kept, by_rows, lanes, parts), (lanes, others, 1), target).launch(
+        loop.nodes, [*views[:-1], partial]
+    )
+    # The parts side by side, seen with the result's own axes.
+    shape = tuple(size for size, _ in kept)
+    whole = View(scratch, 0, (parts, *shape), (results, *contiguous_strides(shape)))
+    target_view = View(result.buffer, result.offset, shape, tuple(strides[-1] or 0 for _, strides in kept))
+    summed = Loop(
+        loop.nodes, whole.shape, [Load("plain", whole, None, combining.kept)], [], [],
+        (how, (0,), 0, target_view),
+    )  # fmt: skip
+    return [first, *reduction_launches(summed, target, False)]
+
+
+def _dtype_of(loop: Loop, number: int) -> Dtype:
+    loads = len(loop.loads)
+    return loop.loads[number].dtype if number < loads else loop.steps[number - loads].dtype
+
+
+Axes = Sequence[tuple[int, tuple[Stride, ...]]]
+
+
+def _grid(blocks: int, kept: Axes, by_rows: bool, lanes: int, parts: int) -> tuple[int, int, int]:
+    if by_rows:
+        return (blocks, 1, parts)
+    return (-(-kept[-1][0] // lanes), math.prod(size for size, _ in kept[:-1]), parts)
+
+
+def _reduction(
+    loop: Loop, kept: Axes, reduced: Axes, combining: _Combining, by_rows: bool, threads: tuple[int, int],
+    chunk: int | None, check: bool,
+) -> Source:  # fmt: skip
+    """threads: (x, y) of a block. chunk: so many terms are summed by each block along z, whose parts lie side by side.
+
+    by_rows: threads along x share the terms of one result, threads along y work at different ones; else threads along x
+    work at neighbouring results, and those along y share the terms of each.
+    """
+    assert loop.reduction is not None
+    _, _, number, result = loop.reduction
+    lanes, others = threads
+    source = Source()
+    kept_names = [source.number(f"n{i}", size) for i, (size, _) in enumerate(kept)]
+    reduced_names = [source.number(f"m{i}", size) for i, (size, _) in enumerate(reduced)]
+    total = source.number("total", math.prod(size for size, _ in reduced))
+    operands = _Operands(source, loop, [strides for _, strides in (*kept, *reduced)], check)
+    if chunk is None:
+        to = Moved(source, "to", Offset(operands.count), [strides[-1] for _, strides in kept])
+        begin, end = "0", total
+    else:
+        sizes = tuple(size for size, _ in kept)
+        to = Moved(source, "to", Offset(operands.count), contiguous_strides(sizes))
+        source.number("results", math.prod(sizes))
+        source.line(f"begin = {INDEX.name}(cuda.blockIdx.z) * {source.number('chunk', chunk)}")
+        source.line("end = begin + chunk if begin + chunk < total else total")
+        begin, end = "begin", "end"
+    source.line("tx = cuda.threadIdx.x")
+    source.line("ty = cuda.threadIdx.y")
+    sharing = lanes if by_rows else others
+    if sharing > 1:
+        source.line(f"shared = cuda.shared.array({lanes * others}, {combining.kept.name})")
+
+    def work(indices: Sequence[str], inside: str) -> None:
+        """The result at these indices, by all threads of the block."""
+        source.line(f"sum = {combining.identity}")
+        share = "tx" if by_rows else "ty"
+        with source.block(f"if {inside}"), stepping(source, "r", f"{begin} + {share}", end, str(sharing)):
+            at = [*indices, *divided(source, "r", reduced_names, "r")]
+            value = convert(source, operands.values(at)[number], combining.kept)
+            source.line(f"sum = {combining.combined('sum', str(value))}")
+        if sharing > 1:
+            _tree(source, combining, lanes, sharing, by_rows)
+        with source.block(f"if {inside}" + (f" and {share} == 0" if sharing > 1 else "")):
+            moved = to.at(indices)
+            if chunk is None:
+                source.store(convert(source, Value("sum", combining.kept), result.dtype), moved)
+            else:
+                source.store(Value("sum", combining.kept), f"{moved} + cuda.blockIdx.z * results")
+        if sharing > 1:
+            source.line("cuda.syncthreads()")
+
+    # All threads of a block go round together, also those that have nothing to do: they meet in between.
+    if by_rows:
+        count = source.number("count", math.prod(size for size, _ in kept))
+        with stepping(source, "first", f"cuda.blockIdx.x * {others}", count, f"cuda.gridDim.x * {others}"):
+            source.line("o = first + ty")
+            work(divided(source, "o", kept_names, "o"), f"o < {count}")
+    else:
+        outer = kept_names[:-1]
+        count = source.number("count", math.prod(size for size, _ in kept[:-1]))
+        with stepping(source, "o", "cuda.blockIdx.y", count, "cuda.gridDim.y"):
+            found = divided(source, "o", outer, "o")
+            with stepping(
+                source, "first", f"cuda.blockIdx.x * {lanes}", kept_names[-1], f"cuda.gridDim.x * {lanes}"
+            ):
+                source.line("c = first + tx")
+                work([*found, "c"], f"c < {kept_names[-1]}")
+    return source
+
+
+def _tree(source: Source, combining: _Combining, lanes: int, sharing: int, by_rows: bool) -> None:
+    """`sum` of the threads that share a result, in the first of them: halves onto halves."""
+    me = f"ty * {lanes} + tx"
+    source.line(f"shared[{me}] = sum")
+    source.line("cuda.syncthreads()")
+    half = sharing // 2
+    share, apart = ("tx", 1) if by_rows else ("ty", lanes)
+    while half:
+        with source.block(f"if {share} < {half}"):
+            source.line(f"other = shared[{me} + {half * apart}]")
+            source.line(f"sum = {combining.combined('sum', 'other')}")
+            source.line(f"shared[{me}] = sum")
+        source.line("cuda.syncthreads()")
+        half //= 2

@@ -1,0 +1,202 @@
+"""Matrix products as kernels: tiles in shared memory, each thread a few numbers of the result in registers.
+
+Where cuBLAS is at hand (see blas), it does most of them instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from graphnet.backends.cuda.launch import Launch, Layout
+from graphnet.backends.cuda.loops import loop_launches
+from graphnet.backends.cuda.source import INDEX, Offset, Source, array_name
+from graphnet.backends.cuda.target import Target, Tile
+from graphnet.node import Dtype, Node
+from graphnet.plan.instructions import Load, Loop, Product, Step
+from graphnet.plan.views import Buffer, View, contiguous_strides
+
+__all__ = ["Products", "grouped", "product_launches"]
+
+
+class Products(NamedTuple):
+    """c[i] = a[i] b[i] for every i; a, b and c have three axes."""
+
+    nodes: tuple[Node, ...]
+    a: View
+    b: View
+    c: View
+
+    def part(self, start: int, stop: int) -> Products:
+        return Products(self.nodes, *(view.row_range(start, stop) for view in (self.a, self.b, self.c)))
+
+
+def grouped(products: Sequence[Product]) -> Products | None:
+    """Products of one node that lie equally far from each other, as one; None if they do not."""
+    views = []
+    for name in ("a", "b", "c"):
+        own: list[View] = [getattr(product, name) for product in products]
+        first = own[0]
+        step = own[1].offset - first.offset if len(own) > 1 else 0
+        for i, view in enumerate(own):
+            same = (view.buffer, view.shape, view.strides) == (first.buffer, first.shape, first.strides)
+            if not same or view.offset != first.offset + i * step:
+                return None
+        views.append(View(first.buffer, first.offset, (len(own), *first.shape), (step, *first.strides)))
+    return Products(products[0].nodes, *views)
+
+
+def product_launches(products: Products, target: Target) -> list[Launch]:
+    """c = a b, by one launch; by two where few numbers are sums of many terms: parts of the sums first."""
+    count, rows, columns = products.c.shape
+    inner = products.a.shape[2]
+    if rows == 1 or columns == 1:
+        return _as_sums(products, target)
+    if count > target.most[2]:
+        half = count // 2
+        return [
+            launch
+            for start, stop in ((0, half), (half, count))
+            for launch in product_launches(products.part(start, stop), target)
+        ]
+    tile = _tile(count, rows, columns, target)
+    blocks = count * -(-rows // tile.rows) * -(-columns // tile.columns)
+    parts = max(1, min(target.blocks // blocks, inner // (2 * target.least), target.most[2] // count))
+    if parts == 1:
+        return [_launch(products, tile, products.c, inner)]
+    scratch = Buffer(parts * products.c.size, products.c.dtype)
+    shape = products.c.shape
+    partial = scratch.whole((parts, *shape))
+    chunk = -(-inner // parts)
+    summed = Loop(
+        products.nodes, partial.shape, [Load("plain", partial, None, scratch.dtype)], [], [],
+        ("sum", (0,), 0, products.c),
+    )  # fmt: skip
+    whole = View(scratch, 0, shape, contiguous_strides(shape))
+    return [_launch(products, tile, whole, chunk), *loop_launches(summed, target, False)]
+
+
+def _as_sums(products: Products, target: Target) -> list[Launch]:
+    """A vector times a matrix reads each number once: it is a loop that multiplies, and sums."""
+    a, b, c = products.a, products.b, products.c
+    (count, rows, columns), inner = c.shape, a.shape[2]
+    shape = (count, rows, columns, inner)
+    left = View(a.buffer, a.offset, shape, (a.strides[0], a.strides[1], 0, a.strides[2]))
+    right = View(b.buffer, b.offset, shape, (b.strides[0], 0, b.strides[2], b.strides[1]))
+    loads = [Load("plain", view, None, c.dtype) for view in (left, right)]
+    step = Step("x * y", c.dtype, (0, 1))
+    return loop_launches(Loop(products.nodes, shape, loads, [step], [], ("sum", (3,), 2, c)), target, False)
+
+
+def _tile(count: int, rows: int, columns: int, target: Target) -> Tile:
+    """The largest tile of which there are enough to keep the GPU at work; else the smallest."""
+    for tile in target.tiles:
+        if count * (rows // tile.rows) * (columns // tile.columns) >= target.blocks // 2:
+            return tile
+    return target.tiles[-1]
+
+
+def _launch(products: Products, tile: Tile, c: View, chunk: int) -> Launch:
+    """chunk: so many terms are summed by each block; parts of a sum lie one whole result apart."""
+    a, b = products.a, products.b
+    count, rows, columns = c.shape
+    inner = a.shape[2]
+    parts = max(1, -(-inner // max(chunk, 1)))
+    text = _text(tile, c.dtype, a.strides[2] == 1, b.strides[2] == 1)
+    grid = (-(-rows // tile.rows), -(-columns // tile.columns), count * parts)
+    arguments: tuple[int | Offset, ...] = (
+        rows, columns, inner, count, chunk, Offset(0), *a.strides, Offset(1), *b.strides, Offset(2), *c.strides, c.size
+    )  # fmt: skip
+    layout = Layout(text, (array_name(c.dtype),), arguments, grid, (tile.across, tile.down, 1))
+    return layout.launch(products.nodes, [a, b, c])
+
+
+@cache
+def _text(tile: Tile, dtype: Dtype, a_flat: bool, b_flat: bool) -> str:
+    """flat: the last axis is contiguous, so neighbouring threads read along it."""
+    source = Source()
+    line = source.line
+    memory, name = source.array(dtype), dtype.name
+    rows, columns, depth = tile.rows, tile.columns, tile.depth
+    for number in (
+        "rows", "columns", "inner", "count", "chunk", "a", "a0", "a1", "a2", "b", "b0", "b1", "b2", "c", "c0", "c1",
+        "c2", "apart",
+    ):  # fmt: skip
+        source.number(number, 0)
+    threads = tile.down * tile.across
+    # One more column than needed, so that threads that write down a column meet different banks of the memory.
+    line(f"left = cuda.shared.array(({depth}, {rows + 1}), {name})")
+    line(f"right = cuda.shared.array(({depth}, {columns + 1}), {name})")
+    line("tx = cuda.threadIdx.x")
+    line("ty = cuda.threadIdx.y")
+    line(f"me = ty * {tile.across} + tx")
+    line(f"item = {INDEX.name}(cuda.blockIdx.z) % count")
+    line(f"part = {INDEX.name}(cuda.blockIdx.z) // count")
+    line("begin = part * chunk")
+    line("end = begin + chunk if begin + chunk < inner else inner")
+    line(f"row = {INDEX.name}(cuda.blockIdx.x) * {rows}")
+    line(f"column = {INDEX.name}(cuda.blockIdx.y) * {columns}")
+    line("from_a = a + item * a0")
+    line("from_b = b + item * b0")
+    for i in range(tile.height):
+        for j in range(tile.width):
+            line(f"s{i}_{j} = {name}(0)")
+    line("k = begin")
+    with source.block("while k < end"):
+        _fill(
+            source,
+            "left",
+            memory,
+            name,
+            threads,
+            (rows, depth),
+            ("row", "rows", "from_a", "a1", "a2"),
+            a_flat,
+        )
+        # The right operand is read with its axes the other way round.
+        _fill(
+            source, "right", memory, name, threads, (columns, depth), ("column", "columns", "from_b", "b2", "b1"),
+            not b_flat,
+        )  # fmt: skip
+        if threads > 1:
+            line("cuda.syncthreads()")
+        with source.block(f"for d in range({depth})"):
+            for i in range(tile.height):
+                line(f"x{i} = left[d, ty + {i * tile.down}]")
+            for j in range(tile.width):
+                line(f"y{j} = right[d, tx + {j * tile.across}]")
+            for i in range(tile.height):
+                for j in range(tile.width):
+                    line(f"s{i}_{j} += x{i} * y{j}")
+        if threads > 1:
+            line("cuda.syncthreads()")
+        line(f"k += {depth}")
+    line("to = c + item * c0 + part * apart")
+    for i in range(tile.height):
+        line(f"i = row + ty + {i * tile.down}")
+        for j in range(tile.width):
+            line(f"j = column + tx + {j * tile.across}")
+            with source.block("if i < rows and j < columns"):
+                line(f"{array_name(dtype)}[to + i * c1 + j * c2] = s{i}_{j}")
+    return source.text()
+
+
+def _fill(
+    source: Source, into: str, memory: str, name: str, threads: int, shape: tuple[int, int], names: Sequence[str],
+    along_depth: bool,
+) -> None:  # fmt: skip
+    """Reads a tile of an operand: `shape` is how many rows (or columns) it has, and how deep it is; outside: 0."""
+    wide, depth = shape
+    first, size, start, stride, deep = names
+    with source.block(f"for e in range(me, {wide * depth}, {threads})"):
+        if along_depth:
+            source.line(f"d = e % {depth}")
+            source.line(f"w = e // {depth}")
+        else:
+            source.line(f"w = e % {wide}")
+            source.line(f"d = e // {wide}")
+        source.line(f"value = {name}(0)")
+        with source.block(f"if {first} + w < {size} and k + d < end"):
+            source.line(f"value = {memory}[{start} + ({first} + w) * {stride} + (k + d) * {deep}]")
+        source.line(f"{into}[d, w] = value")

@@ -1,0 +1,213 @@
+"""The compiled program: a schedule put to work on the GPU, whose launches are captured once and then replayed."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from graphnet.backends.base import Program
+from graphnet.backends.cuda.device import Device
+from graphnet.backends.cuda.kernels import compiled
+from graphnet.backends.cuda.launch import Launch
+from graphnet.backends.cuda.schedule import HEADER, LibraryProduct, Place, Schedule, Stretch, Upload
+from graphnet.backends.numpy import NumpyProgram, call_forward
+from graphnet.graph import Graph
+from graphnet.node import Array, Node
+
+__all__ = ["CudaProgram"]
+
+#: Multiplies matrices in the arena.
+Multiply = Callable[[Any, LibraryProduct], None]
+
+
+class CudaProgram(Program):
+    """source: the graph that the user gave, which tells what went wrong. multiply: cuBLAS, if it is at hand."""
+
+    def __init__(
+        self, schedule: Schedule, source: Graph, check: bool, device: Device, multiply: Multiply | None
+    ) -> None:
+        self.schedule, self.source, self.check, self.device = schedule, source, check, device
+        self.memory = schedule.memory
+        self._multiply = multiply
+        self._lock = threading.Lock()
+        self._arena = device.memory(-(-schedule.arena_bytes // HEADER) * HEADER)
+        self._views: dict[str, Any] = {}
+        self._flag = self._arena[:8]
+        self._no, self._raised = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        device.upload(self._no, self._flag)
+        self._given = [None if p is None else self._piece(p) for p in schedule.given]
+        self._brought = [(node, self._piece(place)) for node, place in schedule.brought]
+        self._results = [self._piece(place) for place in schedule.results]
+        self._parameters = []
+        for upload in schedule.uploads:
+            found = self._uploading(upload)
+            if upload.constant:
+                found()
+            else:
+                self._parameters.append(found)
+        self._stretches = [_Stretch(self, stretch) for stretch in schedule.stretches]
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def _piece(self, place: Place) -> Any:
+        """The bytes of a place; None where there are none."""
+        nbytes = int(np.prod(place.shape, dtype=np.int64)) * place.dtype.itemsize
+        return self._arena[place.byte : place.byte + nbytes] if nbytes else None
+
+    def _uploading(self, upload: Upload) -> Callable[[], None]:
+        """Copies leaves that lie side by side."""
+        first, last = upload.nodes[0].value, upload.nodes[-1].value
+        nbytes = last.ctypes.data + last.nbytes - first.ctypes.data
+        if not nbytes:
+            return lambda: None
+        target = self._arena[upload.byte : upload.byte + nbytes]
+        if len(upload.nodes) == 1:
+            return partial(self.device.upload, first, target)
+        root = first
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        start = first.ctypes.data - root.ctypes.data
+        return partial(self.device.upload, root.reshape(-1).view(np.uint8)[start : start + nbytes], target)
+
+    def arrays(self, names: Sequence[str]) -> list[Any]:
+        """The arena as numbers of each of these dtypes."""
+        for name in names:
+            if name not in self._views:
+                self._views[name] = self._arena.view(np.dtype(name))
+        return [self._views[name] for name in names]
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def run(self, arrays: Sequence[Array]) -> list[Array]:
+        # Kernels look at what they read; a NaN may also stand where nobody reads.
+        if self.check and not all(map(_is_finite, (*arrays, *self._leaves()))):
+            return self._explain(arrays)
+        with self._lock:
+            self._bring(arrays)
+            self._execute()
+            return self._fetched(arrays)
+
+    def again(self, arrays: Sequence[Array]) -> list[Array]:
+        if not self.schedule.fixed or (self.check and not all(map(_is_finite, arrays))):
+            return self.run(arrays)
+        with self._lock:
+            for piece, array, varies in zip(self._given, arrays, self.schedule.varying, strict=True):
+                # What all else was copied to may have been given to others since.
+                if varies and piece is not None:
+                    self.device.upload(array, piece)
+            self._execute(self.schedule.fixed)
+            return self._fetched(arrays)
+
+    def timed(self, arrays: Sequence[Array]) -> dict[Node, float]:
+        """Seconds of each node: its launches' time, shared among the nodes that one launch works for."""
+        spent: dict[Node, float] = defaultdict(float)
+        with self._lock:
+            self._bring(arrays)
+            for stretch in self._stretches:
+                for run, action in zip(stretch.runs, stretch.actions, strict=True):
+                    seconds = self.device.timed(action)
+                    for node in run.nodes:
+                        spent[node] += seconds / len(run.nodes)
+                if stretch.host is not None:
+                    spent[stretch.host[0]] += self.device.timed(partial(self._run_host, *stretch.host))
+            self.device.wait()
+        return spent
+
+    def _leaves(self) -> list[Array]:
+        nodes = [node for upload in self.schedule.uploads for node in upload.nodes]
+        return [node.value for node in (*nodes, *(node for node, _ in self.schedule.brought))]
+
+    def _bring(self, arrays: Sequence[Array]) -> None:
+        for piece, array in zip(self._given, arrays, strict=True):
+            if piece is not None:
+                self.device.upload(array, piece)
+        for upload in self._parameters:
+            upload()
+        for node, piece in self._brought:
+            if piece is not None:
+                self.device.upload(node.value, piece)
+
+    def _execute(self, first: int = 0) -> None:
+        """Runs the stretches from `first` on."""
+        for stretch in self._stretches[first:]:
+            stretch()
+            if stretch.host is not None:
+                self._run_host(*stretch.host)
+
+    def _run_host(self, node: Node, sources: Sequence[Place], target: Place) -> None:
+        found = []
+        for place in sources:
+            array, piece = np.empty(place.shape, place.dtype), self._piece(place)
+            if piece is not None:
+                self.device.download(piece, array)
+            found.append(array)
+        self.device.wait()
+        value, piece = call_forward(node, found), self._piece(target)
+        if piece is not None:
+            self.device.upload(value, piece)
+
+    def _fetched(self, arrays: Sequence[Array]) -> list[Array]:
+        """The results; where the flag was raised, what the NumPy back end says instead."""
+        results = []
+        for place, piece in zip(self.schedule.results, self._results, strict=True):
+            result = np.empty(place.shape, place.dtype)
+            if piece is not None:
+                self.device.download(piece, result)
+            results.append(result)
+        if self.schedule.flagged:
+            self.device.download(self._flag, self._raised)
+        self.device.wait()
+        if self._raised[0]:
+            self._raised[0] = 0
+            self.device.upload(self._no, self._flag)
+            return self._explain(arrays)
+        return results
+
+    def _explain(self, arrays: Sequence[Array]) -> list[Array]:
+        """An index was out of range, or a value not finite: the NumPy back end says which, in its words."""
+        return NumpyProgram(self.source, None, self.check).run(arrays)
+
+    def action(self, run: Launch | LibraryProduct) -> Callable[[], None]:
+        """What launches it."""
+        if isinstance(run, Launch):
+            kernel = compiled(run.text, run.arrays, len(run.arguments))
+            configuration = run.grid, run.block, self.device.stream
+            arguments = *self.arrays(run.arrays), *run.arguments
+            # The simulator's kernels remember how they were configured last.
+            return lambda: kernel[configuration](*arguments)
+        assert self._multiply is not None
+        return partial(self._multiply, self.arrays([run.dtype.str[1:]])[0], run)
+
+
+class _Stretch:
+    """Launches in series: made one by one when they first run, which compiles kernels; then captured, and replayed."""
+
+    def __init__(self, program: CudaProgram, stretch: Stretch) -> None:
+        self.runs, self.host = stretch.runs, stretch.host
+        self._device = program.device
+        self.actions = [program.action(run) for run in stretch.runs]
+        self._replay: Callable[[], None] | None = None
+        self._warm = False
+
+    def __call__(self) -> None:
+        if self._replay is not None:
+            self._replay()
+        elif not self._warm:
+            self._warm = True
+            self._one_by_one()
+        elif self.actions:
+            self._replay = self._device.captured(self._one_by_one)
+            self._replay()
+
+    def _one_by_one(self) -> None:
+        for action in self.actions:
+            action()
+
+
+def _is_finite(array: Array) -> bool:
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())

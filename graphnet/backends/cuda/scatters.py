@@ -1,0 +1,136 @@
+"""Scatters as kernels, without atomics: each result adds up its own terms, in the order of the index."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphnet.backends.cuda.launch import Launch, Layout, power_of_two
+from graphnet.backends.cuda.loops import Moved, stepping
+from graphnet.backends.cuda.source import INDEX, Offset, Source
+from graphnet.backends.cuda.target import Target
+from graphnet.dtypes import FLOAT64
+from graphnet.plan.instructions import Scatter
+from graphnet.plan.views import Buffer, View
+
+__all__ = ["scatter_launches"]
+
+LINK = np.dtype("int32")
+
+
+def scatter_launches(scatter: Scatter, target: Target) -> list[Launch]:
+    """First the index becomes chains: for each stretch of it and each row of y, the first place that names the row; and
+    for each place the next one in its stretch that names the same. Then each number of y follows its row's chains.
+    """
+    x, y = scatter.x, scatter.y
+    if scatter.by_columns:
+        x, y = x.transposed((1, 0)), y.transposed((1, 0))
+    (rows, columns), places = y.shape, scatter.index.size
+    stretches = max(1, min(target.lanes, places // (target.least // 8 or 1)))
+    first = Buffer(stretches * rows, LINK).whole((stretches, rows))
+    following = Buffer(max(places, 1), LINK).whole((places,))
+    return [
+        _chains(scatter, first, following, target),
+        _following(scatter, x, y, first, following, target, columns),
+    ]
+
+
+def _stretch(source: Source, name: str, places: str, stretches: int) -> None:
+    """begin, end: of stretch number `name`."""
+    source.line(f"begin = {places} * {name} // {stretches}")
+    source.line(f"end = {places} * ({name} + 1) // {stretches}")
+
+
+def _chains(scatter: Scatter, first: View, following: View, target: Target) -> Launch:
+    """A thread for each row of each stretch, which looks for its first place; then one for each place, for its next."""
+    source = Source()
+    stretches, rows = first.shape
+    index = scatter.index
+    places = source.number("places", index.size)
+    source.number("rows", rows)
+    at = Moved(source, "at", Offset(0), index.strides or (0,))
+    source.number("first", Offset(1))
+    source.number("following", Offset(2))
+    link = source.array(LINK)
+    work = stretches * rows + index.size
+    start = "cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x"
+    with stepping(source, "e", start, source.number("work", work), "cuda.blockDim.x * cuda.gridDim.x"):
+        with source.block(f"if e < {stretches} * rows"):
+            source.line("s = e // rows")
+            source.line("wanted = e % rows")
+            _stretch(source, "s", places, stretches)
+            _search(source, at, scatter)
+            source.line(f"{link}[first + e] = {LINK.name}(i)")
+        with source.block("else"):
+            source.line(f"p = e - {stretches} * rows")
+            # The stretch that place p is in, by what begins and ends it.
+            source.line(f"s = ((p + 1) * {stretches} - 1) // {places}")
+            _stretch(source, "s", places, stretches)
+            source.line(f"wanted = {INDEX.name}({source.array(index.dtype)}[{at.at(['p'])}])")
+            with source.block("if wanted < 0 or wanted >= rows"):
+                source.raise_flag()
+            source.line("begin = p + 1")
+            _search(source, at, scatter)
+            source.line(f"{link}[following + p] = {LINK.name}(i)")
+    grid = (-(-work // target.threads), 1, 1)
+    return Layout.of(source, grid, (target.threads, 1, 1), target).launch(
+        scatter.nodes, [index, first, following]
+    )
+
+
+def _search(source: Source, at: Moved, scatter: Scatter) -> None:
+    """i: the first place from begin to end - 1 whose index is `wanted`; end if there is none."""
+    source.line("i = begin")
+    with source.block(
+        f"while i < end and {INDEX.name}({source.array(scatter.index.dtype)}[{at.at(['i'])}]) != wanted"
+    ):
+        source.line("i += 1")
+
+
+def _following(
+    scatter: Scatter, x: View, y: View, first: View, following: View, target: Target, columns: int
+) -> Launch:
+    """Threads along x: columns; along y: the stretches, each a sum of its own; then these are added up in order."""
+    source = Source()
+    stretches, rows = first.shape
+    dtype = y.dtype
+    source.number("rows", rows)
+    source.number("columns", columns)
+    places = source.number("places", scatter.index.size)
+    source.number("first", Offset(0))
+    source.number("following", Offset(1))
+    load = Moved(source, "a", Offset(2), x.strides)
+    to = Moved(source, "to", Offset(3), y.strides)
+    link = source.array(LINK)
+    lanes = min(target.lanes, power_of_two(columns))
+    helpers = max(1, target.threads // lanes)
+    helpers = min(helpers, power_of_two(stretches))
+    if helpers > 1:
+        source.line(f"shared = cuda.shared.array({lanes * helpers}, {FLOAT64.name})")
+    source.line("tx = cuda.threadIdx.x")
+    source.line("ty = cuda.threadIdx.y")
+    with (
+        stepping(source, "row", "cuda.blockIdx.y", "rows", "cuda.gridDim.y"),
+        stepping(source, "head", f"cuda.blockIdx.x * {lanes}", "columns", f"cuda.gridDim.x * {lanes}"),
+    ):
+        source.line("column = head + tx")
+        source.line(f"sum = {FLOAT64.name}(0)")
+        with source.block("if column < columns"), stepping(source, "s", "ty", str(stretches), str(helpers)):
+            _stretch(source, "s", places, stretches)
+            source.line(f"i = {INDEX.name}({link}[first + s * rows + row])")
+            with source.block("while i < end"):
+                source.line(f"sum += {source.array(dtype)}[{load.at(['i', 'column'])}]")
+                source.line(f"i = {INDEX.name}({link}[following + i])")
+        if helpers > 1:
+            source.line(f"shared[ty * {lanes} + tx] = sum")
+            source.line("cuda.syncthreads()")
+        with source.block("if column < columns" + (" and ty == 0" if helpers > 1 else "")):
+            if helpers > 1:
+                with source.block(f"for h in range(1, {helpers})"):
+                    source.line(f"sum += shared[h * {lanes} + tx]")
+            source.line(f"{source.array(dtype)}[{to.at(['row', 'column'])}] = {dtype.name}(sum)")
+        if helpers > 1:
+            source.line("cuda.syncthreads()")
+    grid = (-(-columns // lanes), rows, 1)
+    return Layout.of(source, grid, (lanes, helpers, 1), target).launch(
+        scatter.nodes, [first, following, x, y]
+    )

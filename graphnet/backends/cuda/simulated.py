@@ -1,0 +1,28 @@
+"""What kernels call in Numba's simulator, which runs them as Python: NumPy's functions instead of CUDA's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy import cos, exp, float32, float64, log, log1p, sin, sqrt, tanh
+
+__all__ = [
+    "cos", "exp", "float32", "float64", "int8", "int16", "int32", "int64", "log", "log1p", "quiet", "sin", "sqrt",
+    "tanh", "uint8", "uint16", "uint32", "uint64",
+]  # fmt: skip
+
+
+def quiet() -> None:
+    """NaN and infinities flow silently, as on a GPU. Each thread of a kernel needs to be told."""
+    np.seterr(all="ignore")
+
+
+def _cast(name: str) -> Callable[[Any], Any]:
+    """As an integer, also where NumPy's own scalars refuse a NaN or what is too large."""
+    return lambda x: np.asarray(x).astype(name)[()]
+
+
+int8, int16, int32, int64 = map(_cast, ("int8", "int16", "int32", "int64"))
+uint8, uint16, uint32, uint64 = map(_cast, ("uint8", "uint16", "uint32", "uint64"))

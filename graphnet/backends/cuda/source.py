@@ -1,0 +1,95 @@
+"""Python code for a kernel, line by line, with names for values and their dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from graphnet.node import Dtype
+
+__all__ = ["Offset", "Source", "Value", "array_name"]
+
+INDEX = np.dtype("int64")
+
+
+class Value(NamedTuple):
+    """A name (or a number) in the code, and its dtype."""
+
+    text: str
+    dtype: Dtype
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Offset(NamedTuple):
+    """An argument that is where a view begins: the number of the view among those that an instruction touches."""
+
+    view: int
+
+
+def array_name(dtype: Dtype) -> str:
+    """What the arena is called where it is read as so many numbers of one dtype."""
+    return dtype.str[1:]
+
+
+class Source:
+    """A function that is being written. Its arguments: the arena, once for each dtype, then whole numbers."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.arrays: set[str] = set()
+        self.numbers: dict[str, int | Offset] = {}
+        self._depth = 1
+        self._names = 0
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self._depth + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Lines below `head:`."""
+        self.line(f"{head}:")
+        self._depth += 1
+        before = len(self.lines)
+        yield
+        if len(self.lines) == before:
+            self.line("pass")
+        self._depth -= 1
+
+    def assign(self, text: str, dtype: Dtype = INDEX) -> Value:
+        """A new name for what the text computes, as this dtype: a machine's numbers do not widen as Python's do."""
+        name = f"t{self._names}"
+        self._names += 1
+        # Comparisons are booleans by themselves.
+        self.line(f"{name} = {text}" if dtype.kind == "b" else f"{name} = {dtype.name}({text})")
+        return Value(name, dtype)
+
+    def number(self, name: str, value: int | Offset) -> str:
+        """An argument that is a whole number, and what it is in this launch."""
+        self.numbers[name] = value
+        return name
+
+    def array(self, dtype: Dtype) -> str:
+        """The arena as numbers of this dtype."""
+        name = array_name(dtype)
+        self.arrays.add(name)
+        return name
+
+    def load(self, dtype: Dtype, at: str) -> Value:
+        return self.assign(f"{self.array(dtype)}[{at}]", dtype)
+
+    def store(self, value: Value, at: str) -> None:
+        self.line(f"{self.array(value.dtype)}[{at}] = {value}")
+
+    def raise_flag(self) -> None:
+        """Something is wrong: the caller will hear of it. Word 0 of the arena says so."""
+        self.line(f"{self.array(INDEX)}[0] = 1")
+
+    def text(self) -> str:
+        """The function, whole."""
+        arguments = ", ".join([*sorted(self.arrays), *self.numbers])
+        return "\n".join([f"def kernel({arguments}):", *self.lines, ""])
