@@ -7,7 +7,7 @@ import importlib
 from graphnet.backends.base import Backend
 from graphnet.errors import BackendError
 
-__all__ = ["AVAILABLE", "Backend", "load_backend"]
+__all__ = ["AVAILABLE", "Backend", "load_backend", "usable_backends"]
 
 #: name -> (module, class)
 AVAILABLE: dict[str, tuple[str, str]] = {
@@ -27,3 +27,8 @@ def load_backend(name: str) -> Backend:
     backend = getattr(importlib.import_module(module), attribute)()
     assert isinstance(backend, Backend)
     return backend
+
+
+def usable_backends() -> list[str]:
+    """The names of the back ends that can run here."""
+    return [name for name in AVAILABLE if not load_backend(name).missing()]

@@ -36,9 +36,7 @@ class Program(ABC):
 
     def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The program as what JSON can hold, and arrays. BackendError where no file can hold it."""
-        raise BackendError(
-            "functions of this back end cannot be stored: they run the ops' Python rules. Compile with backend='numba'."
-        )
+        raise BackendError("functions of this back end cannot be stored; compile with backend='numba'.")
 
 
 class Backend(ABC):
@@ -49,6 +47,10 @@ class Backend(ABC):
     compiled: bool = True
     #: True if the number of threads changes no bit of a result.
     deterministic: bool = True
+
+    def missing(self) -> str:
+        """What it lacks to run here, and the remedy; empty if nothing."""
+        return ""
 
     @abstractmethod
     def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from graphnet import passes
-from graphnet.backends import AVAILABLE
+from graphnet.backends import usable_backends
 from graphnet.backends.numpy import NumpyProgram
 from graphnet.curvature import gauss_newton_product, hessian_product
 from graphnet.diff import backward, gradient, rop
@@ -316,10 +316,10 @@ def law_6_passes(problem: Problem) -> None:
 
 
 def law_7_backends(problem: Problem) -> None:
-    """Every back end agrees with NumPy, also after parameters change."""
+    """Every back end that can run here agrees with NumPy, also after parameters change."""
     nodes = _everything(problem)
     plain = problem.run(nodes)
-    for backend in AVAILABLE:
+    for backend in usable_backends():
         found = problem.run(nodes, backend=backend, passes=passes.DEFAULT)
         for node, a, b in zip(nodes, found, plain, strict=True):
             require_close(f"law 7 (back end {backend} = numpy)", "the value", node, a, b, "exact")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import graphnet as gn
+from graphnet import backends
 from graphnet.backends.numba import jobs, loop, mathematics, product_jobs, schedule
 from graphnet.backends.numpy import NumpyBackend, NumpyProgram
 from graphnet.node import Array, ByIdentity, Node, Op
@@ -521,7 +522,7 @@ MUTANTS: tuple[Mutant, ...] = (
             laws=(7,),
         ),
     ),
-    Mutant("a back end that rounds", [(laws.AVAILABLE, "rounding", (__name__, "RoundingBackend"))], net),
+    Mutant("a back end that rounds", [(backends.AVAILABLE, "rounding", (__name__, "RoundingBackend"))], net),
 )
 
 by_fault = pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.fault for mutant in MUTANTS])

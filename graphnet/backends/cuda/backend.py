@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+from types import ModuleType
+
 from graphnet.backends.base import Backend, Program
-from graphnet.backends.cuda.device import SIMULATED, this_device
-from graphnet.backends.cuda.program import CudaProgram
-from graphnet.backends.cuda.schedule import make_schedule
-from graphnet.backends.cuda.target import GPU, ONE_THREAD
+from graphnet.errors import BackendError
 from graphnet.graph import Graph
 
 __all__ = ["CudaBackend"]
 
+PACKAGE = "backend='cuda' needs the package numba-cuda; install it: pip install 'graphnet[cuda]'"
+
 
 class CudaBackend(Backend):
-    """One GPU does all; `threads` says nothing to it."""
+    """One GPU does all; `threads` says nothing to it. Numba is loaded when it is first needed."""
 
     name = "cuda"
 
+    def missing(self) -> str:
+        if importlib.util.find_spec("numba_cuda") is None:
+            return PACKAGE
+        try:
+            _part("device").this_device()
+        except BackendError as error:
+            return str(error)
+        return ""
+
     def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:
-        device = this_device()
-        schedule = make_schedule(graph, ONE_THREAD if SIMULATED else GPU, library=False, check=check)
-        return CudaProgram(schedule, source, check, device, None)
+        lacking = self.missing()
+        if lacking:
+            raise BackendError(lacking)
+        program: Program = _part("building").build(graph, source, check)
+        return program
+
+
+def _part(name: str) -> ModuleType:
+    return importlib.import_module(f"graphnet.backends.cuda.{name}")

@@ -5,7 +5,6 @@ Numba's simulator (NUMBA_ENABLE_CUDASIM=1) takes its place in tests: its memory 
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import time
 from collections.abc import Callable
@@ -13,16 +12,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numba import cuda
 
 from graphnet.errors import BackendError
 from graphnet.node import Array
-
-if importlib.util.find_spec("numba_cuda") is None:
-    raise BackendError(
-        "backend='cuda' needs the package numba-cuda; install it: pip install 'graphnet[cuda]'"
-    )
-
-from numba import cuda
 
 __all__ = ["SIMULATED", "Device", "this_device"]
 

@@ -26,12 +26,12 @@ __all__ = ["compiled", "function_of", "ptx_of", "signature_of"]
 NAMES = "int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64"
 ON_GPU = f"""from math import cos, exp, inf, log, log1p, nan, sin, sqrt, tanh
 
-from numba import cuda
+from numba import cuda, types
 from numpy import {NAMES}
 """
 IN_SIMULATOR = f"""from math import inf, nan
 
-from numba import cuda
+from numba import cuda, types
 from graphnet.backends.cuda.simulated import {NAMES}
 from graphnet.backends.cuda.simulated import cos, exp, log, log1p, quiet, sin, sqrt, tanh
 """

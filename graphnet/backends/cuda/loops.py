@@ -353,7 +353,7 @@ def _reduction(
     source.line("ty = cuda.threadIdx.y")
     sharing = lanes if by_rows else others
     if sharing > 1:
-        source.line(f"shared = cuda.shared.array({lanes * others}, {combining.kept.name})")
+        source.shared("shared", str(lanes * others), combining.kept)
 
     def work(indices: Sequence[str], inside: str) -> None:
         """The result at these indices, by all threads of the block."""

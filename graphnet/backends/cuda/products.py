@@ -17,7 +17,7 @@ from graphnet.node import Dtype, Node
 from graphnet.plan.instructions import Load, Loop, Product, Step
 from graphnet.plan.views import Buffer, View, contiguous_strides
 
-__all__ = ["Products", "grouped", "product_launches"]
+__all__ = ["Products", "grouped", "product_launches", "tile_text", "tiles_for"]
 
 
 class Products(NamedTuple):
@@ -60,7 +60,7 @@ def product_launches(products: Products, target: Target) -> list[Launch]:
             for start, stop in ((0, half), (half, count))
             for launch in product_launches(products.part(start, stop), target)
         ]
-    tile = _tile(count, rows, columns, target)
+    tile = _tile(products, target)
     blocks = count * -(-rows // tile.rows) * -(-columns // tile.columns)
     parts = max(1, min(target.blocks // blocks, inner // (2 * target.least), target.most[2] // count))
     if parts == 1:
@@ -89,12 +89,18 @@ def _as_sums(products: Products, target: Target) -> list[Launch]:
     return loop_launches(Loop(products.nodes, shape, loads, [step], [], ("sum", (3,), 2, c)), target, False)
 
 
-def _tile(count: int, rows: int, columns: int, target: Target) -> Tile:
+def _tile(products: Products, target: Target) -> Tile:
     """The largest tile of which there are enough to keep the GPU at work; else the smallest."""
-    for tile in target.tiles:
+    count, rows, columns = products.c.shape
+    for tile in tiles_for(products.c.dtype, target):
         if count * (rows // tile.rows) * (columns // tile.columns) >= target.blocks // 2:
             return tile
     return target.tiles[-1]
+
+
+def tiles_for(dtype: Dtype, target: Target) -> tuple[Tile, ...]:
+    """The largest tile's numbers, in double precision, would not fit into a thread's registers."""
+    return target.tiles[dtype.itemsize > 4 and len(target.tiles) > 2 :]
 
 
 def _launch(products: Products, tile: Tile, c: View, chunk: int) -> Launch:
@@ -103,7 +109,7 @@ def _launch(products: Products, tile: Tile, c: View, chunk: int) -> Launch:
     count, rows, columns = c.shape
     inner = a.shape[2]
     parts = max(1, -(-inner // max(chunk, 1)))
-    text = _text(tile, c.dtype, a.strides[2] == 1, b.strides[2] == 1)
+    text = tile_text(tile, c.dtype, a.strides[2] == 1, b.strides[2] == 1)
     grid = (-(-rows // tile.rows), -(-columns // tile.columns), count * parts)
     arguments: tuple[int | Offset, ...] = (
         rows, columns, inner, count, chunk, Offset(0), *a.strides, Offset(1), *b.strides, Offset(2), *c.strides, c.size
@@ -113,8 +119,8 @@ def _launch(products: Products, tile: Tile, c: View, chunk: int) -> Launch:
 
 
 @cache
-def _text(tile: Tile, dtype: Dtype, a_flat: bool, b_flat: bool) -> str:
-    """flat: the last axis is contiguous, so neighbouring threads read along it."""
+def tile_text(tile: Tile, dtype: Dtype, a_flat: bool, b_flat: bool) -> str:
+    """A kernel. flat: the last axis of an operand is contiguous, so neighbouring threads read along it."""
     source = Source()
     line = source.line
     memory, name = source.array(dtype), dtype.name
@@ -126,8 +132,8 @@ def _text(tile: Tile, dtype: Dtype, a_flat: bool, b_flat: bool) -> str:
         source.number(number, 0)
     threads = tile.down * tile.across
     # One more column than needed, so that threads that write down a column meet different banks of the memory.
-    line(f"left = cuda.shared.array(({depth}, {rows + 1}), {name})")
-    line(f"right = cuda.shared.array(({depth}, {columns + 1}), {name})")
+    source.shared("left", f"({depth}, {rows + 1})", dtype)
+    source.shared("right", f"({depth}, {columns + 1})", dtype)
     line("tx = cuda.threadIdx.x")
     line("ty = cuda.threadIdx.y")
     line(f"me = ty * {tile.across} + tx")

@@ -105,7 +105,7 @@ def _following(
     helpers = max(1, target.threads // lanes)
     helpers = min(helpers, power_of_two(stretches))
     if helpers > 1:
-        source.line(f"shared = cuda.shared.array({lanes * helpers}, {FLOAT64.name})")
+        source.shared("shared", str(lanes * helpers), FLOAT64)
     source.line("tx = cuda.threadIdx.x")
     source.line("ty = cuda.threadIdx.y")
     with (

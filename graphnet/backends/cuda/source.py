@@ -89,6 +89,12 @@ class Source:
         """Something is wrong: the caller will hear of it. Word 0 of the arena says so."""
         self.line(f"{self.array(INDEX)}[0] = 1")
 
+    def shared(self, name: str, shape: str, dtype: Dtype) -> None:
+        """An array that the threads of a block have in common."""
+        self.line(
+            f"{name} = cuda.shared.array({shape}, types.{'boolean' if dtype.kind == 'b' else dtype.name})"
+        )
+
     def text(self) -> str:
         """The function, whole."""
         arguments = ", ".join([*sorted(self.arrays), *self.numbers])

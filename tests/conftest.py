@@ -1,0 +1,22 @@
+"""Where there is no GPU, the cuda back end runs in Numba's simulator, which must be chosen before Numba is loaded."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+
+def _gpus() -> int:
+    """How many GPUs the NVIDIA driver sees."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+        return 0
+    return count.value
+
+
+if not _gpus():
+    os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")

@@ -1,0 +1,46 @@
+"""Every kind of kernel = NumPy, also where several threads share the work on one result."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+from graphnet.backends.cuda import building
+from graphnet.backends.cuda.device import SIMULATED
+from graphnet.backends.cuda.target import Target, Tile
+
+from .programs import PROGRAMS, Program
+
+pytestmark = pytest.mark.cuda
+
+every_program = pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+
+#: Few threads, so that a simulator is done in time, but everything in more than one block, lane and part.
+FEW = Target(
+    threads=4, lanes=2, blocks=4, least=8, tiles=(Tile(2, 2, 2, 1, 3), Tile(1, 2, 1, 2, 2)), most=(2, 2, 65535)
+)  # fmt: skip
+
+
+def require_same(program: Program, dtype: str) -> None:
+    nodes, inputs, arrays = program.nodes(dtype)
+    expected = gn.compile(nodes, inputs, backend="numpy", passes=())(*arrays)
+    function = gn.compile(nodes, inputs, backend="cuda")
+    tolerance = 1e-12 if dtype == "float64" else 3e-5
+    # The second call of a GPU is captured, and the third replays it.
+    for _ in range(1 if SIMULATED else 3):
+        for found, right in zip(function(*arrays), expected, strict=True):
+            assert (found.shape, found.dtype) == (right.shape, right.dtype)
+            np.testing.assert_allclose(found, right, rtol=tolerance, atol=tolerance * 10)
+
+
+@every_program
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_kernel_is_numpy(program: Program, dtype: str) -> None:
+    require_same(program, dtype)
+
+
+@every_program
+def test_threads_share_the_work(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "ONE_THREAD" if SIMULATED else "GPU", FEW)
+    require_same(program, "float64")

@@ -1,0 +1,42 @@
+"""Every kernel becomes machine code for every kind of GPU, also where there is none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphnet.expression import is_compilable
+from graphnet.graph import Graph
+from graphnet.ops import all_ops
+from graphnet.ops.elementwise import Elementwise
+from graphnet.passes import optimize
+from graphnet.plan import lower
+from graphnet.plan.instructions import Loop
+
+from .programs import PROGRAMS
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.mark.parametrize("capability", ["7.5", "8.0", "9.0", "12.0"])
+def test_every_kernel_assembles(capability: str, tmp_path: Path) -> None:
+    without = {name: value for name, value in os.environ.items() if name != "NUMBA_ENABLE_CUDASIM"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.graphnet.backends.cuda.assemble", capability],
+        cwd=ROOT, env={**without, "GRAPHNET_CACHE": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert int(done.stdout.splitlines()[-1].split()[0]) > 100
+
+
+def test_no_function_is_forgotten() -> None:
+    """The expressions of all elementwise ops are among those that are assembled."""
+    nodes, inputs, _ = PROGRAMS["every function"].nodes()
+    graph, _ = optimize(Graph(nodes, inputs))
+    used = {s.kernel for loop in lower(graph).instructions if isinstance(loop, Loop) for s in loop.steps}
+    wanted = {op.kernel for op in all_ops() if issubclass(op, Elementwise) and isinstance(op.kernel, str)}
+    assert {kernel for kernel in wanted if is_compilable(kernel)} <= used | {"x"}
