@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,27 +13,33 @@ from graphnet.node import Array, Node
 __all__ = ["as_input", "checked_inputs", "sample_inputs"]
 
 
-def checked_inputs(inputs: Sequence[Node], arrays: Sequence[Any]) -> list[Array]:
+#: What a program can read where it lies (see Program.taken), or None.
+Taken = Callable[[Any], Any]
+
+
+def checked_inputs(inputs: Sequence[Node], arrays: Sequence[Any], taken: Taken | None = None) -> list[Array]:
     """One array for each input; ShapeError or DtypeError if their number, or one of them, does not fit."""
     if len(arrays) != len(inputs):
         listed = ", ".join(node.describe() for node in inputs) or "none"
         raise ShapeError(
             f"this function takes {len(inputs)} array(s) ({listed}), but {len(arrays)} were given."
         )
-    return [as_input(node, array) for node, array in zip(inputs, arrays, strict=True)]
+    return [as_input(node, array, taken) for node, array in zip(inputs, arrays, strict=True)]
 
 
-def as_input(node: Node, array: Any) -> Array:
+def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
     """The array given for an Input node; ShapeError or DtypeError if it does not fit.
 
-    Python numbers and lists take the node's dtype; an array is converted only where no value can change.
+    Python numbers and lists take the node's dtype; an array is converted only where no value can change, and if it lies
+    on the host.
     """
     is_array = isinstance(array, (np.ndarray, np.generic))
     if isinstance(array, Node):
         raise DtypeError(f"input {node.describe()}: a node was given where an array is needed")
+    value = None if is_array or taken is None else taken(array)
     try:
-        value = np.asarray(array)
-    except ValueError as error:
+        value = np.asarray(array) if value is None else value
+    except (TypeError, ValueError) as error:
         raise ShapeError(f"input {node.describe()}: this is not an array: {error}") from None
     if value.shape != node.shape:
         raise ShapeError(
@@ -42,6 +48,11 @@ def as_input(node: Node, array: Any) -> Array:
         )
     if value.dtype == node.dtype:
         return value
+    if not isinstance(value, np.ndarray):
+        raise DtypeError(
+            f"input {node.describe()} (made at {node.origin}) is {node.dtype}, but was given an array of "
+            f"{value.dtype} on the GPU; convert it there first."
+        )
     same_kind = np.can_cast(value.dtype, node.dtype, "same_kind")
     if np.can_cast(value.dtype, node.dtype, "safe") or (same_kind and not is_array):
         return value.astype(node.dtype)

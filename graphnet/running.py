@@ -22,7 +22,7 @@ class Running:
         self._last: list[Array] | None = None
 
     def __call__(self, arrays: Sequence[Any]) -> tuple[Array, ...]:
-        given = checked_inputs(self.inputs, arrays)
+        given = checked_inputs(self.inputs, arrays, self.program.taken)
         self._last = None  # a run that fails leaves nothing to be run again
         outputs = tuple(self.program.run(given))
         if self.varying:
@@ -35,7 +35,7 @@ class Running:
             raise BackendError("again: none of the inputs was made with gn.input(..., varying=True)")
         if self._last is None:
             raise BackendError("again: the function was not called before; call it with all arrays first")
-        other = checked_inputs([self.inputs[i] for i in self.varying], arrays)
+        other = checked_inputs([self.inputs[i] for i in self.varying], arrays, self.program.taken)
         self._last = [*self._last]
         for i, array in zip(self.varying, other, strict=True):
             self._last[i] = array

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from graphnet.errors import BackendError
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
@@ -30,6 +32,10 @@ class Program(ABC):
         """As `run`, where nothing but the arrays of varying inputs differs from the last call."""
         return self.run(arrays)
 
+    def taken(self, array: Any) -> Any:
+        """The array, if it lies already where the program computes and can be read there; else None."""
+        return None
+
     @abstractmethod
     def timed(self, arrays: Sequence[Array]) -> Mapping[Node, float]:
         """Runs, and tells the seconds that each node took; nodes that cost nothing may be left out."""
@@ -51,6 +57,10 @@ class Backend(ABC):
     def missing(self) -> str:
         """What it lacks to run here, and the remedy; empty if nothing."""
         return ""
+
+    def place(self, array: Array) -> Any:
+        """A copy of the array where this back end computes. Functions that are given it leave their results there."""
+        return np.array(array)
 
     @abstractmethod
     def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from types import ModuleType
+from typing import Any
 
 from graphnet.backends.base import Backend, Program
 from graphnet.errors import BackendError
 from graphnet.graph import Graph
+from graphnet.node import Array
 
 __all__ = ["CudaBackend"]
 
@@ -29,12 +31,19 @@ class CudaBackend(Backend):
             return str(error)
         return ""
 
+    def place(self, array: Array) -> Any:
+        self._require()
+        return _part("arrays").place(array)
+
     def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:
+        self._require()
+        program: Program = _part("building").build(graph, source, check)
+        return program
+
+    def _require(self) -> None:
         lacking = self.missing()
         if lacking:
             raise BackendError(lacking)
-        program: Program = _part("building").build(graph, source, check)
-        return program
 
 
 def _part(name: str) -> ModuleType:

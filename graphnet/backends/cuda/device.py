@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -17,10 +18,12 @@ from numba import cuda
 from graphnet.errors import BackendError
 from graphnet.node import Array
 
-__all__ = ["SIMULATED", "Device", "this_device"]
+__all__ = ["SIMULATED", "Block", "Device", "this_device"]
 
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
 INSTEAD = "backend='numba' runs on the CPU; NUMBA_ENABLE_CUDASIM=1 runs kernels in Numba's simulator, slowly."
+#: Blocks of memory are of a power of two bytes, at least a line of the cache; of more than LARGE, a multiple of it.
+ALIGNMENT, LARGE = 256, 1 << 22
 #: The oldest compute capability for which CUDA 13 makes code.
 OLDEST = (7, 5)
 
@@ -32,6 +35,7 @@ class Device:
         if not SIMULATED:
             _require_gpu()
         self.stream = cuda.stream()
+        self._spare: dict[int, list[Any]] = defaultdict(list)
 
     @property
     def name(self) -> str:
@@ -39,6 +43,10 @@ class Device:
             return "simulator"
         name = cuda.get_current_device().name
         return name.decode() if isinstance(name, bytes) else str(name)
+
+    @property
+    def number(self) -> int:
+        return 0 if SIMULATED else int(cuda.get_current_device().id)
 
     def free_memory(self) -> int:
         """Bytes that could be allocated now."""
@@ -54,6 +62,16 @@ class Device:
             if "OUT_OF_MEMORY" not in str(error):
                 raise
             raise BackendError(f"the GPU has not {nbytes} bytes of memory left") from error
+
+    def block(self, nbytes: int) -> Block:
+        """So many bytes that are used again when nobody holds them any more: an allocation makes the GPU wait."""
+        size = (
+            max(ALIGNMENT, 1 << max(0, nbytes - 1).bit_length())
+            if nbytes < LARGE
+            else -(-nbytes // LARGE) * LARGE
+        )
+        spare = self._spare[size]
+        return Block(spare.pop() if spare else self.memory(size), spare)
 
     def upload(self, source: Array, target: Any) -> None:
         """Copies an array of the host to memory."""
@@ -90,6 +108,19 @@ class Device:
         after.record(self.stream)
         after.synchronize()
         return float(before.elapsed_time(after)) / 1e3
+
+
+class Block:
+    """Memory that goes back to the spare ones when it is let go; as all work is done in one order, it may be used at
+    once."""
+
+    __slots__ = ("_spare", "memory")
+
+    def __init__(self, memory: Any, spare: list[Any]) -> None:
+        self.memory, self._spare = memory, spare
+
+    def __del__(self) -> None:
+        self._spare.append(self.memory)
 
 
 class _Graph:

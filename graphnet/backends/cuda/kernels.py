@@ -80,26 +80,28 @@ def _written(path: Path, code: str) -> bool:
     return True
 
 
-def signature_of(arrays: tuple[str, ...], numbers: int) -> Any:
-    """void(arena as each of these dtypes, whole numbers)"""
-    kinds = [types.Array(getattr(types, _TYPES.get(name, np.dtype(name).name)), 1, "C") for name in arrays]
-    return types.void(*kinds, *[types.int64] * numbers)
+def signature_of(arguments: tuple[str, ...]) -> Any:
+    """void(...) of arguments like "f4*", an array of float32, or "i8", a number."""
+    return types.void(*map(_type_of, arguments))
 
 
-_TYPES = {"b1": "boolean"}
+def _type_of(argument: str) -> Any:
+    dtype = np.dtype(argument.rstrip("*"))
+    number = getattr(types, "boolean" if dtype.kind == "b" else dtype.name)
+    return types.Array(number, 1, "C") if argument.endswith("*") else number
 
 
 @cache
-def compiled(text: str, arrays: tuple[str, ...], numbers: int) -> Any:
-    """The kernel, ready to be launched: kernel[blocks, threads, stream](...)."""
+def compiled(text: str, arguments: tuple[str, ...]) -> Any:
+    """The kernel, ready to be launched: kernel[blocks, threads, stream](...). For arguments see signature_of."""
     if SIMULATED:
         return cuda.jit(function_of(text, simulated=True))
     function = function_of(text)
     kept = not function.__code__.co_filename.startswith("<")
-    return cuda.jit(signature_of(arrays, numbers), cache=kept)(function)
+    return cuda.jit(signature_of(arguments), cache=kept)(function)
 
 
-def ptx_of(text: str, arrays: tuple[str, ...], numbers: int, capability: tuple[int, int]) -> str:
+def ptx_of(text: str, arguments: tuple[str, ...], capability: tuple[int, int]) -> str:
     """The kernel in the language of GPUs of this compute capability; needs none at hand."""
-    ptx, _ = cuda.compile_ptx(function_of(text), signature_of(arrays, numbers), cc=capability)
+    ptx, _ = cuda.compile_ptx(function_of(text), signature_of(arguments), cc=capability)
     return str(ptx)

@@ -24,6 +24,11 @@ class Launch(NamedTuple):
     block: tuple[int, int, int]
     nodes: tuple[Node, ...]
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Of the kernel's arguments, see kernels.signature_of."""
+        return (*(f"{name}*" for name in self.arrays), *["i8"] * len(self.arguments))
+
 
 class Layout(NamedTuple):
     """What launches that differ in their views alone share."""

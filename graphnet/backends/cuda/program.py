@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.backends.base import Program
+from graphnet.backends.cuda.arrays import DeviceArray, empty, seen
 from graphnet.backends.cuda.device import Device
 from graphnet.backends.cuda.kernels import compiled
 from graphnet.backends.cuda.launch import Launch
@@ -83,6 +84,9 @@ class CudaProgram(Program):
 
     # -- running -----------------------------------------------------------------------------------------------------
 
+    def taken(self, array: Any) -> DeviceArray | None:
+        return seen(array)
+
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         # Kernels look at what they read; a NaN may also stand where nobody reads.
         if self.check and not all(map(_is_finite, (*arrays, *self._leaves()))):
@@ -99,7 +103,7 @@ class CudaProgram(Program):
             for piece, array, varies in zip(self._given, arrays, self.schedule.varying, strict=True):
                 # What all else was copied to may have been given to others since.
                 if varies and piece is not None:
-                    self.device.upload(array, piece)
+                    self._give(array, piece)
             self._execute(self.schedule.fixed)
             return self._fetched(arrays)
 
@@ -125,12 +129,18 @@ class CudaProgram(Program):
     def _bring(self, arrays: Sequence[Array]) -> None:
         for piece, array in zip(self._given, arrays, strict=True):
             if piece is not None:
-                self.device.upload(array, piece)
+                self._give(array, piece)
         for upload in self._parameters:
             upload()
         for node, piece in self._brought:
             if piece is not None:
                 self.device.upload(node.value, piece)
+
+    def _give(self, array: Any, piece: Any) -> None:
+        if isinstance(array, DeviceArray):
+            self.device.copy(array.bytes, piece)
+        else:
+            self.device.upload(array, piece)
 
     def _execute(self, first: int = 0) -> None:
         """Runs the stretches from `first` on."""
@@ -152,16 +162,24 @@ class CudaProgram(Program):
             self.device.upload(value, piece)
 
     def _fetched(self, arrays: Sequence[Array]) -> list[Array]:
-        """The results; where the flag was raised, what the NumPy back end says instead."""
-        results = []
+        """The results, on the GPU if one of the arrays is; where the flag was raised, what the NumPy back end says."""
+        stay = any(isinstance(array, DeviceArray) for array in arrays)
+        results: list[Any] = []
         for place, piece in zip(self.schedule.results, self._results, strict=True):
-            result = np.empty(place.shape, place.dtype)
-            if piece is not None:
-                self.device.download(piece, result)
-            results.append(result)
+            if stay:
+                kept = empty(place.shape, place.dtype)
+                if piece is not None:
+                    self.device.copy(piece, kept.bytes)
+                results.append(kept)
+            else:
+                result = np.empty(place.shape, place.dtype)
+                if piece is not None:
+                    self.device.download(piece, result)
+                results.append(result)
         if self.schedule.flagged:
             self.device.download(self._flag, self._raised)
-        self.device.wait()
+        if self.schedule.flagged or not stay:
+            self.device.wait()
         if self._raised[0]:
             self._raised[0] = 0
             self.device.upload(self._no, self._flag)
@@ -170,12 +188,12 @@ class CudaProgram(Program):
 
     def _explain(self, arrays: Sequence[Array]) -> list[Array]:
         """An index was out of range, or a value not finite: the NumPy back end says which, in its words."""
-        return NumpyProgram(self.source, None, self.check).run(arrays)
+        return NumpyProgram(self.source, None, self.check).run([np.asarray(array) for array in arrays])
 
     def action(self, run: Launch | LibraryProduct) -> Callable[[], None]:
         """What launches it."""
         if isinstance(run, Launch):
-            kernel = compiled(run.text, run.arrays, len(run.arguments))
+            kernel = compiled(run.text, run.kinds)
             configuration = run.grid, run.block, self.device.stream
             arguments = *self.arrays(run.arrays), *run.arguments
             # The simulator's kernels remember how they were configured last.
@@ -210,4 +228,4 @@ class _Stretch:
 
 
 def _is_finite(array: Array) -> bool:
-    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
+    return array.dtype.kind != "f" or bool(np.all(np.isfinite(array)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -95,7 +95,7 @@ class Source:
             f"{name} = cuda.shared.array({shape}, types.{'boolean' if dtype.kind == 'b' else dtype.name})"
         )
 
-    def text(self) -> str:
-        """The function, whole."""
-        arguments = ", ".join([*sorted(self.arrays), *self.numbers])
-        return "\n".join([f"def kernel({arguments}):", *self.lines, ""])
+    def text(self, arguments: Sequence[str] | None = None) -> str:
+        """The function, whole, of other arguments if any are given."""
+        named = [*sorted(self.arrays), *self.numbers] if arguments is None else arguments
+        return "\n".join([f"def kernel({', '.join(named)}):", *self.lines, ""])

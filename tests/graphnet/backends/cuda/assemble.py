@@ -29,8 +29,8 @@ from .programs import PROGRAMS
 TWICE = ("sum", "product", "added", "function")
 
 
-def kernels() -> dict[tuple[str, tuple[str, ...], int], str]:
-    """(text, dtypes, number of arguments) -> the program that it comes from."""
+def kernels() -> dict[tuple[str, tuple[str, ...]], str]:
+    """(text, kinds of its arguments) -> the program that it comes from."""
     found = {}
     for name, program in PROGRAMS.items():
         for dtype in ("float32", *(["float64"] if any(word in name for word in TWICE) else [])):
@@ -39,12 +39,14 @@ def kernels() -> dict[tuple[str, tuple[str, ...], int], str]:
             for stretch in make_schedule(graph, GPU, library=False, check=False).stretches:
                 for run in stretch.runs:
                     assert isinstance(run, Launch)
-                    found[run.text, run.arrays, len(run.arguments)] = f"{name}, {dtype}"
+                    found[run.text, run.kinds] = f"{name}, {dtype}"
     for dtype in map(np.dtype, ("float32", "float64")):
         for tile in tiles_for(dtype, GPU):
             text = tile_text(tile, dtype, True, True)
             arguments = text.split("(", 1)[1].split(")", 1)[0].count(",")
-            found[text, (array_name(dtype),), arguments] = f"tiles of {tile.rows} x {tile.columns}, {dtype}"
+            found[text, (f"{array_name(dtype)}*", *["i8"] * arguments)] = (
+                f"tiles of {tile.rows} x {tile.columns}, {dtype}"
+            )
     return found
 
 

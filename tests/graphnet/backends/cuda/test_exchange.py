@@ -1,0 +1,100 @@
+"""DLPack's structures, with memory of the host: what we lend NumPy reads, and what NumPy lends we read."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphnet.backends.cuda import exchange
+from graphnet.backends.cuda.exchange import CPU, borrowed, capsule_of
+from graphnet.errors import DtypeError
+from graphnet.node import Array
+
+
+class Owner:
+    """What a lent piece of memory belongs to."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+
+
+class Lender:
+    """Lends an array as other libraries do."""
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU, 0
+
+    def __dlpack__(self, **wishes: Any) -> Any:
+        array = self.owner.array
+        return capsule_of(array.ctypes.data, array.shape, array.dtype, (CPU, 0), self.owner)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8"])
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4), (0, 3)])
+def test_numpy_reads_what_is_lent(dtype: str, shape: tuple[int, ...]) -> None:
+    array = np.arange(np.prod(shape, dtype=int)).astype(dtype).reshape(shape)
+    taken = np.from_dlpack(Lender(Owner(array)))
+    assert (taken.shape, taken.dtype) == (array.shape, array.dtype)
+    np.testing.assert_array_equal(taken, array)
+    if array.size:
+        assert np.shares_memory(taken, array)
+
+
+def test_the_owner_lives_as_long_as_the_taker() -> None:
+    owner = Owner(np.arange(6.0))
+    gone = weakref.ref(owner)
+    taken = np.from_dlpack(Lender(owner))
+    del owner
+    gc.collect()
+    assert gone() is not None
+    del taken
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_capsule_that_nobody_takes_lets_its_owner_go() -> None:
+    owner = Owner(np.arange(6.0))
+    gone = weakref.ref(owner)
+    capsule = Lender(owner).__dlpack__()
+    del owner
+    gc.collect()
+    assert gone() is not None
+    del capsule
+    gc.collect()
+    assert gone() is None
+    assert not exchange._lent
+
+
+@pytest.mark.parametrize(
+    "array", [np.arange(6.0), np.arange(12).reshape(3, 4).T, np.zeros((2, 2), "float32")]
+)
+def test_what_numpy_lends(array: Array) -> None:
+    lent = borrowed(array.__dlpack__())
+    assert (lent.shape, lent.dtype, lent.device) == (array.shape, array.dtype, (CPU, 0))
+    assert lent.address == array.ctypes.data
+    strides = lent.strides or tuple(s // array.itemsize for s in array.strides)
+    assert strides == tuple(s // array.itemsize for s in array.strides)
+
+
+def test_what_is_borrowed_is_given_back() -> None:
+    owner = Owner(np.arange(6.0))
+    gone = weakref.ref(owner)
+    lent: Any = borrowed(Lender(owner).__dlpack__())
+    del owner
+    gc.collect()
+    assert gone() is not None
+    del lent
+    gc.collect()
+    assert gone() is None
+
+
+def test_numbers_that_graphnet_does_not_know() -> None:
+    with pytest.raises(DtypeError, match="16 bits"):
+        borrowed(np.zeros(3, "float16").__dlpack__())
