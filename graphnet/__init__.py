@@ -38,6 +38,7 @@ from graphnet.provenance import scope
 from graphnet.diff import backward, gradient, rop  # isort: skip
 from graphnet.curvature import gauss_newton_product, hessian_product  # isort: skip
 from graphnet import passes  # isort: skip
+from graphnet.backends import place  # isort: skip
 from graphnet.function import Function, compile  # isort: skip
 from graphnet.stored import StoredFunction, load_function  # isort: skip
 from graphnet import testing  # isort: skip
@@ -51,7 +52,7 @@ __all__ = [
     "concatenate", "constant", "cos", "divide", "equal", "exp", "fill", "gauss_newton_product",
     "gradient", "greater", "greater_equal", "hessian_product", "input", "label", "less", "less_equal",
     "load_function", "log", "log_softmax", "logical_not", "logsumexp", "matmul", "max", "maximum", "mean", "min",
-    "minimum", "multiply", "negative", "one_hot", "parameter", "passes", "power", "relu", "reshape",
+    "minimum", "multiply", "negative", "one_hot", "parameter", "passes", "place", "power", "relu", "reshape",
     "rop", "scaled_matmul", "scatter_add", "scope",
     "sigmoid", "sigmoid_cross_entropy", "sign", "sin", "softmax", "softmax_cross_entropy",
     "softplus", "sqrt", "squared_error", "stack", "stop_gradient", "subtract", "sum", "take", "tanh",

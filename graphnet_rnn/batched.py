@@ -10,6 +10,7 @@ import numpy as np
 from graphnet.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.objective import Objective
+from graphnet_rnn.vectors import mean
 
 __all__ = ["Batch", "BatchedObjective"]
 
@@ -45,11 +46,22 @@ class BatchedObjective:
         curvature: by default the gradient's first batch; loss, of which the reduction ratio and the line searches are
         made: by default the curvature's.
         """
-        self.gradient_batches = _listed("gradient", gradient)
+        placed: dict[int, Batch] = {}
+
+        def listed(name: str, batches: Sequence[Batch]) -> list[Batch]:
+            """Each batch, also one that serves twice, is brought once to where it is computed with."""
+            found = []
+            for batch, given in zip(_listed(name, batches), batches, strict=True):
+                if id(given) not in placed:
+                    placed[id(given)] = self.objective.placed(batch)
+                found.append(placed[id(given)])
+            return found
+
+        self.gradient_batches = listed("gradient", gradient)
         self.curvature_batches = (
-            self.gradient_batches[:1] if curvature is None else _listed("curvature", curvature)
+            self.gradient_batches[:1] if curvature is None else listed("curvature", curvature)
         )
-        self.loss_batches = self.curvature_batches if loss is None else _listed("loss", loss)
+        self.loss_batches = self.curvature_batches if loss is None else listed("loss", loss)
 
     @property
     def size(self) -> int:
@@ -58,6 +70,10 @@ class BatchedObjective:
     def start(self) -> Array:
         """See Objective.start."""
         return self.objective.start()
+
+    def place(self, vector: Array) -> Array:
+        """See Objective.place."""
+        return self.objective.place(vector)
 
     def set(self, w: Array) -> None:
         """See Objective.set."""
@@ -69,12 +85,16 @@ class BatchedObjective:
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         """The means of C(w) and of ∇C(w) over the gradient's batches"""
-        loss, total = 0.0, np.zeros(self.size)
-        for _ in self._fed(self.gradient_batches):
-            found, g = self.objective.gradient(w)
-            loss += found / len(self.gradient_batches)
-            total += g
-        return loss, (total / len(self.gradient_batches)).astype(g.dtype)
+        losses: list[float] = []
+
+        def gradients() -> Iterator[Array]:
+            for _ in self._fed(self.gradient_batches):
+                found, g = self.objective.gradient(w)
+                losses.append(found / len(self.gradient_batches))
+                yield g
+
+        total = mean(gradients())
+        return sum(losses), total.astype(w.dtype)
 
     def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
         """v ↦ the mean of the curvature's products over its batches, see Objective.curvature"""
@@ -83,10 +103,7 @@ class BatchedObjective:
         batches = list(self.curvature_batches)
 
         def product(v: Array) -> Array:
-            total = np.zeros(self.size)
-            for _ in self._fed(batches):
-                total += single(v)
-            return total / len(batches)
+            return mean(single(v) for _ in self._fed(batches))
 
         return product
 
@@ -98,13 +115,14 @@ class BatchedObjective:
         """The mean of ∇C(w)² over the single cases of the curvature's batches. Source: Martens 2010, 4.7."""
         if self.single is None:
             raise UsageError("BatchedObjective: squared gradients need single=, the objective of one case")
-        total, cases = np.zeros(self.size), 0
-        for batch in self._require_fed(self.curvature_batches):
-            for case in _cases(batch, self.objective, self.single):
-                self.single.feed(*case)
-                total += np.square(self.single.gradient(w)[1], dtype=np.float64)
-                cases += 1
-        return total / cases
+
+        def squares(single: Objective) -> Iterator[Array]:
+            for batch in self._require_fed(self.curvature_batches):
+                for case in _cases(batch, self.objective, single):
+                    single.feed(*case)
+                    yield np.square(single.gradient(w)[1], dtype=np.float64)
+
+        return mean(squares(self.single))
 
     def redraw(self) -> None:
         """See Objective.redraw."""
@@ -151,7 +169,7 @@ def _cases(batch: Batch, whole: Objective, single: Objective) -> Iterator[Batch]
     count = {np.shape(array)[axis] for array, axis in zip(batch, axes, strict=True) if axis is not None}
     for i in range(max(count, default=1)):
         yield [
-            array if axis is None else np.take(array, [i], axis)
+            array if axis is None else np.take(np.asarray(array), [i], axis)
             for array, axis in zip(batch, axes, strict=True)
         ]
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 import graphnet as gn
+from graphnet.backends import load_backend
+from graphnet.graph import substitute
 from graphnet.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import amount
@@ -30,7 +33,8 @@ class Objective:
     is a mean over steps and not their sum.
     l2: adds ½ l2 |w|² to C(w); l2_in_curvature: whether its Hessian l2 I is part of the curvature, too. (For some of
     the weights only, add `gn.sum(gn.squared_error(W, 0))` to the cost.)
-    Functions are compiled when they are first used.
+    Functions are compiled when they are first used. backend="cuda": the vector, the batch and all that is made of them
+    stay on the GPU; vectors of the host are taken, too, and then the results come back there.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class Objective:
         if not self.parameters:
             raise UsageError("Objective: `parameters` is empty: there is nothing to change")
         self.clip_values, self.random = clip_values, random
+        self._backend = backend
         self._how: dict[str, Any] = {"backend": backend, "threads": threads, "memory": memory}
         self.fed: tuple[Any, ...] = ()
         self.also_values: tuple[Array, ...] = ()
@@ -77,15 +82,18 @@ class Objective:
         return sum(node.size for node in self.parameters)
 
     def start(self) -> Array:
-        """The present parameters as a new flat vector."""
-        return np.concatenate([node.value.ravel() for node in self.parameters])
+        """The present parameters as a new flat vector, where the back end computes."""
+        return self.place(np.concatenate([node.value.ravel() for node in self.parameters]))
+
+    def place(self, vector: Array) -> Array:
+        """A copy of the vector where the back end computes."""
+        return gn.place(vector, self._backend)
 
     def set(self, w: Array) -> None:
         """Gives the parameters the values of the vector."""
-        at = 0
-        for node in self.parameters:
-            node.value[...] = w[at : at + node.size].reshape(node.shape)
-            at += node.size
+        vector = np.asarray(w)
+        for end, node in zip(self._ends, self.parameters, strict=True):
+            node.value[...] = vector[end - node.size : end].reshape(node.shape)
 
     # -- the batch ---------------------------------------------------------------------------
 
@@ -95,7 +103,16 @@ class Objective:
             raise UsageError(
                 f"Objective.feed: {len(self.inputs)} arrays are needed, {len(arrays)} were given"
             )
-        self.fed = arrays
+        self.fed = self.placed(arrays)
+
+    def placed(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """The arrays, where the back end computes if it has a memory of its own."""
+        if not self._apart:
+            return tuple(arrays)
+        return tuple(
+            gn.place(a, self._backend) if isinstance(a, np.ndarray) and a.dtype == node.dtype else a
+            for a, node in zip(arrays, self.inputs, strict=True)
+        )
 
     def redraw(self) -> None:
         """New dropout masks and noise; until then all calls see one function."""
@@ -107,8 +124,7 @@ class Objective:
 
     def loss(self, w: Array) -> float:
         """C(w)"""
-        self.set(w)
-        (value,) = self._function("loss", lambda: [self.cost])(*self.fed)
+        (value,) = self._call("loss", lambda: [self.cost], w)
         return float(value) + self.penalty(w)
 
     def penalty(self, w: Array) -> float:
@@ -117,15 +133,16 @@ class Objective:
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         """C(w) and ∇C(w)"""
-        self.set(w)
-        function = self._function(
+        value, *arrays = self._call(
             "gradient",
-            lambda: [self.cost, *gn.gradient(self.cost, self.parameters, self.clip_values), *self.also],
+            lambda: [
+                self.cost,
+                *self._flat(gn.gradient(self.cost, self.parameters, self.clip_values)),
+                *self.also,
+            ],
+            w,
         )
-        value, *arrays = function(*self.fed)
-        count = len(self.parameters)
-        self.also_values = tuple(arrays[count:])
-        g = np.concatenate([g.ravel() for g in arrays[:count]])
+        g, self.also_values = self._whole(arrays)
         return float(value) + self.penalty(w), g + g.dtype.type(self.l2) * w if self.l2 else g
 
     def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
@@ -138,21 +155,27 @@ class Objective:
             raise UsageError(
                 "Objective.curvature: structural damping needs hidden units to damp; give structure=u.structure"
             )
-        at = np.array(w)
+        at = w.copy()
         weight = np.array(structural * self.structure_scale, self.cost.dtype)
 
         def product(v: Array) -> Array:
-            self.set(at)
             damped = [weight] if self.structure else []
-            function = self._function("curvature", self._curvature_nodes, self._curvature_inputs)
             here = (product, *self.fed)
             if len(here) == len(self._linearised) and all(map(operator.is_, here, self._linearised)):
-                arrays = function.again(*self._split(v), *damped)
+                if not self._apart:
+                    self.set(at)
+                arrays = self._functions["curvature"].again(*self._directed(v), *damped)
             else:
                 self._linearised = ()
-                arrays = function(*self.fed, *self._split(v), *damped)
+                arrays = self._call(
+                    "curvature",
+                    self._curvature_nodes,
+                    at,
+                    self._curvature_inputs,
+                    [*self._directed(v), *damped],
+                )
                 self._linearised = here
-            bend = np.concatenate([a.ravel() for a in arrays])
+            bend, _ = self._whole(arrays)
             return bend + bend.dtype.type(added) * v if added else bend
 
         added = self.l2 if self.l2_in_curvature else 0.0
@@ -160,6 +183,8 @@ class Objective:
 
     @cached_property
     def _directions(self) -> list[Node]:
+        if self._apart:
+            return [gn.input((self.size,), self._dtype, name="v", varying=True)]
         return [
             gn.input(node.shape, node.dtype, name=f"v_{node.name}", varying=True) for node in self.parameters
         ]
@@ -173,26 +198,86 @@ class Objective:
         return [*self._directions, *([self._weight] if self.structure else [])]
 
     def _curvature_nodes(self) -> list[Node]:
-        directions = dict(zip(self.parameters, self._directions, strict=True))
+        pieces = self._cut(self._directions[0]) if self._apart else self._directions
         damping = [(a, h, self._weight / a.shape[0]) for a, h in self.structure]
-        return gn.gauss_newton_product(self.cost, directions, self.at, damping)
+        directions = dict(zip(self.parameters, pieces, strict=True))
+        return self._flat(gn.gauss_newton_product(self.cost, directions, self.at, damping))
 
-    def _split(self, v: Array) -> list[Array]:
-        ends = np.cumsum([node.size for node in self.parameters])[:-1]
-        pieces = np.split(np.asarray(v), ends)
+    # -- functions ---------------------------------------------------------------------------
+    # On the host the parameters are read where they are, and vectors come in pieces of their shapes. A memory apart is
+    # given each vector as a whole, so nothing is copied that is there already.
+
+    @cached_property
+    def _apart(self) -> bool:
+        return load_backend(self._backend).apart
+
+    @property
+    def _dtype(self) -> np.dtype[Any]:
+        return np.result_type(*(node.dtype for node in self.parameters))
+
+    @cached_property
+    def _theta(self) -> Node:
+        """The parameters as one input, where memory is apart."""
+        return gn.input((self.size,), self._dtype, name="theta")
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """Where each parameter ends in the vector."""
+        return list(accumulate(node.size for node in self.parameters))
+
+    def _cut(self, vector: Node) -> list[Node]:
+        """The parameters' parts of a node."""
+        return [
+            gn.cast(gn.reshape(vector[end - node.size : end], node.shape), node.dtype)
+            for end, node in zip(self._ends, self.parameters, strict=True)
+        ]
+
+    def _split(self, vector: Array) -> list[Array]:
+        """The parameters' parts of an array."""
+        pieces = np.split(vector, self._ends[:-1])
         return [p.reshape(n.shape).astype(n.dtype) for p, n in zip(pieces, self.parameters, strict=True)]
 
-    def _function(
-        self, name: str, outputs: Callable[[], list[Node]], more_inputs: Sequence[Node] = ()
-    ) -> gn.Function:
+    def _directed(self, v: Array) -> list[Array]:
+        """A direction as functions take it."""
+        return [v.astype(self._dtype, copy=False)] if self._apart else self._split(np.asarray(v))
+
+    def _flat(self, nodes: Sequence[Node]) -> list[Node]:
+        """One node for each parameter, as functions give them."""
+        if not self._apart:
+            return list(nodes)
+        return [gn.concatenate([gn.cast(gn.reshape(node, (node.size,)), self._dtype) for node in nodes])]
+
+    def _whole(self, arrays: Sequence[Array]) -> tuple[Array, tuple[Array, ...]]:
+        """The vector of what `_flat` gave, and what comes after it."""
+        if self._apart:
+            return arrays[0], tuple(arrays[1:])
+        count = len(self.parameters)
+        return np.concatenate([a.ravel() for a in arrays[:count]]), tuple(arrays[count:])
+
+    def _call(
+        self,
+        name: str,
+        outputs: Callable[[], list[Node]],
+        w: Array,
+        more_inputs: Sequence[Node] = (),
+        more: Sequence[Any] = (),
+    ) -> tuple[Array, ...]:
+        """The function of this name, at w; made of these outputs when it is first called."""
         if len(self.fed) != len(self.inputs):
             raise UsageError(
                 f"Objective: {len(self.inputs)} inputs have no arrays yet; call feed(...) with one for each of "
                 f"{', '.join(node.describe() for node in self.inputs)}"
             )
         if name not in self._functions:
-            self._functions[name] = gn.compile(outputs(), [*self.inputs, *more_inputs], **self._how)
-        return self._functions[name]
+            nodes, inputs = outputs(), [*self.inputs, *more_inputs]
+            if self._apart:
+                nodes = substitute(nodes, dict(zip(self.parameters, self._cut(self._theta), strict=True)))
+                inputs.append(self._theta)
+            self._functions[name] = gn.compile(nodes, inputs, **self._how)
+        if self._apart:
+            return self._functions[name](*self.fed, *more, w.astype(self._dtype, copy=False))
+        self.set(w)
+        return self._functions[name](*self.fed, *more)
 
     def explain_non_finite(self) -> str:
         """The first node that makes a NaN or an infinity on the present batch, in words; empty if none.

@@ -171,14 +171,16 @@ class DrawnSequences(Pieces):
                 structure_scale=1 / (time - unscored),
                 **how,
             ),
-            single=self._single(network, time, unscored, how.get("threads")),
+            single=self._single(
+                network, time, unscored, **{k: how[k] for k in ("threads", "backend") if k in how}
+            ),
         )
 
     @staticmethod
-    def _single(network: Network, time: int, unscored: int, threads: int | None) -> Objective:
+    def _single(network: Network, time: int, unscored: int, **how: Any) -> Objective:
         """For preconditioners: the same for one sequence, without dropout and weight decay."""
         u = network.unroll(time, 1, initial=_first(network), unscored=unscored, training=False)
-        return Objective(u.cost, list(network.parameters.values()), [u.inputs, u.targets], threads=threads)
+        return Objective(u.cost, list(network.parameters.values()), [u.inputs, u.targets], **how)
 
     def __len__(self) -> int:
         return self._steps

@@ -110,7 +110,8 @@ class Trainer:
     schedule: a factor on the rate for each epoch (by default for first-order optimizers whose rate is a number).
     stopping: None for none.
     clip_values: truncates every cotangent at every node (see gn.gradient). threads: at most so many for
-    products; None leaves it to the library. memory: what a step may keep (see gn.compile).
+    products; None leaves it to the library. memory: what a step may keep (see gn.compile). backend: "cuda" keeps
+    parameters and the optimizer's state on the GPU throughout.
     sample_length: characters of a sample after each epoch.
     checkpoint_seconds: at most so long between checkpoints.
     notes: kept in every checkpoint (the command line keeps its arguments there).
@@ -136,6 +137,7 @@ class Trainer:
         stopping: EarlyStopping | None = EarlyStopping(),  # noqa: B008 (frozen)
         clip_values: float | None = None,
         threads: int | None = None,
+        backend: str = "numba",
         memory: str | int | None = None,
         sample_length: int = 200,
         checkpoint_seconds: float = 20.0,
@@ -173,7 +175,7 @@ class Trainer:
         self.time, self.batch, self.epochs = time, batch, whole_number("epochs", epochs)
         self.clip_values = clip_values
         self.threads = None if threads is None else whole_number("threads", threads)
-        self.memory = memory
+        self.memory, self.backend = memory, backend
         falls = isinstance(self.optimizer, FirstOrder) and not isinstance(self.optimizer.rate, StepSchedule)
         self.schedule = schedule or (DelayedDecay() if falls else ConstantRate())
         self.stopping = stopping
@@ -188,7 +190,7 @@ class Trainer:
         }  # fmt: skip
         self._build(gradient_batches, curvature_batches, unscored)
         # The optimiser works on a vector of its own: looking ahead (Nesterov) changes the parameters.
-        self.theta = network.theta.copy()
+        self.theta = gn.place(network.theta, backend)
         self.state: State = self.optimizer.init(self.theta)
         self.progress = Progress()
         self._resumed = self._interrupted = False
@@ -219,6 +221,7 @@ class Trainer:
         self._random = gn.RandomSource(network.seed)
         how: dict[str, Any] = {
             "clip_values": self.clip_values, "threads": self.threads, "memory": self.memory, "l2": self.l2,
+            "backend": self.backend,
         }  # fmt: skip
         if gradient_batches is None:
             if curvature_batches is not None or unscored:
@@ -314,17 +317,17 @@ class Trainer:
     def _run_piece(self) -> None:
         progress, rate = self.progress, self._rate()
         objective = self.pieces.fed(progress.epoch, progress.piece)
-        point = np.array(self.optimizer.evaluation_point(self.theta, self.state))
+        point = self.optimizer.evaluation_point(self.theta, self.state).copy()
         report = self.optimizer.step(objective, self.theta, self.state, rate)
         nats = report.loss - objective.penalty(point)
         if not math.isfinite(report.loss) or not math.isfinite(report.gradient_norm):
+            objective.set(point)
             raise TrainingError(
                 f"the loss is {report.loss} and the gradient's norm {report.gradient_norm} at step {progress.step} "
                 f"(epoch {progress.epoch + 1}), so training cannot go on; try a smaller --rate or --clip-norm. "
                 f"The checkpoints in {self.folder.path} are untouched. {objective.explain_non_finite()}".rstrip()
             )
         self.pieces.stepped(point, report)
-        self.network.theta = self.theta
         progress.epoch_nats += nats * self.pieces.weight(progress.piece)
         progress.piece += 1
         progress.step += 1
@@ -347,6 +350,7 @@ class Trainer:
     def _end_epoch(self) -> None:
         progress, rate = self.progress, self._rate()
         self._require_finite()
+        self.network.theta = np.asarray(self.theta)
         train_bits = progress.epoch_nats / sum(map(self.pieces.weight, range(len(self.pieces)))) / LN2
         valid_bits = None
         if self._evaluator is not None:
@@ -438,8 +442,9 @@ class Trainer:
 
     def _checkpoint(self) -> None:
         self._require_finite()
-        arrays = {f"optimizer.{name}": a for name, a in self.state.items()}
-        arrays |= {f"carried.{i:03d}": a for i, a in enumerate(self.pieces.carried)}
+        self.network.theta = np.asarray(self.theta)
+        arrays = {f"optimizer.{name}": np.asarray(a) for name, a in self.state.items()}
+        arrays |= {f"carried.{i:03d}": np.asarray(a) for i, a in enumerate(self.pieces.carried)}
         training = {
             "run": self._description(),
             "notes": self.notes,
@@ -469,9 +474,10 @@ class Trainer:
                 raise UsageError(f"{path} cannot be continued: {what}.")
         for name, node in (self.network.parameters | self.network.fixed).items():
             node.value[...] = file.tensors[name]
-        self.theta = self.network.theta.copy()
+        self.theta = gn.place(self.network.theta, self.backend)
         try:
-            self.state = {name: arrays[f"optimizer.{name}"].copy() for name in self.state}
+            for name, array in self.state.items():
+                array[...] = arrays[f"optimizer.{name}"]
             self.pieces.carried = [arrays[f"carried.{i:03d}"] for i in range(len(self.pieces.carried))]
         except KeyError as error:
             raise ModelFileError(f"{path} lacks {error}.") from None

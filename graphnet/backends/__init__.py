@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 from graphnet.backends.base import Backend
 from graphnet.errors import BackendError
 
-__all__ = ["AVAILABLE", "Backend", "load_backend", "usable_backends"]
+__all__ = ["AVAILABLE", "Backend", "load_backend", "place", "usable_backends"]
 
 #: name -> (module, class)
 AVAILABLE: dict[str, tuple[str, str]] = {
@@ -27,6 +28,17 @@ def load_backend(name: str) -> Backend:
     backend = getattr(importlib.import_module(module), attribute)()
     assert isinstance(backend, Backend)
     return backend
+
+
+def place(array: Any, backend: str = "cuda") -> Any:
+    """A copy of the array where the back end computes: for "cuda" on the GPU, for all others on the host.
+
+    A function that is given an array on the GPU leaves its results there, so nothing passes through the host. Such
+    arrays are added, multiplied and summed where they are; np.asarray copies them to the host, and other libraries read
+    them in place, by DLPack or `__cuda_array_interface__`.
+    Raises BackendError where the back end cannot run here.
+    """
+    return load_backend(backend).place(array)
 
 
 def usable_backends() -> list[str]:

@@ -51,6 +51,8 @@ class Backend(ABC):
     name: str
     #: True if it wants the passes that only back ends which compile loops want.
     compiled: bool = True
+    #: True if its memory is not the host's, so that what is computed with over and over should stay there.
+    apart: bool = False
     #: True if the number of threads changes no bit of a result.
     deterministic: bool = True
 

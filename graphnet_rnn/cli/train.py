@@ -117,6 +117,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-early-stopping", action="store_true", help="do not stop when validation no longer improves")
     add("--threads", type=int, help="at most so many for the BLAS (default: as many as it wants)")
     add(
+        "--backend",
+        choices=["numba", "cuda", "numpy"],
+        default="numba",
+        help="what computes: numba on the processor, cuda on an NVIDIA GPU",
+    )
+    add(
         "--memory",
         help="what a step may keep: sqrt (grows as the root of --time), or so many bytes (default: all)",
     )
@@ -231,6 +237,7 @@ def make_trainer(options: argparse.Namespace, folder: str | Path, console: Conso
         stopping=None if options.no_early_stopping else EarlyStopping(),
         clip_values=options.clip_value or None,
         threads=options.threads,
+        backend=options.backend,
         memory=_memory(options.memory),
         sample_length=options.sample,
         checkpoint_seconds=options.checkpoint_seconds,

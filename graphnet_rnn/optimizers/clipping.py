@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphnet.node import Array
-from graphnet_rnn.optimizers.vectors import norm
+from graphnet_rnn.vectors import norm
 
 __all__ = ["clip_by_norm", "clip_by_value"]
 

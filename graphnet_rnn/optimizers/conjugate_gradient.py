@@ -10,7 +10,7 @@ import numpy as np
 
 from graphnet.node import Array
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers.vectors import inner, norm
+from graphnet_rnn.vectors import double, inner, norm
 
 __all__ = ["Direction", "Product", "Solution", "conjugate_directions", "conjugate_gradient", "has_stalled"]
 
@@ -69,14 +69,14 @@ def conjugate_directions(
     is not positive, its item has the x of before and the `step` p itself, and no other follows.
     Source: Hestenes & Stiefel 1952; preconditioned, Martens 2010, algorithm 2; augmented, Erhel & Guyomarc'h 2000.
     """
-    b = np.asarray(b, np.float64)
-    x = np.zeros_like(b) if start is None else np.array(start, np.float64)
-    r = b - np.asarray(product(x), np.float64) if start is not None and x.any() else b.copy()
+    b = double(b)
+    x = np.zeros_like(b) if start is None else double(start)
+    r = b - double(product(x)) if start is not None and x.any() else b.copy()
     yield Direction(x, np.zeros_like(x), _phi(x, r, b), math.inf, norm(r))
     shadow = np.zeros_like(b)  # A c / cᵀA c
-    c = np.zeros_like(b) if augment is None else np.array(augment, np.float64)
+    c = np.zeros_like(b) if augment is None else double(augment)
     if c.any():
-        a = np.asarray(product(c), np.float64)
+        a = double(product(c))
         bend, length = inner(c, a), inner(c, c)
         if bend > 0 and length > 0:  # a square may be too small for a number
             curvature = bend / length
@@ -89,7 +89,7 @@ def conjugate_directions(
     y = r if diagonal is None else r / diagonal
     p, ry = y - inner(shadow, y) * c, inner(r, y)
     while ry > 0:
-        a = np.asarray(product(p), np.float64)
+        a = double(product(p))
         bend, length = inner(p, a), inner(p, p)
         if not length:
             return
@@ -153,7 +153,7 @@ def conjugate_gradient(
     values: list[float] = []
     kept: list[tuple[int, Array]] = []
     least, reason, due = math.inf, "solved", 1.0
-    x = np.zeros_like(np.asarray(b, np.float64))
+    x = np.zeros_like(b, np.float64)
     for i, direction in enumerate(conjugate_directions(product, b, start, diagonal)):
         if i and not direction.curvature > 0:
             least = min(least, direction.curvature)

@@ -14,7 +14,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
 from graphnet_rnn.optimizers.schedules import StepSchedule, extremes, number_or_schedule
-from graphnet_rnn.optimizers.vectors import norm
+from graphnet_rnn.vectors import norm
 
 __all__ = ["SGD", "Adam", "FirstOrder", "Momentum", "Nesterov", "RMSprop"]
 

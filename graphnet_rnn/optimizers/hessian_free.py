@@ -21,7 +21,7 @@ from graphnet_rnn.optimizers.conjugate_gradient import (
     conjugate_gradient,
     has_stalled,
 )
-from graphnet_rnn.optimizers.vectors import inner, norm
+from graphnet_rnn.vectors import double, inner, norm
 from graphnet_rnn.settings import amount, fraction, one_of, whole_number
 
 __all__ = ["AugmentedHessianFree", "CurvedOptimizer", "GreedyHessianFree", "HessianFree", "HessianFreeReport"]
@@ -146,7 +146,10 @@ class CurvedOptimizer(Optimizer):
         return self.rate
 
     def init(self, theta: Array) -> State:
-        state = {"direction": np.zeros(theta.shape), "damping": np.array([self.damping], np.float64)}
+        state = {
+            "direction": np.zeros_like(theta, np.float64),
+            "damping": np.array([self.damping], np.float64),
+        }
         return state | (
             {"structural": np.array([self.structural], np.float64)} if self.adapts == "structural" else {}
         )
@@ -167,13 +170,13 @@ class CurvedOptimizer(Optimizer):
         def damped(v: Array) -> Array:
             nonlocal products
             products += 1
-            return np.asarray(curvature(v), np.float64) + damping * v
+            return double(curvature(v)) + damping * v
 
         before = objective.loss(theta)
         if not np.isfinite(before):
             return HessianFreeReport(before, length, before, damping=damping, structural=weight)
         problem = _Problem(
-            objective, theta, before, damped, -np.asarray(g, np.float64),
+            objective, theta, before, damped, -double(g),
             self.warm_start * state["direction"], self._diagonal(objective, theta, damping),
         )  # fmt: skip
         found = self._solved(problem)
@@ -204,7 +207,7 @@ class CurvedOptimizer(Optimizer):
                 f"{type(self).__name__}: preconditioner needs an objective with squared_gradients(w); "
                 "rnn.BatchedObjective(objective, single=...) has it"
             )
-        squares = np.asarray(objective.squared_gradients(theta), np.float64)
+        squares = double(objective.squared_gradients(theta))
         diagonal = (squares + damping) ** self.preconditioner
         return np.where(diagonal > 0, diagonal, 1.0)
 
@@ -306,7 +309,7 @@ class _Watch:
     def __init__(self, problem: _Problem, retained: float, limit: float) -> None:
         self._problem, self._retained, self._limit = problem, retained, limit
         self._growth = 1.0
-        self.best = self.last = _Seen(0, np.zeros(problem.theta.shape), math.inf, math.nan)
+        self.best = self.last = _Seen(0, np.zeros_like(problem.b), math.inf, math.nan)
 
     def __call__(self, step: int, value: float, x: Array) -> str:
         before = self._problem.before
@@ -351,7 +354,7 @@ class GreedyHessianFree(CurvedOptimizer):
         self._keep("failures", whole_number(f"{own}: failures", self.failures))
 
     def _solved(self, problem: _Problem) -> _Found:
-        delta, loss, failed, chosen, reason = np.zeros(problem.theta.shape), problem.before, 0, 0, "solved"
+        delta, loss, failed, chosen, reason = np.zeros_like(problem.b), problem.before, 0, 0, "solved"
         values: list[float] = []
         for i, direction in enumerate(self._directions(problem)):
             if i and not direction.curvature > 0:

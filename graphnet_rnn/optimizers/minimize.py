@@ -70,7 +70,7 @@ def minimize(
         raise UsageError(
             f"minimize: optimizer must be an optimizer, e.g. rnn.Adam(rate=0.01), not {chosen!r:.60}"
         )
-    theta = objective.start() if start is None else np.array(start, objective.start().dtype)
+    theta = objective.start() if start is None else objective.place(np.array(start, objective.start().dtype))
     if theta.shape != (objective.size,):
         raise UsageError(
             f"minimize: start has shape {list(theta.shape)}, but there are {objective.size} parameters"
@@ -83,10 +83,14 @@ def minimize(
             feed(step)
         try:
             report = chosen.step(objective, theta, state)
-        finally:  # a step looks at other points, too
+        except BaseException:  # a step looks at other points, too
             objective.set(theta)
+            raise
         reports.append(report)
+        if feed is not None or callback is not None:
+            objective.set(theta)
         if not (np.isfinite(report.loss) and np.isfinite(report.gradient_norm)):
+            objective.set(theta)
             raise TrainingError(
                 f"the loss is {report.loss} and the gradient's norm {report.gradient_norm} at step {step}; try a "
                 "smaller rate or clipping. "
@@ -102,4 +106,5 @@ def minimize(
         else:
             continue
         break
-    return Result(theta, objective.loss(theta), reports, reason)
+    objective.set(theta)
+    return Result(np.asarray(theta), objective.loss(theta), reports, reason)

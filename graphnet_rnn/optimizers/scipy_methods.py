@@ -20,7 +20,7 @@ import numpy as np
 from graphnet.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
-from graphnet_rnn.optimizers.vectors import inner, norm
+from graphnet_rnn.vectors import inner, norm
 from graphnet_rnn.settings import amount, whole_number
 
 __all__ = ["LBFGS", "NonlinearConjugateGradient", "ScipyMethod", "ScipyReport"]
@@ -88,7 +88,7 @@ class ScipyMethod(Optimizer):
         """One step: changes `theta` in place. rate: see the class. Raises UsageError where there is no SciPy."""
         minimize = _scipy_minimize(type(self).__name__)
         started = time.perf_counter()
-        search = _Search(objective, theta)
+        search = _Search(objective, np.asarray(theta))
         if not search.finite:
             return ScipyReport(search.before, search.length, search.before, search.before, 0, 1, 1)
         result = minimize(

@@ -26,7 +26,7 @@ class Trial:
     optimizer: Hessian-free with the source's settings. network: 100 tanh units, initialised as there. batch: sequences
     of a batch; gradient_batches: how many batches the gradient is the mean over (the loss and the curvature are those
     of the first). test: sequences to test on, always the same. seed: of the weights and of all sequences.
-    threads: see gn.compile.
+    threads, backend: see gn.compile.
     Where the problem has no more different sequences than `batch` or `test`, all of them are taken, each once.
     steps: how many were made. sequences: how many went through the network, with each gradient and each step of CG.
     """
@@ -41,6 +41,7 @@ class Trial:
         test: int | None = None,
         seed: int = 0,
         threads: int | None = None,
+        backend: str = "numba",
     ) -> None:
         source = settings(task)
         self.task, self.seed = task, whole_number("Trial: seed", seed, least=0)
@@ -61,13 +62,13 @@ class Trial:
             self.gradient_batches = 1
         self.test = self._at_most_all("test", source.test if test is None else test)
         self.objective = BatchedObjective(
-            summed_over_time(task, self.network, self.batch, threads=threads),
-            single=summed_over_time(task, self.network, 1, threads=threads),
+            summed_over_time(task, self.network, self.batch, threads=threads, backend=backend),
+            single=summed_over_time(task, self.network, 1, threads=threads, backend=backend),
         )
-        self.theta = self.network.theta.copy()
+        self.theta = gn.place(self.network.theta, backend)
         self.state = self.optimizer.init(self.theta)
         self.steps = self.sequences = 0
-        self.threads = threads
+        self.threads, self.backend = threads, backend
         self._generator = np.random.default_rng([self.seed, 0])
 
     def step(self) -> Report:
@@ -77,7 +78,7 @@ class Trial:
         """
         self.objective.feed([self._drawn(self._generator, self.batch) for _ in range(self.gradient_batches)])
         report = self.optimizer.step(self.objective, self.theta, self.state)
-        self.network.theta = self.theta
+        self.network.theta = np.asarray(self.theta)
         if not (np.isfinite(report.loss) and np.isfinite(report.gradient_norm)):
             raise TrainingError(
                 f"the loss is {report.loss} and the gradient's norm {report.gradient_norm} at step {self.steps}; try a "
@@ -99,7 +100,7 @@ class Trial:
         x, t = self._drawn(np.random.default_rng([self.seed, 1]), self.test)
         u = self.network.unroll(self.task.time, min(self.batch, self.test), training=False, initial="zero")
         order = np.arange(-(-self.test // u.batch) * u.batch).reshape(-1, u.batch) % self.test
-        return gn.compile([u.logits], [u.inputs], threads=self.threads), [
+        return gn.compile([u.logits], [u.inputs], self.backend, threads=self.threads), [
             (x[:, some], t[:, some]) for some in order
         ]
 

@@ -22,7 +22,7 @@ from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers import SGD, Adam, ConstantRate, DelayedDecay, Momentum, Nesterov, RMSprop
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
-from graphnet_rnn.optimizers.vectors import norm
+from graphnet_rnn.vectors import norm
 
 # -- hand-written references ---------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ class CudaBackend(Backend):
     """One GPU does all; `threads` says nothing to it. Numba is loaded when it is first needed."""
 
     name = "cuda"
+    apart = True
 
     def missing(self) -> str:
         if importlib.util.find_spec("numba_cuda") is None:

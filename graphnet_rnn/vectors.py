@@ -1,4 +1,4 @@
-"""Inner products of long vectors, without BLAS.
+"""Long vectors: inner products without BLAS, and what works on NumPy's arrays as on those of a GPU.
 
 From some ten thousand numbers on, OpenBLAS divides a dot product among threads of its own, which then keep spinning for
 the next one. Between two runs of a compiled function that has all cores, they cost more than the function.
@@ -6,11 +6,28 @@ the next one. Between two runs of a compiled function that has all cores, they c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from graphnet.node import Array
 
-__all__ = ["inner", "norm"]
+__all__ = ["double", "inner", "mean", "norm"]
+
+
+def double(a: Array) -> Array:
+    """The vector in float64: itself if it is so already."""
+    return a.astype(np.float64, copy=False)
+
+
+def mean(vectors: Iterable[Array]) -> Array:
+    """The mean, summed in float64."""
+    total, count = None, 0
+    for vector in vectors:
+        total = double(vector) if total is None else total + vector
+        count += 1
+    assert total is not None, "the mean of at least one vector"
+    return total / count
 
 
 def inner(a: Array, b: Array) -> float:
