@@ -15,6 +15,7 @@ AVAILABLE: dict[str, tuple[str, str]] = {
     "numpy": ("graphnet.backends.numpy", "NumpyBackend"),
     "numba": ("graphnet.backends.numba.backend", "NumbaBackend"),
     "cuda": ("graphnet.backends.cuda.backend", "CudaBackend"),
+    "cuda-tf32": ("graphnet.backends.cuda.backend", "CudaTF32Backend"),
 }
 
 

@@ -21,8 +21,8 @@ from graphnet_rnn.optimizers.conjugate_gradient import (
     conjugate_gradient,
     has_stalled,
 )
-from graphnet_rnn.vectors import double, inner, norm
 from graphnet_rnn.settings import amount, fraction, one_of, whole_number
+from graphnet_rnn.vectors import double, inner, norm
 
 __all__ = ["AugmentedHessianFree", "CurvedOptimizer", "GreedyHessianFree", "HessianFree", "HessianFreeReport"]
 

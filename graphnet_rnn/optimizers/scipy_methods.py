@@ -20,8 +20,8 @@ import numpy as np
 from graphnet.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
-from graphnet_rnn.vectors import inner, norm
 from graphnet_rnn.settings import amount, whole_number
+from graphnet_rnn.vectors import inner, norm
 
 __all__ = ["LBFGS", "NonlinearConjugateGradient", "ScipyMethod", "ScipyReport"]
 

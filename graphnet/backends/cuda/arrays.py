@@ -104,7 +104,7 @@ class DeviceArray(NDArrayOperatorsMixin):
             raise AttributeError("the simulator's memory is the host's")
         return {
             "shape": self.shape, "typestr": self.dtype.str, "version": 3, "strides": None,
-            "data": (self._address(), False), "stream": int(this_device().stream),
+            "data": (this_device().address(self._memory), False), "stream": int(this_device().stream),
         }  # fmt: skip
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -113,12 +113,9 @@ class DeviceArray(NDArrayOperatorsMixin):
     def __dlpack__(self, *, stream: Any = None, **wishes: Any) -> Any:
         """A capsule of DLPack 0.x, which all libraries take; all work on it is done by then."""
         this_device().wait()
-        return capsule_of(self._address(), self.shape, self.dtype, self.__dlpack_device__(), self._owner)
-
-    def _address(self) -> int:
-        if SIMULATED:
-            return int(self._memory.ctypes.data)
-        return int(self._memory.device_ctypes_pointer.value or 0)
+        return capsule_of(
+            this_device().address(self._memory), self.shape, self.dtype, self.__dlpack_device__(), self._owner
+        )
 
     # -- changing it -------------------------------------------------------------------------------------------------
 

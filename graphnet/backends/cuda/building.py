@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from graphnet import passes
+from graphnet.backends.cuda.blas import cublas
 from graphnet.backends.cuda.device import SIMULATED, Device, this_device
 from graphnet.backends.cuda.program import CudaProgram
 from graphnet.backends.cuda.schedule import Schedule, make_schedule
@@ -14,24 +17,27 @@ from graphnet.plan import readable_bytes
 __all__ = ["build"]
 
 
-def build(graph: Graph, source: Graph, check: bool) -> CudaProgram:
+def build(graph: Graph, source: Graph, check: bool, tf32: bool = False) -> CudaProgram:
     """BackendError where the GPU's memory is too small, saying how much is needed and what recomputation would save."""
     device = this_device()
-    schedule = _schedule(graph, check)
-    _require_memory(schedule, device, source, check)
-    return CudaProgram(schedule, source, check, device, None)
+    multiply = cublas(tf32)
+
+    def scheduled(graph: Graph) -> Schedule:
+        return make_schedule(graph, ONE_THREAD if SIMULATED else GPU, multiply is not None, check)
+
+    schedule = scheduled(graph)
+    _require_memory(schedule, device, source, scheduled)
+    return CudaProgram(schedule, source, check, device, multiply)
 
 
-def _schedule(graph: Graph, check: bool) -> Schedule:
-    return make_schedule(graph, ONE_THREAD if SIMULATED else GPU, library=False, check=check)
-
-
-def _require_memory(schedule: Schedule, device: Device, source: Graph, check: bool) -> None:
+def _require_memory(
+    schedule: Schedule, device: Device, source: Graph, scheduled: Callable[[Graph], Schedule]
+) -> None:
     free = device.free_memory()
     if schedule.arena_bytes <= free:
         return
     graph, _ = passes.optimize(source, (*passes.recomputing(), *passes.DEFAULT))
-    recomputed = _schedule(graph, check).arena_bytes
+    recomputed = scheduled(graph).arena_bytes
     needed, left, less = map(readable_bytes, (schedule.arena_bytes, free, recomputed))
     raise BackendError(
         f"the function needs {needed} of memory, and {left} are free on the {device.name}. With memory='sqrt' it would "

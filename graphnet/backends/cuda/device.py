@@ -73,6 +73,9 @@ class Device:
         spare = self._spare[size]
         return Block(spare.pop() if spare else self.memory(size), spare)
 
+    def address(self, memory: Any) -> int:
+        return int(memory.ctypes.data if SIMULATED else memory.device_ctypes_pointer.value or 0)
+
     def upload(self, source: Array, target: Any) -> None:
         """Copies an array of the host to memory."""
         target.copy_to_device(np.ascontiguousarray(source).reshape(-1).view(np.uint8), stream=self.stream)

@@ -17,7 +17,7 @@ from graphnet.node import Dtype, Node
 from graphnet.plan.instructions import Load, Loop, Product, Step
 from graphnet.plan.views import Buffer, View, contiguous_strides
 
-__all__ = ["Products", "grouped", "product_launches", "tile_text", "tiles_for"]
+__all__ = ["Products", "grouped", "orientation", "product_launches", "tile_text", "tiles_for"]
 
 
 class Products(NamedTuple):
@@ -45,6 +45,16 @@ def grouped(products: Sequence[Product]) -> Products | None:
                 return None
         views.append(View(first.buffer, first.offset, (len(own), *first.shape), (step, *first.strides)))
     return Products(products[0].nodes, *views)
+
+
+def orientation(shape: Sequence[int], strides: Sequence[int]) -> tuple[bool, int] | None:
+    """How a matrix lies, as libraries know it: (by rows, how far apart they are), or by columns; None if neither."""
+    (rows, columns), (down, across) = shape, strides
+    if (across == 1 or columns == 1) and (down >= columns or rows == 1):
+        return True, max(down, columns, 1)
+    if (down == 1 or rows == 1) and (across >= rows or columns == 1):
+        return False, max(across, rows, 1)
+    return None
 
 
 def product_launches(products: Products, target: Target) -> list[Launch]:

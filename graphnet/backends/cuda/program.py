@@ -22,8 +22,8 @@ from graphnet.node import Array, Node
 
 __all__ = ["CudaProgram"]
 
-#: Multiplies matrices in the arena.
-Multiply = Callable[[Any, LibraryProduct], None]
+#: Multiplies matrices in the arena, which begins at this address.
+Multiply = Callable[[int, LibraryProduct], None]
 
 
 class CudaProgram(Program):
@@ -199,7 +199,7 @@ class CudaProgram(Program):
             # The simulator's kernels remember how they were configured last.
             return lambda: kernel[configuration](*arguments)
         assert self._multiply is not None
-        return partial(self._multiply, self.arrays([run.dtype.str[1:]])[0], run)
+        return partial(self._multiply, self.device.address(self._arena), run)
 
 
 class _Stretch:

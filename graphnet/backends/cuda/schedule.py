@@ -11,7 +11,7 @@ import numpy as np
 
 from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.loops import loop_launches
-from graphnet.backends.cuda.products import Products, grouped, product_launches
+from graphnet.backends.cuda.products import Products, grouped, orientation, product_launches
 from graphnet.backends.cuda.scatters import scatter_launches
 from graphnet.backends.cuda.target import Target
 from graphnet.errors import BackendError
@@ -238,8 +238,8 @@ def _host(host: Host, target: Target) -> list[Action]:
 
 def _product(products: Products, target: Target, library: bool) -> list[Action]:
     _, rows, columns = products.c.shape
-    flat = all(1 in view.strides[1:] for view in (products.a, products.b, products.c))
-    if library and flat and rows > 1 and columns > 1 and products.a.shape[2]:
+    lies = all(orientation(v.shape[1:], v.strides[1:]) for v in (products.a, products.b, products.c))
+    if library and lies and rows > 1 and columns > 1 and products.a.shape[2]:
         return [products]
     return list[Action](product_launches(products, target))
 
