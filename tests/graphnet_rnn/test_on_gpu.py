@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +55,8 @@ class Transfers:
 
 
 @pytest.fixture
-def transfers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Transfers]:
-    yield Transfers(monkeypatch)
+def transfers(monkeypatch: pytest.MonkeyPatch) -> Transfers:
+    return Transfers(monkeypatch)
 
 
 @pytest.mark.parametrize("l2", [0.0, 0.01])

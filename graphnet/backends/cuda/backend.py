@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
@@ -41,6 +42,11 @@ class CudaBackend(Backend):
     def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:
         self._require()
         program: Program = _part("building").build(graph, source, check, self.tf32)
+        return program
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Program:
+        self._require()
+        program: Program = _part("building").restored(header, arrays, self.tf32)
         return program
 
     def _require(self) -> None:

@@ -86,7 +86,10 @@ def _transposed(part: Part) -> Part:
 def cublas(tf32: bool) -> Cublas | None:
     """The library, or None where it is not installed. BackendError if TF32 is wanted, which nothing else can do."""
     try:
-        library = None if SIMULATED else importlib.import_module("cupy_backends.cuda.libs.cublas")
+        library = None
+        if not SIMULATED:
+            importlib.import_module("cupy")  # finds the libraries
+            library = importlib.import_module("cupy_backends.cuda.libs.cublas")
     except ImportError:
         library = None
     if library is None:

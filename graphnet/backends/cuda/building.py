@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from graphnet import passes
 from graphnet.backends.cuda.blas import cublas
 from graphnet.backends.cuda.device import SIMULATED, Device, this_device
+from graphnet.backends.cuda.files import schedule_of
 from graphnet.backends.cuda.program import CudaProgram
-from graphnet.backends.cuda.schedule import Schedule, make_schedule
+from graphnet.backends.cuda.schedule import LibraryProduct, Schedule, make_schedule
 from graphnet.backends.cuda.target import GPU, ONE_THREAD
 from graphnet.errors import BackendError
 from graphnet.graph import Graph
+from graphnet.node import Array
 from graphnet.plan import readable_bytes
 
-__all__ = ["build"]
+__all__ = ["build", "restored"]
 
 
 def build(graph: Graph, source: Graph, check: bool, tf32: bool = False) -> CudaProgram:
@@ -28,6 +31,24 @@ def build(graph: Graph, source: Graph, check: bool, tf32: bool = False) -> CudaP
     schedule = scheduled(graph)
     _require_memory(schedule, device, source, scheduled)
     return CudaProgram(schedule, source, check, device, multiply)
+
+
+def restored(header: Mapping[str, Any], arrays: Mapping[str, Array], tf32: bool = False) -> CudaProgram:
+    """The program that was stored. BackendError where cuBLAS, by which it multiplies, is not installed."""
+    schedule, multiply = schedule_of(header, arrays), cublas(tf32)
+    if multiply is None and any(isinstance(r, LibraryProduct) for s in schedule.stretches for r in s.runs):
+        raise BackendError(
+            "this stored function multiplies by cuBLAS, which CuPy calls: pip install 'graphnet[cublas]'; or compile "
+            "and save it again here."
+        )
+    device = this_device()
+    needed, free = schedule.arena_bytes, device.free_memory()
+    if needed > free:
+        raise BackendError(
+            f"this stored function needs {readable_bytes(needed)} of memory; {readable_bytes(free)} are free on the "
+            f"{device.name}"
+        )
+    return CudaProgram(schedule, None, False, device, multiply)
 
 
 def _require_memory(

@@ -5,6 +5,7 @@ Numba's simulator (NUMBA_ENABLE_CUDASIM=1) takes its place in tests: its memory 
 
 from __future__ import annotations
 
+import importlib
 import os
 import time
 from collections import defaultdict
@@ -34,6 +35,8 @@ class Device:
     def __init__(self) -> None:
         if not SIMULATED:
             _require_gpu()
+            # Numba warns of every launch of few blocks. Here these are replayed, so they cost little, and many are small.
+            importlib.import_module("numba.cuda.core.config").CUDA_LOW_OCCUPANCY_WARNINGS = 0
         self.stream = cuda.stream()
         self._spare: dict[int, list[Any]] = defaultdict(list)
 
@@ -152,6 +155,7 @@ class _Graph:
         return results[0] if results else None
 
     def launch(self) -> None:
+        cuda.current_context()  # of this thread, which may not have made the graph
         self._call("cuGraphLaunch", self._graph, self._stream)
 
     def __del__(self) -> None:

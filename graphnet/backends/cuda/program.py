@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.backends.base import Program
+from graphnet.backends.base import OUT_OF_RANGE, Program
 from graphnet.backends.cuda.arrays import DeviceArray, empty, seen
 from graphnet.backends.cuda.device import Device
+from graphnet.backends.cuda.files import told
 from graphnet.backends.cuda.kernels import compiled
 from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.schedule import HEADER, LibraryProduct, Place, Schedule, Stretch, Upload
 from graphnet.backends.numpy import NumpyProgram, call_forward
+from graphnet.errors import BackendError, GraphnetError
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
 
@@ -27,10 +29,11 @@ Multiply = Callable[[int, LibraryProduct], None]
 
 
 class CudaProgram(Program):
-    """source: the graph that the user gave, which tells what went wrong. multiply: cuBLAS, if it is at hand."""
+    """source: the graph that the user gave, which tells what went wrong; None for a program from a file. multiply:
+    cuBLAS, if it is at hand."""
 
     def __init__(
-        self, schedule: Schedule, source: Graph, check: bool, device: Device, multiply: Multiply | None
+        self, schedule: Schedule, source: Graph | None, check: bool, device: Device, multiply: Multiply | None
     ) -> None:
         self.schedule, self.source, self.check, self.device = schedule, source, check, device
         self.memory = schedule.memory
@@ -106,6 +109,11 @@ class CudaProgram(Program):
                     self._give(array, piece)
             self._execute(self.schedule.fixed)
             return self._fetched(arrays)
+
+    def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        if self.check:
+            raise BackendError("a function compiled with check=True cannot be stored: errors need its graph")
+        return told(self.schedule)
 
     def timed(self, arrays: Sequence[Array]) -> dict[Node, float]:
         """Seconds of each node: its launches' time, shared among the nodes that one launch works for."""
@@ -188,6 +196,8 @@ class CudaProgram(Program):
 
     def _explain(self, arrays: Sequence[Array]) -> list[Array]:
         """An index was out of range, or a value not finite: the NumPy back end says which, in its words."""
+        if self.source is None:
+            raise GraphnetError(OUT_OF_RANGE)
         return NumpyProgram(self.source, None, self.check).run([np.asarray(array) for array in arrays])
 
     def action(self, run: Launch | LibraryProduct) -> Callable[[], None]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.backends.base import Program
+from graphnet.backends.base import OUT_OF_RANGE, Program
 from graphnet.backends.numba.image import HEADER, Image, Place
 from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.threads import run_together
@@ -138,10 +138,7 @@ class NumbaProgram(Program):
     def _explain(self, arrays: Sequence[Array]) -> list[Array]:
         """An index was out of range, or a value not finite: the NumPy back end says which, in its words."""
         if self.source is None:
-            raise GraphnetError(
-                "an index is out of range in this stored function (a symbol that the vocabulary does not hold, or a "
-                "size that does not fit the data, are the usual causes)."
-            )
+            raise GraphnetError(OUT_OF_RANGE)
         return NumpyProgram(self.source, None, self.check).run(arrays)
 
     def _bring(self, arrays: Sequence[Array]) -> None:
