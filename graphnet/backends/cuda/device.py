@@ -35,8 +35,9 @@ class Device:
     def __init__(self) -> None:
         if not SIMULATED:
             _require_gpu()
-            # Numba warns of every launch of few blocks. Here these are replayed, so they cost little, and many are small.
-            importlib.import_module("numba.cuda.core.config").CUDA_LOW_OCCUPANCY_WARNINGS = 0
+            # Numba warns of every launch of few blocks; here many are small, and replayed at little cost.
+            settings: Any = importlib.import_module("numba.cuda.core.config")
+            settings.CUDA_LOW_OCCUPANCY_WARNINGS = 0
         self.stream = cuda.stream()
         self._spare: dict[int, list[Any]] = defaultdict(list)
 
