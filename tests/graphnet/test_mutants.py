@@ -525,6 +525,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a back end that rounds", [(backends.AVAILABLE, "rounding", (__name__, "RoundingBackend"))], net),
 )
 
+
+@pytest.fixture(autouse=True)
+def _without_a_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of these faults is in the cuda back end, which would simulate large arrays for minutes."""
+    for name in ("cuda", "cuda-tf32"):
+        monkeypatch.delitem(backends.AVAILABLE, name)
+
+
 by_fault = pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.fault for mutant in MUTANTS])
 
 

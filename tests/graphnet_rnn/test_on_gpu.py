@@ -17,17 +17,17 @@ from graphnet_rnn.optimizers.hessian_free import AugmentedHessianFree, GreedyHes
 
 pytestmark = pytest.mark.cuda
 
-TIME, BATCH = 3, 4
+TIME, BATCH = 2, 3
 
 
 def objective(backend: str, **how: Any) -> rnn.Objective:
-    net = rnn.Network([rnn.Elman(5)], 4, 4, seed=3)
+    net = rnn.Network([rnn.Elman(3)], 3, 3, seed=3)
     u = net.unroll(TIME, BATCH, initial="zero")
     made = rnn.Objective(
         u.cost, net.parameters, [u.inputs, u.targets], structure=u.structure, backend=backend, **how
     )
     local = np.random.default_rng(0)
-    made.feed(local.integers(0, 4, u.inputs.shape), local.integers(0, 4, u.targets.shape))
+    made.feed(local.integers(0, 3, u.inputs.shape), local.integers(0, 3, u.targets.shape))
     return made
 
 
@@ -95,18 +95,18 @@ OPTIMIZERS = {
     "Nesterov": rnn.Nesterov(0.1, momentum=0.9),
     "RMSprop": rnn.RMSprop(0.01),
     "Adam": rnn.Adam(0.01),
-    "HessianFree": rnn.HessianFree(structural=0.1, cg_steps=6),
-    "adapted structural damping": rnn.HessianFree(structural=0.1, adapts="structural", cg_steps=6),
-    "GreedyHessianFree": GreedyHessianFree(cg_steps=5),
-    "AugmentedHessianFree": AugmentedHessianFree(cg_steps=5),
+    "HessianFree": rnn.HessianFree(structural=0.1, cg_steps=4),
+    "adapted structural damping": rnn.HessianFree(structural=0.1, adapts="structural", cg_steps=4),
+    "GreedyHessianFree": GreedyHessianFree(cg_steps=3),
+    "AugmentedHessianFree": AugmentedHessianFree(cg_steps=3),
     "LBFGS": rnn.LBFGS(iterations=4),
 }
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_an_optimizer_does_the_same_there(optimizer: Any) -> None:
-    host = rnn.minimize(objective("numpy"), optimizer, steps=3)
-    gpu = rnn.minimize(objective("cuda"), optimizer, steps=3)
+    host = rnn.minimize(objective("numpy"), optimizer, steps=2)
+    gpu = rnn.minimize(objective("cuda"), optimizer, steps=2)
     assert isinstance(gpu.theta, np.ndarray)
     assert gpu.loss == pytest.approx(host.loss, rel=1e-4)
     np.testing.assert_allclose(gpu.theta, host.theta, rtol=1e-2, atol=2e-4)
