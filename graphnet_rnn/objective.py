@@ -218,7 +218,7 @@ class Objective:
     @cached_property
     def _theta(self) -> Node:
         """The parameters as one input, where memory is apart."""
-        return gn.input((self.size,), self._dtype, name="theta")
+        return gn.input((self.size,), self._dtype, name="theta", weights=True)
 
     @cached_property
     def _ends(self) -> list[int]:

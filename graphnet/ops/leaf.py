@@ -54,6 +54,8 @@ class Input(Static, ByIdentity):
     of_dtype: Dtype = FLOAT64
     #: Whether `Function.again` gives it another array while all other inputs stay.
     varying: bool = False
+    #: Whether it stands for parameters, so that what multiplies it is joined as over weights.
+    weights: bool = False
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         return self.of_shape, self.of_dtype
@@ -199,13 +201,17 @@ def as_shape(shape: Any, argument: str = "shape") -> Shape:
     return tuple(int(size) for size in sizes)
 
 
-def input(shape: Any, dtype: Any = "float32", name: str | None = None, varying: bool = False) -> Node:
+def input(
+    shape: Any, dtype: Any = "float32", name: str | None = None, varying: bool = False, weights: bool = False
+) -> Node:
     """A node whose array is given at every call of a compiled function.
 
     varying: `Function.again` gives it another array while all else stays as it was, and computes only what depends on
     such inputs: the directions of curvature products, for instance.
+    weights: it stands for parameters (which a GPU is given as one vector, for instance), so passes treat what depends
+    on it alone as they treat weights.
     """
-    return Input(as_shape(shape), as_dtype(dtype), varying)(name=name)
+    return Input(as_shape(shape), as_dtype(dtype), varying, weights)(name=name)
 
 
 def parameter(array: Any, name: str | None = None) -> Node:

@@ -15,14 +15,15 @@ __all__ = ["dynamic_nodes", "independent_groups", "replace_groups", "varying_nod
 
 
 def dynamic_nodes(order: Sequence[Node]) -> set[Node]:
-    """What depends on inputs or random draws; all else depends on parameters and constants alone.
+    """What depends on inputs (that are no weights) or random draws; all else on parameters and constants alone.
 
     To wait for something (see After) is not to depend on it.
     """
     found: set[Node] = set()
     for node in order:
         sources = node.inputs[:1] if isinstance(node.op, After) else node.inputs
-        if isinstance(node.op, (Input, Random)) or not found.isdisjoint(sources):
+        given = isinstance(node.op, Input) and not node.op.weights
+        if given or isinstance(node.op, Random) or not found.isdisjoint(sources):
             found.add(node)
     return found
 

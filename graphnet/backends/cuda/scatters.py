@@ -12,26 +12,34 @@ from graphnet.dtypes import FLOAT64
 from graphnet.plan.instructions import Scatter
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["scatter_launches"]
+__all__ = ["Chains", "scatter_launches"]
 
 LINK = np.dtype("int32")
 
 
-def scatter_launches(scatter: Scatter, target: Target) -> list[Launch]:
+#: An index, and of how many rows it speaks -> its chains.
+Chains = dict[tuple[View, int], tuple[View, View]]
+
+
+def scatter_launches(scatter: Scatter, target: Target, chains: Chains) -> list[Launch]:
     """First the index becomes chains: for each stretch of it and each row of y, the first place that names the row; and
     for each place the next one in its stretch that names the same. Then each number of y follows its row's chains.
+
+    chains: those that were made before of indices that do not change; what is made here is added.
     """
     x, y = scatter.x, scatter.y
     if scatter.by_columns:
         x, y = x.transposed((1, 0)), y.transposed((1, 0))
     (rows, columns), places = y.shape, scatter.index.size
-    stretches = max(1, min(target.lanes, places // (target.least // 8 or 1)))
-    first = Buffer(stretches * rows, LINK).whole((stretches, rows))
-    following = Buffer(max(places, 1), LINK).whole((places,))
-    return [
-        _chains(scatter, first, following, target),
-        _following(scatter, x, y, first, following, target, columns),
-    ]
+    launches = []
+    if (scatter.index, rows) not in chains:
+        stretches = max(1, min(target.lanes, places // (target.least // 8 or 1)))
+        first = Buffer(stretches * rows, LINK).whole((stretches, rows))
+        following = Buffer(max(places, 1), LINK).whole((places,))
+        chains[scatter.index, rows] = first, following
+        launches.append(_chains(scatter, first, following, target))
+    first, following = chains[scatter.index, rows]
+    return [*launches, _following(scatter, x, y, first, following, target, columns)]
 
 
 def _stretch(source: Source, name: str, places: str, stretches: int) -> None:

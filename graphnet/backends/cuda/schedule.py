@@ -12,7 +12,7 @@ import numpy as np
 from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.loops import loop_launches
 from graphnet.backends.cuda.products import Products, grouped, orientation, product_launches
-from graphnet.backends.cuda.scatters import scatter_launches
+from graphnet.backends.cuda.scatters import Chains, scatter_launches
 from graphnet.backends.cuda.target import Target
 from graphnet.errors import BackendError
 from graphnet.graph import Graph
@@ -103,10 +103,14 @@ def make_schedule(graph: Graph, target: Target, library: bool, check: bool) -> S
     before, again, after = moves.actions(target, check)
     actions: list[Action] = []
     fixed = 0
+    changes = {access.view.buffer for instruction in lowered.instructions for access in instruction.writes}
+    chains: Chains = {}
     for i, instruction in _in_groups(lowered.instructions):
         if lowered.fixed and i == lowered.fixed:
             fixed = len(actions)
-        actions += _actions(instruction, target, library, check)
+        actions += _actions(instruction, target, library, check, chains)
+        for key in [key for key in chains if key[0].buffer in changes]:
+            del chains[key]
     if fixed:
         actions[fixed:fixed] = again
         fixed += len(before)
@@ -195,7 +199,7 @@ def _in_groups(instructions: Sequence[Instruction]) -> list[tuple[int, Instructi
 
 
 def _actions(
-    instruction: Instruction | list[Product], target: Target, library: bool, check: bool
+    instruction: Instruction | list[Product], target: Target, library: bool, check: bool, chains: Chains
 ) -> list[Action]:
     if isinstance(instruction, list):
         together = grouped(instruction)
@@ -206,7 +210,7 @@ def _actions(
         actions = list[Action](loop_launches(instruction, target, check))
         writes = [] if instruction.reduction is None else instruction.writes
     elif isinstance(instruction, Scatter):
-        actions, writes = list[Action](scatter_launches(instruction, target)), instruction.writes
+        actions, writes = list[Action](scatter_launches(instruction, target, chains)), instruction.writes
     elif isinstance(instruction, Host):
         actions, writes = _host(instruction, target), instruction.writes
     else:
