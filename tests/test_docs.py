@@ -19,8 +19,8 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 #: Guides whose blocks are run here one after another; the others have tests of their own, below.
 GUIDES = (
-    "quick_start", "declaring_cells", "adding_an_op", "finding_a_nan", "speed_and_memory", "long_sequences",
-    "exchange", "drawing", "reading_a_run",
+    "quick_start", "declaring_cells", "adding_an_op", "finding_a_nan", "speed_and_memory", "on_a_gpu",
+    "long_sequences", "exchange", "drawing", "reading_a_run",
 )  # fmt: skip
 
 
@@ -72,6 +72,7 @@ TOLD = {
         r"x\[3\] holds NaN",
         r"TrainingError: .* Log\[2\] makes NaN",
     ),
+    "on_a_gpu": (r"0\.76", r"DeviceArray \d", r"\d -> \d"),
     "speed_and_memory": (r"stack rows", r"by layer", r"sqrt -> .* peak", r"layer0\.W_xi"),
     "long_sequences": (r"memory-20", r"\b0\.\d% wrong", r"[5-9]\d\.\d% wrong before", r"bits per symbol"),
     "exchange": (r"LSTM\(units=24\)", r"\(7, 3, 5\)"),
