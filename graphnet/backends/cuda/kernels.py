@@ -28,12 +28,13 @@ ON_GPU = f"""from math import cos, exp, inf, log, log1p, nan, sin, sqrt, tanh
 
 from numba import cuda, types
 from numpy import {NAMES}
+from numpy import uint64 as slot
 """
 IN_SIMULATOR = f"""from math import inf, nan
 
 from numba import cuda, types
 from graphnet.backends.cuda.simulated import {NAMES}
-from graphnet.backends.cuda.simulated import cos, exp, log, log1p, quiet, sin, sqrt, tanh
+from graphnet.backends.cuda.simulated import cos, exp, log, log1p, quiet, sin, slot, sqrt, tanh
 """
 
 

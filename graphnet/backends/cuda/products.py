@@ -158,30 +158,30 @@ def tile_text(tile: Tile, dtype: Dtype, a_flat: bool, b_flat: bool) -> str:
     for i in range(tile.height):
         for j in range(tile.width):
             line(f"s{i}_{j} = {name}(0)")
+    left = _Filling(
+        source, "left", memory, threads, (rows, depth), ("row", "rows", "from_a", "a1", "a2"), a_flat
+    )
+    # The right operand is read with its axes the other way round.
+    right = _Filling(
+        source,
+        "right",
+        memory,
+        threads,
+        (columns, depth),
+        ("column", "columns", "from_b", "b2", "b1"),
+        not b_flat,
+    )
     line("k = begin")
     with source.block("while k < end"):
-        _fill(
-            source,
-            "left",
-            memory,
-            name,
-            threads,
-            (rows, depth),
-            ("row", "rows", "from_a", "a1", "a2"),
-            a_flat,
-        )
-        # The right operand is read with its axes the other way round.
-        _fill(
-            source, "right", memory, name, threads, (columns, depth), ("column", "columns", "from_b", "b2", "b1"),
-            not b_flat,
-        )  # fmt: skip
+        left.fill(name)
+        right.fill(name)
         if threads > 1:
             line("cuda.syncthreads()")
         with source.block(f"for d in range({depth})"):
             for i in range(tile.height):
-                line(f"x{i} = left[d, ty + {i * tile.down}]")
+                line(f"x{i} = left[slot(d), slot(ty + {i * tile.down})]")
             for j in range(tile.width):
-                line(f"y{j} = right[d, tx + {j * tile.across}]")
+                line(f"y{j} = right[slot(d), slot(tx + {j * tile.across})]")
             for i in range(tile.height):
                 for j in range(tile.width):
                     line(f"s{i}_{j} += x{i} * y{j}")
@@ -194,25 +194,72 @@ def tile_text(tile: Tile, dtype: Dtype, a_flat: bool, b_flat: bool) -> str:
         for j in range(tile.width):
             line(f"j = column + tx + {j * tile.across}")
             with source.block("if i < rows and j < columns"):
-                line(f"{array_name(dtype)}[to + i * c1 + j * c2] = s{i}_{j}")
+                line(f"{source.element(dtype, 'to + i * c1 + j * c2')} = s{i}_{j}")
     return source.text()
 
 
-def _fill(
-    source: Source, into: str, memory: str, name: str, threads: int, shape: tuple[int, int], names: Sequence[str],
-    along_depth: bool,
-) -> None:  # fmt: skip
-    """Reads a tile of an operand: `shape` is how many rows (or columns) it has, and how deep it is; outside: 0."""
-    wide, depth = shape
-    first, size, start, stride, deep = names
-    with source.block(f"for e in range(me, {wide * depth}, {threads})"):
-        if along_depth:
-            source.line(f"d = e % {depth}")
-            source.line(f"w = e // {depth}")
-        else:
-            source.line(f"w = e % {wide}")
-            source.line(f"d = e // {wide}")
-        source.line(f"value = {name}(0)")
-        with source.block(f"if {first} + w < {size} and k + d < end"):
-            source.line(f"value = {memory}[{start} + ({first} + w) * {stride} + (k + d) * {deep}]")
-        source.line(f"{into}[d, w] = value")
+class _Filling:
+    """Reads tiles of an operand, one after the other; outside of it: 0.
+
+    shape: how many rows (or columns) a tile has, and how deep it is. along_depth: neighbouring threads read along the
+    depth. Where all sizes are powers of two, a thread's numbers lie at fixed distances, so where they are is computed
+    once for all tiles.
+    """
+
+    def __init__(
+        self, source: Source, into: str, memory: str, threads: int, shape: tuple[int, int], names: Sequence[str],
+        along_depth: bool,
+    ) -> None:  # fmt: skip
+        self.source, self.into, self.memory, self.threads, self.along_depth = (
+            source,
+            into,
+            memory,
+            threads,
+            along_depth,
+        )
+        self.wide, self.depth = shape
+        self.first, self.size, self.start, self.stride, self.deep = names
+        fast = self.depth if along_depth else self.wide
+        self.regular = (
+            all(n & (n - 1) == 0 for n in (fast, threads)) and fast <= threads <= self.wide * self.depth
+        )
+        if not self.regular:
+            return
+        line = source.line
+        slow = f"me >> {fast.bit_length() - 1}"
+        d, w = (f"me & {fast - 1}", slow) if along_depth else (slow, f"me & {fast - 1}")
+        line(f"{into}_d = {INDEX.name}({d})")
+        line(f"{into}_w = {INDEX.name}({w})")
+        line(
+            f"{into}_from = {self.start} + ({self.first} + {into}_w) * {self.stride} + (begin + {into}_d) * {self.deep}"
+        )
+
+    def fill(self, name: str) -> None:
+        """Lines that fill the tile at depth k; name: of the dtype."""
+        source, into = self.source, self.into
+        if not self.regular:
+            with source.block(f"for e in range(me, {self.wide * self.depth}, {self.threads})"):
+                fast = self.depth if self.along_depth else self.wide
+                names = ("d", "w") if self.along_depth else ("w", "d")
+                source.line(f"{names[0]} = e % {fast}")
+                source.line(f"{names[1]} = e // {fast}")
+                where = f"{self.start} + ({self.first} + w) * {self.stride} + (k + d) * {self.deep}"
+                self._one(name, "d", "w", where)
+            return
+        fast = self.depth if self.along_depth else self.wide
+        for i in range(self.wide * self.depth // self.threads):
+            further = i * (self.threads // fast)
+            d, w = f"{into}_d", f"{into}_w"
+            where = f"{into}_from"
+            if self.along_depth:
+                w, where = f"{w} + {further}", f"{where} + {further} * {self.stride}"
+            else:
+                d, where = f"{d} + {further}", f"{where} + {further} * {self.deep}"
+            self._one(name, d, w, where)
+        source.line(f"{into}_from += {self.depth} * {self.deep}")
+
+    def _one(self, name: str, d: str, w: str, where: str) -> None:
+        self.source.line(f"value = {name}(0)")
+        with self.source.block(f"if {self.first} + {w} < {self.size} and k + {d} < end"):
+            self.source.line(f"value = {self.memory}[slot({where})]")
+        self.source.line(f"{self.into}[slot({d}), slot({w})] = value")

@@ -58,7 +58,6 @@ def _chains(scatter: Scatter, first: View, following: View, target: Target) -> L
     at = Moved(source, "at", Offset(0), index.strides or (0,))
     source.number("first", Offset(1))
     source.number("following", Offset(2))
-    link = source.array(LINK)
     work = stretches * rows + index.size
     start = "cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x"
     with stepping(source, "e", start, source.number("work", work), "cuda.blockDim.x * cuda.gridDim.x"):
@@ -67,18 +66,18 @@ def _chains(scatter: Scatter, first: View, following: View, target: Target) -> L
             source.line("wanted = e % rows")
             _stretch(source, "s", places, stretches)
             _search(source, at, scatter)
-            source.line(f"{link}[first + e] = {LINK.name}(i)")
+            source.line(f"{source.element(LINK, 'first + e')} = {LINK.name}(i)")
         with source.block("else"):
             source.line(f"p = e - {stretches} * rows")
             # The stretch that place p is in, by what begins and ends it.
             source.line(f"s = ((p + 1) * {stretches} - 1) // {places}")
             _stretch(source, "s", places, stretches)
-            source.line(f"wanted = {INDEX.name}({source.array(index.dtype)}[{at.at(['p'])}])")
+            source.line(f"wanted = {INDEX.name}({source.element(index.dtype, at.at(['p']))})")
             with source.block("if wanted < 0 or wanted >= rows"):
                 source.raise_flag()
             source.line("begin = p + 1")
             _search(source, at, scatter)
-            source.line(f"{link}[following + p] = {LINK.name}(i)")
+            source.line(f"{source.element(LINK, 'following + p')} = {LINK.name}(i)")
     grid = (-(-work // target.threads), 1, 1)
     return Layout.of(source, grid, (target.threads, 1, 1), target).launch(
         scatter.nodes, [index, first, following]
@@ -89,7 +88,7 @@ def _search(source: Source, at: Moved, scatter: Scatter) -> None:
     """i: the first place from begin to end - 1 whose index is `wanted`; end if there is none."""
     source.line("i = begin")
     with source.block(
-        f"while i < end and {INDEX.name}({source.array(scatter.index.dtype)}[{at.at(['i'])}]) != wanted"
+        f"while i < end and {INDEX.name}({source.element(scatter.index.dtype, at.at(['i']))}) != wanted"
     ):
         source.line("i += 1")
 
@@ -108,7 +107,6 @@ def _following(
     source.number("following", Offset(1))
     load = Moved(source, "a", Offset(2), x.strides)
     to = Moved(source, "to", Offset(3), y.strides)
-    link = source.array(LINK)
     lanes = min(target.lanes, power_of_two(columns))
     helpers = max(1, target.threads // lanes)
     helpers = min(helpers, power_of_two(stretches))
@@ -124,10 +122,10 @@ def _following(
         source.line(f"sum = {FLOAT64.name}(0)")
         with source.block("if column < columns"), stepping(source, "s", "ty", str(stretches), str(helpers)):
             _stretch(source, "s", places, stretches)
-            source.line(f"i = {INDEX.name}({link}[first + s * rows + row])")
+            source.line(f"i = {INDEX.name}({source.element(LINK, 'first + s * rows + row')})")
             with source.block("while i < end"):
-                source.line(f"sum += {source.array(dtype)}[{load.at(['i', 'column'])}]")
-                source.line(f"i = {INDEX.name}({link}[following + i])")
+                source.line(f"sum += {source.element(dtype, load.at(['i', 'column']))}")
+                source.line(f"i = {INDEX.name}({source.element(LINK, 'following + i')})")
         if helpers > 1:
             source.line(f"shared[ty * {lanes} + tx] = sum")
             source.line("cuda.syncthreads()")
@@ -135,7 +133,7 @@ def _following(
             if helpers > 1:
                 with source.block(f"for h in range(1, {helpers})"):
                     source.line(f"sum += shared[h * {lanes} + tx]")
-            source.line(f"{source.array(dtype)}[{to.at(['row', 'column'])}] = {dtype.name}(sum)")
+            source.line(f"{source.element(dtype, to.at(['row', 'column']))} = {dtype.name}(sum)")
         if helpers > 1:
             source.line("cuda.syncthreads()")
     grid = (-(-columns // lanes), rows, 1)

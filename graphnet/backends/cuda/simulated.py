@@ -9,14 +9,21 @@ import numpy as np
 from numpy import cos, exp, float32, float64, log, log1p, sin, sqrt, tanh
 
 __all__ = [
-    "cos", "exp", "float32", "float64", "int8", "int16", "int32", "int64", "log", "log1p", "quiet", "sin", "sqrt",
-    "tanh", "uint8", "uint16", "uint32", "uint64",
+    "cos", "exp", "float32", "float64", "int8", "int16", "int32", "int64", "log", "log1p", "quiet", "sin", "slot",
+    "sqrt", "tanh", "uint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip
 
 
 def quiet() -> None:
     """NaN and infinities flow silently, as on a GPU. Each thread of a kernel needs to be told."""
     np.seterr(all="ignore")
+
+
+def slot(index: int) -> int:
+    """On a GPU an unsigned number; a negative one would be far outside there, so it is an error here."""
+    if index < 0:
+        raise IndexError(f"a kernel looks at place {index} of an array")
+    return index
 
 
 def _cast(name: str) -> Callable[[Any], Any]:

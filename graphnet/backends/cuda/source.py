@@ -79,11 +79,15 @@ class Source:
         self.arrays.add(name)
         return name
 
+    def element(self, dtype: Dtype, at: str) -> str:
+        """A number of the arena. (Numba would count a signed index from the end if it were negative: `at` is none.)"""
+        return f"{self.array(dtype)}[slot({at})]"
+
     def load(self, dtype: Dtype, at: str) -> Value:
-        return self.assign(f"{self.array(dtype)}[{at}]", dtype)
+        return self.assign(self.element(dtype, at), dtype)
 
     def store(self, value: Value, at: str) -> None:
-        self.line(f"{self.array(value.dtype)}[{at}] = {value}")
+        self.line(f"{self.element(value.dtype, at)} = {value}")
 
     def raise_flag(self) -> None:
         """Something is wrong: the caller will hear of it. Word 0 of the arena says so."""

@@ -18,7 +18,7 @@ every_program = pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRA
 
 #: Few threads, so that a simulator is done in time, but everything in more than one block, lane and part.
 FEW = Target(
-    threads=4, lanes=2, blocks=4, least=8, tiles=(Tile(2, 2, 2, 1, 3), Tile(1, 2, 1, 2, 2)), most=(2, 2, 65535)
+    threads=4, lanes=2, blocks=4, least=8, tiles=(Tile(2, 2, 2, 1, 2), Tile(1, 2, 1, 2, 3)), most=(2, 2, 65535)
 )  # fmt: skip
 
 

@@ -28,12 +28,12 @@ def forgetful_tree(source: Any, combining: Any, lanes: int, sharing: int, by_row
     source.line("shared[0] = sum")
 
 
-def half_filled(source: Any, *rest: Any) -> None:
-    original_fill(source, *rest)
-    source.line("right[0, 0] = 0")
+def half_filled(filling: Any, name: str) -> None:
+    original_fill(filling, name)
+    filling.source.line(f"{filling.into}[0, 0] = {name}(0)")
 
 
-original_fill = products._fill
+original_fill = products._Filling.fill
 
 
 def short_search(source: Any, at: Any, scatter: Any) -> None:
@@ -59,7 +59,7 @@ def early(lives: Any) -> int:
 FAULTS: dict[str, tuple[object, str, Callable[..., Any], str]] = {
     "all axes have one index": (loops, "divided", no_ends, "five axes, turned"),
     "threads do not add up": (loops, "_tree", forgetful_tree, "sums of rows"),
-    "a tile lacks a number": (products, "_fill", half_filled, "product"),
+    "a tile lacks a number": (products._Filling, "fill", half_filled, "product"),
     "the last of an index is forgotten": (scatters, "_search", short_search, "rows added by index"),
     "memory is free one step too early": (schedule, "give_places", early, "every function"),
 }
