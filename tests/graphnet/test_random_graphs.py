@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import graphnet as gn
-from graphnet import passes
+from graphnet import backends, passes
 from graphnet.dtypes import is_float
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
@@ -167,7 +167,19 @@ thorough = settings(
 @given(graphs())
 def test_random_graphs_hold_all_laws(drawn: tuple[list[Node], list[Node], list[Array]]) -> None:
     outputs, leaves, values = drawn
-    check_graph(outputs, leaves, values)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("cuda", "cuda-tf32"):
+            patch.delitem(backends.AVAILABLE, name)
+        check_graph(outputs, leaves, values)
+
+
+# Simulated, a graph takes a quarter of a second.
+@pytest.mark.cuda
+@settings(thorough, max_examples=50)
+@given(graphs())
+def test_random_graphs_on_a_gpu(drawn: tuple[list[Node], list[Node], list[Array]]) -> None:
+    outputs, leaves, values = drawn
+    check_graph(outputs, leaves, values, laws=(7,))
 
 
 @thorough

@@ -1,20 +1,22 @@
-"""Makes machine code for a GPU of one kind out of every kernel that the programs use; no GPU is needed.
+"""Makes machine code for GPUs out of every kernel that the programs use; no GPU is needed.
 
-    python -m tests.graphnet.backends.cuda.assemble 9.0
+    python -m tests.graphnet.backends.cuda.assemble 7.5 9.0 [--part 1/2]
 
 PTX comes from NVVM; nvJitLink assembles it, as a driver would. Prints how many kernels there were, and the registers
-and the bytes of local memory (registers that were spilled) of each kind of product.
+and the bytes of local memory (registers that were spilled) of each kind of product. --part: only every second kernel.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
-import sys
+from collections.abc import Sequence
 
 import numpy as np
 from cuda.bindings import nvjitlink
+from numba.cuda import compiler
 
-from graphnet.backends.cuda.kernels import ptx_of
+from graphnet.backends.cuda.kernels import function_of, ptx_of, signature_of
 from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.products import tile_text, tiles_for
 from graphnet.backends.cuda.schedule import make_schedule
@@ -64,19 +66,39 @@ def assembled(ptx: str, architecture: str) -> str:
         nvjitlink.destroy(handle)
 
 
+def ptx_for_each(text: str, kinds: tuple[str, ...], capabilities: Sequence[tuple[int, int]]) -> list[str]:
+    """PTX of one kernel for several kinds of GPUs; where Numba lets us, its types are inferred only once."""
+    compiled = getattr(compiler, "_compile_pyfunc_with_fixup", None)
+    if compiled is None:
+        return [ptx_of(text, kinds, capability) for capability in capabilities]
+    library, _ = compiled(
+        function_of(text), signature_of(kinds), device=False, cc=capabilities[0], abi="numba"
+    )
+    return [library.get_asm_str(cc=capability) for capability in capabilities]
+
+
 def main() -> None:
-    major, minor = map(int, sys.argv[1].split("."))
-    every = kernels()
-    for kernel, name in every.items():
-        ptx = ptx_of(*kernel, (major, minor))
-        assert f".target sm_{major}{minor}" in ptx, name
-        log = assembled(ptx, f"sm_{major}{minor}")
-        registers = re.search(r"used (\d+) registers", log)
-        assert registers, f"{name}: {log}"
-        spilled = re.search(r"(\d+) bytes lmem", log)
-        if name.startswith("tiles"):
-            print(f"{name}: {registers[1]} registers, {spilled[1] if spilled else 0} bytes spilled")
-    print(f"{len(every)} kernels")
+    parser = argparse.ArgumentParser(prog="python -m tests.graphnet.backends.cuda.assemble")
+    parser.add_argument("capabilities", nargs="+")
+    parser.add_argument("--part", default="1/1")
+    chosen = parser.parse_args()
+    part, parts = map(int, chosen.part.split("/"))
+    capabilities = []
+    for capability in chosen.capabilities:
+        major, minor = map(int, capability.split("."))
+        capabilities.append((major, minor))
+    some = list(kernels().items())[part - 1 :: parts]
+    for kernel, name in some:
+        for (major, minor), ptx in zip(capabilities, ptx_for_each(*kernel, capabilities), strict=True):
+            assert f".target sm_{major}{minor}" in ptx, name
+            log = assembled(ptx, f"sm_{major}{minor}")
+            registers = re.search(r"used (\d+) registers", log)
+            assert registers, f"{name}: {log}"
+            spilled = re.search(r"(\d+) bytes lmem", log)
+            if name.startswith("tiles"):
+                spills = spilled[1] if spilled else 0
+                print(f"{name}, {major}.{minor}: {registers[1]} registers, {spills} bytes spilled")
+    print(f"{len(some)} kernels")
 
 
 if __name__ == "__main__":
