@@ -36,7 +36,6 @@ class Running:
         if self._last is None:
             raise BackendError("again: the function was not called before; call it with all arrays first")
         other = checked_inputs([self.inputs[i] for i in self.varying], arrays, self.program.taken)
-        self._last = [*self._last]
         for i, array in zip(self.varying, other, strict=True):
             self._last[i] = array
         return tuple(self.program.again(self._last))

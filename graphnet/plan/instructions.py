@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -67,6 +68,30 @@ class Loop(Instruction):
     steps: list[Step]
     stores: list[tuple[int, View]]
     reduction: tuple[str, tuple[int, ...], int, View] | None = None
+
+    @property
+    def views(self) -> list[View]:
+        """What it touches: of each load its data and its index, then what it stores, and the reduction's result."""
+        found = []
+        for load in self.loads:
+            if load.data is not None:
+                found.append(load.data)
+            if load.at is not None:
+                found.append(load.at)
+        found += [view for _, view in self.stores]
+        if self.reduction:
+            found.append(self.reduction[3])
+        return found
+
+    @property
+    def form(self) -> tuple[Hashable, ...]:
+        """All of it but where its views begin: equal for all time steps, so what is made of it is made once."""
+        return (
+            self.shape, tuple(self.steps),
+            tuple([(load.kind, load.dtype.num, load.depth, load.at and load.at.dtype.num) for load in self.loads]),
+            tuple([number for number, _ in self.stores]), self.reduction and self.reduction[:3],
+            tuple([view.strides for view in self.views]),
+        )  # fmt: skip
 
 
 @dataclass(eq=False)

@@ -27,19 +27,8 @@ Stride = int | None
 def loop_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
     """check: the flag is raised where a value that is loaded or computed is not finite."""
     if loop.reduction is None:
-        return [_layout_of(loop, target, check).launch(loop.nodes, views_of(loop))]
+        return [_layout_of(loop, target, check).launch(loop.nodes, loop.views)]
     return reduction_launches(loop, target, check)
-
-
-def views_of(loop: Loop) -> list[View]:
-    """What the loop touches, in the order in which its layout numbers it."""
-    found = []
-    for load in loop.loads:
-        found += [view for view in (load.data, load.at) if view is not None]
-    found += [view for _, view in loop.stores]
-    if loop.reduction:
-        found.append(loop.reduction[3])
-    return found
 
 
 _layouts: dict[Hashable, Layout] = {}
@@ -47,12 +36,7 @@ _layouts: dict[Hashable, Layout] = {}
 
 def _layout_of(loop: Loop, target: Target, check: bool) -> Layout:
     """Loops of all time steps have one layout: it is made once."""
-    key = (
-        loop.shape, target, check, tuple(loop.steps),
-        tuple([(load.kind, load.dtype, load.depth, load.at and load.at.dtype) for load in loop.loads]),
-        tuple([number for number, _ in loop.stores]),
-        tuple([view.strides for view in views_of(loop)]),
-    )  # fmt: skip
+    key = (target, check, loop.form)
     found = _layouts.get(key)
     if found is None:
         found = _layouts[key] = _elementwise(loop, target, check)
@@ -283,7 +267,7 @@ def reduction_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
         lanes, others = target.lanes, target.threads // target.lanes
         blocks = -(-kept[-1][0] // lanes) * math.prod(size for size, _ in kept[:-1])
     parts = max(1, min(-(-target.blocks // max(blocks, 1)), total // target.least))
-    views = views_of(loop)
+    views = loop.views
     if parts == 1:
         source = _reduction(loop, kept, reduced, combining, by_rows, (lanes, others), None, check)
         return [

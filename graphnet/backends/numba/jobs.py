@@ -165,7 +165,7 @@ def loop_record(loop: Loop, target: Target, start: int, stop: int) -> Record:
     text, words, places = _layout_of(loop, stop - start, target)
     found = list(words)
     found[0] = target.flag
-    for (at, pitch), view in zip(places, _views(loop), strict=True):
+    for (at, pitch), view in zip(places, loop.views, strict=True):
         found[at] = target.address(view) + pitch * start
     return Record(text, tuple(found))
 
@@ -184,29 +184,10 @@ _layouts: dict[Hashable, Layout] = {}
 
 def _layout_of(loop: Loop, rows: int, target: Target) -> Layout:
     """Loops of all time steps have one layout: it is made once."""
-    key = (
-        rows, loop.shape, target.vector_bytes, target.check, target.avx512, tuple(loop.steps),
-        tuple([(load.kind, load.dtype.num, load.depth, load.at and load.at.dtype.num) for load in loop.loads]),
-        tuple([number for number, _ in loop.stores]), loop.reduction and loop.reduction[:3],
-        tuple([view.strides for view in _views(loop)]),
-    )  # fmt: skip
+    key = (rows, target.vector_bytes, target.check, target.avx512, loop.form)
     found = _layouts.get(key)
     if found is None:
         found = _layouts[key] = _layout(loop, rows, target)
-    return found
-
-
-def _views(loop: Loop) -> list[View]:
-    """What the loop touches, in the order of its record."""
-    found = []
-    for load in loop.loads:
-        if load.data is not None:
-            found.append(load.data)
-        if load.at is not None:
-            found.append(load.at)
-    found += [view for _, view in loop.stores]
-    if loop.reduction:
-        found.append(loop.reduction[3])
     return found
 
 

@@ -157,18 +157,20 @@ def _segments(
                 owner += [nodes for _, nodes in by_tile[tile]]
             by_tile.clear()
 
+    def cut(host: Host | None) -> None:
+        nonlocal tapes, owners
+        segments.append((tapes, host))
+        all_owners.append([owner for owner in owners if owner])
+        tapes, owners = [[] for _ in range(parts)], [[] for _ in range(parts)]
+
     for i, job in enumerate(jobs):
         if i in barriers:
             write_out()
         if fixed and i == fixed:
-            segments.append((tapes, None))
-            all_owners.append([owner for owner in owners if owner])
-            tapes, owners = [[] for _ in range(parts)], [[] for _ in range(parts)]
+            cut(None)
             met, kept = 0, len(segments)
         if isinstance(job, HostJob):
-            segments.append((tapes, job.host))
-            all_owners.append([owner for owner in owners if owner])
-            tapes, owners = [[] for _ in range(parts)], [[] for _ in range(parts)]
+            cut(job.host)
             continue
         if i in barriers and parts > 1 and any(tapes):
             met += 1
@@ -180,8 +182,7 @@ def _segments(
                 for record in job.records(target, part * job.tiles + tile, parts * job.tiles):
                     by_tile[tile].append((record, job.nodes))
     write_out()
-    segments.append((tapes, None))
-    all_owners.append([owner for owner in owners if owner])
+    cut(None)
     return segments, all_owners, kept
 
 
