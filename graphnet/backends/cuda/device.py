@@ -177,7 +177,7 @@ def _require_gpu() -> None:
             cuda.current_context()
             reason = "Numba finds no GPU"
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}".split("\n")[0].rstrip(". ")
+            reason = " ".join(str(error).split("If you are")[0].split()).rstrip(".: ")
         raise BackendError(f"backend='cuda' finds no NVIDIA GPU that it could use ({reason}). {INSTEAD}")
     from cuda.bindings import driver, nvrtc
 
