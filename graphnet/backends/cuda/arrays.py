@@ -120,13 +120,12 @@ class DeviceArray(NDArrayOperatorsMixin):
     # -- changing it -------------------------------------------------------------------------------------------------
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        target = self if key is Ellipsis else self[key]
-        if target is not self and target._owner is not self._owner:
-            raise TypeError("a DeviceArray takes values for all of it, or for a range along its first axis")
+        """Of all of it (`...`), or of a range along its first axis."""
+        target = self[key]
         _elementwise("x", (value,), target.dtype, target)
 
     def __getitem__(self, key: Any) -> DeviceArray:
-        """A range along the first axis: the same memory."""
+        """All of it (`...`), or a range along the first axis: the same memory."""
         if key is Ellipsis:
             return self
         if not isinstance(key, slice) or not self.shape:

@@ -306,6 +306,14 @@ def test_what_is_not_there_is_said() -> None:
     assert float(gn.place(np.float32(2.5))) == 2.5
 
 
+@pytest.mark.skipif(not SIMULATED, reason="NumPy takes no memory of a GPU")
+def test_other_libraries_take_them_where_they_are() -> None:
+    there = gn.place(A)
+    taken = np.from_dlpack(there)
+    there += 1
+    np.testing.assert_array_equal(taken, A + 1)
+
+
 def test_memory_is_used_again() -> None:
     there = gn.place(A)
     owner = id((there + 1)._owner.memory)  # type: ignore[attr-defined]
