@@ -8,7 +8,7 @@ the call to the moment when the results are there. "floor": the longer of the fl
 a large float32 product, and the bytes that our program reads and writes / the bandwidth of a copy, measured in the same
 run. Losses must agree to 1e-3. --dry: tiny networks on the processor (graphnet in Numba's simulator), to see that all
 contenders run: NUMBA_ENABLE_CUDASIM=1 python -m benchmarks.gpu --dry. Needs PyTorch and JAX with CUDA for the peers,
-and CuPy for cuBLAS; who is not there is left out, and said.
+and nvidia-cublas (which they bring) for cuBLAS; who is not there is left out, and said.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ source, expressions   a kernel's Python code, written line by line
 target        how work is divided among threads
 launch        a kernel with its arguments
 loops, products, scatters   instructions as launches
-blas          cuBLAS, where CuPy is installed
+blas          cuBLAS, where it is installed
 schedule      from a graph to stretches of launches, copies, places in the GPU's memory
 kernels       code compiled and kept; PTX without a GPU
 simulated     what kernels call in Numba's simulator

@@ -22,7 +22,7 @@ from graphnet.backends.cuda.kernels import compiled
 from graphnet.backends.cuda.loops import stepping
 from graphnet.backends.cuda.source import INDEX, Source, Value, array_name
 from graphnet.backends.cuda.target import GPU, ONE_THREAD, Target
-from graphnet.dtypes import BOOL, FLOAT64
+from graphnet.dtypes import BOOL, FLOAT64, as_dtype
 from graphnet.errors import DtypeError, ShapeError
 from graphnet.node import Array, Dtype, Shape
 from graphnet.plan.instructions import Step
@@ -209,6 +209,8 @@ def place(array: Any) -> DeviceArray:
     if isinstance(array, DeviceArray):
         return array.copy()
     source = np.asarray(array)
+    source = source.astype(source.dtype.newbyteorder("="), copy=False)
+    as_dtype(source.dtype)  # or DtypeError
     result = empty(source.shape, source.dtype)
     if source.size:
         this_device().upload(source, result.bytes)
@@ -224,13 +226,16 @@ def seen(array: Any) -> DeviceArray | None:
         return array
     if SIMULATED or isinstance(array, (np.ndarray, np.generic)):
         return None
+    # DLPack first: it says on which GPU the array lies, and makes our stream wait for what is still under way there.
+    if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
+        if tuple(array.__dlpack_device__()) != (CUDA, this_device().number):
+            return None
+        return _of_lent(borrowed(array.__dlpack__(stream=int(this_device().stream))))
     if hasattr(array, "__cuda_array_interface__"):
         memory = cuda.as_cuda_array(array)
         if not memory.is_c_contiguous():
             raise ShapeError(_PIECES.format(list(memory.shape)))
         return DeviceArray(memory.reshape(memory.size), array, tuple(memory.shape), np.dtype(memory.dtype))
-    if hasattr(array, "__dlpack__") and array.__dlpack_device__() == (CUDA, this_device().number):
-        return _of_lent(borrowed(array.__dlpack__(stream=int(this_device().stream))))
     return None
 
 
@@ -272,7 +277,7 @@ def _elementwise(
     if out is not None:
         shapes.append(out.shape)
     shape = shapes[0] if shapes else ()
-    operands = [_operand(x, shape) for x in inputs]
+    operands = [_apart(_operand(x, shape), out) for x in inputs]
     if any(s != shape for s in shapes):
         raise ShapeError(
             f"arrays on the GPU of shapes {', '.join(str(list(s)) for s in shapes)} do not go together"
@@ -299,6 +304,14 @@ def _operand(x: Any, shape: Shape) -> Any:
             f"an array of shape {list(value.shape)} does not go with one of {list(shape)} on the GPU"
         )
     return place(value)
+
+
+def _apart(x: Any, out: DeviceArray | None) -> Any:
+    """The operand, or a copy of it if it is another range of the memory that is written to."""
+    if not isinstance(x, DeviceArray) or out is None or x._owner is not out._owner or not x.size:
+        return x
+    address = this_device().address
+    return x if address(x._memory) == address(out._memory) else x.copy()
 
 
 def _kind(x: Any) -> str:

@@ -1,45 +1,98 @@
-"""Matrix products by cuBLAS, where CuPy is installed, which knows how to call it."""
+"""Matrix products by cuBLAS, where it is installed.
+
+It is called by ctypes: CuPy's functions set CuPy's own stream first, and refuse to be captured.
+"""
 
 from __future__ import annotations
 
-import importlib
+import ctypes
+import threading
+from ctypes import c_int, c_longlong, c_size_t, c_void_p
 from functools import cache
 from typing import Any
 
 import numpy as np
+from cuda.pathfinder import load_nvidia_dynamic_lib
 
 from graphnet.backends.cuda.device import SIMULATED, this_device
 from graphnet.backends.cuda.products import orientation
 from graphnet.backends.cuda.schedule import LibraryProduct, Part
 from graphnet.errors import BackendError
 
-__all__ = ["Cublas", "cublas"]
+__all__ = ["Cublas", "Library", "cublas"]
 
 #: cublasOperation_t and cublasMath_t.
 AS_STORED, TURNED = 0, 1
 SINGLE, TF32 = 0, 3
 
 
-class Cublas:
-    """c = a b in the arena, on one stream. tf32: products of float32 round their operands to ten bits.
+#: Bytes that cuBLAS may use besides; without memory of its own it would allocate within a captured graph.
+WORKSPACE = 32 << 20
 
-    library: cuBLAS as CuPy calls it.
+_MATRICES = (c_void_p, c_int, c_int, c_int, c_int, c_int, c_void_p)
+
+
+class Library:
+    """The functions of cuBLAS that are used, from the library at this path. BackendError where one fails."""
+
+    def __init__(self, path: str) -> None:
+        self._library = ctypes.CDLL(path)
+        single = (*_MATRICES, c_void_p, c_int, c_void_p, c_int, c_void_p, c_void_p, c_int)
+        batched = (
+            *_MATRICES, c_void_p, c_int, c_longlong, c_void_p, c_int, c_longlong, c_void_p, c_void_p, c_int, c_longlong,
+            c_int,
+        )  # fmt: skip
+        self.set_stream = self._function("cublasSetStream_v2", c_void_p, c_void_p)
+        self.set_math_mode = self._function("cublasSetMathMode", c_void_p, c_int)
+        self.set_workspace = self._function("cublasSetWorkspace_v2", c_void_p, c_void_p, c_size_t)
+        self.sgemm = self._function("cublasSgemm_v2", *single)
+        self.dgemm = self._function("cublasDgemm_v2", *single)
+        self.sgemm_batched = self._function("cublasSgemmStridedBatched", *batched)
+        self.dgemm_batched = self._function("cublasDgemmStridedBatched", *batched)
+
+    def create(self) -> int:
+        handle = c_void_p()
+        self._function("cublasCreate_v2", c_void_p)(ctypes.addressof(handle))
+        return handle.value or 0
+
+    def _function(self, name: str, *arguments: Any) -> Any:
+        function = getattr(self._library, name)
+        function.argtypes, function.restype = arguments, c_int
+
+        def called(*given: Any) -> None:
+            status = function(*given)
+            if status:
+                raise BackendError(f"{name} failed: cuBLAS status {status}")
+
+        return called
+
+
+class Cublas:
+    """c = a b in the arena, on a stream. tf32: products of float32 round their operands to ten bits.
+
+    workspace: the address of WORKSPACE bytes of the GPU.
     """
 
-    def __init__(self, library: Any, stream: int, tf32: bool) -> None:
-        self._library = library
+    def __init__(self, library: Any, workspace: int, tf32: bool) -> None:
+        self._library, self._workspace = library, workspace
+        self._lock = threading.Lock()
         self._handle = library.create()
-        library.setStream(self._handle, stream)
-        library.setMathMode(self._handle, TF32 if tf32 else SINGLE)
+        library.set_math_mode(self._handle, TF32 if tf32 else SINGLE)
         self._functions = {
-            np.dtype("float32"): (library.sgemm, library.sgemmStridedBatched),
-            np.dtype("float64"): (library.dgemm, library.dgemmStridedBatched),
+            np.dtype("float32"): (library.sgemm, library.sgemm_batched),
+            np.dtype("float64"): (library.dgemm, library.dgemm_batched),
         }
-        # What the library reads when a product is launched, which may be long after this call.
+        # α and β.
         self._numbers = {dtype: (np.ones(1, dtype), np.zeros(1, dtype)) for dtype in self._functions}
 
-    def __call__(self, address: int, product: LibraryProduct) -> None:
+    def __call__(self, address: int, product: LibraryProduct, stream: Any) -> None:
         """address: of the arena."""
+        with self._lock:  # the stream belongs to the handle, which all threads share
+            self._library.set_stream(self._handle, 0 if SIMULATED else int(stream))
+            self._library.set_workspace(self._handle, self._workspace, WORKSPACE)
+            self._multiply(address, product)
+
+    def _multiply(self, address: int, product: LibraryProduct) -> None:
         a, b, c = product.a, product.b, product.c
         if _by_rows(c):
             # cuBLAS takes matrices by columns. What lies by rows is, by columns, the transpose: cᵀ = bᵀ aᵀ.
@@ -86,14 +139,17 @@ def _transposed(part: Part) -> Part:
 def cublas(tf32: bool) -> Cublas | None:
     """The library, or None where it is not installed. BackendError if TF32 is wanted, which nothing else can do."""
     try:
-        library = None
-        if not SIMULATED:
-            importlib.import_module("cupy")  # finds the libraries
-            library = importlib.import_module("cupy_backends.cuda.libs.cublas")
-    except ImportError:
+        library = None if SIMULATED else Library(str(load_nvidia_dynamic_lib("cublas").abs_path))
+    except (ImportError, RuntimeError, OSError, AttributeError):  # not found, or too old
         library = None
     if library is None:
         if tf32:
-            raise BackendError("backend='cuda-tf32' needs cuBLAS, by CuPy: pip install 'graphnet[cublas]'")
+            raise BackendError("backend='cuda-tf32' needs cuBLAS: pip install 'graphnet[cublas]'")
         return None
-    return Cublas(library, int(this_device().stream), tf32)
+    device = this_device()
+    memory = _workspaces.setdefault(tf32, device.memory(WORKSPACE))
+    return Cublas(library, device.address(memory), tf32)
+
+
+#: Held as long as the handles that use them.
+_workspaces: dict[bool, Any] = {}

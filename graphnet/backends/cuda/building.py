@@ -38,8 +38,8 @@ def restored(header: Mapping[str, Any], arrays: Mapping[str, Array], tf32: bool 
     schedule, multiply = schedule_of(header, arrays), cublas(tf32)
     if multiply is None and any(isinstance(r, LibraryProduct) for s in schedule.stretches for r in s.runs):
         raise BackendError(
-            "this stored function multiplies by cuBLAS, which CuPy calls: pip install 'graphnet[cublas]'; or compile "
-            "and save it again here."
+            "this stored function multiplies by cuBLAS, which is not installed: pip install 'graphnet[cublas]'; or "
+            "compile and save it again here."
         )
     device = this_device()
     needed, free = schedule.arena_bytes, device.free_memory()

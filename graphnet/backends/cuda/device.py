@@ -10,7 +10,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -56,16 +56,22 @@ class Device:
         """Bytes that could be allocated now."""
         if SIMULATED:
             return 1 << 40
-        return int(cuda.current_context().get_memory_info()[0])
+        context = cuda.current_context()
+        context.memory_manager.deallocations.clear()  # what Numba has not given back yet
+        spare = sum(size * len(blocks) for size, blocks in list(self._spare.items()))
+        return int(context.get_memory_info()[0]) + spare
 
     def memory(self, nbytes: int) -> Any:
         """So many bytes; what is in them is whatever was there."""
-        try:
-            return cuda.device_array(max(nbytes, 1), np.uint8)
-        except Exception as error:
-            if "OUT_OF_MEMORY" not in str(error):
-                raise
-            raise BackendError(f"the GPU has not {nbytes} bytes of memory left") from error
+        for _ in range(2):
+            try:
+                return cuda.device_array(max(nbytes, 1), np.uint8)
+            except Exception as error:
+                if "OUT_OF_MEMORY" not in str(error):
+                    raise
+                for blocks in list(self._spare.values()):
+                    blocks.clear()
+        raise BackendError(f"the GPU has not {nbytes} bytes of memory left")
 
     def block(self, nbytes: int) -> Block:
         """So many bytes that are used again when nobody holds them any more: an allocation makes the GPU wait."""
@@ -75,7 +81,10 @@ class Device:
             else -(-nbytes // LARGE) * LARGE
         )
         spare = self._spare[size]
-        return Block(spare.pop() if spare else self.memory(size), spare)
+        try:
+            return Block(spare.pop(), spare)
+        except IndexError:
+            return Block(self.memory(size), spare)
 
     def address(self, memory: Any) -> int:
         return int(memory.ctypes.data if SIMULATED else memory.device_ctypes_pointer.value or 0)
@@ -97,10 +106,10 @@ class Device:
         if not SIMULATED:
             self.stream.synchronize()
 
-    def captured(self, work: Callable[[], None]) -> Callable[[], None]:
-        """What replays all launches that `work` makes, at the cost of one."""
+    def captured(self, work: Callable[[Any], None]) -> Callable[[], None]:
+        """What replays all launches that `work` makes on the stream that it is given, at the cost of one."""
         if SIMULATED:
-            return work
+            return partial(work, self.stream)
         return _Graph(self.stream, work).launch
 
     def timed(self, work: Callable[[], None]) -> float:
@@ -133,17 +142,21 @@ class Block:
 class _Graph:
     """Launches captured from a stream, instantiated."""
 
-    def __init__(self, stream: Any, work: Callable[[], None]) -> None:
+    def __init__(self, stream: Any, work: Callable[[Any], None]) -> None:
         from cuda.bindings import driver
 
         self._driver, self._stream = driver, int(stream)
-        # Relaxed: memory that Python frees meanwhile does not spoil the capture.
+        # A stream of its own, which does not block the default one: what other threads and libraries do meanwhile is
+        # neither captured nor refused. Relaxed: memory that Python frees meanwhile does not spoil the capture.
         mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        self._call("cuStreamBeginCapture", self._stream, mode)
+        cuda.current_context()
+        own = int(self._call("cuStreamCreate", int(driver.CUstream_flags.CU_STREAM_NON_BLOCKING)))
+        self._call("cuStreamBeginCapture", own, mode)
         try:
-            work()
+            work(cuda.external_stream(own))
         finally:
-            graph = self._call("cuStreamEndCapture", self._stream)
+            graph = self._call("cuStreamEndCapture", own)
+            self._call("cuStreamDestroy", own)
         self._graph = self._call("cuGraphInstantiate", graph, 0)
         self._call("cuGraphDestroy", graph)
         self._call("cuGraphUpload", self._graph, self._stream)
@@ -172,17 +185,18 @@ def this_device() -> Device:
 
 
 def _require_gpu() -> None:
-    if not cuda.is_available():
-        try:
-            cuda.current_context()
-            reason = "Numba finds no GPU"
-        except Exception as error:
-            reason = " ".join(str(error).split("If you are")[0].split()).rstrip(".: ")
-        raise BackendError(f"backend='cuda' finds no NVIDIA GPU that it could use ({reason}). {INSTEAD}")
-    from cuda.bindings import driver, nvrtc
+    try:
+        from cuda.bindings import driver, nvrtc
 
-    _, supported = driver.cuDriverGetVersion()
-    _, major, minor = nvrtc.nvrtcVersion()
+        _, supported = driver.cuDriverGetVersion()
+        _, major, minor = nvrtc.nvrtcVersion()
+        if supported // 1000 >= major:
+            cuda.current_context()
+        reason = "" if cuda.is_available() else "Numba finds no compiler: pip install 'graphnet[cuda]'"
+    except Exception as error:  # drivers and loaders raise of all kinds
+        reason = " ".join(str(error).split()).rstrip(".: ") or type(error).__name__
+    if reason:
+        raise BackendError(f"backend='cuda' finds no NVIDIA GPU that it could use ({reason}). {INSTEAD}")
     if supported // 1000 < major:
         raise BackendError(
             f"the NVIDIA driver is too old: it knows CUDA {supported // 1000}.{supported % 1000 // 10}, and kernels "

@@ -220,9 +220,8 @@ class _Filling:
         self.wide, self.depth = shape
         self.first, self.size, self.start, self.stride, self.deep = names
         fast = self.depth if along_depth else self.wide
-        self.regular = (
-            all(n & (n - 1) == 0 for n in (fast, threads)) and fast <= threads <= self.wide * self.depth
-        )
+        powers = all(n & (n - 1) == 0 for n in (fast, threads))
+        self.regular = powers and fast <= threads and self.wide * self.depth % threads == 0
         if not self.regular:
             return
         line = source.line

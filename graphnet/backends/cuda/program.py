@@ -24,8 +24,8 @@ from graphnet.node import Array, Node
 
 __all__ = ["CudaProgram"]
 
-#: Multiplies matrices in the arena, which begins at this address.
-Multiply = Callable[[int, LibraryProduct], None]
+#: Multiplies matrices in the arena, which begins at this address, on a stream.
+Multiply = Callable[[int, LibraryProduct, Any], None]
 
 
 class CudaProgram(Program):
@@ -43,7 +43,7 @@ class CudaProgram(Program):
         self._views: dict[str, Any] = {}
         self._flag = self._arena[:8]
         self._no, self._raised = np.zeros(1, np.int64), np.zeros(1, np.int64)
-        device.upload(self._no, self._flag)
+        self._wrong = True
         self._given = [None if p is None else self._piece(p) for p in schedule.given]
         self._brought = [(node, self._piece(place)) for node, place in schedule.brought]
         self._results = [self._piece(place) for place in schedule.results]
@@ -95,6 +95,7 @@ class CudaProgram(Program):
         if self.check and not all(map(_is_finite, (*arrays, *self._leaves()))):
             return self._explain(arrays)
         with self._lock:
+            self._lower_flag()
             self._bring(arrays)
             self._execute()
             return self._fetched(arrays)
@@ -103,6 +104,7 @@ class CudaProgram(Program):
         if not self.schedule.fixed or (self.check and not all(map(_is_finite, arrays))):
             return self.run(arrays)
         with self._lock:
+            self._lower_flag()
             for piece, array, varies in zip(self._given, arrays, self.schedule.varying, strict=True):
                 # What all else was copied to may have been given to others since.
                 if varies and piece is not None:
@@ -122,7 +124,7 @@ class CudaProgram(Program):
             self._bring(arrays)
             for stretch in self._stretches:
                 for run, action in zip(stretch.runs, stretch.actions, strict=True):
-                    seconds = self.device.timed(action)
+                    seconds = self.device.timed(partial(action, self.device.stream))
                     for node in run.nodes:
                         spent[node] += seconds / len(run.nodes)
                 if stretch.host is not None:
@@ -188,11 +190,18 @@ class CudaProgram(Program):
             self.device.download(self._flag, self._raised)
         if self.schedule.flagged or not stay:
             self.device.wait()
+        self._wrong = False
         if self._raised[0]:
-            self._raised[0] = 0
-            self.device.upload(self._no, self._flag)
+            self._wrong = True
             return self._explain(arrays)
         return results
+
+    def _lower_flag(self) -> None:
+        """After a run in which it was raised, or that was ended before it was looked at."""
+        if self._wrong:
+            self.device.upload(self._no, self._flag)
+            self._raised[0] = 0
+        self._wrong = self.schedule.flagged
 
     def _explain(self, arrays: Sequence[Array]) -> list[Array]:
         """An index was out of range, or a value not finite: the NumPy back end says which, in its words."""
@@ -200,14 +209,14 @@ class CudaProgram(Program):
             raise GraphnetError(OUT_OF_RANGE)
         return NumpyProgram(self.source, None, self.check).run([np.asarray(array) for array in arrays])
 
-    def action(self, run: Launch | LibraryProduct) -> Callable[[], None]:
-        """What launches it."""
+    def action(self, run: Launch | LibraryProduct) -> Callable[[Any], None]:
+        """What launches it on a stream."""
         if isinstance(run, Launch):
             kernel = compiled(run.text, run.kinds)
-            configuration = run.grid, run.block, self.device.stream
+            grid, block = run.grid, run.block
             arguments = *self.arrays(run.arrays), *run.arguments
             # The simulator's kernels remember how they were configured last.
-            return lambda: kernel[configuration](*arguments)
+            return lambda stream: kernel[grid, block, stream](*arguments)
         assert self._multiply is not None
         return partial(self._multiply, self.device.address(self._arena), run)
 
@@ -227,14 +236,14 @@ class _Stretch:
             self._replay()
         elif not self._warm:
             self._warm = True
-            self._one_by_one()
+            self._one_by_one(self._device.stream)
         elif self.actions:
             self._replay = self._device.captured(self._one_by_one)
             self._replay()
 
-    def _one_by_one(self) -> None:
+    def _one_by_one(self, stream: Any) -> None:
         for action in self.actions:
-            action()
+            action(stream)
 
 
 def _is_finite(array: Array) -> bool:

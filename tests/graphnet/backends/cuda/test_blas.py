@@ -30,15 +30,18 @@ class Library:
         self.mode = -1
         for letter, kind in (("s", ctypes.c_float), ("d", ctypes.c_double)):
             setattr(self, f"{letter}gemm", self._single(kind))
-            setattr(self, f"{letter}gemmStridedBatched", self._batched(kind))
+            setattr(self, f"{letter}gemm_batched", self._batched(kind))
 
     def create(self) -> int:
         return 7
 
-    def setStream(self, handle: int, stream: int) -> None:
+    def set_stream(self, handle: int, stream: int) -> None:
         assert handle == 7
 
-    def setMathMode(self, handle: int, mode: int) -> None:
+    def set_workspace(self, handle: int, memory: int, nbytes: int) -> None:
+        assert (handle, memory, nbytes) == (7, 4096, blas.WORKSPACE)
+
+    def set_math_mode(self, handle: int, mode: int) -> None:
         self.mode = mode
 
     def _matrix(self, kind: Any, address: int, rows: int, columns: int, pitch: int) -> Array:
@@ -83,7 +86,7 @@ class Library:
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     found = Library()
-    monkeypatch.setattr(building, "cublas", lambda tf32: Cublas(found, 0, tf32))
+    monkeypatch.setattr(building, "cublas", lambda tf32: Cublas(found, 4096, tf32))
     return found
 
 

@@ -285,6 +285,23 @@ def test_changes_in_place() -> None:
     assert not there.any()
 
 
+def test_overlapping_ranges_are_copied_first() -> None:
+    there, here = gn.place(A), A.copy()
+    for array in (there, here):
+        array[1:8] = array[0:7]
+        np.add(array[11:20], array[10:19], out=array[11:20])
+        array[30:40] += array[30:40]
+    np.testing.assert_array_equal(np.asarray(there), here)
+
+
+def test_other_byte_orders_and_dtypes() -> None:
+    np.testing.assert_array_equal(np.asarray(gn.place(A.astype(">f4")) * 2), A * 2)
+    assert gn.place(A.astype(">f4")).dtype.isnative
+    for dtype in ("float16", "complex64", "U3"):
+        with pytest.raises(DtypeError, match="not supported"):
+            gn.place(A.astype(dtype))
+
+
 def test_what_is_not_there_is_said() -> None:
     there = gn.place(A)
     with pytest.raises(TypeError, match=r"np\.cumsum does not work on the GPU"):

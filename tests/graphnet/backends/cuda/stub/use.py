@@ -1,0 +1,141 @@
+"""What a process does on the stub; `python -m tests.graphnet.backends.cuda.stub.use PART [libcublas]` prints "done"."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+
+import numpy as np
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.backends.cuda import blas, building
+from graphnet.backends.cuda.arrays import seen
+from graphnet.backends.cuda.device import this_device
+
+from ..programs import PROGRAMS
+
+
+def programs() -> None:
+    """Kernels of every kind: one by one, captured, replayed, on arrays of the host and of the GPU."""
+    for name in (
+        "one axis", "booleans", "rows by index", "sums of columns, in parts", "product, sums in parts", "products",
+        "rows added by index", "a result that lies between others", "sum over nothing",
+    ):  # fmt: skip
+        nodes, inputs, arrays = PROGRAMS[name].nodes("float32")
+        function = gn.compile(nodes, inputs, backend="cuda")
+        for _ in range(3):
+            function(*arrays)
+        function(*map(gn.place, arrays))
+        function.profile(*arrays, repeats=1)
+
+
+def training() -> None:
+    """A step of Hessian-free optimisation and one of Adam."""
+    net = rnn.Network([rnn.Elman(3)], 3, 3, seed=1)
+    u = net.unroll(2, 2, initial="zero")
+    objective = rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets], backend="cuda")
+    objective.feed(*np.zeros((2, 2, 2), np.int64))
+    theta = objective.start()
+    for _ in range(3):
+        loss, gradient = objective.gradient(theta)
+        product = objective.curvature(theta)
+        for _ in range(3):
+            bend = product(gradient)
+        theta -= np.float32(0.1) * bend
+        print(float(np.sum(np.square(theta, dtype=np.float64))) >= 0, loss is not None)
+
+
+def threads() -> None:
+    """Programs made, captured and replayed in six threads at once; and one that crosses from thread to thread."""
+    failures: list[BaseException] = []
+
+    def work(size: int) -> None:
+        try:
+            x = gn.input((size, 40))
+            function = gn.compile([x * 2.0, gn.sum(x)], [x], backend="cuda")
+            for _ in range(6):
+                function(np.ones((size, 40), np.float32))
+        except BaseException as error:
+            failures.append(error)
+
+    started = [threading.Thread(target=work, args=(size,)) for size in range(30, 36)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+    assert not failures, failures
+
+
+def memory() -> None:
+    """STUB_MEMORY of 64 MiB: dropped arrays and dropped programs make room."""
+    for size in (3 << 20, 5 << 20, 6 << 20, 9 << 20, 11 << 20):
+        arrays = [gn.place(np.zeros(size // 4, np.float32)) for _ in range(3)]
+        del arrays
+    assert this_device().free_memory() > 55 << 20
+    gn.place(np.zeros(10 << 20, np.float32))
+    for size in (20, 25, 28):
+        x = gn.input((size << 18,))
+        function = gn.compile([x * 2.0], [x], backend="cuda", passes=())
+        del function
+    try:
+        x = gn.input((80 << 18,))
+        gn.compile([x * 2.0], [x], backend="cuda")
+    except gn.BackendError as error:
+        print(error)
+
+
+def exchange() -> None:
+    """Arrays of another library, by either protocol."""
+
+    class Interface:
+        def __init__(self, array: object) -> None:
+            self.array = array
+            self.__cuda_array_interface__ = array.__cuda_array_interface__  # type: ignore[attr-defined]
+
+    class Pack:
+        def __init__(self, array: object) -> None:
+            self.array = array
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 2, 0
+
+        def __dlpack__(self, stream: int | None = None) -> object:
+            assert stream
+            return self.array.__dlpack__(stream=stream)  # type: ignore[attr-defined]
+
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for lent in (Interface, Pack):
+        found = seen(lent(gn.place(x)))
+        assert found is not None
+        np.testing.assert_array_equal(np.asarray(found), x)
+
+
+def products(library: str) -> None:
+    """cuBLAS, called by ctypes: what it multiplies is right, and what is captured are its launches."""
+    device = this_device()
+    space = device.memory(blas.WORKSPACE)
+    found = blas.Cublas(blas.Library(library), device.address(space), False)
+    building.cublas = lambda tf32: found
+    generator = np.random.default_rng(0)
+    for dtype in ("float32", "float64"):
+        x, y = gn.input((5, 7), dtype), gn.input((7, 9), dtype)
+        p, q = gn.input((3, 5, 7), dtype), gn.input((3, 7, 4), dtype)
+        arrays = [generator.standard_normal(n.shape).astype(dtype) for n in (x, y, p, q)]
+        function = gn.compile([x @ y, p @ q], [x, y, p, q], backend="cuda")
+        one, several = function(*arrays)
+        np.testing.assert_allclose(one, arrays[0] @ arrays[1], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(several, arrays[2] @ arrays[3], rtol=1e-4, atol=1e-5)
+        for _ in range(2):  # captured, and replayed: which computes nothing here
+            function(*arrays)
+
+
+PARTS: dict[str, Callable[..., None]] = {
+    "programs": programs, "training": training, "threads": threads, "memory": memory, "exchange": exchange,
+    "products": products,
+}  # fmt: skip
+
+if __name__ == "__main__":
+    PARTS[sys.argv[1]](*sys.argv[2:])
+    print("done")
