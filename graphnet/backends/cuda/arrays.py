@@ -214,6 +214,7 @@ def place(array: Any) -> DeviceArray:
     result = empty(source.shape, source.dtype)
     if source.size:
         this_device().upload(source, result.bytes)
+        this_device().wait()  # the source may change as soon as this returns
     return result
 
 

@@ -5,9 +5,11 @@ A kernel is a file of its own in the cache folder, named by its content, beside 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
+import pickle
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -98,8 +100,12 @@ def compiled(text: str, arguments: tuple[str, ...]) -> Any:
     if SIMULATED:
         return cuda.jit(function_of(text, simulated=True))
     function = function_of(text)
-    kept = not function.__code__.co_filename.startswith("<")
-    return cuda.jit(signature_of(arguments), cache=kept)(function)
+    signature = signature_of(arguments)
+    if not function.__code__.co_filename.startswith("<"):
+        # A folder that cannot be written to, a full disk, a torn file: what Numba keeps is a convenience.
+        with contextlib.suppress(OSError, EOFError, RuntimeError, pickle.UnpicklingError):
+            return cuda.jit(signature, cache=True)(function)
+    return cuda.jit(signature)(function)
 
 
 def ptx_of(text: str, arguments: tuple[str, ...], capability: tuple[int, int]) -> str:
