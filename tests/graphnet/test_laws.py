@@ -55,6 +55,7 @@ def test_only_stop_gradient_is_spared_a_law() -> None:
 # -- the laws -----------------------------------------------------------------------------------
 
 
+@pytest.mark.cuda
 @by_id
 def test_op_holds_the_laws(case: Case) -> None:
     check_op(case.op, *case.arrays, laws=case.laws)

@@ -28,6 +28,7 @@ every_cell = pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=rnn.cel
 # -- graphnet's own ------------------------------------------------------------------------------
 
 
+@pytest.mark.cuda
 @every_cell
 def test_cell_obeys_the_laws(cell: type[Cell]) -> None:
     told: list[str] = []
