@@ -49,7 +49,7 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     def __init__(self, memory: Any, owner: object, shape: Shape, dtype: Dtype) -> None:
         """memory: numbers of this dtype, side by side; owner: what keeps them."""
-        self._memory, self._owner, self.shape, self.dtype = memory, owner, shape, dtype
+        self.memory, self._owner, self.shape, self.dtype = memory, owner, shape, dtype
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
@@ -64,11 +64,6 @@ class DeviceArray(NDArrayOperatorsMixin):
     @property
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
-
-    @property
-    def bytes(self) -> Any:
-        """Its memory, as bytes."""
-        return self._memory.view(np.uint8)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -85,7 +80,7 @@ class DeviceArray(NDArrayOperatorsMixin):
             raise ValueError("an array on the GPU cannot be seen from the host without a copy")
         result = np.empty(self.shape, self.dtype)
         if self.size:
-            this_device().download(self.bytes, result)
+            this_device().download(self.memory, result)
             this_device().wait()
         return result if dtype is None else result.astype(dtype)
 
@@ -104,7 +99,7 @@ class DeviceArray(NDArrayOperatorsMixin):
             raise AttributeError("the simulator's memory is the host's")
         return {
             "shape": self.shape, "typestr": self.dtype.str, "version": 3, "strides": None,
-            "data": (this_device().address(self._memory), False), "stream": int(this_device().stream),
+            "data": (this_device().address(self.memory), False), "stream": int(this_device().stream),
         }  # fmt: skip
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -114,7 +109,7 @@ class DeviceArray(NDArrayOperatorsMixin):
         """A capsule of DLPack 0.x, which all libraries take; all work on it is done by then."""
         this_device().wait()
         return capsule_of(
-            this_device().address(self._memory), self.shape, self.dtype, self.__dlpack_device__(), self._owner
+            this_device().address(self.memory), self.shape, self.dtype, self.__dlpack_device__(), self._owner
         )
 
     # -- changing it -------------------------------------------------------------------------------------------------
@@ -138,7 +133,7 @@ class DeviceArray(NDArrayOperatorsMixin):
             raise TypeError(f"a DeviceArray takes ranges in steps of 1, not {step}")
         row = self.size // max(self.shape[0], 1)
         stop = max(start, stop)
-        piece = self._memory[start * row : stop * row]
+        piece = self.memory[start * row : stop * row]
         return DeviceArray(piece, self._owner, (stop - start, *self.shape[1:]), self.dtype)
 
     # -- computing ---------------------------------------------------------------------------------------------------
@@ -181,7 +176,7 @@ class DeviceArray(NDArrayOperatorsMixin):
             raise ShapeError(
                 f"a DeviceArray of shape {list(self.shape)} cannot take the shape {list(wanted)}"
             )
-        return DeviceArray(self._memory, self._owner, wanted, self.dtype)
+        return DeviceArray(self.memory, self._owner, wanted, self.dtype)
 
     def ravel(self) -> DeviceArray:
         return self.reshape(self.size)
@@ -199,9 +194,9 @@ class DeviceArray(NDArrayOperatorsMixin):
 
 def empty(shape: Shape, dtype: Dtype) -> DeviceArray:
     """An array of whatever was there."""
-    nbytes = math.prod(shape) * dtype.itemsize
-    block = this_device().block(nbytes)
-    return DeviceArray(block.memory[:nbytes].view(dtype), block, shape, dtype)
+    count = math.prod(shape)
+    block = this_device().block(count * dtype.itemsize)
+    return DeviceArray(block.numbers(count, dtype), block, shape, dtype)
 
 
 def place(array: Any) -> DeviceArray:
@@ -213,7 +208,7 @@ def place(array: Any) -> DeviceArray:
     as_dtype(source.dtype)  # or DtypeError
     result = empty(source.shape, source.dtype)
     if source.size:
-        this_device().upload(source, result.bytes)
+        this_device().upload(source, result.memory)
         this_device().wait()  # the source may change as soon as this returns
     return result
 
@@ -312,7 +307,7 @@ def _apart(x: Any, out: DeviceArray | None) -> Any:
     if not isinstance(x, DeviceArray) or out is None or x._owner is not out._owner or not x.size:
         return x
     address = this_device().address
-    return x if address(x._memory) == address(out._memory) else x.copy()
+    return x if address(x.memory) == address(out.memory) else x.copy()
 
 
 def _kind(x: Any) -> str:
@@ -345,7 +340,7 @@ def _target() -> Target:
 def _launch(text: str, kinds: tuple[str, ...], work: int, arguments: Sequence[Any]) -> None:
     target = _target()
     blocks = max(1, min(-(-work // target.threads), target.most[0], 8 * target.blocks))
-    given = [x._memory if isinstance(x, DeviceArray) else x for x in arguments]
+    given = [x.memory if isinstance(x, DeviceArray) else x for x in arguments]
     compiled(text, kinds)[blocks, target.threads, this_device().stream](*given, work)
 
 
@@ -378,7 +373,7 @@ def _sum(
     text = sum_text(expression, kinds, inside, target.threads)
     kernel = compiled(text, (*kinds, "i8"))
     kernel[parts.size, target.threads, this_device().stream](
-        parts._memory, *(x._memory for x in inputs), inputs[0].size
+        parts.memory, *(x.memory for x in inputs), inputs[0].size
     )
 
 

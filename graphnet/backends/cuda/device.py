@@ -17,7 +17,7 @@ import numpy as np
 from numba import cuda
 
 from graphnet.errors import BackendError
-from graphnet.node import Array
+from graphnet.node import Array, Dtype
 
 __all__ = ["SIMULATED", "Block", "Device", "this_device"]
 
@@ -39,7 +39,7 @@ class Device:
             settings: Any = importlib.import_module("numba.cuda.core.config")
             settings.CUDA_LOW_OCCUPANCY_WARNINGS = 0
         self.stream = cuda.stream()
-        self._spare: dict[int, list[Any]] = defaultdict(list)
+        self._spare: dict[int, list[tuple[Any, dict[Any, Any]]]] = defaultdict(list)
 
     @property
     def name(self) -> str:
@@ -82,24 +82,40 @@ class Device:
         )
         spare = self._spare[size]
         try:
-            return Block(spare.pop(), spare)
+            return Block(*spare.pop(), spare)
         except IndexError:
-            return Block(self.memory(size), spare)
+            return Block(self.memory(size), {}, spare)
 
     def address(self, memory: Any) -> int:
         return int(memory.ctypes.data if SIMULATED else memory.device_ctypes_pointer.value or 0)
 
+    # Numba's own copies look at their operands for tens of microseconds.
+
     def upload(self, source: Array, target: Any) -> None:
-        """Copies an array of the host to memory."""
-        target.copy_to_device(np.ascontiguousarray(source).reshape(-1).view(np.uint8), stream=self.stream)
+        """Copies an array of the host to memory of its size."""
+        array = np.ascontiguousarray(source)
+        if SIMULATED:
+            target.view(np.uint8).copy_to_device(array.reshape(-1).view(np.uint8))
+        else:
+            self._copy("cuMemcpyHtoDAsync", self.address(target), array.ctypes.data, array.nbytes)
 
     def download(self, source: Any, target: Array) -> None:
-        """Copies memory to an array of the host; it is there after `wait`."""
-        source.copy_to_host(target.reshape(-1).view(np.uint8), stream=self.stream)
+        """Copies memory to an array of the host of its size; it is there after `wait`."""
+        if SIMULATED:
+            source.view(np.uint8).copy_to_host(target.reshape(-1).view(np.uint8))
+        else:
+            self._copy("cuMemcpyDtoHAsync", target.ctypes.data, self.address(source), target.nbytes)
 
     def copy(self, source: Any, target: Any) -> None:
-        """Copies memory to memory."""
-        target.copy_to_device(source, stream=self.stream)
+        """Copies memory to memory of its size."""
+        if SIMULATED:
+            target.view(np.uint8).copy_to_device(source.view(np.uint8))
+        else:
+            self._copy("cuMemcpyDtoDAsync", self.address(target), self.address(source), target.nbytes)
+
+    def _copy(self, name: str, to: int, source: int, nbytes: int) -> None:
+        cuda.current_context()  # of this thread
+        _called(name, to, source, nbytes, int(self.stream))
 
     def wait(self) -> None:
         """Until all that was asked of the stream is done."""
@@ -130,52 +146,65 @@ class Block:
     """Memory that goes back to the spare ones when it is let go; as all work is done in one order, it may be used at
     once."""
 
-    __slots__ = ("_spare", "memory")
+    __slots__ = ("_spare", "_views", "memory")
 
-    def __init__(self, memory: Any, spare: list[Any]) -> None:
-        self.memory, self._spare = memory, spare
+    def __init__(self, memory: Any, views: dict[Any, Any], spare: list[tuple[Any, dict[Any, Any]]]) -> None:
+        self.memory, self._views, self._spare = memory, views, spare
+
+    def numbers(self, count: int, dtype: Dtype) -> Any:
+        """Its first so many numbers of a dtype."""
+        found = self._views.get((count, dtype))
+        if found is None:
+            found = self._views[count, dtype] = self.memory[: count * dtype.itemsize].view(dtype)
+        return found
 
     def __del__(self) -> None:
-        self._spare.append(self.memory)
+        self._spare.append((self.memory, self._views))
 
 
 class _Graph:
     """Launches captured from a stream, instantiated."""
 
     def __init__(self, stream: Any, work: Callable[[Any], None]) -> None:
-        from cuda.bindings import driver
-
-        self._driver, self._stream = driver, int(stream)
+        self._stream = int(stream)
         # A stream of its own, which does not block the default one: what other threads and libraries do meanwhile is
         # neither captured nor refused. Relaxed: memory that Python frees meanwhile does not spoil the capture.
-        mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        mode = _driver().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         cuda.current_context()
-        own = int(self._call("cuStreamCreate", int(driver.CUstream_flags.CU_STREAM_NON_BLOCKING)))
-        self._call("cuStreamBeginCapture", own, mode)
+        own = int(_called("cuStreamCreate", int(_driver().CUstream_flags.CU_STREAM_NON_BLOCKING)))
+        _called("cuStreamBeginCapture", own, mode)
         try:
             work(cuda.external_stream(own))
         finally:
-            graph = self._call("cuStreamEndCapture", own)
-            self._call("cuStreamDestroy", own)
-        self._graph = self._call("cuGraphInstantiate", graph, 0)
-        self._call("cuGraphDestroy", graph)
-        self._call("cuGraphUpload", self._graph, self._stream)
-
-    def _call(self, name: str, *arguments: Any) -> Any:
-        error, *results = getattr(self._driver, name)(*arguments)
-        if int(error):
-            said = self._driver.cuGetErrorString(error)[1]
-            raise BackendError(f"{name} failed: {said.decode() if isinstance(said, bytes) else said}")
-        return results[0] if results else None
+            graph = _called("cuStreamEndCapture", own)
+            _called("cuStreamDestroy", own)
+        self._graph = _called("cuGraphInstantiate", graph, 0)
+        _called("cuGraphDestroy", graph)
+        _called("cuGraphUpload", self._graph, self._stream)
 
     def launch(self) -> None:
         cuda.current_context()  # of this thread, which may not have made the graph
-        self._call("cuGraphLaunch", self._graph, self._stream)
+        _called("cuGraphLaunch", self._graph, self._stream)
 
     def __del__(self) -> None:
         graph = getattr(self, "_graph", None)
         if graph is not None:
-            self._driver.cuGraphExecDestroy(graph)
+            _driver().cuGraphExecDestroy(graph)
+
+
+@cache
+def _driver() -> Any:
+    """The bindings of the driver, which a simulator does not need."""
+    return importlib.import_module("cuda.bindings.driver")
+
+
+def _called(name: str, *arguments: Any) -> Any:
+    """What a function of the driver gives; BackendError if it fails."""
+    error, *results = getattr(_driver(), name)(*arguments)
+    if int(error):
+        said = _driver().cuGetErrorString(error)[1]
+        raise BackendError(f"{name} failed: {said.decode() if isinstance(said, bytes) else said}")
+    return results[0] if results else None
 
 
 @cache
@@ -186,10 +215,8 @@ def this_device() -> Device:
 
 def _require_gpu() -> None:
     try:
-        from cuda.bindings import driver, nvrtc
-
-        _, supported = driver.cuDriverGetVersion()
-        _, major, minor = nvrtc.nvrtcVersion()
+        _, supported = _driver().cuDriverGetVersion()
+        _, major, minor = importlib.import_module("cuda.bindings.nvrtc").nvrtcVersion()
         if supported // 1000 >= major:
             cuda.current_context()
         reason = "" if cuda.is_available() else "Numba finds no compiler: pip install 'graphnet[cuda]'"

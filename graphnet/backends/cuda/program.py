@@ -148,7 +148,7 @@ class CudaProgram(Program):
 
     def _give(self, array: Any, piece: Any) -> None:
         if isinstance(array, DeviceArray):
-            self.device.copy(array.bytes, piece)
+            self.device.copy(array.memory, piece)
         else:
             self.device.upload(array, piece)
 
@@ -179,7 +179,7 @@ class CudaProgram(Program):
             if stay:
                 kept = empty(place.shape, place.dtype)
                 if piece is not None:
-                    self.device.copy(piece, kept.bytes)
+                    self.device.copy(piece, kept.memory)
                 results.append(kept)
             else:
                 result = np.empty(place.shape, place.dtype)
