@@ -38,8 +38,8 @@ def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
         raise DtypeError(f"input {node.describe()}: a node was given where an array is needed")
     value = None if is_array or taken is None else taken(array)
     try:
-        value = np.asarray(array) if value is None else value
-    except (TypeError, ValueError) as error:
+        value = _on_host(array) if value is None else value
+    except (TypeError, ValueError, BufferError) as error:
         raise ShapeError(f"input {node.describe()}: this is not an array: {error}") from None
     if value.shape != node.shape:
         raise ShapeError(
@@ -64,6 +64,13 @@ def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
         f"input {node.describe()} (made at {node.origin}) is {node.dtype}, but was given an array of "
         f"{value.dtype}; convert it: array.astype({node.dtype.name!r})."
     )
+
+
+def _on_host(array: Any) -> Array:
+    """The array of NumPy's, or of another library by one of the protocols that they share."""
+    if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
+        return np.from_dlpack(array)
+    return np.asarray(array)
 
 
 def sample_inputs(inputs: Sequence[Node]) -> list[Array]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import graphnet as gn
 from graphnet.backends.cuda import exchange
 from graphnet.backends.cuda.exchange import CPU, borrowed, capsule_of
 from graphnet.errors import DtypeError
@@ -93,6 +94,14 @@ def test_what_is_borrowed_is_given_back() -> None:
     del lent
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba", "cuda"])
+def test_every_back_end_takes_what_others_lend(backend: str) -> None:
+    x = gn.input((2, 3))
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    (doubled,) = gn.compile([x * 2.0], [x], backend)(Lender(Owner(array)))
+    np.testing.assert_array_equal(doubled, 2 * array)
 
 
 def test_numbers_that_graphnet_does_not_know() -> None:
