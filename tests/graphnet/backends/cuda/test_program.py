@@ -358,7 +358,7 @@ def test_profile_names_every_node_that_runs() -> None:
 
 
 def test_launches_are_captured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first call runs them one by one, which compiles kernels; the second captures; the others replay."""
+    """The first call runs them one by one; the second captures; the others replay."""
     function, _, arrays = network()
     captured: list[int] = []
     original = Device.captured
