@@ -222,7 +222,7 @@ class CudaProgram(Program):
 
 
 class _Stretch:
-    """Launches in series: made one by one when they first run, so that all code is loaded; then captured, and replayed."""
+    """Launches in series: one by one when they first run, so that all code is loaded; then captured, and replayed."""
 
     def __init__(self, program: CudaProgram, stretch: Stretch) -> None:
         self.runs, self.host = stretch.runs, stretch.host
