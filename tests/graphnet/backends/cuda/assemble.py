@@ -16,6 +16,7 @@ import numpy as np
 from cuda.bindings import nvjitlink
 from numba.cuda import compiler
 
+from graphnet.backends.cuda.arrays import EXPRESSIONS, TESTS, sum_text, ufunc_text
 from graphnet.backends.cuda.kernels import function_of, ptx_of, signature_of
 from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.products import tile_text, tiles_for
@@ -49,6 +50,21 @@ def kernels() -> dict[tuple[str, tuple[str, ...]], str]:
             found[text, (f"{array_name(dtype)}*", *["i8"] * arguments)] = (
                 f"tiles of {tile.rows} x {tile.columns}, {dtype}"
             )
+    return found | of_arrays()
+
+
+def of_arrays() -> dict[tuple[str, tuple[str, ...]], str]:
+    """The kernels by which arrays on the GPU are added, multiplied and summed."""
+    found = {}
+    for function, expression in EXPRESSIONS.items():
+        dtype = np.dtype("float64" if function in (np.add, np.sqrt, np.greater) else "float32")
+        name, result = array_name(dtype), "b1" if function in TESTS else array_name(dtype)
+        kinds = (f"{result}*", f"{name}*", *([name] if "y" in expression else []))
+        found[ufunc_text(expression, kinds, dtype), (*kinds, "i8")] = function.__name__
+    for expression, total, name in (("x", "f8", "f4"), ("x * y", "f8", "f8"), ("x != 0", "i8", "f4")):
+        kinds = (f"{total}*", *[f"{name}*"] * (2 if "y" in expression else 1))
+        text = sum_text(expression, kinds, np.dtype(name), GPU.threads)
+        found[text, (*kinds, "i8")] = f"sum of {expression}"
     return found
 
 

@@ -16,12 +16,15 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet import backends
+from graphnet.backends.cuda import arrays as arrays_module
 from graphnet.backends.cuda import building
 from graphnet.backends.cuda.arrays import DeviceArray
 from graphnet.backends.cuda.backend import CudaBackend
 from graphnet.backends.cuda.device import SIMULATED, Device
 from graphnet.errors import BackendError, DtypeError, GraphnetError, NonFiniteError, ShapeError
 from graphnet.node import Array, Node
+
+from .test_kernels import FEW
 
 pytestmark = pytest.mark.cuda
 
@@ -269,6 +272,14 @@ def test_inner_products() -> None:
     a, b = (RNG.standard_normal(5000) for _ in range(2))
     assert np.einsum("i,i->", gn.place(a), gn.place(b)) == pytest.approx(a @ b, rel=1e-12)
     assert isinstance(np.einsum("i,i->", gn.place(a), gn.place(b)), float)
+
+
+def test_threads_share_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays_module, "ONE_THREAD" if SIMULATED else "GPU", FEW)
+    a, b = RNG.standard_normal((2, 101))
+    assert np.einsum("i,i->", gn.place(a), gn.place(b)) == pytest.approx(a @ b, rel=1e-12)
+    np.testing.assert_allclose(np.asarray(gn.place(a) * 2 + gn.place(b)), 2 * a + b)
+    assert not (gn.place(a) * 0).any()
 
 
 def test_changes_in_place() -> None:
