@@ -77,11 +77,8 @@ class _Operands:
             self.indices.append(Moved(source, f"at{k}", Offset(number), along))
             source.number(f"depth{k}", load.depth)
             number += 1
-
-    @property
-    def count(self) -> int:
-        """How many views the loads have."""
-        return sum((load.data is not None) + (load.at is not None) for load in self.loop.loads)
+        #: How many views the loads have.
+        self.count = number
 
     def values(self, indices: Sequence[str]) -> list[Value]:
         source = self.source
