@@ -101,9 +101,9 @@ class Function(ShowsItself):
         maker = load_backend(backend)
         if deterministic and not maker.deterministic:
             threads = 1
-        self._compiled = maker.compiled
+        self._has = maker.has
         with collector_paused():
-            self.graph, self.reports = passes_module.optimize(source, passes, maker.compiled)
+            self.graph, self.reports = passes_module.optimize(source, passes, maker.has)
             self._program = maker.build(self.graph, source, threads, check)
         self._running = Running(self.inputs, self._program)
 
@@ -170,7 +170,7 @@ class Function(ShowsItself):
 
     def stages(self) -> Iterator[Stage]:
         """The graph before and after each pass: the passes are applied anew, one at a time."""
-        return passes_module.stages(self.source, self.passes, self._compiled)
+        return passes_module.stages(self.source, self.passes, self._has)
 
     def instructions(self) -> str:
         """What a compiled back end does in a run, one instruction a line: what it reads, what it writes, for whom."""

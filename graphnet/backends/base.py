@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -55,8 +55,8 @@ class Backend(ABC):
     """Makes programs from graphs."""
 
     name: str
-    #: True if it wants the passes that only back ends which compile loops want.
-    compiled: bool = True
+    #: What it has that some passes are for (see passes.Pass): it compiles loops; its memory is behind caches.
+    has: Set[str] = frozenset({"loops"})
     #: True if its memory is not the host's, so that what is computed with over and over should stay there.
     apart: bool = False
     #: True if the number of threads changes no bit of a result.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -23,7 +23,7 @@ Observer = Callable[[int, Array, float], None]
 
 class NumpyBackend(Backend):
     name = "numpy"
-    compiled = False
+    has: Set[str] = frozenset()
     deterministic = False
 
     def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:

@@ -9,8 +9,11 @@ stack columns   the gates of a cell, as one product
 stack reductions   the gates' bias and symbol gradients, as one sum
 batch           elementwise work on the pieces of a join, done once on the whole
 fold            constant subexpressions
-expand          (compiled back ends) the softmax family and the losses in loops and reductions
-fuse            (compiled back ends) elementwise nodes that run as one loop
+expand          (loops) the softmax family and the losses in loops and reductions
+cut             (caches) sums over long stacks, a stretch at a time
+fuse            (loops) elementwise nodes that run as one loop
+
+Of those in brackets a back end says whether it wants them: it compiles loops; its memory is behind caches.
 
 and, where less memory is asked for (see `recomputing`), before all others:
 
@@ -22,7 +25,7 @@ Each keeps every output and every derivative. Leave one out by name with `passes
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -30,6 +33,7 @@ from typing import NamedTuple
 from graphnet.errors import GraphnetError
 from graphnet.graph import Graph
 from graphnet.passes.batch import batch
+from graphnet.passes.cut import cut
 from graphnet.passes.expand import expand
 from graphnet.passes.fold import fold
 from graphnet.passes.fuse import fuse
@@ -41,7 +45,7 @@ from graphnet.passes.reductions import stack_reductions
 from graphnet.passes.simplify import simplify
 
 __all__ = [
-    "DEFAULT", "Pass", "PassReport", "Stage", "batch", "expand", "fold", "fuse", "merge", "optimize", "prune",
+    "DEFAULT", "Pass", "PassReport", "Stage", "batch", "cut", "expand", "fold", "fuse", "merge", "optimize", "prune",
     "recompute", "recomputing", "simplify", "stack_columns", "stack_reductions", "stack_rows", "stack_sums", "stages",
     "without",
 ]  # fmt: skip
@@ -53,8 +57,8 @@ class Pass:
 
     name: str
     function: Callable[[Graph], Graph]
-    #: Only back ends that compile loops want what it does.
-    compiled: bool = False
+    #: What a back end must have to want it: "loops", "caches", or nothing in particular.
+    wants: str = ""
 
     def __call__(self, graph: Graph) -> Graph:
         return self.function(graph)
@@ -80,9 +84,10 @@ DEFAULT: tuple[Pass, ...] = (
     Pass("stack reductions", stack_reductions),
     Pass("batch", batch),
     Pass("fold", fold),
-    Pass("expand", expand, compiled=True),
+    Pass("expand", expand, wants="loops"),
     Pass("merge again", merge),
-    Pass("fuse", fuse, compiled=True),
+    Pass("cut", cut, wants="caches"),
+    Pass("fuse", fuse, wants="loops"),
 )
 
 
@@ -109,12 +114,16 @@ class Stage(NamedTuple):
     seconds: float
 
 
+#: What back ends may have; see Pass.wants.
+EVERYTHING = frozenset({"loops", "caches"})
+
+
 def stages(
-    graph: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]] = DEFAULT, compiled: bool = True
+    graph: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]] = DEFAULT, has: Set[str] = EVERYTHING
 ) -> Iterator[Stage]:
-    """The graph pass by pass. compiled: for a back end that compiles loops."""
+    """The graph pass by pass. has: what the back end has that some passes are for."""
     for step in passes:
-        if isinstance(step, Pass) and step.compiled and not compiled:
+        if isinstance(step, Pass) and step.wants and step.wants not in has:
             continue
         start = time.perf_counter()
         after = step(graph)
@@ -124,11 +133,11 @@ def stages(
 
 
 def optimize(
-    graph: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]] = DEFAULT, compiled: bool = True
+    graph: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]] = DEFAULT, has: Set[str] = EVERYTHING
 ) -> tuple[Graph, list[PassReport]]:
-    """The graph after all passes, and what each did. compiled: for a back end that compiles loops."""
+    """The graph after all passes, and what each did. has: what the back end has that some passes are for."""
     reports = []
-    for stage in stages(graph, passes, compiled):
+    for stage in stages(graph, passes, has):
         reports.append(PassReport(stage.name, len(stage.before), len(stage.after), stage.seconds))
         graph = stage.after
     return graph, reports

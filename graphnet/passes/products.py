@@ -138,11 +138,11 @@ def _joined_sum(node: Node, groups: Sequence[Sequence[Path]], paths: Sequence[Pa
 
 
 def _place_in_time(product: Node) -> tuple[int, int]:
-    """Sorts by what varies: the left operand, whether transposed or not."""
+    """Sorts by what varies: the left operand, whether transposed or not. A number everywhere is an initial state."""
     a, b = product.inputs
     if isinstance(a.op, Transpose):
         a = a.inputs[0]
-    return a.serial, b.serial
+    return -1 if isinstance(a.op, Fill) else a.serial, b.serial
 
 
 def _row_groups(graph: Graph) -> list[list[Node]]:

@@ -61,8 +61,15 @@ class _Unit:
     position: int
     #: 0: depends on parameters and constants alone; 1: on no input that varies; 2: on one.
     phase: int = 0
+    #: Whether it waits for its turn, or runs as soon as it can.
+    waits: bool = True
     before: int = 0
     then: list[_Unit] = field(default_factory=list)
+
+    @property
+    def turn(self) -> tuple[int, bool, int]:
+        """What can run, runs in this order; no two are equal."""
+        return self.phase, self.waits, self.position
 
 
 class _Lowering:
@@ -138,17 +145,18 @@ class _Lowering:
         varying = varying_nodes(self.graph.order)
         for unit in self.units:
             unit.phase = 0 if dynamic.isdisjoint(unit.nodes) else 1 if varying.isdisjoint(unit.nodes) else 2
+            unit.waits = not all(_adds_up(node) for node in unit.nodes)
             if not unit.before:
-                ready.append((unit.phase, unit.position, id(unit), unit))
+                ready.append((*unit.turn, unit))
         heapq.heapify(ready)
         ordered = []
         while ready:
-            unit = heapq.heappop(ready)[3]
+            unit = heapq.heappop(ready)[-1]
             ordered.append(unit)
             for other in unit.then:
                 other.before -= 1
                 if not other.before:
-                    heapq.heappush(ready, (other.phase, other.position, id(other), other))
+                    heapq.heappush(ready, (*other.turn, other))
         assert len(ordered) == len(self.units), "groups form a cycle"
         return ordered
 
@@ -470,6 +478,14 @@ class _Lowering:
         table = self.view(node.inputs[0])
         reads.append(Access(table, node.inputs[0], False))
         loads.append(Load("rows", table, index, node.dtype, table.shape[0]))
+
+
+def _adds_up(node: Node) -> bool:
+    """True for sums and for what only gathers: it runs as soon as it can, while the caches hold what it reads."""
+    op = node.op
+    if isinstance(op, MatMul):
+        return isinstance(node.inputs[0].op, Transpose)
+    return op.is_view or isinstance(op, (Add, Concatenate, ScatterAdd, Stack, Sum))
 
 
 def _number(number: float | int | bool, dtype: Dtype) -> Step:

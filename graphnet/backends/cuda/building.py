@@ -57,7 +57,7 @@ def _require_memory(
     free = device.free_memory()
     if schedule.arena_bytes <= free:
         return
-    graph, _ = passes.optimize(source, (*passes.recomputing(), *passes.DEFAULT))
+    graph, _ = passes.optimize(source, (*passes.recomputing(), *passes.DEFAULT), {"loops"})
     recomputed = scheduled(graph).arena_bytes
     needed, left, less = map(readable_bytes, (schedule.arena_bytes, free, recomputed))
     raise BackendError(

@@ -18,6 +18,7 @@ __all__ = ["NumbaBackend"]
 
 class NumbaBackend(Backend):
     name = "numba"
+    has = frozenset({"loops", "caches"})
 
     def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:
         machine = this_machine()

@@ -37,6 +37,8 @@ __all__ = [
 LEAST = 256
 #: Rows of a tile, at least.
 TILE = 64
+#: The most that a scatter adds up in a core's own memory: a part of what the core's second cache holds.
+OWN_BYTES = 128 << 10
 
 
 class Record(NamedTuple):
@@ -323,6 +325,16 @@ class ScatterJob(Job):
                 self.split, self.count, self.tiles = "rows", rows, tiles_of(rows, parts)
         elif columns >= 16 * parts and scatter.x.size >= LEAST:
             self.split, self.count = "columns", columns
+        wide = -(-columns // (parts if self.split else 1))
+        #: Numbers in the memory of its own in which a core adds up many rows to few; 0 if it adds them up in place.
+        self.own = 0
+        if not scatter.by_columns and scatter.x.shape[0] >= 4 * rows and columns >= 16:
+            self.own = rows * -(-wide // 16) * 16
+            if self.own * scatter.y.dtype.itemsize > OWN_BYTES:
+                self.own = 0
+
+    def scratch(self, vector_bytes: int, parts: int) -> int:
+        return self.own * self.scatter.y.dtype.itemsize
 
     def records(self, target: Target, part: int, parts: int) -> list[Record]:
         x, index, y = self.scatter.x, self.scatter.index, self.scatter.y
@@ -341,6 +353,8 @@ class ScatterJob(Job):
             kernel: Kernel = ColumnScatterKernel(x.dtype, index.dtype, target.vector_bytes)
             words += (y.shape[1], *x.strides, step, *y.strides)
         else:
-            kernel = ScatterKernel(x.dtype, index.dtype, target.vector_bytes)
+            kernel = ScatterKernel(x.dtype, index.dtype, target.vector_bytes, bool(self.own))
             words += (y.shape[0], x.strides[0], step, y.strides[0])
+            if self.own:
+                words += (target.scratch + part * target.scratch_stride,)
         return [Record(text_of(kernel), words)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from graphnet.backends.numba.ir import Code, Value, llvm_type, vector_type
@@ -30,12 +31,14 @@ class ScatterKernel:
     """y = 0; y[index[i]] += x[i].
 
     Record: error flag, x, index, y (addresses), rows of x, columns, rows of y, then the strides of x's rows,
-    of the index and of y's rows.
+    of the index and of y's rows; and, if `apart`, the address of a table of the core's own, of whole vectors in
+    each row, in which it adds up. Cores that write to halves of one small y write to one cache line all the time.
     """
 
     dtype: Dtype
     index_dtype: Dtype
     vector_bytes: int
+    apart: bool = False
 
     def text(self) -> str:
         code = Code(self.vector_bytes)
@@ -48,39 +51,55 @@ class ScatterKernel:
         whole = code.binary("and", columns, code.integer(-lanes))
         rest = code.first_lanes(lanes, code.subtract(columns, whole))
         some = code.compare("slt", whole, columns)
+        table, table_row = y, y_row
+        if self.apart:
+            table = code.pointer_slot(12)
+            above = code.add(columns, code.integer(lanes - 1))
+            table_row = code.binary("and", above, code.integer(-lanes))
 
         def at(base: Value, row: Value, stride: Value) -> Value:
             return code.offset(base, scalar, code.multiply(row, stride))
 
-        def clear(i: Value, _: list[Value]) -> list[Value]:
-            row = at(y, i, y_row)
-
-            def vectors(j: Value, mask: Value | None) -> list[Value]:
-                code.store(code.constant(type_, 0.0), code.offset(row, scalar, j), mask)
+        def by_vectors(one: Callable[[Value, Value | None], None]) -> list[Value]:
+            def inside(j: Value, mask: Value | None) -> list[Value]:
+                one(j, mask)
                 return []
 
-            code.loop(zero, whole, lanes, [], lambda j, _: vectors(j, None))
-            code.when(some, lambda: vectors(whole, rest))
+            code.loop(zero, whole, lanes, [], lambda j, _: inside(j, None))
+            code.when(some, lambda: inside(whole, rest))
             return []
+
+        def in_table(mask: Value | None) -> Value | None:
+            return None if self.apart else mask
+
+        def clear(i: Value, _: list[Value]) -> list[Value]:
+            row = at(table, i, table_row)
+            none = code.constant(type_, 0.0)
+            return by_vectors(lambda j, mask: code.store(none, code.offset(row, scalar, j), in_table(mask)))
 
         def add(i: Value, _: list[Value]) -> list[Value]:
             target = _checked_index(code, self.index_dtype, index, code.multiply(i, index_step), size, flag)
-            source, goal = at(x, i, x_row), at(y, target, y_row)
+            source, goal = at(x, i, x_row), at(table, target, table_row)
 
-            def vectors(j: Value, mask: Value | None) -> list[Value]:
+            def one(j: Value, mask: Value | None) -> None:
                 place = code.offset(goal, scalar, j)
-                total = code.add(
-                    code.load(type_, place, mask), code.load(type_, code.offset(source, scalar, j), mask)
-                )
-                code.store(total, place, mask)
-                return []
+                more = code.load(type_, code.offset(source, scalar, j), mask)
+                code.store(code.add(code.load(type_, place, in_table(mask)), more), place, in_table(mask))
 
-            code.loop(zero, whole, lanes, [], lambda j, _: vectors(j, None))
-            code.when(some, lambda: vectors(whole, rest))
-            return []
+            return by_vectors(one)
+
+        def hand_over(i: Value, _: list[Value]) -> list[Value]:
+            row, goal = at(table, i, table_row), at(y, i, y_row)
+            return by_vectors(
+                lambda j, mask: code.store(
+                    code.load(type_, code.offset(row, scalar, j)), code.offset(goal, scalar, j), mask
+                )
+            )
 
         code.loop(zero, size, 1, [], clear)
         code.loop(zero, rows, 1, [], add)
+        if self.apart:
+            code.loop(zero, size, 1, [], hand_over)
         return code.module()
 
 

@@ -1,0 +1,162 @@
+"""Cut: long stacks of rows are multiplied and added up a stretch at a time, while caches hold the stretch.
+
+Stacking (see `products`) makes products large enough to be fast; past that, larger ones only take memory. What a core
+has just computed, or is about to read, should be near.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+
+from graphnet.graph import Graph
+from graphnet.node import Node
+from graphnet.ops.broadcast import Sum
+from graphnet.ops.index import ScatterAdd
+from graphnet.ops.linear import MatMul
+from graphnet.ops.shape import Concatenate, Slice, Transpose, part
+from graphnet.passes.joining import Joins
+
+__all__ = ["ROWS", "cut"]
+
+#: Rows of a stretch. Less deep products are slower; of 1024 float32 numbers each, these are 8 MiB.
+ROWS = 2048
+
+
+def cut(graph: Graph, rows: int = ROWS) -> Graph:
+    """Σ over many rows = Σ over the first of them + Σ over the next + ..., and [a_1; a_2; ...] b a stretch at a time.
+
+    Sums are aᵀ b, sums over rows, and rows added up by an index, where what is added up was joined of pieces. A product
+    is cut where its rows are only read in parts, so that each stretch is computed when it is first wanted. Both from
+    twice so many rows on, and at the same edges of all that has the same pieces.
+    """
+    stretches = _Stretches(graph, rows)
+    return graph.rewrite(stretches.replace)
+
+
+class _Stretches:
+    def __init__(self, graph: Graph, rows: int) -> None:
+        self._rows = rows
+        self._joined = Joins()
+        self._edges: dict[Node, Mapping[int, int]] = {}
+        #: For products that are read in parts only: the stretches to compute. First as they are in the graph, then
+        #: as they are rewritten.
+        self._read_in_parts = _products_read_in_parts(graph, rows)
+        self._originals = iter(graph.order)
+        self._cut: dict[Node, list[tuple[int, int]]] = {}
+        self._made: dict[tuple[Node, int], Node] = {}
+
+    def replace(self, node: Node) -> Node:
+        original = next(self._originals)
+        if original in self._read_in_parts:
+            self._cut[node] = self._read_in_parts[original]
+        elif isinstance(node.op, Slice) and node.inputs[0] in self._cut:
+            return self._part_of_product(node)
+        else:
+            operands = _added_up(node)
+            if operands is not None and _is_join(operands[-1]):
+                return self._sum(node, operands)
+        return node
+
+    def _part_of_product(self, node: Node) -> Node:
+        """What a slice of a long product reads, from one of its stretches."""
+        product, (first, *rest) = node.inputs[0], node.op.key  # type: ignore[attr-defined]
+        start, stop = next(s for s in self._cut[product] if s[0] <= first[0] < s[1])
+        stretch = self._made.get((product, start))
+        if stretch is None:
+            a, b = product.inputs
+            some = self._stretch(a, start, stop)
+            if some is None:
+                some = part(a, 0, (start, stop, 1))
+            stretch = self._made[product, start] = some @ b
+        return Slice(((first[0] - start, first[1] - start, 1), *rest))(stretch)
+
+    def _sum(self, node: Node, operands: Sequence[Node]) -> Node:
+        terms = []
+        for start, stop in _stretches(list(self._places(operands[-1])), self._rows):
+            found = [x for y in operands if (x := self._stretch(y, start, stop)) is not None]
+            if len(found) < len(operands):
+                return node
+            terms.append(_of_rows(node, found))
+        if len(terms) < 2:
+            return node
+        total = terms[0]
+        for term in terms[1:]:
+            total = total + term
+        return total
+
+    def _stretch(self, x: Node, start: int, stop: int) -> Node | None:
+        """Rows start ... stop - 1; None where a piece of a join would be cut in two."""
+        if not _is_join(x):
+            return part(x, 0, (start, stop, 1))
+        places = self._places(x)
+        first, last = places.get(start), places.get(stop)
+        return None if first is None or last is None else self._joined(x.inputs[first:last], 0)
+
+    def _places(self, join: Node) -> Mapping[int, int]:
+        """The rows at which its pieces begin, and where the last one ends; how many pieces are before."""
+        found = self._edges.get(join)
+        if found is None:
+            ends = accumulate((piece.shape[0] for piece in join.inputs), initial=0)
+            found = self._edges[join] = {edge: i for i, edge in enumerate(ends)}
+        return found
+
+
+def _products_read_in_parts(graph: Graph, rows: int) -> dict[Node, list[tuple[int, int]]]:
+    """Products of many rows whose readers each want some of them; the stretches that cut no reader's rows in two."""
+    outputs, consumers = set(graph.outputs), graph.consumers
+    found = {}
+    for node in graph.order:
+        if not isinstance(node.op, MatMul) or node.shape[0] < 2 * rows or node in outputs:
+            continue
+        keys = [x.op.key[0] if isinstance(x.op, Slice) else None for x in consumers[node]]
+        parts = sorted({(k[0], k[1]) for k in keys if isinstance(k, tuple) and k[2] == 1 and k[0] < k[1]})
+        if len(parts) < 2 or None in keys or any(isinstance(k, int) or k[2] != 1 for k in keys if k):
+            continue
+        if any(b[0] < a[1] for a, b in pairwise(parts)):
+            continue
+        stretches = _stretches([parts[0][0], *(stop for _, stop in parts)], rows)
+        if len(stretches) > 1:
+            found[node] = stretches
+    return found
+
+
+def _stretches(edges: Sequence[int], rows: int) -> list[tuple[int, int]]:
+    """Where to cut: at edges, into parts of so many rows and few more."""
+    first, total = edges[0], edges[-1] - edges[0]
+    count = max(1, total // rows)
+    cuts = [first]
+    for edge in edges[1:]:
+        if (edge - first) * count // total > (cuts[-1] - first) * count // total:
+            cuts.append(edge)
+    return list(pairwise(cuts))
+
+
+def _is_join(x: Node) -> bool:
+    return isinstance(x.op, Concatenate) and x.op.axis == 0
+
+
+def _added_up(node: Node) -> tuple[Node, ...] | None:
+    """The matrices (and index) whose rows are added up; last the one that decides. None for other nodes."""
+    op = node.op
+    if isinstance(op, Sum):
+        (x,) = node.inputs
+        return (x,) if op.axes == (0,) and x.ndim == 2 else None
+    if isinstance(op, ScatterAdd):
+        x, index = node.inputs
+        return (index, x) if op.axis == 0 and x.ndim == 2 and index.ndim == 1 else None
+    if isinstance(op, MatMul):
+        a, b = node.inputs
+        return (a.inputs[0], b) if isinstance(a.op, Transpose) else None
+    return None
+
+
+def _of_rows(node: Node, rows: Sequence[Node]) -> Node:
+    """The same sum, of other rows."""
+    if isinstance(node.op, Sum):
+        return node.op(rows[0])
+    if isinstance(node.op, ScatterAdd):
+        index, x = rows
+        return node.op(x, index)
+    a, b = rows
+    return a.T @ b
