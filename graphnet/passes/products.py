@@ -137,12 +137,12 @@ def _joined_sum(node: Node, groups: Sequence[Sequence[Path]], paths: Sequence[Pa
     return add(*terms) if len(terms) > 1 else terms[0]
 
 
-def _place_in_time(product: Node) -> tuple[int, int]:
+def _place_in_time(product: Node) -> tuple[int, int, int]:
     """Sorts by what varies: the left operand, whether transposed or not. A number everywhere is an initial state."""
     a, b = product.inputs
-    if isinstance(a.op, Transpose):
+    while isinstance(a.op, (After, Transpose)):
         a = a.inputs[0]
-    return -1 if isinstance(a.op, Fill) else a.serial, b.serial
+    return -1 if isinstance(a.op, Fill) else a.source_serial, a.serial, b.serial
 
 
 def _row_groups(graph: Graph) -> list[list[Node]]:
@@ -157,14 +157,20 @@ def _row_groups(graph: Graph) -> list[list[Node]]:
             by_right[node.inputs[1], node in varying].append(node)
     groups = independent_groups(graph.order, list(by_right.values()))
     # As other joins have the same rows, and in their order: the rows then lie in memory once.
-    place = _places(graph)
+    places = _places(graph)
     result: list[list[Node]] = []
     for group in groups:
-        by_join: dict[int, list[Node]] = defaultdict(list)
+        members: dict[int, list[Node]] = defaultdict(list)
         for product in group:
-            by_join[place.get(product.inputs[0], (-1, 0))[0]].append(product)
-        for products in by_join.values():
-            products.sort(key=lambda p: (place.get(p.inputs[0], (-1, 0)), _place_in_source(p.inputs[0])))
+            for number in places.get(product.inputs[0], {-1: 0}):
+                members[number].append(product)
+        taken: set[Node] = set()
+        for number in sorted(members, key=lambda n: (-len(members[n]), n)):
+            products = [p for p in members[number] if p not in taken]
+            taken.update(products)
+            products.sort(
+                key=lambda p, n=number: (places.get(p.inputs[0], {}).get(n, 0), _place_in_source(p.inputs[0]))  # type: ignore[misc]
+            )
             result.append(products)
     return [group for group in result if len(group) > 1]
 
@@ -176,18 +182,18 @@ def _place_in_source(x: Node) -> tuple[int, ...]:
     return tuple(k if isinstance(k, int) else k[0] for k in x.op.key)
 
 
-def _places(graph: Graph) -> dict[Node, tuple[int, int]]:
-    """For each piece of a join along the rows: which join (the first, by number), and its place there."""
-    place: dict[Node, tuple[int, int]] = {}
+def _places(graph: Graph) -> dict[Node, dict[int, int]]:
+    """For each piece of joins along the rows: in which of them (by number) it is, and its place there."""
+    places: dict[Node, dict[int, int]] = {}
     joins = [n for n in graph.order if isinstance(n.op, Concatenate)]
     for number, join in enumerate(joins):
         if join.op.axis == 0:  # type: ignore[attr-defined]
             for i, piece in enumerate(join.inputs):
-                place.setdefault(piece, (number, i))
+                places.setdefault(piece, {}).setdefault(number, i)
     for join in joins:
-        if join.op.axis == 1 and join.inputs[0] in place:  # type: ignore[attr-defined]
-            place.setdefault(join, place[join.inputs[0]])
-    return place
+        if join.op.axis == 1 and join.inputs[0] in places:  # type: ignore[attr-defined]
+            places.setdefault(join, places[join.inputs[0]])
+    return places
 
 
 def stack_rows(graph: Graph) -> Graph:

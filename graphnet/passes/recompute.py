@@ -151,10 +151,11 @@ class _Course:
 
     @cached_property
     def good_count(self) -> int:
-        """½ √(what a segment holds if it is all of time / one crossing).
+        """⅓ √(what a segment holds if it is all of time / one crossing).
 
-        Twice as many would need least, about a fifth less: K crossings and the values of one of K segments. But the
-        longer the segments, the longer the products that the other passes make of them.
+        Three times as many would need least, about a third less: K crossings and the values of one of K segments. But
+        the last segment is not computed again, and the longer the segments, the longer the products that the other
+        passes make of them.
         """
         operands = {
             x for n in self.graph.order if isinstance(n.op, MatMul) for x in n.inputs if not x.op.is_view
@@ -166,7 +167,7 @@ class _Course:
         if not minima or not self._kept[-1]:
             return 1
         smallest = max(1.0, sum(minima) / len(minima))
-        return min(max(1, round(math.sqrt((self._kept[-1] + going_back) / smallest) / 2)), len(minima))
+        return min(max(2, round(math.sqrt((self._kept[-1] + going_back) / smallest) / 3)), len(minima))
 
     def cuts(self, count: int) -> list[int]:
         """The moments at which the segments 1, 2, ... begin: where little crosses, near an even division."""
@@ -224,9 +225,9 @@ class _Stages:
             elif segment == self.last:
                 self.kept.update(x for x in node.inputs if self.segment.get(x, segment) < segment)
         for s in reversed(range(self.last)):
-            self._compute_again(s, [x for x in wanted[s] if x not in self.kept])
+            self._compute_again(s, [x for x in wanted[s] if not self._is_kept(x)])
             for x, reader in collected[s]:
-                if self.again[s] and x not in self.kept and self._is_near(x, s):
+                if self.again[s] and not self._is_kept(x) and self._is_near(x, s):
                     self._compute_again(s, [x])
                     self.by_copy.add((x, reader))
 
@@ -244,13 +245,19 @@ class _Stages:
         own = self.segment[x]
         return any(self.segment.get(r, own) > own and r not in self.wide for r in self.graph.consumers[x])
 
+    def _is_kept(self, x: Node) -> bool:
+        """True for a value that is kept, and what looks at one."""
+        while x.op.is_view and x.inputs and x not in self.kept:
+            x = x.inputs[0]
+        return x in self.kept
+
     def _compute_again(self, s: int, nodes: Iterable[Node]) -> None:
         again = self.again[s]
         pending = [x for x in nodes if x not in again]
         again.update(pending)
         while pending:
             for x in pending.pop().inputs:
-                if not x.inputs or x in again or x in self.kept:
+                if not x.inputs or x in again or self._is_kept(x):
                     continue
                 if self.segment[x] < s:
                     self.kept.add(x)
@@ -264,7 +271,7 @@ class _Stages:
         pending = [x]
         while pending:
             node = pending.pop()
-            if node in self.again[s] or not node.inputs or node in self.kept or self.segment[node] < s:
+            if node in self.again[s] or not node.inputs or self._is_kept(node) or self.segment[node] < s:
                 continue
             if isinstance(node.op, (MatMul, BatchMatMul)) or len(seen) > NEAR:
                 return False
@@ -279,9 +286,9 @@ class _Stages:
         found = []
         for x in node.inputs:
             if s != FIRST:
-                again = x in self.again[s] and x not in self.kept
+                again = x in self.again[s] and not self._is_kept(x)
             else:
-                again = (x, node) in self.by_copy and x not in self.kept
+                again = (x, node) in self.by_copy and not self._is_kept(x)
             found.append((x, self.segment[x] if again else FIRST))
         return found
 
@@ -366,13 +373,15 @@ class _Builder:
     def _given(self, x: Copy, reader: Copy) -> Node:
         if not x[0].inputs:
             return self._waiting(x[0])
-        old = self.stage[x] < self.now
-        return self._waiting(self.done[x]) if old and reader[1] != FIRST else self.done[x]
+        return self._waiting(self.done[x]) if self.stage[x] < self.now else self.done[x]
 
     def _waiting(self, x: Node) -> Node:
         """x, but not before the last stage has done its work."""
         if not self.waits or isinstance(x.op, Fill):
             return x
         if x not in self.wrapped:
-            self.wrapped[x] = After()(x, *self.waits)
+            if x.op.is_view and x.inputs and not isinstance(x.op, After):
+                self.wrapped[x] = x.replace_inputs((self._waiting(x.inputs[0]), *x.inputs[1:]))
+            else:
+                self.wrapped[x] = After()(x, *self.waits)
         return self.wrapped[x]

@@ -105,7 +105,7 @@ def test_a_loop_that_no_network_made() -> None:
         s = gn.tanh(s @ U + drive) * slow
     cost = gn.mean(gn.squared_error(s, x[0, 0, 0]))
     for outputs in derivatives(cost, [W, U]).values():
-        require_less(outputs(), [x])
+        require_less(outputs(), [x], 0.65)
 
 
 def test_a_deep_net_without_time() -> None:

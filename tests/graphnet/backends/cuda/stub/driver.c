@@ -14,7 +14,7 @@ enum { OK = 0, OUT_OF_MEMORY = 2, NO_CONTEXT = 201, CAPTURE_UNMATCHED = 401 };
 static __thread void *contexts[64];
 static __thread int depth;
 static int the_context;
-static void *captured; /* the stream that is being captured */
+static _Thread_local void *captured; /* the stream that this thread is capturing */
 static size_t used;
 
 static FILE *out(void) {
