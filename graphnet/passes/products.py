@@ -8,7 +8,7 @@ columns   a b_1, a b_2, ... = a [b_1 | b_2 | ...]: the gates of a cell
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from graphnet.graph import Graph
 from graphnet.node import Node
@@ -61,7 +61,7 @@ def stack_sums(graph: Graph) -> Graph:
                 sums[node] = found
             for terms in found:
                 if isinstance(terms[0][1].op, MatMul):
-                    terms.sort(key=lambda t: _place_in_time(t[1]))
+                    terms.sort(key=lambda t: [_place_in_time(x) for x in t[1].inputs])
                     for i, (_, term) in enumerate(terms):
                         rank.setdefault(term.inputs[1], i)
     if not sums:
@@ -69,7 +69,7 @@ def stack_sums(graph: Graph) -> Graph:
     for found in sums.values():
         for terms in found:
             if isinstance(terms[0][1].op, Sum):
-                terms.sort(key=lambda t: (rank.get(t[1].inputs[0], 0), t[1].inputs[0].serial))
+                terms.sort(key=lambda t: (rank.get(t[1].inputs[0], 0), _place_in_time(t[1].inputs[0])))
     originals = iter(graph.order)
     joined = Joins()
 
@@ -137,12 +137,11 @@ def _joined_sum(node: Node, groups: Sequence[Sequence[Path]], paths: Sequence[Pa
     return add(*terms) if len(terms) > 1 else terms[0]
 
 
-def _place_in_time(product: Node) -> tuple[int, int, int]:
-    """Sorts by what varies: the left operand, whether transposed or not. A number everywhere is an initial state."""
-    a, b = product.inputs
-    while isinstance(a.op, (After, Transpose)):
-        a = a.inputs[0]
-    return -1 if isinstance(a.op, Fill) else a.source_serial, a.serial, b.serial
+def _place_in_time(node: Node) -> tuple[int, int]:
+    """Sorts as the user's program runs; joins, by their first piece. A number everywhere is an initial state."""
+    while isinstance(node.op, (After, Concatenate, Transpose)):
+        node = node.inputs[0]
+    return (-1, -1) if isinstance(node.op, Fill) else (node.source_serial, node.serial)
 
 
 def _row_groups(graph: Graph) -> list[list[Node]]:
@@ -158,21 +157,24 @@ def _row_groups(graph: Graph) -> list[list[Node]]:
     groups = independent_groups(graph.order, list(by_right.values()))
     # As other joins have the same rows, and in their order: the rows then lie in memory once.
     places = _places(graph)
-    result: list[list[Node]] = []
-    for group in groups:
-        members: dict[int, list[Node]] = defaultdict(list)
-        for product in group:
-            for number in places.get(product.inputs[0], {-1: 0}):
-                members[number].append(product)
-        taken: set[Node] = set()
-        for number in sorted(members, key=lambda n: (-len(members[n]), n)):
-            products = [p for p in members[number] if p not in taken]
-            taken.update(products)
-            products.sort(
-                key=lambda p, n=number: (places.get(p.inputs[0], {}).get(n, 0), _place_in_source(p.inputs[0]))  # type: ignore[misc]
-            )
-            result.append(products)
-    return [group for group in result if len(group) > 1]
+    result = [rows for group in groups for rows in _rows_by_join(group, places)]
+    return [rows for rows in result if len(rows) > 1]
+
+
+def _rows_by_join(group: Sequence[Node], places: Mapping[Node, Mapping[int, int]]) -> list[list[Node]]:
+    """The products whose rows one join has, for the join that has most; then for what is left; last, those of none."""
+    members: dict[int, dict[Node, int]] = defaultdict(dict)
+    for product in group:
+        for number, place in places.get(product.inputs[0], {-1: 0}).items():
+            members[number][product] = place
+    found: list[list[Node]] = []
+    taken: set[Node] = set()
+    for number in sorted(members, key=lambda n: (n < 0, -len(members[n]), n)):
+        rows = [p for p in members[number] if p not in taken]
+        rows.sort(key=lambda p, at=members[number]: (at[p], _place_in_source(p.inputs[0])))  # type: ignore[misc]
+        taken.update(rows)
+        found.append(rows)
+    return found
 
 
 def _place_in_source(x: Node) -> tuple[int, ...]:
@@ -208,30 +210,27 @@ def stack_rows(graph: Graph) -> Graph:
 
 
 def stack_columns(graph: Graph) -> Graph:
-    """a b_1, a b_2, ... = a [b_1 | b_2 | ...], where no b_i depends on another's product."""
+    """a b_1, a b_2, ... = a [b_1 | b_2 | ...], where no b_i depends on another's product.
+
+    Joins of time steps with each other only: their columns are then joined step by step, as sums over rows want them.
+    """
     dynamic, varying = dynamic_nodes(graph.order), varying_nodes(graph.order)
-    by_left: dict[tuple[Node, bool, bool], list[Node]] = defaultdict(list)
+    by_left: dict[tuple[Node, bool, bool, bool], list[Node]] = defaultdict(list)
     for node in graph.order:
         if isinstance(node.op, MatMul) and node.size:
             a, b = node.inputs
-            by_left[a, b in dynamic, node in varying].append(node)
+            of_steps = b in dynamic and isinstance(b.op, Concatenate)
+            by_left[a, b in dynamic, of_steps, node in varying].append(node)
     groups = independent_groups(graph.order, list(by_left.values()))
     joined = Joins()
 
     def one_product(products: list[Node]) -> Sequence[Node]:
-        ordered = sorted(products, key=lambda p: _first_serial(p.inputs[1]))
+        ordered = sorted(products, key=lambda p: _place_in_time(p.inputs[1]))
         product = ordered[0].inputs[0] @ joined([p.inputs[1] for p in ordered], 1)
         found = dict(zip(ordered, _parts(product, ordered, 1), strict=True))
         return [found[p] for p in products]
 
     return replace_groups(graph, groups, one_product)
-
-
-def _first_serial(node: Node) -> int:
-    """Of the first piece of a join: joins of the same pieces then sort as the pieces do."""
-    while isinstance(node.op, (After, Concatenate, Transpose)):
-        node = node.inputs[0]
-    return node.serial
 
 
 def _parts(product: Node, members: Sequence[Node], axis: int) -> list[Node]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -305,6 +306,7 @@ def law_6_passes(problem: Problem) -> None:
     choices: list[tuple[str, Sequence[Callable[[Graph], Graph]]]] = [
         (f"pass {step.name}", (step,)) for step in passes.DEFAULT
     ]
+    choices.append(("pass cut, every other row", (partial(passes.cut, rows=2),)))
     for name, chosen in [*choices, ("all passes", passes.DEFAULT)]:
         for node, a, b in zip(nodes, problem.run(nodes, passes=chosen), plain, strict=True):
             if a.dtype != b.dtype:

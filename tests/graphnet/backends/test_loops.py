@@ -307,6 +307,27 @@ def test_lookups_and_scatters(dtype: str, columns: int) -> None:
     same(build, table, i, pairs, rtol=1e-13)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("columns", [15, 16, 31, 32, 33, 100, 1000])
+def test_many_rows_into_few(columns: int, threads: int, dtype: str) -> None:
+    """A core adds them up apart: rows that no place names are zero, neighbours of the result are not touched."""
+    x, i = numbers((240, columns), dtype), np.random.default_rng(1).integers(5, size=240)
+
+    def build(x: Node, i: Node) -> list[Node]:
+        some = gn.scatter_add(x, i, 7)
+        return [gn.concatenate([some, gn.sin(x[:3]), gn.scatter_add(gn.sin(x), i, 5)]), some]
+
+    same(build, x, i, rtol=1e-13 if dtype == "float64" else 2e-5, threads=threads)
+
+
+def test_more_than_a_core_keeps_apart() -> None:
+    """A table as large as that is added up where it lies."""
+    x, i = numbers((4000, 130)), np.arange(4000) % 900
+    for threads in (1, 2):
+        same(lambda x, i: gn.scatter_add(x, i, 900), x, i, rtol=1e-12, threads=threads)
+
+
 @pytest.mark.parametrize("depth", [1, 5, 16, 19])
 def test_one_hot_codes(depth: int) -> None:
     i = np.arange(24).reshape(4, 6) % depth
