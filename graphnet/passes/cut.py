@@ -6,6 +6,7 @@ has just computed, or is about to read, should be near.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
@@ -61,7 +62,8 @@ class _Stretches:
     def _part_of_product(self, node: Node) -> Node:
         """What a slice of a long product reads, from one of its stretches."""
         product, (first, *rest) = node.inputs[0], node.op.key  # type: ignore[attr-defined]
-        start, stop = next(s for s in self._cut[product] if s[0] <= first[0] < s[1])
+        stretches = self._cut[product]
+        start, stop = stretches[bisect_right(stretches, first[0], key=lambda s: s[0]) - 1]
         stretch = self._made.get((product, start))
         if stretch is None:
             a, b = product.inputs
@@ -109,16 +111,20 @@ def _products_read_in_parts(graph: Graph, rows: int) -> dict[Node, list[tuple[in
     for node in graph.order:
         if not isinstance(node.op, MatMul) or node.shape[0] < 2 * rows or node in outputs:
             continue
-        keys = [x.op.key[0] if isinstance(x.op, Slice) else None for x in consumers[node]]
-        parts = sorted({(k[0], k[1]) for k in keys if isinstance(k, tuple) and k[2] == 1 and k[0] < k[1]})
-        if len(parts) < 2 or None in keys or any(isinstance(k, int) or k[2] != 1 for k in keys if k):
-            continue
-        if any(b[0] < a[1] for a, b in pairwise(parts)):
+        read = [_rows_read(reader) for reader in consumers[node]]
+        parts = sorted({part for part in read if part is not None})
+        if None in read or any(b[0] < a[1] for a, b in pairwise(parts)):
             continue
         stretches = _stretches([parts[0][0], *(stop for _, stop in parts)], rows)
         if len(stretches) > 1:
             found[node] = stretches
     return found
+
+
+def _rows_read(reader: Node) -> tuple[int, int] | None:
+    """The stretch of rows that a slice reads; None for what reads other than that."""
+    key = reader.op.key[0] if isinstance(reader.op, Slice) else 0
+    return None if isinstance(key, int) or key[2] != 1 or key[0] >= key[1] else key[:2]
 
 
 def _stretches(edges: Sequence[int], rows: int) -> list[tuple[int, int]]:
