@@ -67,9 +67,21 @@ class _Unit:
     then: list[_Unit] = field(default_factory=list)
 
     @property
-    def turn(self) -> tuple[int, bool, int]:
-        """What can run, runs in this order; no two are equal."""
-        return self.phase, self.waits, self.position
+    def turn(self) -> tuple[int, bool, int, int]:
+        """What can run, runs in this order; no two are equal. A product's turn comes with its first reader's."""
+        product = self.waits and isinstance(self.nodes[0].op, MatMul)
+        return self.phase, self.waits, self._first_read() if product else self.position, self.position
+
+    def _first_read(self) -> int:
+        """The position of the first that reads it, also through views."""
+        first, pending = None, list(self.then)
+        while pending:
+            reader = pending.pop()
+            if reader.nodes[0].op.is_view:
+                pending += reader.then
+            elif first is None or reader.position < first:
+                first = reader.position
+        return self.position if first is None else first
 
 
 class _Lowering:

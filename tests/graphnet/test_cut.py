@@ -18,7 +18,7 @@ from graphnet import passes
 from graphnet.backends.numba.backend import NumbaBackend
 from graphnet.graph import Graph
 from graphnet.node import Node
-from graphnet.plan.instructions import Loop
+from graphnet.plan.instructions import Loop, Product
 from graphnet.plan.lowering import lower
 
 from .test_products import count, same_values
@@ -168,6 +168,18 @@ def test_a_long_net_needs_less_memory(what: str, threads: int) -> None:
     if what == "Gv":
         for a, b in zip(short.again(*arrays[2:]), short(*arrays), strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+def test_a_stretch_is_multiplied_when_it_is_first_read() -> None:
+    """What the output layer sends back to the states of a stretch of time is computed when time has come to it."""
+    instructions = lower(gn.compile(*net_of(rnn.Elman, 100, 64, "gradient")).graph).instructions
+    sent = [
+        i
+        for i, x in enumerate(instructions)
+        if isinstance(x, Product) and x.c.shape[0] > 2000 and x.c.shape[1] == 8
+    ]
+    assert len(sent) == 3
+    assert all(b - a > 2 * 30 for a, b in pairwise(sent)), sent
 
 
 def test_only_back_ends_with_caches_cut() -> None:
