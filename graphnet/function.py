@@ -44,7 +44,7 @@ def compile(
     `deterministic=True`: the same bits at any number of threads. The numba back end gives them always; NumPy
     then keeps its BLAS to one thread.
     memory: "sqrt" keeps so little from forward to backward that T time steps take memory that grows as √T, and
-    computes the rest again, for an eighth to a third more time; a number of bytes is what `function.memory` may
+    computes the rest again, mostly for an eighth to a third more time; a number of bytes is what `function.memory` may
     be at most, kept with as little extra work as that takes; None keeps all.
     Raises GraphnetError for an Input that is missing, and BackendError if so few bytes do not suffice.
     """
