@@ -363,14 +363,14 @@ class _Builder:
         node = copy[0]
         if copy in self.in_parts:
             return self._added(copy, terms)
-        inputs = tuple([self._given(x, copy) for x in self.inputs[copy]])
+        inputs = tuple([self._given(x) for x in self.inputs[copy]])
         return node if inputs == node.inputs else node.replace_inputs(inputs)
 
     def _added(self, copy: Copy, terms: list[Copy]) -> Node:
         before = [self._waiting(self.sums[copy])] if copy in self.sums else []
-        return add(*before, *[self._given(x, copy) for x in terms])
+        return add(*before, *[self._given(x) for x in terms])
 
-    def _given(self, x: Copy, reader: Copy) -> Node:
+    def _given(self, x: Copy) -> Node:
         if not x[0].inputs:
             return self._waiting(x[0])
         return self._waiting(self.done[x]) if self.stage[x] < self.now else self.done[x]
