@@ -40,6 +40,10 @@ def _floats(code: Code, x: Value) -> Value:
     return code.convert("bitcast", x, "float" if element(x.type) == "i32" else "double")
 
 
+def _negative(code: Code, x: Value) -> Value:
+    return code.value(x.type, f"fneg {x}")
+
+
 def absolute(code: Code, x: Value) -> Value:
     if element(x.type) in ("float", "double"):
         return code.intrinsic("fabs", x.type, x)
@@ -71,24 +75,30 @@ def _clamped(code: Code, x: Value, low: float, high: float) -> Value:
     return code.select(code.compare("ogt", x, top), top, x)
 
 
-#: ln 2 in two parts: n times the first is exact for all n that occur.
+#: ln 2 in two parts: n times the first is exact for all exponents n.
 _LN2 = {
     True: (0.693145751953125, 1.42860682030941723212e-6),
     False: (0.69314718036912381649, 1.90821492927058770002e-10),
 }
+#: 1 / ln 2, and what it loses when it is rounded to double precision.
+_LOG2_E, _LOST = 1.4426950408889634, 2.0355273740931033e-17
 
 
-def _reduced(code: Code, x: Value) -> tuple[Value, Value]:
-    """x = n ln 2 + r with a whole n and |r| <= ½ ln 2."""
-    high, low = _LN2[_is_single(x)]
-    n = code.intrinsic("rint", x.type, code.multiply(x, code.constant(x.type, 1 / math.log(2))))
-    r = code.fused(n, code.constant(x.type, -high), x)
-    return n, code.fused(n, code.constant(x.type, -low), r)
+def _reduced(code: Code, x: Value, times: int = 1) -> tuple[Value, Value]:
+    """times · x = (n + r) ln 2 with a whole n and |r| <= ½; times is a power of two.
+
+    The product is exact inside of the fused operation. What 1 / ln 2 loses by rounding costs 1e-6 of a result at the
+    ends of the range in single precision; in double precision it is put back.
+    """
+    factor = code.constant(x.type, times * _LOG2_E)
+    n = code.intrinsic("rint", x.type, code.multiply(x, factor))
+    r = code.fused(x, factor, _negative(code, n))
+    return n, r if _is_single(x) else code.fused(x, code.constant(x.type, times * _LOST), r)
 
 
 @cache
 def _exp_coefficients(single: bool) -> tuple[float, ...]:
-    """(exp(r) - 1) / r on |r| <= ½ ln 2: the polynomial that is exact at the Chebyshev points."""
+    """(2^r - 1) / r on |r| <= ½: the polynomial that is exact at the Chebyshev points."""
     count = 5 if single else 11
     half = math.log(2) / 2
     points = [half * math.cos(math.pi * (2 * i + 1) / (2 * count)) for i in range(count)]
@@ -104,12 +114,17 @@ def _exp_coefficients(single: bool) -> tuple[float, ...]:
         lowered = [*(-xs[i] * c for c in polynomial), Fraction(0)]
         polynomial = [a + b for a, b in zip(shifted, lowered, strict=True)]
         polynomial[0] += table[i]
-    return tuple(float(c) for c in polynomial[:count])
+    return tuple(float(c) * math.log(2) ** (k + 1) for k, c in enumerate(polynomial[:count]))
 
 
 def _exp_series(code: Code, r: Value) -> Value:
-    """(exp(r) - 1) / r for |r| <= ½ ln 2, to 5e-7 in single and 2e-17 in double precision."""
+    """(2^r - 1) / r for |r| <= ½, to 5e-7 in single and 2e-17 in double precision."""
     return _polynomial(code, r, _exp_coefficients(_is_single(r)))
+
+
+def _power(code: Code, r: Value) -> Value:
+    """2^r for |r| <= ½."""
+    return code.fused(_exp_series(code, r), r, code.constant(r.type, 1.0))
 
 
 def _times_power_of_two(code: Code, x: Value, n: Value, small: bool = False) -> Value:
@@ -142,36 +157,29 @@ def _quotient(code: Code, x: Value, y: Value) -> Value:
         return code.binary("fdiv", x, y)
     every = Value("i16", "-1")
     estimate = code.intrinsic("x86.avx512.rcp14.ps.512", x.type, y, y, every, suffix="")
-    minus_y = code.value(y.type, f"fneg {y}")
-    error = code.fused(minus_y, estimate, code.constant(x.type, 1.0))
+    error = code.fused(_negative(code, y), estimate, code.constant(x.type, 1.0))
     inverse = code.fused(estimate, error, estimate)
     return code.multiply(x, inverse)
 
 
 def exponential(code: Code, x: Value) -> Value:
-    """2^n · exp(r)."""
+    """2^n · 2^r."""
     x = _clamped(code, x, *((-104.0, 89.0) if _is_single(x) else (-746.0, 710.0)))
     n, r = _reduced(code, x)
-    value = code.fused(_exp_series(code, r), r, code.constant(x.type, 1.0))
-    return _times_power_of_two(code, value, n)
+    return _times_power_of_two(code, _power(code, r), n)
 
 
 def logistic(code: Code, x: Value) -> Value:
-    """1 / (1 + e) for x >= 0, e / (1 + e) for x < 0, with e = exp(-|x|): precise for every x."""
-    negative = code.value(x.type, f"fneg {absolute(code, x)}")
-    bottom = code.constant(x.type, -104.0 if _is_single(x) else -746.0)
-    n, r = _reduced(code, code.select(code.compare("olt", negative, bottom), bottom, negative))
-    one = code.constant(x.type, 1.0)
-    e = _times_power_of_two(code, code.fused(_exp_series(code, r), r, one), n)
-    above = code.compare("oge", x, code.constant(x.type, 0.0))
-    return _quotient(code, code.select(above, one, e), code.add(e, one))
+    """e / (1 + e) with e = exp(x), precise for every x: it rounds to 1 before 1 + e is large."""
+    n, r = _reduced(code, _clamped(code, x, *((-104.0, 40.0) if _is_single(x) else (-746.0, 60.0))))
+    e = _times_power_of_two(code, _power(code, r), n)
+    return _quotient(code, e, code.add(e, code.constant(x.type, 1.0)))
 
 
 def hyperbolic_tangent(code: Code, x: Value) -> Value:
-    """sign(x) · e / (e + 2) with e = exp(2|x|) - 1 = 2^n (exp(r) - 1) + (2^n - 1), precise near 0 too."""
-    twice = code.multiply(absolute(code, x), code.constant(x.type, 2.0))
-    limit = code.constant(x.type, 20.0 if _is_single(x) else 44.0)
-    n, r = _reduced(code, code.select(code.compare("ogt", twice, limit), limit, twice))
+    """e / (e + 2) with e = exp(2x) - 1 = 2^n (2^r - 1) + (2^n - 1), precise near 0 too; zero keeps its sign."""
+    limit = 10.0 if _is_single(x) else 22.0
+    n, r = _reduced(code, _clamped(code, x, -limit, limit), times=2)
     one = code.constant(x.type, 1.0)
     scale = _times_power_of_two(code, one, n, small=True)
     e = code.fused(code.multiply(_exp_series(code, r), r), scale, code.subtract(scale, one))
