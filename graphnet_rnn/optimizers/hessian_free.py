@@ -36,8 +36,9 @@ GOOD, BAD, FACTOR = 0.75, 0.25, 1.5
 class HessianFreeReport(Report):
     """What a step did, besides the loss and the gradient's norm before it (on the gradient's batch).
 
-    before, after: the loss. ratio: ρ = (loss at CG's choice - before) / what the model predicts there. damping,
-    structural: λ, and the weight of structural damping. cg_steps, cg_reason: how many steps conjugate gradient made,
+    before, after: the loss. ratio: ρ = (loss at CG's choice - before) / what the model predicts there; NaN if it
+    predicts no reduction, 1 if less of one than rounding lets the loss show. damping, structural: λ, and the weight of
+    structural damping. cg_steps, cg_reason: how many steps conjugate gradient made,
     and why no more. cg_values: φ after each. chosen: the CG step that was taken. scale: α, what the line search made of
     it; 0: the step was rejected, and θ is as it was. step_norm: |δ|. products: with the curvature, those for warm
     starts included. (Of the greedy forms, ρ compares the loss at their δ with what the model predicts at CG's own.)
@@ -89,14 +90,25 @@ class _Problem:
             value = self.objective.loss(self.theta + delta.astype(self.theta.dtype))
         return value if math.isfinite(value) else math.inf
 
+    def shows(self, predicted: float) -> bool:
+        """Whether the loss, in the precision of θ, can show a reduction as large as the predicted one."""
+        return -predicted > float(np.finfo(self.theta.dtype).eps) * abs(self.before)
+
+    def ratio(self, loss: float, predicted: float) -> float:
+        """ρ; NaN where the model predicts no reduction, and 1 where one that rounding hides: so short is the step."""
+        if not predicted < 0:
+            return math.nan
+        return (loss - self.before) / predicted if self.shows(predicted) else 1.0
+
 
 @dataclass(frozen=True)
 class _Found:
-    """δ, the loss after it, ρ, what the next step starts from, φ by CG step, the CG step taken, why CG ended."""
+    """δ, the loss after it and the change that the model predicts, what the next step starts from, φ by CG step, the CG
+    step taken, why CG ended."""
 
     delta: Array
     after: float
-    ratio: float
+    predicted: float
     direction: Array
     values: list[float]
     chosen: int
@@ -181,13 +193,15 @@ class CurvedOptimizer(Optimizer):
         )  # fmt: skip
         found = self._solved(problem)
         scale, after = self._searched(problem, found, self.rate if rate is None else rate)
+        ratio = problem.ratio(found.after, found.predicted)
         if length:
-            self._adapt(state, found.ratio if scale else -math.inf)
+            hidden = found.predicted < 0 and not problem.shows(found.predicted)
+            self._adapt(state, ratio if scale or hidden else -math.inf)
         state["direction"][...] = found.direction if scale else 0.0
         if scale:
             theta += (scale * found.delta).astype(theta.dtype)
         return HessianFreeReport(
-            loss, length, problem.before, after, found.ratio, damping, weight, len(found.values) - 1, found.reason,
+            loss, length, problem.before, after, ratio, damping, weight, len(found.values) - 1, found.reason,
             found.values, found.chosen, scale, norm(found.delta), products,
             time.perf_counter() - started,
         )  # fmt: skip
@@ -256,6 +270,7 @@ class HessianFree(CurvedOptimizer):
     preconditioner: the exponent of M = (mean of g² + λ)^0.75 over the gradients g of single cases (0: none).
     rate: the first α; line_search: how often at most it is multiplied by 0.8.
     Steps that do not reduce the loss, or make it infinite, are not taken: the damping then grows, and CG starts cold.
+    It falls where steps are so short that the loss does not show them, so it cannot run away.
     Source: Martens 2010; Sutskever 2013, algorithm 5, eq. 4.3, 4.4; Krause 2015, 3.3 and 4.1.
     """
 
@@ -280,7 +295,7 @@ class HessianFree(CurvedOptimizer):
         return _Found(
             seen.delta,
             seen.loss,
-            seen.ratio,
+            seen.value,
             solution.x,
             solution.values or [0.0],
             seen.step,
@@ -290,12 +305,12 @@ class HessianFree(CurvedOptimizer):
 
 @dataclass(frozen=True)
 class _Seen:
-    """An iterate of CG, and the loss there."""
+    """An iterate of CG, the loss there, and φ, the change that the model predicts."""
 
     step: int
     delta: Array
     loss: float
-    ratio: float
+    value: float
 
 
 class _Watch:
@@ -309,17 +324,16 @@ class _Watch:
     def __init__(self, problem: _Problem, retained: float, limit: float) -> None:
         self._problem, self._retained, self._limit = problem, retained, limit
         self._growth = 1.0
-        self.best = self.last = _Seen(0, np.zeros_like(problem.b), math.inf, math.nan)
+        self.best = self.last = _Seen(0, np.zeros_like(problem.b), math.inf, 0.0)
 
     def __call__(self, step: int, value: float, x: Array) -> str:
         before = self._problem.before
         loss = self._problem.loss(x)
-        ratio = (loss - before) / value if value else math.nan
-        self.last = _Seen(step, x, loss, ratio)
+        self.last = _Seen(step, x, loss, value)
         if loss <= self.best.loss:
             self.best = self.last
         if value < 0:  # else CG is still making up for where it started
-            self._growth *= _factor(ratio)
+            self._growth *= _factor(self._problem.ratio(loss, value))
         if self._growth >= self._limit:
             return "ratio"
         most = before - self.best.loss
@@ -377,8 +391,7 @@ class GreedyHessianFree(CurvedOptimizer):
                 continue
             break
         predicted = values[-1] if values else 0.0
-        ratio = (loss - problem.before) / predicted if predicted else math.nan
-        return _Found(delta, loss, ratio, delta, values or [0.0], chosen, reason)
+        return _Found(delta, loss, predicted, delta, values or [0.0], chosen, reason)
 
     def _directions(self, problem: _Problem) -> Iterator[Direction]:
         return conjugate_directions(problem.product, problem.b, problem.last, problem.diagonal)

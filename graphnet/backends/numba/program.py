@@ -152,12 +152,11 @@ class NumbaProgram(Program):
         """Runs the segments from `first` on."""
         header = self._arena.header
         header[:] = 0
-        for i, (starts, (_, host)) in enumerate(
-            zip(self._starts[first:], self.image.segments[first:], strict=True), start=first
-        ):
+        for i in range(first, len(self._starts)):
             if i == self.image.fixed:
                 header[8] = 0  # meetings are counted anew from here, so that a run can begin here
-            run_together(starts, self._give_up)
+            run_together(self._starts[i], self._give_up)
+            host = self.image.segments[i][1]
             if host is not None:
                 self._run_host(*host)
 
