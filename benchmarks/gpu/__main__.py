@@ -28,6 +28,7 @@ import numpy as np
 
 import graphnet as gn
 from benchmarks.gpu.contenders import CELLS, CONTENDERS, Contender, Problem
+from graphnet.backends import Backend
 from graphnet.backends.cuda.device import this_device
 from graphnet.plan.instructions import Loop, Product
 from graphnet.plan.lowering import lower
@@ -72,7 +73,7 @@ def work(problem: Problem) -> dict[str, tuple[float, float, int]]:
     found = {}
     for task, outputs in nodes.items():
         inputs = [u.inputs, u.targets, *(v.values() if task == "product" else ())]
-        lowered = lower(gn.passes.optimize(gn.Graph(outputs, inputs))[0])
+        lowered = lower(gn.passes.optimize(gn.Graph(outputs, inputs), has=Backend.has)[0])
         flops = sum(2.0 * p.c.size * p.a.shape[1] for p in lowered.instructions if isinstance(p, Product))
         moved = sum(
             a.view.size * a.view.dtype.itemsize

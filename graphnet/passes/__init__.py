@@ -12,6 +12,7 @@ fold            constant subexpressions
 expand          (loops) the softmax family and the losses in loops and reductions
 cut             (caches) sums over long stacks, a stretch at a time
 fuse            (loops) elementwise nodes that run as one loop
+fuse reductions (caches) sums and maxima, in the loops that compute what they read
 
 Of those in brackets a back end says whether it wants them: it compiles loops; its memory is behind caches.
 
@@ -37,6 +38,7 @@ from graphnet.passes.cut import cut
 from graphnet.passes.expand import expand
 from graphnet.passes.fold import fold
 from graphnet.passes.fuse import fuse
+from graphnet.passes.fuse_reductions import fuse_reductions
 from graphnet.passes.merge import merge
 from graphnet.passes.products import stack_columns, stack_rows, stack_sums
 from graphnet.passes.prune import prune
@@ -45,9 +47,9 @@ from graphnet.passes.reductions import stack_reductions
 from graphnet.passes.simplify import simplify
 
 __all__ = [
-    "DEFAULT", "Pass", "PassReport", "Stage", "batch", "cut", "expand", "fold", "fuse", "merge", "optimize", "prune",
-    "recompute", "recomputing", "simplify", "stack_columns", "stack_reductions", "stack_rows", "stack_sums", "stages",
-    "without",
+    "DEFAULT", "Pass", "PassReport", "Stage", "batch", "cut", "expand", "fold", "fuse", "fuse_reductions", "merge",
+    "optimize", "prune", "recompute", "recomputing", "simplify", "stack_columns", "stack_reductions", "stack_rows",
+    "stack_sums", "stages", "without",
 ]  # fmt: skip
 
 
@@ -88,6 +90,7 @@ DEFAULT: tuple[Pass, ...] = (
     Pass("merge again", merge),
     Pass("cut", cut, wants="caches"),
     Pass("fuse", fuse, wants="loops"),
+    Pass("fuse reductions", fuse_reductions, wants="caches"),
 )
 
 

@@ -9,7 +9,18 @@ from typing import NamedTuple
 from graphnet.node import Dtype, Node, Shape
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["Access", "Host", "Instruction", "Load", "Loop", "Product", "Scatter", "Step", "looking_at"]
+__all__ = [
+    "Access",
+    "Host",
+    "Instruction",
+    "Load",
+    "Loop",
+    "Product",
+    "Reduction",
+    "Scatter",
+    "Step",
+    "looking_at",
+]
 
 
 class Access(NamedTuple):
@@ -56,22 +67,31 @@ class Instruction:
     writes: list[Access] = field(default_factory=list, kw_only=True)
 
 
+class Reduction(NamedTuple):
+    """A value of a loop combined over the loop's `reduced` axes: "sum", "max" or "min", its number, where it goes."""
+
+    how: str
+    number: int
+    view: View
+
+
 @dataclass(eq=False)
 class Loop(Instruction):
-    """For every point of `shape`: load, compute the steps, store; with a reduction, combine over its axes.
+    """For every point of `shape`: load, compute the steps, store; reductions: combine over the axes `reduced`.
 
-    stores: (number of the value, where). reduction: ("sum" | "max" | "min", axes, number of the value, where).
+    stores: (number of the value, where).
     """
 
     shape: Shape
     loads: list[Load]
     steps: list[Step]
     stores: list[tuple[int, View]]
-    reduction: tuple[str, tuple[int, ...], int, View] | None = None
+    reduced: tuple[int, ...] = ()
+    reductions: list[Reduction] = field(default_factory=list)
 
     @property
     def views(self) -> list[View]:
-        """What it touches: of each load its data and its index, then what it stores, and the reduction's result."""
+        """What it touches: of each load its data and its index, then what it stores, and the reductions' results."""
         found = []
         for load in self.loads:
             if load.data is not None:
@@ -79,8 +99,7 @@ class Loop(Instruction):
             if load.at is not None:
                 found.append(load.at)
         found += [view for _, view in self.stores]
-        if self.reduction:
-            found.append(self.reduction[3])
+        found += [reduction.view for reduction in self.reductions]
         return found
 
     @property
@@ -89,7 +108,8 @@ class Loop(Instruction):
         return (
             self.shape, tuple(self.steps),
             tuple([(load.kind, load.dtype.num, load.depth, load.at and load.at.dtype.num) for load in self.loads]),
-            tuple([number for number, _ in self.stores]), self.reduction and self.reduction[:3],
+            tuple([number for number, _ in self.stores]),
+            self.reduced, tuple([(reduction.how, reduction.number) for reduction in self.reductions]),
             tuple([view.strides for view in self.views]),
         )  # fmt: skip
 

@@ -28,8 +28,8 @@ def listing(lowered: Lowered) -> list[str]:
 
 
 def _kind(step: Instruction) -> str:
-    if isinstance(step, Loop) and step.reduction is not None:
-        return step.reduction[0]
+    if isinstance(step, Loop) and step.reductions and not step.stores:
+        return step.reductions[0].how
     return type(step).__name__.lower()
 
 
@@ -88,9 +88,8 @@ class _Names:
             values.append(f"v{len(parts)}")
             parts.append(f"{values[-1]} = {text}")
         parts += [f"{self.view(view)} = {values[j]}" for j, view in step.stores]
-        if step.reduction is not None:
-            kind, axes, j, view = step.reduction
-            parts.append(f"{self.view(view)} = {kind} over {','.join(map(str, axes))} of {values[j]}")
+        over = ",".join(map(str, step.reduced))
+        parts += [f"{self.view(r.view)} = {r.how} over {over} of {values[r.number]}" for r in step.reductions]
         return f"[{_sizes(step.shape)}] " + "; ".join(parts)
 
     def load(self, load: Load) -> str:

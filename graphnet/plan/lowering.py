@@ -20,13 +20,22 @@ from graphnet.ops.reduce import Max, Min
 from graphnet.ops.shape import Concatenate, Place, Reshape, Slice, Stack, Transpose
 from graphnet.passes.analysis import varying_nodes
 from graphnet.passes.fuse import WIDEST, is_fusable
-from graphnet.plan.instructions import Access, Host, Instruction, Load, Loop, Product, Scatter, Step
+from graphnet.passes.fuse_reductions import REDUCTIONS
+from graphnet.plan.instructions import (
+    Access,
+    Host,
+    Instruction,
+    Load,
+    Loop,
+    Product,
+    Reduction,
+    Scatter,
+    Step,
+)
 from graphnet.plan.placement import place
 from graphnet.plan.views import Buffer, View
 
 __all__ = ["Lowered", "lower"]
-
-REDUCTIONS = {Sum: "sum", Max: "max", Min: "min"}
 
 
 @dataclass(eq=False)
@@ -134,7 +143,7 @@ class _Lowering:
             kept = []
             for source, region in copies:
                 unit = self.home.get(source)
-                if unit is not None and unit.group is not None:
+                if unit is not None and unit.group is not None and is_fusable(source):
                     self.extra.setdefault(source, []).append(region)
                 else:
                     kept.append((source, region))
@@ -346,7 +355,7 @@ class _Lowering:
         reads = [r._replace(by_rows=r.by_rows and by_rows) for r in reads]
         self.instructions.append(
             Loop(
-                (node,), x.shape, loads, steps, [], (REDUCTIONS[type(node.op)], axes, 0, target),
+                (node,), x.shape, loads, steps, [], axes, [Reduction(REDUCTIONS[type(node.op)], 0, target)],
                 reads=reads, writes=[Access(target, node, True)],
             )
         )  # fmt: skip
@@ -426,12 +435,13 @@ class _Lowering:
     # -- fused loops -----------------------------------------------------------------------------------
 
     def _fused(self, group: Group) -> None:
-        shape = group.outputs[0].shape
+        reductions = [node for node in group.nodes if type(node.op) in REDUCTIONS]
+        elementwise = [node for node in group.nodes if type(node.op) not in REDUCTIONS]
         loads: list[Load] = []
         reads: list[Access] = []
         number: dict[Node, int] = {}  # node -> position in loads; or, for steps, ~position
         own = set(group.nodes)
-        for node in group.nodes:
+        for node in elementwise:
             if isinstance(node.op, (Take, OneHot)):
                 number[node] = len(loads)
                 self._lookup(node, loads, reads)
@@ -448,7 +458,7 @@ class _Lowering:
             steps.append(step)
             return len(loads) + len(steps) - 1
 
-        for node in group.nodes:
+        for node in elementwise:
             if isinstance(node.op, (Take, OneHot)):
                 continue
             assert isinstance(node.op, Elementwise)
@@ -463,15 +473,28 @@ class _Lowering:
                 number[node] = total
             else:
                 number[node] = add(Step(node.op.kernel, node.dtype, tuple(sources)))
-        stores = []
-        writes = []
+        stores, combined, writes = [], [], []
         for node in group.outputs:
             for view in (self._own(node), *self.extra.get(node, ())):
-                stores.append((number[node], view))
+                if type(node.op) in REDUCTIONS:
+                    combined.append(Reduction(REDUCTIONS[type(node.op)], number[node.inputs[0]], view))
+                else:
+                    stores.append((number[node], view))
                 writes.append(Access(view, node, True))
-        if stores[0][1].size:
+        axes = reductions[0].op.axes if reductions else ()  # type: ignore[attr-defined]
+        if writes[0].view.size:
             self.instructions.append(
-                Loop(group.nodes, shape, loads, steps, stores, reads=reads, writes=writes)
+                Loop(
+                    group.nodes,
+                    elementwise[-1].shape,
+                    loads,
+                    steps,
+                    stores,
+                    axes,
+                    combined,
+                    reads=reads,
+                    writes=writes,
+                )
             )
 
     def _lookup(self, node: Node, loads: list[Load], reads: list[Access]) -> None:

@@ -499,7 +499,10 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "max of rows: the masked rest counts as 0",
-        [(loop._LoopCode, "_combined_where", lambda s, t, v, mask: s._combined(t, v)), *fresh_kernels()],
+        [
+            (loop._LoopCode, "_combined_where", lambda s, fold, t, v, mask: s._combined(fold, t, v)),
+            *fresh_kernels(),
+        ],
         graph(lambda a: [gn.max(a, 1)], x - 3, laws=(7,)),
     ),
     Mutant(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from graphnet import passes
+from graphnet.backends.base import Backend
 from graphnet.backends.cuda.blas import cublas
 from graphnet.backends.cuda.device import SIMULATED, Device, this_device
 from graphnet.backends.cuda.files import schedule_of
@@ -57,7 +58,7 @@ def _require_memory(
     free = device.free_memory()
     if schedule.arena_bytes <= free:
         return
-    graph, _ = passes.optimize(source, (*passes.recomputing(), *passes.DEFAULT), {"loops"})
+    graph, _ = passes.optimize(source, (*passes.recomputing(), *passes.DEFAULT), Backend.has)
     recomputed = scheduled(graph).arena_bytes
     needed, left, less = map(readable_bytes, (schedule.arena_bytes, free, recomputed))
     raise BackendError(

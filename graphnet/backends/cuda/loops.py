@@ -16,7 +16,7 @@ from graphnet.backends.cuda.target import Target
 from graphnet.dtypes import BOOL, FLOAT64
 from graphnet.node import Dtype
 from graphnet.plan.axes import joined, strides_over
-from graphnet.plan.instructions import Load, Loop
+from graphnet.plan.instructions import Load, Loop, Reduction
 from graphnet.plan.views import Buffer, View, contiguous_strides
 
 __all__ = ["loop_launches", "reduction_launches"]
@@ -26,7 +26,7 @@ Stride = int | None
 
 def loop_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
     """check: the flag is raised where a value that is loaded or computed is not finite."""
-    if loop.reduction is None:
+    if not loop.reductions:
         return [_layout_of(loop, target, check).launch(loop.nodes, loop.views)]
     return reduction_launches(loop, target, check)
 
@@ -239,8 +239,8 @@ class _Combining:
 
 def reduction_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
     """One launch, or two where few results are made of many numbers: parts first, then their sum."""
-    assert loop.reduction is not None
-    how, axes, number, result = loop.reduction
+    assert not loop.stores, "this back end takes no graph whose reductions are fused"
+    ((how, number, result),), axes = loop.reductions, loop.reduced
     assert all(load.kind == "plain" for load in loop.loads)
     kept_axes = [i for i in range(len(loop.shape)) if i not in axes]
     loads = [list(load.data.strides) for load in loop.loads if load.data is not None]
@@ -284,7 +284,7 @@ def reduction_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
     target_view = View(result.buffer, result.offset, shape, tuple(strides[-1] or 0 for _, strides in kept))
     summed = Loop(
         loop.nodes, whole.shape, [Load("plain", whole, None, combining.kept)], [], [],
-        (how, (0,), 0, target_view),
+        (0,), [Reduction(how, 0, target_view)],
     )  # fmt: skip
     return [first, *reduction_launches(summed, target, False)]
 
@@ -312,8 +312,7 @@ def _reduction(
     by_rows: threads along x share the terms of one result, threads along y work at different ones; else threads along x
     work at neighbouring results, and those along y share the terms of each.
     """
-    assert loop.reduction is not None
-    _, _, number, result = loop.reduction
+    ((_, number, result),) = loop.reductions
     lanes, others = threads
     source = Source()
     kept_names = [source.number(f"n{i}", size) for i, (size, _) in enumerate(kept)]

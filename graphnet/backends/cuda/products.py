@@ -14,7 +14,7 @@ from graphnet.backends.cuda.loops import loop_launches
 from graphnet.backends.cuda.source import INDEX, Offset, Source, array_name
 from graphnet.backends.cuda.target import Target, Tile
 from graphnet.node import Dtype, Node
-from graphnet.plan.instructions import Load, Loop, Product, Step
+from graphnet.plan.instructions import Load, Loop, Product, Reduction, Step
 from graphnet.plan.views import Buffer, View, contiguous_strides
 
 __all__ = ["Products", "grouped", "orientation", "product_launches", "tile_text", "tiles_for"]
@@ -81,7 +81,7 @@ def product_launches(products: Products, target: Target) -> list[Launch]:
     chunk = -(-inner // parts)
     summed = Loop(
         products.nodes, partial.shape, [Load("plain", partial, None, scratch.dtype)], [], [],
-        ("sum", (0,), 0, products.c),
+        (0,), [Reduction("sum", 0, products.c)],
     )  # fmt: skip
     whole = View(scratch, 0, shape, contiguous_strides(shape))
     return [_launch(products, tile, whole, chunk), *loop_launches(summed, target, False)]
@@ -96,7 +96,9 @@ def _as_sums(products: Products, target: Target) -> list[Launch]:
     right = View(b.buffer, b.offset, shape, (b.strides[0], 0, b.strides[2], b.strides[1]))
     loads = [Load("plain", view, None, c.dtype) for view in (left, right)]
     step = Step("x * y", c.dtype, (0, 1))
-    return loop_launches(Loop(products.nodes, shape, loads, [step], [], ("sum", (3,), 2, c)), target, False)
+    return loop_launches(
+        Loop(products.nodes, shape, loads, [step], [], (3,), [Reduction("sum", 2, c)]), target, False
+    )
 
 
 def _tile(products: Products, target: Target) -> Tile:

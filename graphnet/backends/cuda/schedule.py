@@ -208,7 +208,7 @@ def _actions(
         writes = [access for each in instruction for access in each.writes]
     elif isinstance(instruction, Loop):
         actions = list[Action](loop_launches(instruction, target, check))
-        writes = [] if instruction.reduction is None else instruction.writes
+        writes = instruction.writes if instruction.reductions else []
     elif isinstance(instruction, Scatter):
         actions, writes = list[Action](scatter_launches(instruction, target, chains)), instruction.writes
     elif isinstance(instruction, Host):

@@ -135,8 +135,8 @@ class LoopJob(Job):
         self.loop, self.nodes, self.reads, self.writes = loop, loop.nodes, loop.reads, loop.writes
         shape = loop.shape
         kept = list(shape)
-        if loop.reduction is not None:
-            kept = [n for i, n in enumerate(shape) if i not in loop.reduction[1]]
+        if loop.reductions:
+            kept = [n for i, n in enumerate(shape) if i not in loop.reduced]
         rows = kept[0] if kept else 1
         self.split, self.count = "", 1
         if kept and rows >= parts and math.prod(shape) >= least:
@@ -195,7 +195,7 @@ def _layout_of(loop: Loop, rows: int, target: Target) -> Layout:
 
 def _layout(loop: Loop, rows: int, target: Target) -> Layout:
     """Axes are joined where all operands allow. rows: so many of the first axis that is kept; all, if negative."""
-    reduced_axes = loop.reduction[1] if loop.reduction else ()
+    reduced_axes = loop.reduced
     kept_axes = [i for i in range(len(loop.shape)) if i not in reduced_axes]
     row_axis = kept_axes[0] if kept_axes else 0
     shape = list(loop.shape)
@@ -204,12 +204,12 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
     # The strides of every operand over the loop's axes; lookups have none on the last axis.
     tables: list[list[int | None]] = [strides_over(load, len(shape)) for load in loop.loads]
     tables += [list(view.strides) for _, view in loop.stores]
-    if loop.reduction:
+    for reduction in loop.reductions:
         strides: list[int | None] = [0] * len(shape)
-        for axis, stride in zip(kept_axes, loop.reduction[3].strides, strict=True):
+        for axis, stride in zip(kept_axes, reduction.view.strides, strict=True):
             strides[axis] = stride
         tables.append(strides)
-    groups = [kept_axes, list(reduced_axes)] if loop.reduction else [list(range(len(shape)))]
+    groups = [kept_axes, list(reduced_axes)] if loop.reductions else [list(range(len(shape)))]
     sizes: list[int] = []
     columns: list[list[int | None]] = []  # for each axis that is left: the stride of every operand
     counts: list[int] = []
@@ -219,11 +219,15 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
         sizes += [n for n, _ in found]
         columns += [list(c) for _, c in found]
     needs_rows = any(load.kind != "plain" for load in loop.loads)
-    if loop.reduction:
+    if loop.reductions:
         if counts[1] == 0:
             sizes.append(1)
             columns.append([0] * len(tables))
             counts[1] = 1
+        if counts[0] == 0 and needs_rows:
+            sizes.insert(0, 1)
+            columns.insert(0, [0] * len(tables))
+            counts[0] = 1
         by_rows = counts[0] == 0 or _vector_axis_is_reduced(loop, columns, counts[0])
         if not by_rows:
             sizes = [*sizes[: counts[0] - 1], *sizes[counts[0] :], sizes[counts[0] - 1]]
@@ -282,16 +286,16 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
         moves.append((number, _move(own[-1])))
         place(view, row_axis)
         words += [s or 0 for s in own]
-    reduction = None
-    if loop.reduction:
+    reductions = []
+    for k, (how, number, view) in enumerate(loop.reductions, start=first_store + len(loop.stores)):
         outer = counts[0] - (0 if by_rows else 1)
-        moved = [c[-1] or 0 for c in columns[:outer]] + ([] if by_rows else [columns[-1][-1] or 0])
-        reduction = (loop.reduction[0], loop.reduction[2], "vector" if by_rows else _move(moved[-1]))
-        place(loop.reduction[3], 0)
+        moved = [columns[a][k] or 0 for a in (*range(outer), *(() if by_rows else (axes_left - 1,)))]
+        reductions.append((how, number, "vector" if by_rows else _move(moved[-1])))
+        place(view, 0)
         words += [*moved, *[0] * (axes_left - len(moved))]
     kernel = LoopKernel(
-        target.vector_bytes, axes_left, tuple(operands), tuple(loop.steps), tuple(moves), reduction,
-        counts[1] if loop.reduction else 0, by_rows, target.check, target.avx512,
+        target.vector_bytes, axes_left, tuple(operands), tuple(loop.steps), tuple(moves), tuple(reductions),
+        counts[1] if loop.reductions else 0, by_rows, target.check, target.avx512,
     )  # fmt: skip
     return Layout(text_of(kernel), tuple(words), tuple(places))
 

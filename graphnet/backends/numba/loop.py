@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from graphnet.backends.numba.expressions import FLOATS, convert, evaluate
 from graphnet.backends.numba.ir import Code, Value, element, lanes_of, llvm_type, vector_type
@@ -23,6 +24,8 @@ __all__ = [
 
 #: Vectors side by side in a reduction over rows; a power of two.
 COLUMNS = 4
+#: How many rows of float32 are added up as such before their sum goes on in double precision.
+SINGLES = 16
 
 
 # -- loops -----------------------------------------------------------------------------------------
@@ -46,7 +49,8 @@ class LoopKernel:
 
     Record: error flag, sizes (one for each axis); then for each load: address, strides (one for each axis),
     and for lookups and one_hot: index address, index strides, how many rows (columns) there are; then for each
-    store: address and strides. A reduction's store has strides for the axes that are kept.
+    store: address and strides; then for each reduction: address, and strides for the axes that are kept.
+    reductions: (how, number of the value, how the result moves along the vector axis).
     vector_axis_reduced: the innermost axis, which runs over vectors, is one of those that are reduced.
     """
 
@@ -55,7 +59,7 @@ class LoopKernel:
     loads: tuple[Operand, ...]
     steps: tuple[Step, ...]
     stores: tuple[tuple[int, str], ...]
-    reduction: tuple[str, int, str] | None = None
+    reductions: tuple[tuple[str, int, str], ...] = ()
     reduced: int = 0
     vector_axis_reduced: bool = False
     check: bool = False
@@ -63,6 +67,33 @@ class LoopKernel:
 
     def text(self) -> str:
         return _LoopCode(self).module()
+
+
+class _Row(NamedTuple):
+    """For each load where its row starts, and the index of the row for lookups and one-hot codes; where stores go."""
+
+    starts: list[tuple[Value, Value | None]]
+    targets: list[Value]
+
+
+class _Fold(NamedTuple):
+    """A reduction: how it combines the value of this number, and where its results go."""
+
+    how: str
+    number: int
+    move: str
+    dtype: Dtype
+    base: Value
+    strides: list[Value]
+
+    @property
+    def scalar(self) -> str:
+        return llvm_type(self.dtype)
+
+    @property
+    def kept(self) -> str:
+        """In what type the total is held."""
+        return "double" if self.how == "sum" and self.dtype.kind == "f" else self.scalar
 
 
 class _LoopCode(Code):
@@ -97,7 +128,7 @@ class _LoopCode(Code):
         for _ in kernel.stores:
             self.store_bases.append(self._pointer())
             self.store_strides.append(self._slots(axes))
-        if kernel.reduction:
+        if kernel.reductions:
             self._reduce()
         else:
             self._nest(0, [])
@@ -122,31 +153,42 @@ class _LoopCode(Code):
 
             self.loop(self.integer(0), self.sizes[axis], 1, [], body)
             return
-        starts = self._row_starts(indices)
-        targets = [
-            self._moved(b, s, indices, self._dtype(v))
-            for b, s, (v, _) in zip(self.store_bases, self.store_strides, self.kernel.stores, strict=True)
-        ]
+        row = self._row(indices)
+        self._over_vectors(self.sizes[-1], lambda j, mask: self._at(row, j, mask))
 
-        def vectors(j: Value, mask: Value | None) -> None:
-            values = self._values(starts, j, mask, self.lanes)
-            for (v, move), target, strides in zip(
-                self.kernel.stores, targets, self.store_strides, strict=True
-            ):
-                self._store(values[v], target, strides[-1], move, j, mask)
-
-        self._over_vectors(self.sizes[-1], vectors)
-
-    def _over_vectors(self, size: Value, body: Callable[[Value, Value | None], None]) -> None:
+    def _over_vectors(self, size: Value, body: Callable[[Value, Value | None], object]) -> None:
         lanes = self.lanes
+
+        def vector(j: Value, _: list[Value]) -> None:
+            body(j, None)
+
         if lanes == 1:
-            self.loop(self.integer(0), size, 1, [], lambda j, _: body(j, None))
+            self.loop(self.integer(0), size, 1, [], vector)
             return
         whole = self.binary("and", size, self.integer(-lanes))
-        self.loop(self.integer(0), whole, lanes, [], lambda j, _: body(j, None))
+        self.loop(self.integer(0), whole, lanes, [], vector)
         rest = self.subtract(size, whole)
         some = self.compare("sgt", rest, self.integer(0))
         self.when(some, lambda: body(whole, self.first_lanes(lanes, rest)))
+
+    def _row(self, indices: list[Value]) -> _Row:
+        """Where everything begins at these outer indices."""
+        targets = [
+            self._moved(base, strides, indices, self._dtype(number))
+            for base, strides, (number, _) in zip(
+                self.store_bases, self.store_strides, self.kernel.stores, strict=True
+            )
+        ]
+        return _Row(self._row_starts(indices), targets)
+
+    def _at(self, row: _Row, j: Value, mask: Value | None) -> list[Value]:
+        """Loads, computes and stores one vector; all its values."""
+        values = self._values(row.starts, j, mask, self.lanes)
+        for (number, move), target, strides in zip(
+            self.kernel.stores, row.targets, self.store_strides, strict=True
+        ):
+            self._store(values[number], target, strides[-1], move, j, mask)
+        return values
 
     # -- operands ---------------------------------------------------------------------------------------
 
@@ -314,18 +356,14 @@ class _LoopCode(Code):
             suffix=f"{value.type}.{addresses.type}",
         )
 
-    # -- with a reduction -------------------------------------------------------------------------------
+    # -- with reductions --------------------------------------------------------------------------------
 
     def _reduce(self) -> None:
-        """Sums of floats are kept in double precision: as exact as they are stable."""
         kernel = self.kernel
-        assert kernel.reduction is not None
-        self.how, self.value_number, self.result_move = kernel.reduction
-        dtype = self._dtype(self.value_number)
-        self.reduced_scalar = llvm_type(dtype)
-        self.sum_scalar = "double" if self.how == "sum" and dtype.kind == "f" else self.reduced_scalar
-        self.result_base = self._pointer()
-        self.result_strides = self._slots(kernel.axes)
+        self.folds = []
+        for how, number, move in kernel.reductions:
+            base = self._pointer()
+            self.folds.append(_Fold(how, number, move, self._dtype(number), base, self._slots(kernel.axes)))
         self._kept(0, [])
 
     def _kept(self, axis: int, indices: list[Value]) -> None:
@@ -344,112 +382,139 @@ class _LoopCode(Code):
         else:
             self._reduce_columns(indices)
 
-    def _identity(self) -> Value:
-        return self._identity_of(self.lanes)
-
-    def _identity_of(self, lanes: int) -> Value:
-        type_ = vector_type(self.sum_scalar, lanes)
-        if self.how == "sum":
+    def _identity(self, fold: _Fold, scalar: str) -> Value:
+        type_ = vector_type(scalar, self.lanes)
+        if fold.how == "sum":
             return self.constant(type_, 0)
-        if self.sum_scalar in FLOATS:
-            return self.constant(type_, -math.inf if self.how == "max" else math.inf)
-        if self.sum_scalar == "i1":
-            return self.constant(type_, self.how == "min")
-        bits = int(self.sum_scalar[1:])
-        return self.constant(type_, -(1 << (bits - 1)) if self.how == "max" else (1 << (bits - 1)) - 1)
+        if scalar in FLOATS:
+            return self.constant(type_, -math.inf if fold.how == "max" else math.inf)
+        if scalar == "i1":
+            return self.constant(type_, fold.how == "min")
+        bits = int(scalar[1:])
+        return self.constant(type_, -(1 << (bits - 1)) if fold.how == "max" else (1 << (bits - 1)) - 1)
 
-    def _combined(self, total: Value, x: Value) -> Value:
-        if self.how == "sum":
-            return self.add(total, convert(self, x, self.sum_scalar))
-        if self.sum_scalar in FLOATS:
-            better = self.compare("ogt" if self.how == "max" else "olt", x, total)
+    def _identities(self, count: int = 1) -> list[Value]:
+        """What the totals begin with, of `count` vectors for each reduction."""
+        return [self._identity(fold, fold.kept) for fold in self.folds for _ in range(count)]
+
+    def _combined(self, fold: _Fold, total: Value, x: Value) -> Value:
+        """x is of the total's type, or of one that it is converted from."""
+        scalar = element(total.type)
+        if fold.how == "sum":
+            return self.add(total, convert(self, x, scalar))
+        if scalar in FLOATS:
+            better = self.compare("ogt" if fold.how == "max" else "olt", x, total)
             return self.select(self.binary("or", better, self.compare("uno", x, x)), x, total)
-        if self.sum_scalar == "i1":
-            return self.binary("or" if self.how == "max" else "and", total, x)
-        return self.select(self.compare("sgt" if self.how == "max" else "slt", x, total), x, total)
+        if scalar == "i1":
+            return self.binary("or" if fold.how == "max" else "and", total, x)
+        return self.select(self.compare("sgt" if fold.how == "max" else "slt", x, total), x, total)
 
-    def _combined_where(self, total: Value, x: Value, mask: Value | None) -> Value:
-        result = self._combined(total, x)
+    def _combined_where(self, fold: _Fold, total: Value, x: Value, mask: Value | None) -> Value:
+        result = self._combined(fold, total, x)
         return result if mask is None else self.select(mask, result, total)
 
-    def _across(self, total: Value) -> Value:
+    def _across(self, fold: _Fold, total: Value) -> Value:
         """All lanes combined, always in one order: the upper half with the lower, and so on."""
         lanes = lanes_of(total.type)
         while lanes > 1:
             lanes //= 2
             low, high = (self.lanes_from(total, start, lanes) for start in (0, lanes))
-            total = self._combined(low, high)
+            total = self._combined(fold, low, high)
         return total
+
+    def _over_rows(
+        self, count: Value, totals: list[Value], body: Callable[[Value, list[Value]], list[Value]]
+    ) -> list[Value]:
+        """The loop over reduced rows. Converting each number to double precision would cost more than adding it, so
+        sums of float32 take a few rows at a time as they are."""
+        zero = self.integer(0)
+        folds = [fold for fold in self.folds for _ in range(len(totals) // len(self.folds))]
+        singles = [fold.how == "sum" and fold.scalar == "float" for fold in folds]
+        if not any(singles):
+            return self.loop(zero, count, 1, totals, body)
+
+        def some(i: Value, carried: list[Value]) -> list[Value]:
+            end = self.add(i, self.integer(SINGLES))
+            end = self.select(self.compare("slt", end, count), end, count)
+            partial = [
+                self._identity(fold, "float") if single else total
+                for fold, single, total in zip(folds, singles, carried, strict=True)
+            ]
+            found = self.loop(i, end, 1, partial, body)
+            return [
+                self._combined(fold, total, x) if single else x
+                for fold, single, total, x in zip(folds, singles, carried, found, strict=True)
+            ]
+
+        return self.loop(zero, count, SINGLES, totals, some)
 
     def _reduce_rows(self, indices: list[Value]) -> None:
         kernel = self.kernel
         kept = kernel.axes - kernel.reduced
 
-        def over(axis: int, at: list[Value], total: Value) -> Value:
+        def over(axis: int, at: list[Value], totals: list[Value]) -> list[Value]:
             if axis < kernel.axes - 1:
-                (total,) = self.loop(
-                    self.integer(0),
-                    self.sizes[axis],
-                    1,
-                    [total],
-                    lambda i, c: [over(axis + 1, [*at, i], c[0])],
+                return self.loop(
+                    self.integer(0), self.sizes[axis], 1, totals, lambda i, c: over(axis + 1, [*at, i], c)
                 )
-                return total
-            starts = self._row_starts(at)
+            row = self._row(at)
             lanes, size = self.lanes, self.sizes[-1]
 
             def step(j: Value, carried: list[Value], mask: Value | None) -> list[Value]:
+                values = self._at(row, j, mask)
                 return [
-                    self._combined_where(
-                        carried[0], self._values(starts, j, mask, lanes)[self.value_number], mask
-                    )
+                    self._combined_where(fold, total, values[fold.number], mask)
+                    for fold, total in zip(self.folds, carried, strict=True)
                 ]
 
             whole = self.binary("and", size, self.integer(-lanes))
-            (total,) = self.loop(self.integer(0), whole, lanes, [total], lambda j, c: step(j, c, None))
+            totals = self.loop(self.integer(0), whole, lanes, totals, lambda j, c: step(j, c, None))
             rest = self.first_lanes(lanes, self.subtract(size, whole)) if lanes > 1 else None
             if rest is not None:
-                (total,) = self.loop(whole, size, lanes, [total], lambda j, c: step(j, c, rest))
-            return total
+                totals = self.loop(whole, size, lanes, totals, lambda j, c: step(j, c, rest))
+            return totals
 
-        total = self._across(over(kept, indices, self._identity()))
-        target = self._moved(
-            self.result_base,
-            self.result_strides,
-            indices,
-            self._dtype(self.value_number),
-        )
-        self.store(convert(self, total, self.reduced_scalar), target)
+        for fold, total in zip(self.folds, over(kept, indices, self._identities()), strict=True):
+            target = self._moved(fold.base, fold.strides, indices, fold.dtype)
+            self.store(convert(self, self._across(fold, total), fold.scalar), target)
 
     def _reduce_columns(self, indices: list[Value]) -> None:
         """Axes: kept ..., reduced ..., and the last kept one, which runs over vectors, innermost."""
         kernel = self.kernel
         kept = kernel.axes - kernel.reduced
-        target = self._moved(self.result_base, self.result_strides, indices, self._dtype(self.value_number))
-        lanes = self.lanes
+        targets = [self._moved(fold.base, fold.strides, indices, fold.dtype) for fold in self.folds]
 
         def block(columns: list[Value], mask: Value | None) -> None:
             def over(axis: int, at: list[Value], totals: list[Value]) -> list[Value]:
-                if axis < kernel.axes - 1:
-                    return self.loop(
-                        self.integer(0), self.sizes[axis], 1, totals, lambda i, c: over(axis + 1, [*at, i], c)
-                    )
-                starts = self._row_starts(at)
-                values = [self._values(starts, j, mask, lanes)[self.value_number] for j in columns]
-                return [self._combined(t, v) for t, v in zip(totals, values, strict=True)]
+                if axis == kernel.axes - 1:
+                    begins = self._row(at)
+                    values = [self._at(begins, j, mask) for j in columns]
+                    found = [v[fold.number] for fold in self.folds for v in values]
+                    folds = [fold for fold in self.folds for _ in columns]
+                    return [self._combined(*each) for each in zip(folds, totals, found, strict=True)]
 
-            totals = over(kept - 1, indices, [self._identity()] * len(columns))
-            for j, total in zip(columns, totals, strict=True):
-                result = convert(self, total, self.reduced_scalar)
-                self._store(result, target, self.result_strides[kept - 1], self.result_move, j, mask)
+                def row(i: Value, carried: list[Value]) -> list[Value]:
+                    return over(axis + 1, [*at, i], carried)
+
+                if axis == kernel.axes - 2:
+                    return self._over_rows(self.sizes[axis], totals, row)
+                return self.loop(self.integer(0), self.sizes[axis], 1, totals, row)
+
+            totals = iter(over(kept - 1, indices, self._identities(len(columns))))
+            for fold, target in zip(self.folds, targets, strict=True):
+                for j in columns:
+                    result = convert(self, next(totals), fold.scalar)
+                    self._store(result, target, fold.strides[kept - 1], fold.move, j, mask)
 
         # Several vectors at a time, so that whole cache lines are read one after another.
+        lanes = self.lanes
         wide = lanes * COLUMNS
         whole = self.binary("and", self.sizes[-1], self.integer(-wide))
         offsets = [self.integer(k * lanes) for k in range(COLUMNS)]
 
-        def side_by_side(j: Value, _: list[Value]) -> None:
+        def side_by_side(j: Value, _: list[Value]) -> list[Value]:
             block([self.add(j, o) for o in offsets], None)
+            return []
 
         self.loop(self.integer(0), whole, wide, [], side_by_side)
         aligned = self.binary("and", self.sizes[-1], self.integer(-lanes))

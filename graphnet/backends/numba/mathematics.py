@@ -80,20 +80,19 @@ _LN2 = {
     True: (0.693145751953125, 1.42860682030941723212e-6),
     False: (0.69314718036912381649, 1.90821492927058770002e-10),
 }
-#: 1 / ln 2, and what it loses when it is rounded to double precision.
-_LOG2_E, _LOST = 1.4426950408889634, 2.0355273740931033e-17
+#: 1 / ln 2 in two parts: rounded, and what that loses.
+_LOG2_E = {
+    True: (1.44269502162933349609375, 1.92596298909109e-8),
+    False: (1.4426950408889634, 2.0355273740931033e-17),
+}
 
 
 def _reduced(code: Code, x: Value, times: int = 1) -> tuple[Value, Value]:
-    """times · x = (n + r) ln 2 with a whole n and |r| <= ½; times is a power of two.
-
-    The product is exact inside of the fused operation. What 1 / ln 2 loses by rounding costs 1e-6 of a result at the
-    ends of the range in single precision; in double precision it is put back.
-    """
-    factor = code.constant(x.type, times * _LOG2_E)
-    n = code.intrinsic("rint", x.type, code.multiply(x, factor))
-    r = code.fused(x, factor, _negative(code, n))
-    return n, r if _is_single(x) else code.fused(x, code.constant(x.type, times * _LOST), r)
+    """times · x = (n + r) ln 2 with a whole n and |r| <= ½; times is a power of two."""
+    high, low = (code.constant(x.type, times * part) for part in _LOG2_E[_is_single(x)])
+    n = code.intrinsic("rint", x.type, code.multiply(x, high))
+    # The product is exact inside of the fused operation.
+    return n, code.fused(x, low, code.fused(x, high, _negative(code, n)))
 
 
 @cache

@@ -280,7 +280,7 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> tuple[
         jobs.append(job)
         rows = job.count if job.split == "rows" else 0
         divided.update((access.view.buffer, rows) for access in instruction.writes)
-        if check and not (isinstance(instruction, Loop) and instruction.reduction is None):
+        if check and not (isinstance(instruction, Loop) and not instruction.reductions):
             jobs += [LoopJob(looking_at(access), parts) for access in instruction.writes]
     return jobs, fixed
 
