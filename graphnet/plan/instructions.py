@@ -103,10 +103,23 @@ class Loop(Instruction):
         return found
 
     @property
+    def twins(self) -> list[int]:
+        """For each load the number of an earlier one that looks up rows by the same index; -1 where there is none."""
+        first: dict[Hashable, int] = {}
+        found = []
+        for k, load in enumerate(self.loads):
+            earlier = -1
+            if load.kind in ("rows", "one_hot"):
+                assert load.at is not None
+                earlier = first.setdefault((load.at.buffer, load.at.offset, load.at.strides, load.depth), k)
+            found.append(earlier if earlier != k else -1)
+        return found
+
+    @property
     def form(self) -> tuple[Hashable, ...]:
         """All of it but where its views begin: equal for all time steps, so what is made of it is made once."""
         return (
-            self.shape, tuple(self.steps),
+            self.shape, tuple(self.steps), tuple(self.twins),
             tuple([(load.kind, load.dtype.num, load.depth, load.at and load.at.dtype.num) for load in self.loads]),
             tuple([number for number, _ in self.stores]),
             self.reduced, tuple([(reduction.how, reduction.number) for reduction in self.reductions]),

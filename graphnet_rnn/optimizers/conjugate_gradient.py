@@ -59,13 +59,10 @@ def conjugate_directions(
     start: Array | None = None,
     diagonal: Array | None = None,
     augment: Array | None = None,
-    shorten: bool = False,
 ) -> Iterator[Direction]:
     """Steps along directions that are conjugate in A, each to the minimum of φ along it, in float64.
 
-    product: v ↦ A v. start: the first x, zero by default. shorten: a start that is worse than zero, φ(x) > 0, is
-    made so short that φ is least along it, or zero if that is backwards. diagonal: a preconditioner M, a vector of
-    positive numbers.
+    product: v ↦ A v. start: the first x, zero by default. diagonal: a preconditioner M, a vector of positive numbers.
     augment: a direction c to go along first; all others are then conjugate to it, too, at the cost of c and A c in
     memory: after i more steps φ is least in x₀ + span{c, r, P A r, ..., (P A)ⁱ⁻¹ r}, P taking what is along c away.
     The first item is the start itself, with no step. Ends where the residual is zero; after a direction along which A
@@ -74,14 +71,7 @@ def conjugate_directions(
     """
     b = double(b)
     x = np.zeros_like(b) if start is None else double(start)
-    r = b.copy()
-    if x.any():
-        a = double(product(x))
-        if shorten and _phi(x, b - a, b) > 0:
-            bend = inner(x, a)
-            share = max(inner(b, x) / bend, 0.0) if bend > 0 else 0.0
-            x, a = share * x, share * a
-        r = b - a
+    r = b - double(product(x)) if start is not None and x.any() else b.copy()
     yield Direction(x, np.zeros_like(x), _phi(x, r, b), math.inf, norm(r))
     shadow = np.zeros_like(b)  # A c / cᵀA c
     c = np.zeros_like(b) if augment is None else double(augment)
@@ -144,7 +134,6 @@ def conjugate_gradient(
     window: int = 10,
     residual: float = 0.0,
     diagonal: Array | None = None,
-    shorten: bool = False,
     watch: Callable[[int, float, Array], str] | None = None,
 ) -> Solution:
     """x ≈ A⁻¹ b by at most `max_steps` products with A, stopped when φ hardly falls any more.
@@ -165,7 +154,7 @@ def conjugate_gradient(
     kept: list[tuple[int, Array]] = []
     least, reason, due = math.inf, "solved", 1.0
     x = np.zeros_like(b, np.float64)
-    for i, direction in enumerate(conjugate_directions(product, b, start, diagonal, shorten=shorten)):
+    for i, direction in enumerate(conjugate_directions(product, b, start, diagonal)):
         if i and not direction.curvature > 0:
             least = min(least, direction.curvature)
             reason = "curvature" if math.isfinite(direction.curvature) else "not finite"

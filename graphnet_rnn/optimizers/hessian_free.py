@@ -248,9 +248,8 @@ class CurvedOptimizer(Optimizer):
         """The rule of Levenberg and Marquardt (Sutskever 2013, 4.2.1)."""
         if self.adapts != "nothing":
             start = getattr(self, self.adapts)
-            state[self.adapts][0] = min(
-                max(state[self.adapts][0] * _factor(ratio), LEAST * start), start / LEAST
-            )
+            adapted = state[self.adapts][0] * _factor(ratio)
+            state[self.adapts][0] = min(max(adapted, LEAST * start), start / LEAST)
 
 
 def _factor(ratio: float) -> float:
@@ -269,8 +268,7 @@ class HessianFree(CurvedOptimizer):
     would have become 3 times as large); "nothing" (λ and the weight μ stay).
     cg_steps: the most of a step; tolerance, window: CG's stop, see conjugate_gradient. retained: CG also ends at an
     iterate that retains less than this share of the largest reduction of the loss so far (0: never looks). backtrack:
-    take the iterate with the least loss, not the last. warm_start: CG starts from so much of the last δ, or from less,
-    where the model says that this were worse than not to step.
+    take the iterate with the least loss, not the last. warm_start: CG starts from so much of the last δ.
     preconditioner: the exponent of M = (mean of g² + λ)^0.75 over the gradients g of single cases (0: none).
     rate: the first α; line_search: how often at most it is multiplied by 0.8.
     Steps that do not reduce the loss, or make it infinite, are not taken: the damping then grows, and CG starts cold.
@@ -291,7 +289,7 @@ class HessianFree(CurvedOptimizer):
         watch = _Watch(problem, self.retained, limit=3.0 if self.adapts == "structural" else math.inf)
         solution = conjugate_gradient(
             problem.product, problem.b, problem.last, max_steps=self.cg_steps, tolerance=self.tolerance,
-            window=self.window, diagonal=problem.diagonal, shorten=True, watch=watch if looks else None,
+            window=self.window, diagonal=problem.diagonal, watch=watch if looks else None,
         )  # fmt: skip
         if not looks and solution.values:
             watch(solution.steps, solution.values[-1], solution.x)
@@ -336,7 +334,8 @@ class _Watch:
         self.last = _Seen(step, x, loss, value)
         if loss <= self.best.loss:
             self.best = self.last
-        self._growth *= _factor(self._problem.ratio(loss, value))
+        if value < 0:  # else CG is still making up for where it started
+            self._growth *= _factor(self._problem.ratio(loss, value))
         if self._growth >= self._limit:
             return "ratio"
         most = before - self.best.loss
@@ -397,7 +396,7 @@ class GreedyHessianFree(CurvedOptimizer):
         return _Found(delta, loss, predicted, delta, values or [0.0], chosen, reason)
 
     def _directions(self, problem: _Problem) -> Iterator[Direction]:
-        return conjugate_directions(problem.product, problem.b, problem.last, problem.diagonal, shorten=True)
+        return conjugate_directions(problem.product, problem.b, problem.last, problem.diagonal)
 
     def _share(self, problem: _Problem, delta: Array, step: Array, loss: float) -> tuple[float, float]:
         """ε, and the loss at δ + ε step; 0, and the loss as it was, where no ε that is tried lowers it."""

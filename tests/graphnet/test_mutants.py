@@ -21,7 +21,7 @@ from graphnet.ops.index import OneHot, ScatterAdd, Take
 from graphnet.ops.leaf import Constant, Fill, Parameter
 from graphnet.ops.linear import MatMul, Product
 from graphnet.ops.loss import SigmoidCrossEntropy, SquaredError, SymbolCrossEntropy
-from graphnet.ops.reduce import LogSoftmax, Softmax, spread
+from graphnet.ops.reduce import LogSoftmax, Max, Softmax, spread
 from graphnet.plan import lowering, placement
 from graphnet.plan.instructions import Loop
 from graphnet.testing import LawError, check_graph, check_op
@@ -30,10 +30,11 @@ from .op_cases import CASES, distinct
 
 #: The modules of which functions are replaced; `graphnet.passes.fold` as an attribute is the function.
 curvature, diff, laws = (sys.modules[f"graphnet.{name}"] for name in ("curvature", "diff", "testing.laws"))
-batch, expand, fold, fuse, joining, products, prune, recompute, simplify, unstack = (
+batch, expand, fold, fuse, fuse_reductions, joining, products, prune, recompute, simplify, unstack = (
     sys.modules[f"graphnet.passes.{name}"]
     for name in (
-        "batch", "expand", "fold", "fuse", "joining", "products", "prune", "recompute", "simplify", "unstack",
+        "batch", "expand", "fold", "fuse", "fuse_reductions", "joining", "products", "prune", "recompute", "simplify",
+        "unstack",
     )
 )  # fmt: skip
 
@@ -504,6 +505,19 @@ MUTANTS: tuple[Mutant, ...] = (
             *fresh_kernels(),
         ],
         graph(lambda a: [gn.max(a, 1)], x - 3, laws=(7,)),
+    ),
+    Mutant(
+        "fuse reductions: a maximum is a sum",
+        [(fuse_reductions.REDUCTIONS, Max, "sum"), *fresh_kernels()],
+        graph(lambda a: [gn.max(gn.tanh(a), 1)], x, laws=(7,)),
+    ),
+    Mutant(
+        "loops: lookups by different indices share one",
+        [
+            (Loop, "twins", property(lambda self: [-1, *[0] * (len(self.loads) - 1)])),
+            *fresh_kernels(),
+        ],
+        graph(lambda a: [gn.take(a, [0, 1]) * gn.take(a, [1, 0])], x, laws=(7,)),
     ),
     Mutant(
         "product: a transposed operand read as it lies",

@@ -89,25 +89,6 @@ def test_stops_when_progress_is_small(window: int) -> None:
     assert not any(small(i) for i in range(found.steps))
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-def test_a_start_that_is_worse_than_zero_is_shortened(sign: int) -> None:
-    a, b = system(20)
-    right = np.linalg.solve(a, b)
-    products: list[Array] = []
-
-    def product(v: Array) -> Array:
-        products.append(v)
-        return a @ v
-
-    good, bad = 1.5 * right, sign * 10 * (right + np.linspace(-1, 1, 20))
-    found = conjugate_gradient(product, b, bad, max_steps=3, shorten=True)
-    assert len(products) == 4
-    least = -(max(b @ bad, 0) ** 2) / (bad @ a @ bad) / 2
-    assert found.values[0] == pytest.approx(least, abs=1e-12)
-    kept = conjugate_gradient(product, b, good, max_steps=3, shorten=True)
-    assert kept.values == conjugate_gradient(product, b, good, max_steps=3).values
-
-
 def test_some_iterates_are_kept() -> None:
     a, b = system(60)
     found = conjugate_gradient(lambda v: a @ v, b, tolerance=0, max_steps=40)
@@ -305,18 +286,17 @@ def test_damping_follows_the_ratio() -> None:
         assert then.damping == pytest.approx(now.damping * factor)
 
 
-@pytest.mark.parametrize("kind", [HessianFree, GreedyHessianFree])
-def test_steps_never_start_above_what_the_model_gives_to_no_step(kind: type[HessianFree]) -> None:
-    """A last step that is far too long, forwards or backwards: ρ has a meaning all the same."""
-    for length in (500.0, -500.0):
-        optimizer = kind(damping=0.1, adapts="damping", cg_steps=1, warm_start=1.0)
-        theta = np.full(6, 9.0)
-        state = optimizer.init(theta)
-        state["direction"][:] = length * np.linspace(-1, 1, 6)
-        report = optimizer.step(Valley(), theta, state)
-        assert max(report.cg_values) <= 0
-        assert report.taken
-        assert math.isfinite(report.ratio)
+def test_a_start_that_the_model_rejects_is_no_success() -> None:
+    """From where one step of CG starts, φ is still above 0 and the loss higher: their quotient says nothing good."""
+    objective = Valley()
+    optimizer = HessianFree(damping=0.1, cg_steps=1, warm_start=1.0)
+    theta = np.full(6, 9.0)
+    state = optimizer.init(theta)
+    state["direction"][:] = 500.0 * np.linspace(-1, 1, 6)
+    report = optimizer.step(objective, theta, state)
+    assert report.cg_values[report.chosen] > 0
+    assert math.isnan(report.ratio)
+    assert state["damping"][0] == pytest.approx(0.15)
 
 
 @pytest.mark.parametrize("kind", [HessianFree, GreedyHessianFree])

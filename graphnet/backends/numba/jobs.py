@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, Protocol
 
@@ -37,6 +37,8 @@ __all__ = [
 LEAST = 256
 #: Rows of a tile, at least.
 TILE = 64
+#: The axis of the rows of what all rows read.
+NO_ROWS = 1 << 30
 #: The most that a scatter adds up in a core's own memory: a part of what the core's second cache holds.
 OWN_BYTES = 128 << 10
 
@@ -167,18 +169,19 @@ def loop_record(loop: Loop, target: Target, start: int, stop: int) -> Record:
     text, words, places = _layout_of(loop, stop - start, target)
     found = list(words)
     found[0] = target.flag
-    for (at, pitch), view in zip(places, loop.views, strict=True):
-        found[at] = target.address(view) + pitch * start
+    views = loop.views
+    for at, number, pitch in places:
+        found[at] = target.address(views[number]) + pitch * start
     return Record(text, tuple(found))
 
 
 class Layout(NamedTuple):
-    """What records of equal loops share: the kernel, the words less the addresses, and for each view that the loop
-    touches where its address belongs and how many bytes further on the next row lies."""
+    """What records of equal loops share: the kernel, the words less the addresses, and for each address where it
+    belongs, the number of its view among the loop's, and how many bytes further on the next row lies."""
 
     text: str
     words: tuple[int, ...]
-    places: tuple[tuple[int, int], ...]
+    places: tuple[tuple[int, int, int], ...]
 
 
 _layouts: dict[Hashable, Layout] = {}
@@ -239,64 +242,75 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
             columns.insert(0, [0] * len(tables))
     axes_left = len(sizes)
     operands: list[Operand] = []
-    words: list[int] = [0, *sizes]
-    places: list[tuple[int, int]] = []
+    numbers: dict[tuple[int, ...], int] = {}
+    last: list[int | tuple[int, int]] = []  # the record's end: numbers; views, with the axis of their rows
+    views = loop.views
+    which = iter(range(len(views)))
 
-    def place(view: View, axis: int) -> None:
-        """The next word is the view's address."""
-        moves = rows >= 0 and axis < len(view.strides)
-        places.append((len(words), view.strides[axis] * view.dtype.itemsize if moves else 0))
-        words.append(0)
+    def numbered(strides: Iterable[int | None]) -> int:
+        """Operands with the same strides share the words of the record that hold them."""
+        return numbers.setdefault(tuple(s or 0 for s in strides), len(numbers))
 
+    twins = loop.twins
     for k, load in enumerate(loop.loads):
         own = [columns[a][k] for a in range(axes_left)]
+        data = -1 if load.data is None else next(which)
         if load.kind == "plain":
+            operands.append(Operand("plain", load.dtype, _move(own[-1]), numbered(own)))
             assert load.data is not None
-            operands.append(Operand("plain", load.dtype, _move(own[-1])))
-            place(load.data, row_axis)
-            words += [s or 0 for s in own]
-        else:
-            assert load.at is not None
-            along = 1
-            if load.kind == "columns":
-                assert load.data is not None
-                along = load.data.strides[1]
-                place(load.data, row_axis)
-                words += [*(s or 0 for s in own[:-1]), along]
-                places.append((len(words), 0))
-                words += [0, *[0] * (axes_left - 1), load.at.strides[0], load.depth]
-                operands.append(
-                    Operand("columns", load.dtype, "strided", load.at.dtype, _move(load.at.strides[0]))
+            last.append((data, row_axis))
+            continue
+        assert load.at is not None
+        index = next(which)
+        if load.kind == "columns":
+            assert load.data is not None
+            step = load.at.strides[0]
+            operands.append(
+                Operand(
+                    "columns", load.dtype, "strided", numbered([*own[:-1], load.data.strides[1]]), load.at.dtype,
+                    _move(step), numbered([*[0] * (axes_left - 1), step]),
                 )
-                continue
-            if load.data is None:
-                words += [0, 0]
-            else:
-                along = load.data.strides[1]
-                place(load.data, len(load.data.strides))
-                words.append(load.data.strides[0])
-            operands.append(Operand(load.kind, load.dtype, _move(along), load.at.dtype))
-            words += [*[0] * (axes_left - 2), along]
-            place(load.at, row_axis)
-            words += [*(s or 0 for s in own), load.depth]
+            )  # fmt: skip
+            last += [(data, row_axis), (index, NO_ROWS), load.depth]
+            continue
+        table = (0, 1) if load.data is None else load.data.strides
+        operands.append(
+            Operand(
+                load.kind, load.dtype, _move(table[1]), numbered([table[0], *[0] * (axes_left - 2), table[1]]),
+                load.at.dtype, "", numbered(own), twins[k],
+            )
+        )  # fmt: skip
+        last.append(0 if load.data is None else (data, NO_ROWS))
+        if twins[k] < 0:
+            last += [(index, row_axis), load.depth]
     first_store = len(loop.loads)
-    moves = []
-    for k, (number, view) in enumerate(loop.stores):
-        own = [columns[a][first_store + k] for a in range(axes_left)]
-        moves.append((number, _move(own[-1])))
-        place(view, row_axis)
-        words += [s or 0 for s in own]
+    stores = []
+    for k, (number, _) in enumerate(loop.stores, start=first_store):
+        own = [columns[a][k] for a in range(axes_left)]
+        stores.append((number, _move(own[-1]), numbered(own)))
+        last.append((next(which), row_axis))
     reductions = []
-    for k, (how, number, view) in enumerate(loop.reductions, start=first_store + len(loop.stores)):
+    for k, (how, number, _) in enumerate(loop.reductions, start=first_store + len(loop.stores)):
         outer = counts[0] - (0 if by_rows else 1)
         moved = [columns[a][k] or 0 for a in (*range(outer), *(() if by_rows else (axes_left - 1,)))]
-        reductions.append((how, number, "vector" if by_rows else _move(moved[-1])))
-        place(view, 0)
-        words += [*moved, *[0] * (axes_left - len(moved))]
+        move = "vector" if by_rows else _move(moved[-1])
+        reductions.append((how, number, move, numbered([*moved, *[0] * (axes_left - len(moved))])))
+        last.append((next(which), 0))
     kernel = LoopKernel(
-        target.vector_bytes, axes_left, tuple(operands), tuple(loop.steps), tuple(moves), tuple(reductions),
-        counts[1] if loop.reductions else 0, by_rows, target.check, target.avx512,
+        target.vector_bytes, axes_left, len(numbers), tuple(operands), tuple(loop.steps), tuple(stores),
+        tuple(reductions), counts[1] if loop.reductions else 0, by_rows, target.check, target.avx512,
     )  # fmt: skip
+    words = [0, *sizes, *(stride for strides in numbers for stride in strides)]
+    places = []
+    for word in last:
+        if isinstance(word, int):
+            words.append(word)
+            continue
+        number, axis = word
+        view = views[number]
+        moves = rows >= 0 and axis < len(view.strides)
+        places.append((len(words), number, view.strides[axis] * view.dtype.itemsize if moves else 0))
+        words.append(0)
     return Layout(text_of(kernel), tuple(words), tuple(places))
 
 

@@ -34,32 +34,42 @@ SINGLES = 16
 @dataclass(frozen=True)
 class Operand:
     """How an operand is read: kind as in plan.Load, scalar type, and its move along the innermost axis:
-    "vector" (step 1), "same" (step 0) or "strided". index_move: of the index of a lookup of columns."""
+    "vector" (step 1), "same" (step 0) or "strided". index_move: of the index of a lookup of columns.
+
+    strides, index_strides: by their numbers among those of the kernel. twin: the number of an earlier load whose index
+    of rows is this one's; -1 if there is none.
+    """
 
     kind: str
     dtype: Dtype
     move: str
+    strides: int
     index_dtype: Dtype | None = None
     index_move: str = ""
+    index_strides: int = 0
+    twin: int = -1
 
 
 @dataclass(frozen=True)
 class LoopKernel:
     """Nested loops over `axes` axes, of which the last `reduced` are combined.
 
-    Record: error flag, sizes (one for each axis); then for each load: address, strides (one for each axis),
-    and for lookups and one_hot: index address, index strides, how many rows (columns) there are; then for each
-    store: address and strides; then for each reduction: address, and strides for the axes that are kept.
-    reductions: (how, number of the value, how the result moves along the vector axis).
+    Record: error flag; sizes (one for each axis); `strides` times so many strides; then for each load: address, and
+    for lookups and one_hot without a twin: index address, and how many rows (columns) there are; then the address of
+    each store, and of each reduction. Operands with equal strides name the same ones: where a row begins is worked out
+    once for all of them, which is half of the work where rows are short.
+    stores: (number of the value, move, number of the strides). reductions: the same after how they combine; their
+    strides are those for the axes that are kept.
     vector_axis_reduced: the innermost axis, which runs over vectors, is one of those that are reduced.
     """
 
     vector_bytes: int
     axes: int
+    strides: int
     loads: tuple[Operand, ...]
     steps: tuple[Step, ...]
-    stores: tuple[tuple[int, str], ...]
-    reductions: tuple[tuple[str, int, str], ...] = ()
+    stores: tuple[tuple[int, str, int], ...]
+    reductions: tuple[tuple[str, int, str, int], ...] = ()
     reduced: int = 0
     vector_axis_reduced: bool = False
     check: bool = False
@@ -70,10 +80,21 @@ class LoopKernel:
 
 
 class _Row(NamedTuple):
-    """For each load where its row starts, and the index of the row for lookups and one-hot codes; where stores go."""
+    """What the vectors of a row have in common, in elements: where it begins, for each of the kernel's strides (None:
+    at the address itself); for each lookup of rows, and one-hot code, the index and where the looked up row begins."""
 
-    starts: list[tuple[Value, Value | None]]
-    targets: list[Value]
+    begins: list[Value | None]
+    lookups: dict[int, tuple[Value, Value | None]]
+
+
+class _Place(NamedTuple):
+    """Where a row of an operand lies: its address and, from there, where it begins; how it moves along the innermost
+    axis, and its stride there."""
+
+    address: Value
+    begin: Value | None
+    move: str
+    stride: Value
 
 
 class _Fold(NamedTuple):
@@ -84,7 +105,7 @@ class _Fold(NamedTuple):
     move: str
     dtype: Dtype
     base: Value
-    strides: list[Value]
+    strides: int
 
     @property
     def scalar(self) -> str:
@@ -108,26 +129,16 @@ class _LoopCode(Code):
         self.at_slot = 3
         axes = kernel.axes
         self.sizes = self._slots(axes)
+        self.strides = [self._slots(axes) for _ in range(kernel.strides)]
         self.bases: list[Value] = []
-        self.strides: list[list[Value]] = []
-        self.index_bases: list[Value | None] = []
-        self.index_strides: list[list[Value]] = []
-        self.row_counts: list[Value | None] = []
-        for operand in kernel.loads:
+        self.indexed: dict[
+            int, tuple[Value, Value]
+        ] = {}  # by load: the index's address, and how many rows there are
+        for k, operand in enumerate(kernel.loads):
             self.bases.append(self._pointer())
-            self.strides.append(self._slots(axes))
-            if operand.kind == "plain":
-                self.index_bases.append(None)
-                self.index_strides.append([])
-                self.row_counts.append(None)
-            else:
-                self.index_bases.append(self._pointer())
-                self.index_strides.append(self._slots(axes))
-                self.row_counts.append(self._slots(1)[0])
-        self.store_bases, self.store_strides = [], []
-        for _ in kernel.stores:
-            self.store_bases.append(self._pointer())
-            self.store_strides.append(self._slots(axes))
+            if operand.kind != "plain" and operand.twin < 0:
+                self.indexed[k] = self._pointer(), self._slots(1)[0]
+        self.targets = [self._pointer() for _ in kernel.stores]
         if kernel.reductions:
             self._reduce()
         else:
@@ -171,23 +182,12 @@ class _LoopCode(Code):
         some = self.compare("sgt", rest, self.integer(0))
         self.when(some, lambda: body(whole, self.first_lanes(lanes, rest)))
 
-    def _row(self, indices: list[Value]) -> _Row:
-        """Where everything begins at these outer indices."""
-        targets = [
-            self._moved(base, strides, indices, self._dtype(number))
-            for base, strides, (number, _) in zip(
-                self.store_bases, self.store_strides, self.kernel.stores, strict=True
-            )
-        ]
-        return _Row(self._row_starts(indices), targets)
-
     def _at(self, row: _Row, j: Value, mask: Value | None) -> list[Value]:
         """Loads, computes and stores one vector; all its values."""
-        values = self._values(row.starts, j, mask, self.lanes)
-        for (number, move), target, strides in zip(
-            self.kernel.stores, row.targets, self.store_strides, strict=True
-        ):
-            self._store(values[number], target, strides[-1], move, j, mask)
+        values = self._values(row, j, mask, self.lanes)
+        for (number, move, strides), target in zip(self.kernel.stores, self.targets, strict=True):
+            place = _Place(target, row.begins[strides], move, self.strides[strides][-1])
+            self._store(values[number], place, j, mask)
         return values
 
     # -- operands ---------------------------------------------------------------------------------------
@@ -196,56 +196,59 @@ class _LoopCode(Code):
         loads = self.kernel.loads
         return loads[value].dtype if value < len(loads) else self.kernel.steps[value - len(loads)].dtype
 
-    def _moved(self, base: Value, strides: Sequence[Value], indices: Sequence[Value], dtype: Dtype) -> Value:
-        """The address at these outer indices."""
-        if not indices:
-            return base
-        total = self.multiply(indices[0], strides[0])
-        for i, s in zip(indices[1:], strides[1:], strict=False):
-            total = self.add(total, self.multiply(i, s))
-        return self.offset(base, llvm_type(dtype), total)
+    def _begin(self, strides: Sequence[Value], indices: Sequence[Value]) -> Value | None:
+        """How far from its address an operand is at these outer indices, in elements."""
+        total: Value | None = None
+        for i, stride in zip(indices, strides, strict=False):
+            more = self.multiply(i, stride)
+            total = more if total is None else self.add(total, more)
+        return total
 
-    def _row_starts(self, indices: Sequence[Value]) -> list[tuple[Value, Value | None]]:
-        """For each load: where its row starts, and the index of the row for lookups and one-hot codes."""
-        found: list[tuple[Value, Value | None]] = []
+    def _row(self, indices: Sequence[Value]) -> _Row:
+        row = _Row([self._begin(strides, indices) for strides in self.strides], {})
         for k, operand in enumerate(self.kernel.loads):
-            if operand.kind in ("plain", "columns"):
-                found.append((self._moved(self.bases[k], self.strides[k], indices, operand.dtype), None))
-                continue
-            base, count = self.index_bases[k], self.row_counts[k]
-            assert base is not None
-            assert count is not None
-            assert operand.index_dtype is not None
-            at = self._moved(base, self.index_strides[k], indices, operand.index_dtype)
-            scalar = llvm_type(operand.index_dtype)
-            index = self.load(scalar, at)
-            if scalar != "i64":
-                index = self.convert("zext" if operand.index_dtype.kind == "u" else "sext", index, "i64")
-            inside = self.compare("ult", index, count)
-            # An index out of range raises the flag, and reads row 0: the caller will hear of it.
-            outside = self.binary("xor", inside, Value("i1", "true"))
-            self.when(outside, lambda: self.line(f"store i64 1, {self.flag}"))
-            index = self.select(inside, index, self.integer(0))
-            start = self.bases[k]
-            if operand.kind == "rows":
-                start = self.offset(start, llvm_type(operand.dtype), self.multiply(index, self.strides[k][0]))
-            found.append((start, index))
-        return found
+            if operand.kind in ("rows", "one_hot"):
+                index = (
+                    row.lookups[operand.twin][0] if operand.twin >= 0 else self._looked_up(k, operand, row)
+                )
+                table = self.strides[operand.strides][0]
+                row.lookups[k] = index, self.multiply(index, table) if operand.kind == "rows" else None
+        return row
 
-    def _values(
-        self, starts: Sequence[tuple[Value, Value | None]], j: Value, mask: Value | None, lanes: int
-    ) -> list[Value]:
+    def _looked_up(self, k: int, operand: Operand, row: _Row) -> Value:
+        """The index of a row. One out of range raises the flag, and reads row 0: the caller will hear of it."""
+        assert operand.index_dtype is not None
+        base, count = self.indexed[k]
+        scalar = llvm_type(operand.index_dtype)
+        index = self.load(scalar, self._from(base, scalar, row.begins[operand.index_strides]))
+        if scalar != "i64":
+            index = self.convert("zext" if operand.index_dtype.kind == "u" else "sext", index, "i64")
+        inside = self.compare("ult", index, count)
+        outside = self.binary("xor", inside, Value("i1", "true"))
+        self.when(outside, lambda: self.line(f"store i64 1, {self.flag}"))
+        return self.select(inside, index, self.integer(0))
+
+    def _from(self, address: Value, scalar: str, *steps: Value | None) -> Value:
+        """The address so many elements further on."""
+        total: Value | None = None
+        for step in steps:
+            if step is not None:
+                total = step if total is None else self.add(total, step)
+        return address if total is None else self.offset(address, scalar, total)
+
+    def _values(self, row: _Row, j: Value, mask: Value | None, lanes: int) -> list[Value]:
         values: list[Value] = []
-        for k, (operand, (start, index)) in enumerate(zip(self.kernel.loads, starts, strict=True)):
+        for k, operand in enumerate(self.kernel.loads):
+            index, begin = row.lookups.get(k, (None, row.begins[operand.strides]))
             if operand.kind == "one_hot":
                 assert index is not None
-                numbers = self._columns(j, lanes)
-                hit = self.compare("eq", numbers, self.splat(index, lanes))
+                hit = self.compare("eq", self._columns(j, lanes), self.splat(index, lanes))
                 values.append(convert(self, hit, llvm_type(operand.dtype)))
             elif operand.kind == "columns":
-                values.append(self._columns_at(k, start, j, mask, lanes))
+                values.append(self._columns_at(k, begin, j, mask, lanes))
             else:
-                values.append(self._load(operand, start, self.strides[k][-1], j, mask, lanes))
+                place = _Place(self.bases[k], begin, operand.move, self.strides[operand.strides][-1])
+                values.append(self._load(operand.dtype, place, j, mask, lanes))
         for step in self.kernel.steps:
             values.append(evaluate(self, step, [values[s] for s in step.sources], lanes))
         if self.kernel.check:
@@ -274,25 +277,27 @@ class _LoopCode(Code):
             return j
         return self.add(Value(vector_type("i64", lanes), self.splat(j, lanes).name), self.lane_numbers(lanes))
 
-    def _load(
-        self, operand: Operand, start: Value, stride: Value, j: Value, mask: Value | None, lanes: int
-    ) -> Value:
-        scalar = llvm_type(operand.dtype)
-        if operand.move == "same":
-            return self.splat(self.load(scalar, start), lanes)
-        if operand.move == "vector" or lanes == 1:
-            at = j if operand.move == "vector" else self.multiply(j, stride)
-            return self.load(vector_type(scalar, lanes), self.offset(start, scalar, at), mask)
-        return self._gathered(scalar, start, stride, j, mask, lanes)
+    def _load(self, dtype: Dtype, place: _Place, j: Value, mask: Value | None, lanes: int) -> Value:
+        scalar = llvm_type(dtype)
+        if place.move == "same":
+            return self.splat(self.load(scalar, self._from(place.address, scalar, place.begin)), lanes)
+        if place.move == "vector" or lanes == 1:
+            return self.load(vector_type(scalar, lanes), self._element(scalar, place, j), mask)
+        steps = self.multiply(self._columns(j, lanes), self.splat(place.stride, lanes))
+        return self._gathered_at(scalar, self._from(place.address, scalar, place.begin), steps, mask, lanes)
 
-    def _columns_at(self, k: int, start: Value, j: Value, mask: Value | None, lanes: int) -> Value:
+    def _element(self, scalar: str, place: _Place, j: Value) -> Value:
+        """The address of element j of a row."""
+        step = j if place.move == "vector" else self.multiply(j, place.stride)
+        return self._from(place.address, scalar, place.begin, step)
+
+    def _columns_at(self, k: int, begin: Value | None, j: Value, mask: Value | None, lanes: int) -> Value:
         """data[at[j]] of a row, for the columns that a vector of indices names."""
-        operand, base, count = self.kernel.loads[k], self.index_bases[k], self.row_counts[k]
-        assert base is not None
-        assert count is not None
+        operand = self.kernel.loads[k]
+        base, count = self.indexed[k]
         assert operand.index_dtype is not None
-        held = Operand("plain", operand.index_dtype, operand.index_move)
-        index = self._load(held, base, self.index_strides[k][-1], j, mask, lanes)
+        held = _Place(base, None, operand.index_move, self.strides[operand.index_strides][-1])
+        index = self._load(operand.index_dtype, held, j, mask, lanes)
         if element(index.type) != "i64":
             signed = "zext" if operand.index_dtype.kind == "u" else "sext"
             index = self.convert(signed, index, "i64")
@@ -306,21 +311,11 @@ class _LoopCode(Code):
         self.when(wrong, lambda: self.line(f"store i64 1, {self.flag}"))
         index = self.select(inside, index, self.constant(index.type, 0))
         scalar = llvm_type(operand.dtype)
-        along = self.strides[k][-1]
+        along = self.strides[operand.strides][-1]
         if lanes == 1:
-            return self.load(scalar, self.offset(start, scalar, self.multiply(index, along)))
+            return self.load(scalar, self._from(self.bases[k], scalar, begin, self.multiply(index, along)))
+        start = self._from(self.bases[k], scalar, begin)
         return self._gathered_at(scalar, start, self.multiply(index, self.splat(along, lanes)), mask, lanes)
-
-    def _addresses(self, scalar: str, start: Value, stride: Value, j: Value, lanes: int) -> Value:
-        steps = self.multiply(self._columns(j, lanes), self.splat(stride, lanes))
-        held = "i8" if scalar == "i1" else scalar
-        return self.value(vector_type("ptr", lanes), f"getelementptr {held}, {start}, {steps}")
-
-    def _gathered(
-        self, scalar: str, start: Value, stride: Value, j: Value, mask: Value | None, lanes: int
-    ) -> Value:
-        steps = self.multiply(self._columns(j, lanes), self.splat(stride, lanes))
-        return self._gathered_at(scalar, start, steps, mask, lanes)
 
     def _gathered_at(self, scalar: str, start: Value, steps: Value, mask: Value | None, lanes: int) -> Value:
         """The elements so many steps from the start."""
@@ -335,18 +330,18 @@ class _LoopCode(Code):
             suffix=f"{type_}.{pointers}",
         )  # fmt: skip
 
-    def _store(
-        self, value: Value, start: Value, stride: Value, move: str, j: Value, mask: Value | None
-    ) -> None:
+    def _store(self, value: Value, place: _Place, j: Value, mask: Value | None) -> None:
         scalar, lanes = element(value.type), lanes_of(value.type)
-        if move == "vector" or lanes == 1:
-            at = j if move == "vector" else self.multiply(j, stride)
-            self.store(value, self.offset(start, scalar, at), mask)
+        if place.move == "vector" or lanes == 1:
+            self.store(value, self._element(scalar, place, j), mask)
             return
         if scalar == "i1":
             value = self.convert("zext", value, "i8")
         every = mask or self.constant(vector_type("i1", lanes), True)
-        addresses = self._addresses(scalar, start, stride, j, lanes)
+        steps = self.multiply(self._columns(j, lanes), self.splat(place.stride, lanes))
+        start = self._from(place.address, scalar, place.begin)
+        held = "i8" if scalar == "i1" else scalar
+        addresses = self.value(vector_type("ptr", lanes), f"getelementptr {held}, {start}, {steps}")
         self.call_void(
             "masked.scatter",
             value,
@@ -361,9 +356,8 @@ class _LoopCode(Code):
     def _reduce(self) -> None:
         kernel = self.kernel
         self.folds = []
-        for how, number, move in kernel.reductions:
-            base = self._pointer()
-            self.folds.append(_Fold(how, number, move, self._dtype(number), base, self._slots(kernel.axes)))
+        for how, number, move, strides in kernel.reductions:
+            self.folds.append(_Fold(how, number, move, self._dtype(number), self._pointer(), strides))
         self._kept(0, [])
 
     def _kept(self, axis: int, indices: list[Value]) -> None:
@@ -475,14 +469,21 @@ class _LoopCode(Code):
             return totals
 
         for fold, total in zip(self.folds, over(kept, indices, self._identities()), strict=True):
-            target = self._moved(fold.base, fold.strides, indices, fold.dtype)
-            self.store(convert(self, self._across(fold, total), fold.scalar), target)
+            begin = self._begin(self.strides[fold.strides], indices)
+            self.store(
+                convert(self, self._across(fold, total), fold.scalar),
+                self._from(fold.base, fold.scalar, begin),
+            )
 
     def _reduce_columns(self, indices: list[Value]) -> None:
         """Axes: kept ..., reduced ..., and the last kept one, which runs over vectors, innermost."""
         kernel = self.kernel
         kept = kernel.axes - kernel.reduced
-        targets = [self._moved(fold.base, fold.strides, indices, fold.dtype) for fold in self.folds]
+        places = [
+            _Place(fold.base, self._begin(strides, indices), fold.move, strides[kept - 1])
+            for fold in self.folds
+            for strides in (self.strides[fold.strides],)
+        ]
 
         def block(columns: list[Value], mask: Value | None) -> None:
             def over(axis: int, at: list[Value], totals: list[Value]) -> list[Value]:
@@ -501,10 +502,9 @@ class _LoopCode(Code):
                 return self.loop(self.integer(0), self.sizes[axis], 1, totals, row)
 
             totals = iter(over(kept - 1, indices, self._identities(len(columns))))
-            for fold, target in zip(self.folds, targets, strict=True):
+            for fold, place in zip(self.folds, places, strict=True):
                 for j in columns:
-                    result = convert(self, next(totals), fold.scalar)
-                    self._store(result, target, fold.strides[kept - 1], fold.move, j, mask)
+                    self._store(convert(self, next(totals), fold.scalar), place, j, mask)
 
         # Several vectors at a time, so that whole cache lines are read one after another.
         lanes = self.lanes

@@ -119,7 +119,7 @@ class NumbaProgram(Program):
             self._bring(arrays)
             self._execute()
             if not self._arena.header[0]:
-                return [result.copy() for result in self._results]
+                return list(map(np.ndarray.copy, self._results))
         return self._explain(arrays)
 
     def again(self, arrays: Sequence[Array]) -> list[Array]:
@@ -132,7 +132,7 @@ class NumbaProgram(Program):
                     place[...] = array
             self._execute(self.image.fixed)
             if not self._arena.header[0]:
-                return [result.copy() for result in self._results]
+                return list(map(np.ndarray.copy, self._results))
         return self._explain(arrays)
 
     def _explain(self, arrays: Sequence[Array]) -> list[Array]:
@@ -151,7 +151,7 @@ class NumbaProgram(Program):
     def _execute(self, first: int = 0) -> None:
         """Runs the segments from `first` on."""
         header = self._arena.header
-        header[:] = 0
+        header.fill(0)
         for i in range(first, len(self._starts)):
             if i == self.image.fixed:
                 header[8] = 0  # meetings are counted anew from here, so that a run can begin here

@@ -336,6 +336,29 @@ def test_one_hot_codes(depth: int) -> None:
                     gn.sum(gn.one_hot(i, depth, "float64"), (0, 1))], i)  # fmt: skip
 
 
+def test_lookups_by_one_index_and_by_several() -> None:
+    """Kernels of one expression: the index is shared, or equal in size only; the tables are as long, or not."""
+    tables = [numbers((5, 20)), numbers((5, 20)), numbers((7, 20))]
+    one, other = np.arange(9) % 5, np.arange(9)[::-1] % 5
+    i, j = gn.input((9,), "int64"), gn.input((9,), "int64")
+    leaves = [gn.input(t.shape, "float64") for t in tables]
+    u, v, w = leaves
+    for a, b, c in itertools.product((i, j), repeat=3):
+        total = gn.take(u, a) * gn.take(v, b) - gn.take(w, c) * gn.one_hot(a, 20, "float64")
+        function = gn.compile(total, [i, j, *leaves])
+        given = {i: one, j: other}
+        at, at_b, at_c = given[a], given[b], given[c]
+        expected = tables[0][at] * tables[1][at_b] - tables[2][at_c] * np.eye(20)[at]
+        (found,) = function(one, other, *tables)
+        assert np.array_equal(found, expected), (a, b, c)
+        for k, index in enumerate((i, j)):
+            bad = [one.copy(), other.copy()]
+            bad[k][4] = 5
+            if index in (a, b):
+                with pytest.raises(gn.GraphnetError, match="index 5 is out of range"):
+                    function(*bad, *tables)
+
+
 def test_losses_of_symbols() -> None:
     z, t = numbers((13, 21), "float32") * 5, np.arange(13) % 21
 
