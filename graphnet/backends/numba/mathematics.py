@@ -75,29 +75,26 @@ def _clamped(code: Code, x: Value, low: float, high: float) -> Value:
     return code.select(code.compare("ogt", x, top), top, x)
 
 
-#: ln 2 in two parts: n times the first is exact for all exponents n.
+#: ln 2 in parts. In single precision the first is so near (2e-9) that it does for all exponents that there are.
 _LN2 = {
-    True: (0.693145751953125, 1.42860682030941723212e-6),
+    True: (0.6931471824645996, -1.904654299957768e-9),
     False: (0.69314718036912381649, 1.90821492927058770002e-10),
-}
-#: 1 / ln 2 in two parts: rounded, and what that loses.
-_LOG2_E = {
-    True: (1.44269502162933349609375, 1.92596298909109e-8),
-    False: (1.4426950408889634, 2.0355273740931033e-17),
 }
 
 
 def _reduced(code: Code, x: Value, times: int = 1) -> tuple[Value, Value]:
-    """times · x = (n + r) ln 2 with a whole n and |r| <= ½; times is a power of two."""
-    high, low = (code.constant(x.type, times * part) for part in _LOG2_E[_is_single(x)])
-    n = code.intrinsic("rint", x.type, code.multiply(x, high))
-    # The product is exact inside of the fused operation.
-    return n, code.fused(x, low, code.fused(x, high, _negative(code, n)))
+    """times · (x - r) = n ln 2 with a whole n, |times · r| <= ½ ln 2; times is a power of two."""
+    n = code.intrinsic("rint", x.type, code.multiply(x, code.constant(x.type, times / math.log(2))))
+    r = x
+    for part in _LN2[_is_single(x)][: 1 if _is_single(x) else 2]:
+        # The product is exact inside of the fused operation.
+        r = code.fused(n, code.constant(x.type, -part / times), r)
+    return n, r
 
 
 @cache
-def _exp_coefficients(single: bool) -> tuple[float, ...]:
-    """(2^r - 1) / r on |r| <= ½: the polynomial that is exact at the Chebyshev points."""
+def _exp_coefficients(single: bool, times: int) -> tuple[float, ...]:
+    """(exp(times · r) - 1) / r on |times · r| <= ½ ln 2: the polynomial that is exact at the Chebyshev points."""
     count = 5 if single else 11
     half = math.log(2) / 2
     points = [half * math.cos(math.pi * (2 * i + 1) / (2 * count)) for i in range(count)]
@@ -113,16 +110,16 @@ def _exp_coefficients(single: bool) -> tuple[float, ...]:
         lowered = [*(-xs[i] * c for c in polynomial), Fraction(0)]
         polynomial = [a + b for a, b in zip(shifted, lowered, strict=True)]
         polynomial[0] += table[i]
-    return tuple(float(c) * math.log(2) ** (k + 1) for k, c in enumerate(polynomial[:count]))
+    return tuple(float(c) * times ** (k + 1) for k, c in enumerate(polynomial[:count]))
 
 
-def _exp_series(code: Code, r: Value) -> Value:
-    """(2^r - 1) / r for |r| <= ½, to 5e-7 in single and 2e-17 in double precision."""
-    return _polynomial(code, r, _exp_coefficients(_is_single(r)))
+def _exp_series(code: Code, r: Value, times: int = 1) -> Value:
+    """(exp(times · r) - 1) / r for |times · r| <= ½ ln 2, to 5e-7 in single and 2e-17 in double precision."""
+    return _polynomial(code, r, _exp_coefficients(_is_single(r), times))
 
 
-def _power(code: Code, r: Value) -> Value:
-    """2^r for |r| <= ½."""
+def _exp_of_reduced(code: Code, r: Value) -> Value:
+    """exp(r) for |r| <= ½ ln 2."""
     return code.fused(_exp_series(code, r), r, code.constant(r.type, 1.0))
 
 
@@ -157,31 +154,31 @@ def _quotient(code: Code, x: Value, y: Value) -> Value:
     every = Value("i16", "-1")
     estimate = code.intrinsic("x86.avx512.rcp14.ps.512", x.type, y, y, every, suffix="")
     error = code.fused(_negative(code, y), estimate, code.constant(x.type, 1.0))
-    inverse = code.fused(estimate, error, estimate)
-    return code.multiply(x, inverse)
+    quotient = code.multiply(x, estimate)
+    return code.fused(quotient, error, quotient)
 
 
 def exponential(code: Code, x: Value) -> Value:
-    """2^n · 2^r."""
+    """2^n · exp(r)."""
     x = _clamped(code, x, *((-104.0, 89.0) if _is_single(x) else (-746.0, 710.0)))
     n, r = _reduced(code, x)
-    return _times_power_of_two(code, _power(code, r), n)
+    return _times_power_of_two(code, _exp_of_reduced(code, r), n)
 
 
 def logistic(code: Code, x: Value) -> Value:
     """e / (1 + e) with e = exp(x), precise for every x: it rounds to 1 before 1 + e is large."""
     n, r = _reduced(code, _clamped(code, x, *((-104.0, 40.0) if _is_single(x) else (-746.0, 60.0))))
-    e = _times_power_of_two(code, _power(code, r), n)
+    e = _times_power_of_two(code, _exp_of_reduced(code, r), n)
     return _quotient(code, e, code.add(e, code.constant(x.type, 1.0)))
 
 
 def hyperbolic_tangent(code: Code, x: Value) -> Value:
-    """e / (e + 2) with e = exp(2x) - 1 = 2^n (2^r - 1) + (2^n - 1), precise near 0 too; zero keeps its sign."""
+    """e / (e + 2) with e = exp(2x) - 1 = 2^n (exp(2r) - 1) + (2^n - 1), precise near 0 too; zero keeps its sign."""
     limit = 10.0 if _is_single(x) else 22.0
     n, r = _reduced(code, _clamped(code, x, -limit, limit), times=2)
     one = code.constant(x.type, 1.0)
     scale = _times_power_of_two(code, one, n, small=True)
-    e = code.fused(code.multiply(_exp_series(code, r), r), scale, code.subtract(scale, one))
+    e = code.fused(_exp_series(code, r, times=2), code.multiply(r, scale), code.subtract(scale, one))
     y = _quotient(code, e, code.add(e, code.constant(x.type, 2.0)))
     return code.intrinsic("copysign", x.type, y, x)
 
