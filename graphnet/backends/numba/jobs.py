@@ -196,14 +196,18 @@ def _layout_of(loop: Loop, rows: int, target: Target) -> Layout:
     return found
 
 
-def _layout(loop: Loop, rows: int, target: Target) -> Layout:
-    """Axes are joined where all operands allow. rows: so many of the first axis that is kept; all, if negative."""
-    reduced_axes = loop.reduced
-    kept_axes = [i for i in range(len(loop.shape)) if i not in reduced_axes]
-    row_axis = kept_axes[0] if kept_axes else 0
-    shape = list(loop.shape)
-    if rows >= 0:
-        shape[row_axis] = rows
+class Axes(NamedTuple):
+    """A loop's axes, joined where all operands allow: sizes, the strides of every operand along each (None: none), how
+    many are kept and reduced, and whether vectors run along one that is reduced."""
+
+    sizes: list[int]
+    columns: list[list[int | None]]
+    kept: int
+    reduced: int
+    vector_axis_reduced: bool
+
+
+def _axes(loop: Loop, shape: Sequence[int], kept_axes: Sequence[int]) -> Axes:
     # The strides of every operand over the loop's axes; lookups have none on the last axis.
     tables: list[list[int | None]] = [strides_over(load, len(shape)) for load in loop.loads]
     tables += [list(view.strides) for _, view in loop.stores]
@@ -212,34 +216,38 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
         for axis, stride in zip(kept_axes, reduction.view.strides, strict=True):
             strides[axis] = stride
         tables.append(strides)
-    groups = [kept_axes, list(reduced_axes)] if loop.reductions else [list(range(len(shape)))]
-    sizes: list[int] = []
-    columns: list[list[int | None]] = []  # for each axis that is left: the stride of every operand
-    counts: list[int] = []
-    for axes in groups:
-        found = joined(axes, shape, tables)
-        counts.append(len(found))
-        sizes += [n for n, _ in found]
-        columns += [list(c) for _, c in found]
-    needs_rows = any(load.kind != "plain" for load in loop.loads)
+    none: list[int | None] = [0] * len(tables)
+    kept = [(n, list(c)) for n, c in joined(kept_axes, shape, tables)]
+    reduced = [(n, list(c)) for n, c in joined(loop.reduced, shape, tables)]
+    lookup = any(load.kind != "plain" for load in loop.loads)
+    by_rows = False
     if loop.reductions:
-        if counts[1] == 0:
-            sizes.append(1)
-            columns.append([0] * len(tables))
-            counts[1] = 1
-        if counts[0] == 0 and needs_rows:
-            sizes.insert(0, 1)
-            columns.insert(0, [0] * len(tables))
-            counts[0] = 1
-        by_rows = counts[0] == 0 or _vector_axis_is_reduced(loop, columns, counts[0])
-        if not by_rows:
-            sizes = [*sizes[: counts[0] - 1], *sizes[counts[0] :], sizes[counts[0] - 1]]
-            columns = [*columns[: counts[0] - 1], *columns[counts[0] :], columns[counts[0] - 1]]
+        reduced = reduced or [(1, none)]
+        if lookup:
+            kept = kept or [(1, none)]
+        by_rows = not kept or lookup or _is_along_reduced(loop, kept[-1][1], reduced[-1][1])
     else:
-        by_rows = False
-        while len(sizes) < (2 if needs_rows else 1):
-            sizes.insert(0, 1)
-            columns.insert(0, [0] * len(tables))
+        while len(kept) < (2 if lookup else 1):
+            kept.insert(0, (1, none))
+    # Vectors run along the last axis.
+    order = [*kept, *reduced] if by_rows or not reduced else [*kept[:-1], *reduced, kept[-1]]
+    return Axes([n for n, _ in order], [c for _, c in order], len(kept), len(reduced), by_rows)
+
+
+def _is_along_reduced(loop: Loop, kept: Sequence[int | None], reduced: Sequence[int | None]) -> bool:
+    """Whether more operands are contiguous along the last reduced axis than along the last one that is kept."""
+    loads = range(len(loop.loads))
+    return sum(reduced[k] in (1, None) for k in loads) >= sum(kept[k] == 1 for k in loads)
+
+
+def _layout(loop: Loop, rows: int, target: Target) -> Layout:
+    """rows: so many of the first axis that is kept; all, if negative."""
+    kept_axes = [i for i in range(len(loop.shape)) if i not in loop.reduced]
+    row_axis = kept_axes[0] if kept_axes else 0
+    shape = list(loop.shape)
+    if rows >= 0:
+        shape[row_axis] = rows
+    sizes, columns, kept, reduced, by_rows = _axes(loop, shape, kept_axes)
     axes_left = len(sizes)
     operands: list[Operand] = []
     numbers: dict[tuple[int, ...], int] = {}
@@ -291,14 +299,14 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
         last.append((next(which), row_axis))
     reductions = []
     for k, (how, number, _) in enumerate(loop.reductions, start=first_store + len(loop.stores)):
-        outer = counts[0] - (0 if by_rows else 1)
+        outer = kept - (0 if by_rows else 1)
         moved = [columns[a][k] or 0 for a in (*range(outer), *(() if by_rows else (axes_left - 1,)))]
         move = "vector" if by_rows else _move(moved[-1])
         reductions.append((how, number, move, numbered([*moved, *[0] * (axes_left - len(moved))])))
         last.append((next(which), 0))
     kernel = LoopKernel(
         target.vector_bytes, axes_left, len(numbers), tuple(operands), tuple(loop.steps), tuple(stores),
-        tuple(reductions), counts[1] if loop.reductions else 0, by_rows, target.check, target.avx512,
+        tuple(reductions), reduced, by_rows, target.check, target.avx512,
     )  # fmt: skip
     words = [0, *sizes, *(stride for strides in numbers for stride in strides)]
     places = []
@@ -316,15 +324,6 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
 
 def _move(stride: int | None) -> str:
     return "vector" if stride == 1 else "same" if stride == 0 else "strided"
-
-
-def _vector_axis_is_reduced(loop: Loop, columns: Sequence[Sequence[int | None]], kept: int) -> bool:
-    """Vectors run along the reduced axis where more operands are contiguous there."""
-    loads = range(len(loop.loads))
-    along_reduced = sum(columns[-1][k] in (1, None) for k in loads)
-    along_kept = sum(columns[kept - 1][k] == 1 for k in loads)
-    lookup = any(load.kind != "plain" for load in loop.loads)
-    return lookup or along_reduced >= along_kept
 
 
 # -- scatters --------------------------------------------------------------------------------------
