@@ -10,6 +10,7 @@ stack reductions   the gates' bias and symbol gradients, as one sum
 batch           elementwise work on the pieces of a join, done once on the whole
 fold            constant subexpressions
 expand          (loops) the softmax family and the losses in loops and reductions
+sum scatters    a bias' gradient from that of the symbols
 cut             (caches) sums over long stacks, a stretch at a time
 fuse            (loops) elementwise nodes that run as one loop
 fuse reductions (caches) sums and maxima, in the loops that compute what they read
@@ -44,12 +45,13 @@ from graphnet.passes.products import stack_columns, stack_rows, stack_sums
 from graphnet.passes.prune import prune
 from graphnet.passes.recompute import recompute
 from graphnet.passes.reductions import stack_reductions
+from graphnet.passes.scatters import sum_scatters
 from graphnet.passes.simplify import simplify
 
 __all__ = [
     "DEFAULT", "Pass", "PassReport", "Stage", "batch", "cut", "expand", "fold", "fuse", "fuse_reductions", "merge",
     "optimize", "prune", "recompute", "recomputing", "simplify", "stack_columns", "stack_reductions", "stack_rows",
-    "stack_sums", "stages", "without",
+    "stack_sums", "stages", "sum_scatters", "without",
 ]  # fmt: skip
 
 
@@ -88,6 +90,7 @@ DEFAULT: tuple[Pass, ...] = (
     Pass("fold", fold),
     Pass("expand", expand, wants="loops"),
     Pass("merge again", merge),
+    Pass("sum scatters", sum_scatters),
     Pass("cut", cut, wants="caches"),
     Pass("fuse", fuse, wants="loops"),
     Pass("fuse reductions", fuse_reductions, wants="caches"),

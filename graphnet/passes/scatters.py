@@ -1,0 +1,30 @@
+"""Sum scatters: rows that an index adds up to fewer ones are summed over these."""
+
+from __future__ import annotations
+
+from graphnet.graph import Graph
+from graphnet.node import Node
+from graphnet.ops.broadcast import Sum
+from graphnet.ops.index import ScatterAdd
+
+__all__ = ["sum_scatters"]
+
+
+def sum_scatters(graph: Graph) -> Graph:
+    """Σ_rows x = Σ_rows y, where y[index[i]] += x[i] is there already and has fewer rows: each row of x is in one of y.
+
+    So is a bias' gradient found from that of the symbols, which are few beside all steps of all cases.
+    """
+    fewer: dict[Node, Node] = {}
+    for node in graph.order:
+        if isinstance(node.op, ScatterAdd) and node.op.axis == 0:
+            x, index = node.inputs
+            if index.ndim == 1 and node.shape[0] < fewer.get(x, x).shape[0]:
+                fewer[x] = node
+
+    def replace(node: Node) -> Node:
+        if isinstance(node.op, Sum) and node.op.axes == (0,) and node.inputs[0] in fewer:
+            return node.op(fewer[node.inputs[0]])
+        return node
+
+    return graph.rewrite(replace) if fewer else graph
