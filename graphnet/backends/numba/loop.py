@@ -131,9 +131,8 @@ class _LoopCode(Code):
         self.sizes = self._slots(axes)
         self.strides = [self._slots(axes) for _ in range(kernel.strides)]
         self.bases: list[Value] = []
-        self.indexed: dict[
-            int, tuple[Value, Value]
-        ] = {}  # by load: the index's address, and how many rows there are
+        # By load: the index's address, and how many rows (or columns) there are.
+        self.indexed: dict[int, tuple[Value, Value]] = {}
         for k, operand in enumerate(kernel.loads):
             self.bases.append(self._pointer())
             if operand.kind != "plain" and operand.twin < 0:
