@@ -1,25 +1,29 @@
 """Nesterov's and classical momentum on the problems with long-term dependencies.
 
     python -m benchmarks.momentum --runs runs.jsonl [--tasks addition memory-5] [--methods nesterov momentum]
-        [--seeds 0 1] [--iterations 50000] [--workers 2]
+        [--seeds 0 1] [--settings ours source] [--iterations 50000] [--workers 2]
 
-Settings are the source's (Sutskever 2013, 7.4; rnn.tasks.momentum_settings): 100 tanh units initialised as an echo
-state network, 50,000 steps on fresh minibatches of 100 sequences (32 for memory-5, all that there are), rate and
-momentum by step, at T of table 7.3. Every run is a process on one core, some ten minutes, and a line of `runs`; runs
-that are there already are not made again. The table gives, for each, the zero-one loss on 10,000 test sequences
-(rnn.tasks.zero_one_loss) of each seed, beside the source's mean of ten runs.
+Settings of the source (Sutskever 2013, 7.4; rnn.tasks.momentum_settings): 100 tanh units initialised as an echo state
+network, 50,000 steps on fresh minibatches of 100 sequences (32 for memory-5, all that there are), rate and momentum by
+step, at T of table 7.3. Read to the letter they do not train here; `DEPARTURES` has what ours change. Every run is a
+process on one core, some five minutes, and a line of `runs`; runs that are there already are not made again. The table
+gives, for each, the zero-one loss on 10,000 test sequences (rnn.tasks.zero_one_loss) of each seed, beside the source's
+mean of ten runs.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 import graphnet as gn
 from benchmarks.runs import Row, complete
+from graphnet.node import Array
+from graphnet_rnn.initializers import constant, normal, reservoir
 from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers import Momentum, Nesterov
 from graphnet_rnn.tasks import (
@@ -32,59 +36,96 @@ from graphnet_rnn.tasks import (
     summed_over_time,
     zero_one_loss,
 )
+from graphnet_rnn.tasks.source import CellAndOutput
 
 METHODS: dict[str, type[Momentum]] = {"nesterov": Nesterov, "momentum": Momentum}
-KEY = ("task", "method", "seed", "iterations")
+KEY = ("task", "method", "settings", "seed", "iterations")
 TEST, TEST_BATCH = 10_000, 1_000
 
 
-def run(job: tuple[str, str, int, int]) -> Row:
+@dataclass(frozen=True)
+class Departure:
+    """What is not as in the source. rate: what its rates are multiplied by. Of a network for numbers: the scale of
+    W_xh, the radius of W_hh, the scale of W_ho and b_o, the targets' mean; its inputs have their mean subtracted."""
+
+    rate: float = 1.0
+    numbers: tuple[float, float, float, float] | None = None
+
+    def initial(self, task: Task) -> CellAndOutput:
+        cell, output = echo_state_weights(task)
+        if self.numbers is None:
+            return cell, output
+        scale, radius, out, mean = self.numbers
+        cell |= {"W_xh": normal(scale), "W_hh": reservoir(radius, connections=15)}
+        return cell, output | {"W_ho": normal(out), "b_o": constant(mean)}
+
+
+#: Found by trial, on seed 0. With a radius of 1.2 the units are saturated long before the end of the sequence, whatever
+#: W_xh is, and addition stays at the variance of its targets; likewise without any one of a smaller W_ho, the mean in
+#: b_o, and inputs around 0. Rates as in the source, for our cost (o - t)², end in weights of size 1e3 to 1e5. Those for
+#: 5 bits ("around to 0.00001") lose what was learned as soon as the momentum goes up to 0.98.
+DEPARTURES: dict[str, Departure] = {
+    "addition": Departure(0.5, (0.001, 1.1, 0.1, 1 / 2)),
+    "multiplication": Departure(0.5, (0.001, 1.1, 0.1, 1 / 4)),
+    "memory-5": Departure(0.3),
+    "memory-20": Departure(),
+}
+
+
+def run(job: tuple[str, str, str, int, int]) -> Row:
     """One run; `curve` has the training loss of every hundredth part of it."""
-    name, method, seed, iterations = job
+    name, method, whose, seed, iterations = job
     settings = MOMENTUM_SETTINGS[name]
     task = TASKS[name](settings.length)
-    network = elman(task, settings.units, seed, echo_state_weights(task))
+    departure = DEPARTURES[name] if whose == "ours" else Departure()
+    network = elman(task, settings.units, seed, departure.initial(task))
     objective = summed_over_time(task, network, settings.minibatch, threads=1)
     optimizer = momentum_settings(task).optimizer(METHODS[method])
     theta, generator, started = objective.start(), np.random.default_rng([seed, 0]), time.perf_counter()
+    centre = np.float32(0)
+    if departure.numbers is not None:
+        centre = task.batch(generator, TEST_BATCH)[0].mean((0, 1))
     state, losses = optimizer.init(theta), []
     for _ in range(iterations):
         # The 32 sequences of memory-5 are all that there are.
-        objective.feed(*(task.every() if task.distinct else task.batch(generator, settings.minibatch)))
-        losses.append(optimizer.step(objective, theta, state).loss)
+        x, t = task.every() if task.distinct else task.batch(generator, settings.minibatch)
+        objective.feed(x - centre if departure.numbers else x, t)
+        losses.append(optimizer.step(objective, theta, state, departure.rate * optimizer.rate_at(state)).loss)
     network.theta = theta
     part = max(1, iterations // 100)
     return {
-        "task": name, "method": method, "seed": seed, "iterations": iterations,
-        "zero_one": _tested(task, network, seed), "seconds": time.perf_counter() - started,
+        "task": name, "method": method, "settings": whose, "seed": seed, "iterations": iterations,
+        "zero_one": _tested(task, network, seed, centre if departure.numbers else None),
+        "seconds": time.perf_counter() - started,
         "curve": [float(np.mean(losses[i : i + part])) for i in range(0, iterations, part)],
     }  # fmt: skip
 
 
-def _tested(task: Task, network: Network, seed: int) -> float:
+def _tested(task: Task, network: Network, seed: int, centre: Array | None) -> float:
     generator = np.random.default_rng([seed, 1])
     u = network.unroll(task.time, TEST_BATCH, training=False, initial="zero")
     logits = gn.compile([u.logits], [u.inputs], threads=1)
     found = []
     for _ in range(TEST // TEST_BATCH):
         x, t = task.batch(generator, TEST_BATCH)
-        found.append(zero_one_loss(task, logits(x)[0], t))
+        found.append(zero_one_loss(task, logits(x if centre is None else x - centre)[0], t))
     return float(np.mean(found))
 
 
 def table(rows: list[Row]) -> str:
     lines = [
-        "| problem | T | method | steps | zero-one loss of each seed | the source's mean | loss at the end | minutes |",
-        "|---|---|---|---|---|---|---|---|",
+        "| problem | T | method | settings | steps | zero-one loss of each seed | the source's mean | loss at the end "
+        "| minutes |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    groups: dict[tuple[str, str, int], list[Row]] = {}
+    groups: dict[tuple[str, str, str, int], list[Row]] = {}
     for row in rows:
-        groups.setdefault((row["task"], row["method"], row["iterations"]), []).append(row)
-    for (name, method, iterations), group in sorted(groups.items()):
+        groups.setdefault((row["task"], row["method"], row["settings"], row["iterations"]), []).append(row)
+    for (name, method, whose, iterations), group in sorted(groups.items()):
         settings = MOMENTUM_SETTINGS[name]
         source = settings.nesterov if method == "nesterov" else settings.classical
         lines.append(
-            f"| {name} | {settings.length} | {method} | {iterations:,} | "
+            f"| {name} | {settings.length} | {method} | {whose} | {iterations:,} | "
             + ", ".join(f"{row['zero_one']:.3f}" for row in group)
             + f" | {source:g} | {np.mean([row['curve'][-1] for row in group]):.4g} | "
             f"{np.mean([row['seconds'] for row in group]) / 60:.1f} |"
@@ -102,13 +143,15 @@ def main() -> None:
     add("--runs", type=Path, required=True, help="a file of JSON lines, added to")
     add("--tasks", nargs="+", choices=list(MOMENTUM_SETTINGS), default=list(MOMENTUM_SETTINGS))
     add("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    add("--settings", nargs="+", choices=["ours", "source"], default=["ours"])
     add("--seeds", nargs="+", type=int, default=[0])
     add("--iterations", type=int, default=50_000)
     add("--workers", type=int, default=2)
     chosen = parser.parse_args()
     jobs = [
-        (name, method, seed, chosen.iterations)
+        (name, method, whose, seed, chosen.iterations)
         for seed in chosen.seeds
+        for whose in chosen.settings
         for name in chosen.tasks
         for method in chosen.methods
     ]
