@@ -148,7 +148,8 @@ _FOR_MEMORY = Stepwise({0: 3e-5, 1500: 1e-5})
 #: By the name of the problem. For memorisation the source says only that ε had to come down to about 1e-5 "fairly early
 #: on (after 1500 iterations)", and that it was robust to the schedules otherwise. What is before that is ours: the
 #: first rate of the other problems, and their momentum. (From 1e-3 the units went into saturation and stayed there.)
-#: All are for a cost that is summed over time, see summed_over_time.
+#: All are for a cost that is summed over time, see summed_over_time. What departs from them and trains here is in
+#: benchmarks/momentum.py.
 MOMENTUM_SETTINGS: Mapping[str, MomentumSettings] = {
     Addition.name: MomentumSettings(_FOR_NUMBERS, _MOMENTUM, 100, 0.02, 80, 0.011, 0.250),
     Multiplication.name: MomentumSettings(_FOR_NUMBERS, _MOMENTUM, 100, 0.02, 80, 0.270, 0.340),
