@@ -482,7 +482,7 @@ class _Lowering:
                     stores.append((number[node], view))
                 writes.append(Access(view, node, True))
         axes = reductions[0].op.axes if reductions else ()  # type: ignore[attr-defined]
-        if writes[0].view.size:
+        if any(access.view.size for access in writes):  # a sum of nothing is something
             self.instructions.append(
                 Loop(
                     group.nodes,

@@ -108,6 +108,16 @@ def test_reductions_of_reductions() -> None:
     both(lambda x: gn.sum(gn.sum(gn.exp(x), axis=2), axis=1), numbers(6, 5, 40))
 
 
+@pytest.mark.parametrize("shape", [(1, 0), (5, 0), (0, 5), (3, 0, 2), (3, 2, 0)])
+@pytest.mark.parametrize("stored", [False, True])
+def test_reductions_of_nothing(shape: tuple[int, ...], stored: bool) -> None:
+    def build(x: Node) -> list[Node]:
+        y = gn.tanh(x) * 2.0
+        return [gn.sum(y, axis=len(shape) - 1), *([y] if stored else [])]
+
+    both(build, numbers(*shape))
+
+
 def test_transposed_operands() -> None:
     """Vectors then run along the axis that is kept, and stores with them."""
 

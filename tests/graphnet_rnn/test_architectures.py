@@ -24,7 +24,8 @@ def trained(
 ) -> float:
     objective = rnn.Objective(cost, list(network.parameters.values()), inputs)
     objective.feed(*arrays)
-    return rnn.minimize(objective, rnn.Adam(rate=0.02), steps=steps).loss
+    # Without clipping, some leave what they have learned again: then rounding decides whether they come back in time.
+    return rnn.minimize(objective, rnn.Adam(rate=0.02, clip_norm=1.0), steps=steps).loss
 
 
 # -- every row of the table ----------------------------------------------------------------------
