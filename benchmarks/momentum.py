@@ -82,23 +82,25 @@ def run(job: tuple[str, str, str, int, int]) -> Row:
     objective = summed_over_time(task, network, settings.minibatch, threads=1)
     optimizer = momentum_settings(task).optimizer(METHODS[method])
     theta, generator, started = objective.start(), np.random.default_rng([seed, 0]), time.perf_counter()
-    centre = np.float32(0)
-    if departure.numbers is not None:
-        centre = task.batch(generator, TEST_BATCH)[0].mean((0, 1))
+    centre = task.batch(generator, TEST_BATCH)[0].mean((0, 1)) if departure.numbers else None
     state, losses = optimizer.init(theta), []
     for _ in range(iterations):
         # The 32 sequences of memory-5 are all that there are.
         x, t = task.every() if task.distinct else task.batch(generator, settings.minibatch)
-        objective.feed(x - centre if departure.numbers else x, t)
+        objective.feed(_centred(x, centre), t)
         losses.append(optimizer.step(objective, theta, state, departure.rate * optimizer.rate_at(state)).loss)
     network.theta = theta
     part = max(1, iterations // 100)
     return {
         "task": name, "method": method, "settings": whose, "seed": seed, "iterations": iterations,
-        "zero_one": _tested(task, network, seed, centre if departure.numbers else None),
+        "zero_one": _tested(task, network, seed, centre),
         "seconds": time.perf_counter() - started,
         "curve": [float(np.mean(losses[i : i + part])) for i in range(0, iterations, part)],
     }  # fmt: skip
+
+
+def _centred(x: Array, centre: Array | None) -> Array:
+    return x if centre is None else x - centre
 
 
 def _tested(task: Task, network: Network, seed: int, centre: Array | None) -> float:
@@ -108,7 +110,7 @@ def _tested(task: Task, network: Network, seed: int, centre: Array | None) -> fl
     found = []
     for _ in range(TEST // TEST_BATCH):
         x, t = task.batch(generator, TEST_BATCH)
-        found.append(zero_one_loss(task, logits(x if centre is None else x - centre)[0], t))
+        found.append(zero_one_loss(task, logits(_centred(x, centre))[0], t))
     return float(np.mean(found))
 
 

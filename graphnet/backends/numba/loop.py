@@ -511,9 +511,8 @@ class _LoopCode(Code):
         whole = self.binary("and", self.sizes[-1], self.integer(-wide))
         offsets = [self.integer(k * lanes) for k in range(COLUMNS)]
 
-        def side_by_side(j: Value, _: list[Value]) -> list[Value]:
+        def side_by_side(j: Value, _: list[Value]) -> None:
             block([self.add(j, o) for o in offsets], None)
-            return []
 
         self.loop(self.integer(0), whole, wide, [], side_by_side)
         aligned = self.binary("and", self.sizes[-1], self.integer(-lanes))
