@@ -24,9 +24,9 @@ from graphnet.plan.views import View
 
 __all__ = ["BlockedProductJob", "PackJob", "Packed", "PackedProductJob", "Piece", "panel_width"]
 
-#: Rows of B that are packed at a time when the product is the only one of its B: with some columns they stay in
-#: the second cache.
-BLOCK_K = 384
+#: Rows of B that are multiplied at a time when the product is the only one of its B: with some columns, and as many
+#: of A, they stay in the second cache.
+BLOCK_K = 256
 
 
 def panel_width(columns: int, lanes: int, registers: int) -> int:
@@ -184,7 +184,8 @@ class PackedProductJob(_ProductJob):
 
 
 class BlockedProductJob(_ProductJob):
-    """A product that is the only one of its right operand: packed block by block, or read where it lies."""
+    """A product that is the only one of its right operand, block by block. The operand's rows are read where they lie:
+    bringing them into panels first, for so few readers, costs more than it gains. Columns are packed."""
 
     def divide(self, rows: int, columns: int, inner: int, parts: int, least: int) -> None:
         work = rows * columns * inner / 100
@@ -210,6 +211,8 @@ class BlockedProductJob(_ProductJob):
         return (a, b, c) if c.size else None
 
     def scratch(self, vector_bytes: int, parts: int) -> int:
+        if self.product.b.strides[1] == 1:
+            return 0
         lanes = vector_bytes // self.product.c.dtype.itemsize
         columns = -(-self.product.c.shape[1] // (4 * lanes)) * 4 * lanes + 4 * lanes
         if self.split == "columns":
@@ -222,19 +225,19 @@ class BlockedProductJob(_ProductJob):
         if share is None:
             return []
         a, b, c = share
-        rows, columns = c.shape
-        width = panel_width(columns, lanes, target.registers) * lanes
-        inner = a.shape[1]
-        if rows <= 8 and b.strides[1] == 1:
-            at = target.address(b)
-            return [self.multiply(target, a, c, at, b.strides[0], width, width, False)]
-        here = target.scratch + part * target.scratch_stride
+        width = panel_width(c.shape[1], lanes, target.registers) * lanes
+        blocks = max(1, round(a.shape[1] / BLOCK_K))
         found: list[Record] = []
-        blocks = max(1, round(inner / BLOCK_K))
         for i in range(blocks):
-            start, stop = share_of(inner, i, blocks)
-            found.append(pack_record(target, b.row_range(start, stop), here, width))
-            left = part_of(a, 1, start, stop)
-            panel = (stop - start) * width
-            found.append(self.multiply(target, left, c, here, width, panel, width, i > 0))
+            start, stop = share_of(a.shape[1], i, blocks)
+            left, right = part_of(a, 1, start, stop), b.row_range(start, stop)
+            at, along_k, panel = target.address(right), b.strides[0], width
+            if b.strides[1] != 1:
+                at, along_k, panel = (
+                    target.scratch + part * target.scratch_stride,
+                    width,
+                    (stop - start) * width,
+                )
+                found.append(pack_record(target, right, at, width))
+            found.append(self.multiply(target, left, c, at, along_k, panel, width, i > 0))
         return found
