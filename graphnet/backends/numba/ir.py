@@ -145,14 +145,14 @@ class Code:
         mask = vector_type("i32", lanes)
         return self.value(type_, f"shufflevector {one}, {type_} poison, {mask} zeroinitializer")
 
-    def lanes_from(self, vector: Value, start: int, count: int) -> Value:
-        """Lanes start ... start + count - 1."""
-        scalar = element(vector.type)
-        if count == 1:
-            return self.value(scalar, f"extractelement {vector}, i64 {start}")
-        mask = ", ".join(f"i32 {start + i}" for i in range(count))
-        type_ = vector_type(scalar, count)
-        return self.value(type_, f"shufflevector {vector}, {vector.type} poison, <{count} x i32> <{mask}>")
+    def picked(self, vectors: Sequence[Value], numbers: Sequence[int]) -> Value:
+        """These lanes of one vector or of two, the second's numbered on."""
+        (first, second), type_ = (*vectors, Value(vectors[0].type, "poison"))[:2], element(vectors[0].type)
+        if len(numbers) == 1 and len(vectors) == 1:
+            return self.value(type_, f"extractelement {first}, i64 {numbers[0]}")
+        mask = ", ".join(f"i32 {i}" for i in numbers)
+        type_ = vector_type(type_, len(numbers))
+        return self.value(type_, f"shufflevector {first}, {second}, <{len(numbers)} x i32> <{mask}>")
 
     # -- memory --------------------------------------------------------------------------------
 
@@ -194,12 +194,13 @@ class Code:
             self.call_void("masked.store", value, pointer, alignment, mask, suffix=f"{value.type}.ptr")
 
     def first_lanes(self, lanes: int, count: Value) -> Value:
-        """The mask that is true in lanes 0 ... count - 1 (count: i64)."""
-        type_ = vector_type("i64", lanes)
-        return self.compare("slt", self.lane_numbers(lanes), Value(type_, self.splat(count, lanes).name))
+        """The mask that is true in lanes 0 ... count - 1 (count: i64, at most lanes)."""
+        few = self.convert("trunc", count, "i32")
+        return self.compare("slt", self.lane_numbers("i32", lanes), self.splat(few, lanes))
 
-    def lane_numbers(self, lanes: int) -> Value:
-        return Value(vector_type("i64", lanes), f"<{', '.join(f'i64 {i}' for i in range(lanes))}>")
+    def lane_numbers(self, scalar: str, lanes: int) -> Value:
+        numbers = ", ".join(f"{scalar} {i}" for i in range(lanes))
+        return Value(vector_type(scalar, lanes), f"<{numbers}>" if lanes > 1 else "0")
 
     # -- control -------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, Protocol
 
-from graphnet.backends.numba.loop import LoopKernel, Operand
+from graphnet.backends.numba.loop import LoopKernel
+from graphnet.backends.numba.operands import Operand, Reduced, Stored, lanes_for
 from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
 from graphnet.node import Node
 from graphnet.plan.axes import joined, strides_over
@@ -295,18 +296,20 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
     stores = []
     for k, (number, _) in enumerate(loop.stores, start=first_store):
         own = [columns[a][k] for a in range(axes_left)]
-        stores.append((number, _move(own[-1]), numbered(own)))
+        stores.append(Stored(number, _move(own[-1]), numbered(own)))
         last.append((next(which), row_axis))
     reductions = []
     for k, (how, number, _) in enumerate(loop.reductions, start=first_store + len(loop.stores)):
         outer = kept - (0 if by_rows else 1)
         moved = [columns[a][k] or 0 for a in (*range(outer), *(() if by_rows else (axes_left - 1,)))]
-        move = "vector" if by_rows else _move(moved[-1])
-        reductions.append((how, number, move, numbered([*moved, *[0] * (axes_left - len(moved))])))
+        place = numbered([*moved, *[0] * (axes_left - len(moved))])
+        reductions.append(Reduced(how, number, _move(moved[-1]) if moved else "same", place))
         last.append((next(which), 0))
+    lanes = lanes_for(target.vector_bytes, [o.dtype for o in operands] + [s.dtype for s in loop.steps])
+    short = sizes[-1] if by_rows and sizes[-1] <= lanes else 0
     kernel = LoopKernel(
         target.vector_bytes, axes_left, len(numbers), tuple(operands), tuple(loop.steps), tuple(stores),
-        tuple(reductions), reduced, by_rows, target.check, target.avx512,
+        tuple(reductions), reduced, by_rows, short, target.check, target.avx512,
     )  # fmt: skip
     words = [0, *sizes, *(stride for strides in numbers for stride in strides)]
     places = []

@@ -1,0 +1,308 @@
+"""Operands of loops: how a vector of values is loaded, computed and stored at one place of the loops.
+
+What is fixed in the code: the expression, how many axes there are, and how each operand moves along the innermost one.
+Sizes, strides and addresses are in the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from graphnet.backends.numba.expressions import FLOATS, convert, evaluate
+from graphnet.backends.numba.ir import Code, Value, element, lanes_of, llvm_type, vector_type
+from graphnet.node import Dtype
+from graphnet.plan.instructions import Step
+
+__all__ = ["LoopForm", "Operand", "OperandCode", "Place", "Reduced", "Row", "Stored", "lanes_for"]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How an operand is read: kind as in plan.Load, scalar type, and its move along the innermost axis:
+    "vector" (step 1), "same" (step 0) or "strided". index_move: of the index of a lookup of columns.
+
+    strides, index_strides: by their numbers among those of the kernel. twin: the number of an earlier load whose index
+    of rows is this one's; -1 if there is none.
+    """
+
+    kind: str
+    dtype: Dtype
+    move: str
+    strides: int
+    index_dtype: Dtype | None = None
+    index_move: str = ""
+    index_strides: int = 0
+    twin: int = -1
+
+
+class Stored(NamedTuple):
+    """The value of this number is stored; its move and the number of its strides."""
+
+    number: int
+    move: str
+    strides: int
+
+
+class Reduced(NamedTuple):
+    """The value of this number is combined; how, and of the results the move along the last axis that is kept, and the
+    number of their strides, which are those for the axes that are kept."""
+
+    how: str
+    number: int
+    move: str
+    strides: int
+
+
+@dataclass(frozen=True)
+class LoopForm:
+    """Nested loops over `axes` axes, of which the last `reduced` are combined.
+
+    Record: error flag; sizes (one for each axis); `strides` times so many strides; then for each load: address, and
+    for lookups and one_hot without a twin: index address, and how many rows (columns) there are; then the address of
+    each store, and of each reduction. Operands with equal strides name the same ones: where a row begins is worked out
+    once for all of them, which is half of the work where rows are short.
+    vector_axis_reduced: the innermost axis, which runs over vectors, is one of those that are reduced.
+    short: in that case, how long it is, if that is no more than one vector; else 0.
+    """
+
+    vector_bytes: int
+    axes: int
+    strides: int
+    loads: tuple[Operand, ...]
+    steps: tuple[Step, ...]
+    stores: tuple[Stored, ...]
+    reductions: tuple[Reduced, ...] = ()
+    reduced: int = 0
+    vector_axis_reduced: bool = False
+    short: int = 0
+    check: bool = False
+    avx512: bool = False
+
+    @property
+    def lanes(self) -> int:
+        """Of a vector: as many as there is room for of the widest number."""
+        return lanes_for(self.vector_bytes, [o.dtype for o in self.loads] + [s.dtype for s in self.steps])
+
+
+def lanes_for(vector_bytes: int, dtypes: Sequence[Dtype]) -> int:
+    """So many of the widest of these floats, or of these integers where there are no floats, fill a vector."""
+    floats = [d.itemsize for d in dtypes if d.kind == "f"]
+    widest = max(floats or [d.itemsize for d in dtypes] or [8])
+    return max(1, vector_bytes // widest)
+
+
+class Row(NamedTuple):
+    """What the vectors of a row have in common, in elements: where it begins, for each of the kernel's strides (None:
+    at the address itself); for each lookup of rows, and one-hot code, the index and where the looked up row begins."""
+
+    begins: list[Value | None]
+    lookups: dict[int, tuple[Value, Value | None]]
+
+
+class Place(NamedTuple):
+    """Where a row of an operand lies: its address and, from there, where it begins; how it moves along the innermost
+    axis, and its stride there."""
+
+    address: Value
+    begin: Value | None
+    move: str
+    stride: Value
+
+
+class OperandCode(Code):
+    """Code with the record's words at hand, and what to do at one place of the loops: `_at`."""
+
+    def __init__(self, kernel: LoopForm) -> None:
+        super().__init__(kernel.vector_bytes, kernel.avx512)
+        self.kernel, self.lanes = kernel, kernel.lanes
+        self.flag = self.pointer_slot(2)
+        self.at_slot = 3
+        axes = kernel.axes
+        self.sizes = self._slots(axes)
+        self.strides = [self._slots(axes) for _ in range(kernel.strides)]
+        self.bases: list[Value] = []
+        # By load: the index's address, and how many rows (or columns) there are.
+        self.indexed: dict[int, tuple[Value, Value]] = {}
+        for k, operand in enumerate(kernel.loads):
+            self.bases.append(self._pointer())
+            if operand.kind != "plain" and operand.twin < 0:
+                self.indexed[k] = self._pointer(), self._slots(1)[0]
+        self.targets = [self._pointer() for _ in kernel.stores]
+
+    def _slots(self, count: int) -> list[Value]:
+        found = [self.slot(self.at_slot + i) for i in range(count)]
+        self.at_slot += count
+        return found
+
+    def _pointer(self) -> Value:
+        self.at_slot += 1
+        return self.pointer_slot(self.at_slot - 1)
+
+    def _at(self, row: Row, j: Value, mask: Value | None) -> list[Value]:
+        """Loads, computes and stores one vector; all its values."""
+        values = self._values(row, j, mask, self.lanes)
+        for (number, move, strides), target in zip(self.kernel.stores, self.targets, strict=True):
+            place = Place(target, row.begins[strides], move, self.strides[strides][-1])
+            self._store(values[number], place, j, mask)
+        return values
+
+    def _dtype(self, value: int) -> Dtype:
+        loads = self.kernel.loads
+        return loads[value].dtype if value < len(loads) else self.kernel.steps[value - len(loads)].dtype
+
+    def _begin(self, strides: Sequence[Value], indices: Sequence[Value]) -> Value | None:
+        """How far from its address an operand is at these outer indices, in elements."""
+        total: Value | None = None
+        for i, stride in zip(indices, strides, strict=False):
+            more = self.multiply(i, stride)
+            total = more if total is None else self.add(total, more)
+        return total
+
+    def _row(self, indices: Sequence[Value]) -> Row:
+        row = Row([self._begin(strides, indices) for strides in self.strides], {})
+        for k, operand in enumerate(self.kernel.loads):
+            if operand.kind in ("rows", "one_hot"):
+                index = (
+                    row.lookups[operand.twin][0] if operand.twin >= 0 else self._looked_up(k, operand, row)
+                )
+                table = self.strides[operand.strides][0]
+                row.lookups[k] = index, self.multiply(index, table) if operand.kind == "rows" else None
+        return row
+
+    def _looked_up(self, k: int, operand: Operand, row: Row) -> Value:
+        """The index of a row. One out of range raises the flag, and reads row 0: the caller will hear of it."""
+        assert operand.index_dtype is not None
+        base, count = self.indexed[k]
+        scalar = llvm_type(operand.index_dtype)
+        index = self.load(scalar, self._from(base, scalar, row.begins[operand.index_strides]))
+        if scalar != "i64":
+            index = self.convert("zext" if operand.index_dtype.kind == "u" else "sext", index, "i64")
+        inside = self.compare("ult", index, count)
+        outside = self.binary("xor", inside, Value("i1", "true"))
+        self.when(outside, lambda: self.line(f"store i64 1, {self.flag}"))
+        return self.select(inside, index, self.integer(0))
+
+    def _from(self, address: Value, scalar: str, *steps: Value | None) -> Value:
+        """The address so many elements further on."""
+        total: Value | None = None
+        for step in steps:
+            if step is not None:
+                total = step if total is None else self.add(total, step)
+        return address if total is None else self.offset(address, scalar, total)
+
+    def _values(self, row: Row, j: Value, mask: Value | None, lanes: int) -> list[Value]:
+        values: list[Value] = []
+        for k, operand in enumerate(self.kernel.loads):
+            index, begin = row.lookups.get(k, (None, row.begins[operand.strides]))
+            if operand.kind == "one_hot":
+                assert index is not None
+                hit = self.compare("eq", self._columns(j, lanes), self.splat(index, lanes))
+                values.append(convert(self, hit, llvm_type(operand.dtype)))
+            elif operand.kind == "columns":
+                values.append(self._columns_at(k, begin, j, mask, lanes))
+            else:
+                place = Place(self.bases[k], begin, operand.move, self.strides[operand.strides][-1])
+                values.append(self._load(operand.dtype, place, j, mask, lanes))
+        for step in self.kernel.steps:
+            values.append(evaluate(self, step, [values[s] for s in step.sources], lanes))
+        if self.kernel.check:
+            self._check(values, mask)
+        return values
+
+    def _check(self, values: Sequence[Value], mask: Value | None) -> None:
+        """Raises the flag if a value is not finite: v - v is then NaN."""
+        bad: Value | None = None
+        for value in values:
+            if element(value.type) in FLOATS:
+                difference = self.subtract(value, value)
+                this = self.compare("uno", difference, difference)
+                bad = this if bad is None else self.binary("or", bad, this)
+        if bad is None:
+            return
+        if mask is not None:
+            bad = self.binary("and", bad, mask)
+        found = (
+            self.intrinsic("vector.reduce.or", "i1", bad, suffix=bad.type) if lanes_of(bad.type) > 1 else bad
+        )
+        self.when(found, lambda: self.line(f"store i64 1, {self.flag}"))
+
+    def _columns(self, j: Value, lanes: int) -> Value:
+        if lanes == 1:
+            return j
+        return self.add(self.splat(j, lanes), self.lane_numbers("i64", lanes))
+
+    def _load(self, dtype: Dtype, place: Place, j: Value, mask: Value | None, lanes: int) -> Value:
+        scalar = llvm_type(dtype)
+        if place.move == "same":
+            return self.splat(self.load(scalar, self._from(place.address, scalar, place.begin)), lanes)
+        if place.move == "vector" or lanes == 1:
+            return self.load(vector_type(scalar, lanes), self._element(scalar, place, j), mask)
+        steps = self.multiply(self._columns(j, lanes), self.splat(place.stride, lanes))
+        return self._gathered_at(scalar, self._from(place.address, scalar, place.begin), steps, mask, lanes)
+
+    def _element(self, scalar: str, place: Place, j: Value) -> Value:
+        """The address of element j of a row."""
+        step = j if place.move == "vector" else self.multiply(j, place.stride)
+        return self._from(place.address, scalar, place.begin, step)
+
+    def _columns_at(self, k: int, begin: Value | None, j: Value, mask: Value | None, lanes: int) -> Value:
+        """data[at[j]] of a row, for the columns that a vector of indices names."""
+        operand = self.kernel.loads[k]
+        base, count = self.indexed[k]
+        assert operand.index_dtype is not None
+        held = Place(base, None, operand.index_move, self.strides[operand.index_strides][-1])
+        index = self._load(operand.index_dtype, held, j, mask, lanes)
+        if element(index.type) != "i64":
+            signed = "zext" if operand.index_dtype.kind == "u" else "sext"
+            index = self.convert(signed, index, "i64")
+        inside = self.compare("ult", index, self.splat(count, lanes))
+        outside = self.binary("xor", inside, self.constant(inside.type, True))
+        if mask is not None:
+            outside = self.binary("and", outside, mask)
+        wrong = (
+            self.intrinsic("vector.reduce.or", "i1", outside, suffix=outside.type) if lanes > 1 else outside
+        )
+        self.when(wrong, lambda: self.line(f"store i64 1, {self.flag}"))
+        index = self.select(inside, index, self.constant(index.type, 0))
+        scalar = llvm_type(operand.dtype)
+        along = self.strides[operand.strides][-1]
+        if lanes == 1:
+            return self.load(scalar, self._from(self.bases[k], scalar, begin, self.multiply(index, along)))
+        start = self._from(self.bases[k], scalar, begin)
+        return self._gathered_at(scalar, start, self.multiply(index, self.splat(along, lanes)), mask, lanes)
+
+    def _gathered_at(self, scalar: str, start: Value, steps: Value, mask: Value | None, lanes: int) -> Value:
+        """The elements so many steps from the start."""
+        if scalar == "i1":
+            held = self._gathered_at("i8", start, steps, mask, lanes)
+            return self.compare("ne", held, self.constant(held.type, 0))
+        type_, pointers = vector_type(scalar, lanes), vector_type("ptr", lanes)
+        every = mask or self.constant(vector_type("i1", lanes), True)
+        addresses = self.value(pointers, f"getelementptr {scalar}, {start}, {steps}")
+        return self.intrinsic(
+            "masked.gather", type_, addresses, Value("i32", "1"), every, Value(type_, "zeroinitializer"),
+            suffix=f"{type_}.{pointers}",
+        )  # fmt: skip
+
+    def _store(self, value: Value, place: Place, j: Value, mask: Value | None) -> None:
+        scalar, lanes = element(value.type), lanes_of(value.type)
+        if place.move == "vector" or lanes == 1:
+            self.store(value, self._element(scalar, place, j), mask)
+            return
+        if scalar == "i1":
+            value = self.convert("zext", value, "i8")
+        every = mask or self.constant(vector_type("i1", lanes), True)
+        steps = self.multiply(self._columns(j, lanes), self.splat(place.stride, lanes))
+        start = self._from(place.address, scalar, place.begin)
+        held = "i8" if scalar == "i1" else scalar
+        addresses = self.value(vector_type("ptr", lanes), f"getelementptr {held}, {start}, {steps}")
+        self.call_void(
+            "masked.scatter",
+            value,
+            addresses,
+            Value("i32", "1"),
+            every,
+            suffix=f"{value.type}.{addresses.type}",
+        )

@@ -1,0 +1,280 @@
+"""Loops with reductions: sums, maxima and minima over the last axes of fused expressions.
+
+Vectors run along the innermost axis. If it is one of those that are reduced ("rows" are), lanes are combined at the
+end of each row, of a few rows at once; if not, each lane is a column of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from graphnet.backends.numba.expressions import FLOATS, convert
+from graphnet.backends.numba.ir import Value, element, lanes_of, llvm_type, vector_type
+from graphnet.backends.numba.operands import LoopForm, OperandCode, Place, Row
+from graphnet.node import Dtype
+
+__all__ = ["ReductionCode"]
+
+#: Vectors side by side in a reduction over columns; a power of two.
+COLUMNS = 4
+#: Rows side by side in a reduction over rows, whose lanes are combined in common; a power of two. Of expressions
+#: with more steps than LONG it is one.
+ROWS, LONG = 4, 24
+#: How many rows of float32 are added up by columns before their sum goes on in double precision: converting each number
+#: would cost more than adding it.
+SINGLES = 16
+
+
+class _Fold(NamedTuple):
+    """A reduction: how it combines the value of this number, and where its results go."""
+
+    how: str
+    number: int
+    move: str
+    dtype: Dtype
+    base: Value
+    strides: int
+
+    @property
+    def scalar(self) -> str:
+        return llvm_type(self.dtype)
+
+    @property
+    def kept(self) -> str:
+        """In what type the total of many is held."""
+        return "double" if self.how == "sum" and self.dtype.kind == "f" else self.scalar
+
+
+#: Totals: for each reduction those of all rows (or columns) side by side.
+_Totals = list[Value]
+
+
+class ReductionCode(OperandCode):
+    def __init__(self, kernel: LoopForm) -> None:
+        super().__init__(kernel)
+        self.folds = [
+            _Fold(r.how, r.number, r.move, self._dtype(r.number), self._pointer(), r.strides)
+            for r in kernel.reductions
+        ]
+        self.kept_axes = kernel.axes - kernel.reduced
+        self._kept(0, [])
+
+    def _kept(self, axis: int, indices: list[Value]) -> None:
+        """The loops over the axes that are kept."""
+        by_rows = self.kernel.vector_axis_reduced
+        if axis == self.kept_axes - (0 if by_rows else 1):
+            if by_rows:
+                self._reduce_rows([indices])
+            else:
+                self._reduce_columns(indices)
+            return
+
+        def body(i: Value, _: _Totals) -> None:
+            self._kept(axis + 1, [*indices, i])
+
+        start = self.integer(0)
+        if by_rows and axis == self.kept_axes - 1:
+            start = self._side_by_side(indices)
+        self.loop(start, self.sizes[axis], 1, [], body)
+
+    def _side_by_side(self, indices: list[Value]) -> Value:
+        """As many rows as can be, a few at a time; the first that is left."""
+        count = 1 if len(self.kernel.steps) > LONG else min(ROWS, self.lanes)
+        if count == 1:
+            return self.integer(0)
+        whole = self.binary("and", self.sizes[self.kept_axes - 1], self.integer(-count))
+
+        def some(i: Value, _: _Totals) -> None:
+            self._reduce_rows([[*indices, self.add(i, self.integer(r))] for r in range(count)])
+
+        self.loop(self.integer(0), whole, count, [], some)
+        return whole
+
+    # -- totals -------------------------------------------------------------------------------------
+
+    def _identity(self, fold: _Fold, scalar: str) -> Value:
+        type_ = vector_type(scalar, self.lanes)
+        if fold.how == "sum":
+            return self.constant(type_, 0)
+        if scalar in FLOATS:
+            return self.constant(type_, -math.inf if fold.how == "max" else math.inf)
+        if scalar == "i1":
+            return self.constant(type_, fold.how == "min")
+        bits = int(scalar[1:])
+        return self.constant(type_, -(1 << (bits - 1)) if fold.how == "max" else (1 << (bits - 1)) - 1)
+
+    def _identities(self, count: int) -> _Totals:
+        """What the totals begin with, of `count` vectors for each reduction."""
+        return [self._identity(fold, fold.kept) for fold in self.folds for _ in range(count)]
+
+    def _each(self, count: int) -> list[_Fold]:
+        """The reductions, each as often as it has totals."""
+        return [fold for fold in self.folds for _ in range(count)]
+
+    def _combined(self, fold: _Fold, total: Value, x: Value) -> Value:
+        """x is of the total's type, or of one that it is converted from."""
+        scalar = element(total.type)
+        if fold.how == "sum":
+            return self.add(total, convert(self, x, scalar))
+        if scalar in FLOATS:
+            better = self.compare("ogt" if fold.how == "max" else "olt", x, total)
+            return self.select(self.binary("or", better, self.compare("uno", x, x)), x, total)
+        if scalar == "i1":
+            return self.binary("or" if fold.how == "max" else "and", total, x)
+        return self.select(self.compare("sgt" if fold.how == "max" else "slt", x, total), x, total)
+
+    def _combined_where(self, fold: _Fold, total: Value, x: Value, mask: Value | None) -> Value:
+        result = self._combined(fold, total, x)
+        return result if mask is None else self.select(mask, result, total)
+
+    def _across(self, fold: _Fold, totals: _Totals) -> Value:
+        """All lanes of each total combined, the results side by side. Always in one order, however many totals there
+        are: the lower half of a total's lanes with the upper, and so on."""
+        lanes = lanes_of(totals[0].type)
+        each = lanes  # so many lanes of a vector belong to one total
+        while each > 1:
+            each //= 2
+            if len(totals) > 1:
+                totals = [
+                    self._halves(fold, [a, b], each) for a, b in zip(totals[::2], totals[1::2], strict=True)
+                ]
+            else:
+                totals = [self._halves(fold, totals, each)]
+        (result,) = totals
+        return result
+
+    def _halves(self, fold: _Fold, vectors: _Totals, half: int) -> Value:
+        """Of one or two vectors, whose totals have 2 · half lanes each: their lower and upper halves combined."""
+        lanes = lanes_of(vectors[0].type) * len(vectors)
+        lower = [i + k for i in range(0, lanes, 2 * half) for k in range(half)]
+        low, high = (self.picked(vectors, [i + more for i in lower]) for more in (0, half))
+        return self._combined(fold, low, high)
+
+    # -- rows ---------------------------------------------------------------------------------------
+
+    def _reduce_rows(self, kept: list[list[Value]]) -> None:
+        """The rows at these indices, each a step after the one before."""
+        totals = iter(self._row_totals(kept))
+        for fold in self.folds:
+            total = self._across(fold, [next(totals) for _ in kept])
+            strides = self.strides[fold.strides]
+            place = Place(fold.base, self._begin(strides, kept[0]), fold.move, strides[self.kept_axes - 1])
+            self._store(convert(self, total, fold.scalar), place, self.integer(0), None)
+
+    def _row_totals(self, kept: list[list[Value]]) -> _Totals:
+        kernel, lanes, zero = self.kernel, self.lanes, self.integer(0)
+        folds = self._each(len(kept))
+        short = self.first_lanes(lanes, self.integer(kernel.short)) if 0 < kernel.short < lanes else None
+
+        def rows(more: list[Value]) -> list[Row]:
+            return [self._row([*at, *more]) for at in kept]
+
+        def found(rows: list[Row], j: Value, mask: Value | None) -> list[Value]:
+            values = [self._at(row, j, mask) for row in rows]
+            return [of_row[fold.number] for fold in self.folds for of_row in values]
+
+        def step(rows: list[Row], j: Value, mask: Value | None, carried: _Totals) -> _Totals:
+            pairs = zip(folds, carried, found(rows, j, mask), strict=True)
+            return [self._combined_where(fold, total, x, mask) for fold, total, x in pairs]
+
+        def along(rows: list[Row], totals: _Totals) -> _Totals:
+            if kernel.short:
+                return step(rows, zero, short, totals)
+            size = self.sizes[-1]
+            whole = self.binary("and", size, self.integer(-lanes))
+            totals = self.loop(zero, whole, lanes, totals, lambda j, c: step(rows, j, None, c))
+            if lanes == 1:
+                return totals
+            rest = self.first_lanes(lanes, self.subtract(size, whole))
+            return self.loop(whole, size, lanes, totals, lambda j, c: step(rows, j, rest, c))
+
+        def over(axis: int, more: list[Value], totals: _Totals) -> _Totals:
+            if axis == kernel.axes - 1:
+                return along(rows(more), totals)
+            return self.loop(zero, self.sizes[axis], 1, totals, lambda i, c: over(axis + 1, [*more, i], c))
+
+        if kernel.short and kernel.reduced == 1:  # one vector is all that there is
+            values = found(rows([]), zero, short)
+            if short is None:
+                return values
+            return [
+                self.select(short, x, self._identity(fold, element(x.type)))
+                for fold, x in zip(folds, values, strict=True)
+            ]
+        return over(self.kept_axes, [], self._identities(len(kept)))
+
+    # -- columns ------------------------------------------------------------------------------------
+
+    def _reduce_columns(self, indices: list[Value]) -> None:
+        """Axes: kept ..., reduced ..., and the last kept one, which runs over vectors, innermost."""
+        kernel, kept = self.kernel, self.kept_axes
+        places = [
+            Place(fold.base, self._begin(strides, indices), fold.move, strides[kept - 1])
+            for fold in self.folds
+            for strides in (self.strides[fold.strides],)
+        ]
+
+        def block(columns: list[Value], mask: Value | None) -> None:
+            def over(axis: int, at: list[Value], totals: list[Value]) -> list[Value]:
+                if axis == kernel.axes - 1:
+                    begins = self._row(at)
+                    values = [self._at(begins, j, mask) for j in columns]
+                    found = [v[fold.number] for fold in self.folds for v in values]
+                    folds = self._each(len(columns))
+                    return [self._combined(*each) for each in zip(folds, totals, found, strict=True)]
+
+                def row(i: Value, carried: list[Value]) -> list[Value]:
+                    return over(axis + 1, [*at, i], carried)
+
+                if axis == kernel.axes - 2:
+                    return self._in_singles(self.sizes[axis], totals, row)
+                return self.loop(self.integer(0), self.sizes[axis], 1, totals, row)
+
+            totals = iter(over(kept - 1, indices, self._identities(len(columns))))
+            for fold, place in zip(self.folds, places, strict=True):
+                for j in columns:
+                    self._store(convert(self, next(totals), fold.scalar), place, j, mask)
+
+        # Several vectors at a time, so that whole cache lines are read one after another.
+        lanes = self.lanes
+        wide = lanes * COLUMNS
+        whole = self.binary("and", self.sizes[-1], self.integer(-wide))
+        offsets = [self.integer(k * lanes) for k in range(COLUMNS)]
+
+        def side_by_side(j: Value, _: list[Value]) -> None:
+            block([self.add(j, o) for o in offsets], None)
+
+        self.loop(self.integer(0), whole, wide, [], side_by_side)
+        aligned = self.binary("and", self.sizes[-1], self.integer(-lanes))
+        self.loop(whole, aligned, lanes, [], lambda j, _: block([j], None))
+        if lanes > 1:
+            rest = self.subtract(self.sizes[-1], aligned)
+            some = self.compare("sgt", rest, self.integer(0))
+            self.when(some, lambda: block([aligned], self.first_lanes(lanes, rest)))
+
+    def _in_singles(
+        self, count: Value, totals: _Totals, body: Callable[[Value, _Totals], _Totals]
+    ) -> _Totals:
+        """The loop over the last axis that is reduced, where sums of float32 go on in double precision now and then."""
+        zero = self.integer(0)
+        folds = self._each(len(totals) // len(self.folds))
+        singles = [fold.how == "sum" and fold.scalar == "float" for fold in folds]
+        if not any(singles):
+            return self.loop(zero, count, 1, totals, body)
+
+        def some(i: Value, carried: _Totals) -> _Totals:
+            end = self.add(i, self.integer(SINGLES))
+            end = self.select(self.compare("slt", end, count), end, count)
+            partial = [
+                self._identity(fold, "float") if single else total
+                for fold, single, total in zip(folds, singles, carried, strict=True)
+            ]
+            found = self.loop(i, end, 1, partial, body)
+            return [
+                self._combined(fold, total, x) if single else x
+                for fold, single, total, x in zip(folds, singles, carried, found, strict=True)
+            ]
+
+        return self.loop(zero, count, SINGLES, totals, some)
