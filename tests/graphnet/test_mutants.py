@@ -11,7 +11,9 @@ import pytest
 
 import graphnet as gn
 from graphnet import backends
-from graphnet.backends.numba import jobs, loop, mathematics, product_jobs, schedule
+from graphnet.backends.numba import jobs, mathematics, product_jobs, schedule
+from graphnet.backends.numba.operands import OperandCode
+from graphnet.backends.numba.reduction import ReductionCode
 from graphnet.backends.numpy import NumpyBackend, NumpyProgram
 from graphnet.node import Array, ByIdentity, Node, Op
 from graphnet.ops import elementwise as e
@@ -501,10 +503,31 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "max of rows: the masked rest counts as 0",
         [
-            (loop._LoopCode, "_combined_where", lambda s, fold, t, v, mask: s._combined(fold, t, v)),
+            (
+                ReductionCode,
+                "_combined_where",
+                lambda s, fold, total, v, mask: s._combined(fold, total, v),
+            ),
             *fresh_kernels(),
         ],
+        graph(lambda a: [gn.max(a, 1)], np.cos(np.arange(63.0)).reshape(3, 21) - 3, laws=(7,)),
+    ),
+    Mutant(
+        "max of short rows: what lies behind counts",
+        [(OperandCode, "_short_mask", lambda s: None), *fresh_kernels()],
         graph(lambda a: [gn.max(a, 1)], x - 3, laws=(7,)),
+    ),
+    Mutant(
+        "reductions of rows side by side: results go to their neighbours",
+        [
+            (
+                ReductionCode,
+                "_across",
+                lambda s, fold, totals, right=ReductionCode._across: right(s, fold, totals[::-1]),
+            ),
+            *fresh_kernels(),
+        ],
+        graph(lambda a: [gn.sum(a, 1)], np.cos(np.arange(63.0)).reshape(7, 9), laws=(7,)),
     ),
     Mutant(
         "fuse reductions: a maximum is a sum",

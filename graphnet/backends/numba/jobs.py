@@ -306,7 +306,7 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
         reductions.append(Reduced(how, number, _move(moved[-1]) if moved else "same", place))
         last.append((next(which), 0))
     lanes = lanes_for(target.vector_bytes, [o.dtype for o in operands] + [s.dtype for s in loop.steps])
-    short = sizes[-1] if by_rows and sizes[-1] <= lanes else 0
+    short = sizes[-1] if (by_rows or not reduced) and sizes[-1] <= lanes else 0
     kernel = LoopKernel(
         target.vector_bytes, axes_left, len(numbers), tuple(operands), tuple(loop.steps), tuple(stores),
         tuple(reductions), reduced, by_rows, short, target.check, target.avx512,

@@ -41,7 +41,10 @@ class _LoopCode(OperandCode):
             self.loop(self.integer(0), self.sizes[axis], 1, [], body)
             return
         row = self._row(indices)
-        self._over_vectors(self.sizes[-1], lambda j, mask: self._at(row, j, mask))
+        if self.kernel.short:
+            self._at(row, self.integer(0), self._short_mask())
+        else:
+            self._over_vectors(self.sizes[-1], lambda j, mask: self._at(row, j, mask))
 
     def _over_vectors(self, size: Value, body: Callable[[Value, Value | None], object]) -> None:
         lanes = self.lanes

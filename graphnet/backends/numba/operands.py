@@ -64,7 +64,8 @@ class LoopForm:
     each store, and of each reduction. Operands with equal strides name the same ones: where a row begins is worked out
     once for all of them, which is half of the work where rows are short.
     vector_axis_reduced: the innermost axis, which runs over vectors, is one of those that are reduced.
-    short: in that case, how long it is, if that is no more than one vector; else 0.
+    short: how long the innermost axis is, if it is no longer than one vector and no column is reduced; else 0. Such a
+    row needs no loop.
     """
 
     vector_bytes: int
@@ -139,6 +140,11 @@ class OperandCode(Code):
     def _pointer(self) -> Value:
         self.at_slot += 1
         return self.pointer_slot(self.at_slot - 1)
+
+    def _short_mask(self) -> Value | None:
+        """Of a short row: its lanes; None if it fills the vector."""
+        short = self.kernel.short
+        return self.first_lanes(self.lanes, self.integer(short)) if 0 < short < self.lanes else None
 
     def _at(self, row: Row, j: Value, mask: Value | None) -> list[Value]:
         """Loads, computes and stores one vector; all its values."""

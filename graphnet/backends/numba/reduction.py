@@ -166,7 +166,7 @@ class ReductionCode(OperandCode):
     def _row_totals(self, kept: list[list[Value]]) -> _Totals:
         kernel, lanes, zero = self.kernel, self.lanes, self.integer(0)
         folds = self._each(len(kept))
-        short = self.first_lanes(lanes, self.integer(kernel.short)) if 0 < kernel.short < lanes else None
+        short = self._short_mask()
 
         def rows(more: list[Value]) -> list[Row]:
             return [self._row([*at, *more]) for at in kept]
