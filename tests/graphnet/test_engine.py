@@ -27,7 +27,7 @@ def run(nodes: Any, *arrays: Any, **how: Any) -> tuple[Array, ...]:
 
 def test_a_graph_may_be_100_000_nodes_deep() -> None:
     """Nothing recurses, and nothing is quadratic: building, deriving, compiling, running, freeing."""
-    start = time.perf_counter()
+    start = time.process_time()
     x = gn.input((2,), "float64", name="x")
     h = x
     for _ in range(100_000):
@@ -41,7 +41,7 @@ def test_a_graph_may_be_100_000_nodes_deep() -> None:
     np.testing.assert_allclose(g, [4.0, 6.0])
     np.testing.assert_array_equal(r, [1.0, -1.0])
     del h, cost, gradient, tangent, function
-    assert time.perf_counter() - start < 30
+    assert time.process_time() - start < 30
 
 
 def test_curvature_of_a_deep_graph() -> None:
@@ -64,9 +64,9 @@ def test_a_wide_sum_is_linear() -> None:
     x = gn.input((3,), "float64")
     pieces = gn.input((3000, 3), "float64")
     cost = gn.sum(gn.tanh(gn.add(*(x * pieces[t] for t in range(3000)))))
-    start = time.perf_counter()
+    start = time.process_time()
     gx, _ = run(gn.gradient(cost, [x, pieces]), np.ones(3), np.full((3000, 3), 1e-4))
-    assert time.perf_counter() - start < 15
+    assert time.process_time() - start < 15
     np.testing.assert_allclose(gx, 0.3 * (1 - np.tanh(0.3) ** 2))
 
 
