@@ -57,6 +57,13 @@ def test_all_else_stays(build: Any) -> None:
     assert passes.sum_scatters(graph) is graph
 
 
+@pytest.mark.parametrize(("varies", "expected"), [("index", 50), ("rows", 4), ("", 4)])
+def test_a_sum_that_stays_does_not_wait_for_an_index_that_varies(varies: str, expected: int) -> None:
+    x = gn.input((50, 20), varying=varies == "rows")
+    i = gn.input((50,), "int64", varying=varies == "index")
+    assert rows_summed(gn.compile([gn.scatter_add(x, i, 4), gn.sum(x, axis=0)], [x, i])) == [expected]
+
+
 @pytest.mark.parametrize("cell", [rnn.LSTM, rnn.Elman, rnn.GRU])
 def test_it_fires_for_biases_of_cells_that_read_symbols(cell: type[rnn.Cell]) -> None:
     net = rnn.Network([cell(8)], 5, 5)
