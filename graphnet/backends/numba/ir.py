@@ -193,6 +193,11 @@ class Code:
             alignment = Value("i32", str(_alignment(scalar)))
             self.call_void("masked.store", value, pointer, alignment, mask, suffix=f"{value.type}.ptr")
 
+    def prefetch(self, pointer: Value, soon: bool) -> None:
+        """Asks for the cache line, which will be read: soon (into the first cache), or later. Any address will do."""
+        to_read, level, data = (Value("i32", n) for n in ("0", "3" if soon else "2", "1"))
+        self.call_void("prefetch", pointer, to_read, level, data, suffix="ptr")
+
     def first_lanes(self, lanes: int, count: Value) -> Value:
         """The mask that is true in lanes 0 ... count - 1 (count: i64, at most lanes)."""
         few = self.convert("trunc", count, "i32")

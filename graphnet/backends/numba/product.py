@@ -40,7 +40,8 @@ class ProductKernel:
 
     Record: A, B, C (addresses), K, strides (elements) of A along m and k, of B along k and from panel to
     panel, of C along m, then the number of whole row blocks and whole panels. `tail_rows` and
-    `tail_columns` are what is left; `unit` is the axis along which A is contiguous ("m", "k" or "").
+    `tail_columns` are what is left; `unit` is the axis along which A is contiguous ("m", "k" or ""). far: A does not
+    fit the caches, so the rows of the next tile are asked for in time.
     """
 
     scalar: str
@@ -51,6 +52,7 @@ class ProductKernel:
     tail_columns: int
     unit: str
     accumulate: bool
+    far: bool = False
 
     @property
     def lanes(self) -> int:
@@ -78,9 +80,12 @@ class _ProductCode(Code):
 
             def block(i: Value, rows: int) -> list[Value]:
                 first = self.multiply(i, self.integer(kernel.rows))
-                self.tile(
-                    self.at(a, first, self.a_m), b_panel_j, self.at(c_panel_j, first, self.c_m), rows, columns
-                )
+                a_i = self.at(a, first, self.a_m)
+                if kernel.far and kernel.unit == "k":
+                    # The panels after the first find them in the cache.
+                    is_first = self.compare("eq", j, self.integer(0))
+                    self.when(is_first, lambda: self.ask_for(self.at(a_i, self.integer(rows), self.a_m)))
+                self.tile(a_i, b_panel_j, self.at(c_panel_j, first, self.c_m), rows, columns)
                 return []
 
             self.loop(self.integer(0), blocks, 1, [], lambda i, _: block(i, kernel.rows))
@@ -97,6 +102,17 @@ class _ProductCode(Code):
 
     def at(self, base: Value, index: Value, stride: Value) -> Value:
         return self.offset(base, self.kernel.scalar, self.multiply(index, stride))
+
+    def ask_for(self, a: Value) -> None:
+        """Asks for as many rows of A, beginning here, as a tile has. Past the end of A this does nothing."""
+        starts = [self.at(a, self.integer(i), self.a_m) for i in range(self.kernel.rows)]
+        item = self.kernel.vector_bytes // self.kernel.lanes
+
+        def line(k: Value, _: list[Value]) -> None:
+            for start in starts:
+                self.prefetch(self.offset(start, self.kernel.scalar, k), soon=False)
+
+        self.loop(self.integer(0), self.K, LINE // item, [], line)
 
     def tile(self, a: Value, b: Value, c: Value, rows: int, columns: int) -> None:
         """One tile of C: the sum over k in registers, then added to or stored in C."""
@@ -195,8 +211,7 @@ class PackKernel:
                 near = code.offset(ahead, self.scalar, first)
                 for line in range(0, columns, LINE * lanes // self.vector_bytes):
                     at_line = code.offset(near, self.scalar, code.integer(line))
-                    hints = (Value("i32", "0"), Value("i32", "3"), Value("i32", "1"))
-                    code.call_void("prefetch", at_line, *hints, suffix="ptr")
+                    code.prefetch(at_line, soon=True)
                 return copy_row(code.offset(source, self.scalar, first), at(target, j, p_panel), columns)
 
             code.loop(zero, panels, 1, [], lambda j, _: piece(j, self.width))

@@ -27,6 +27,8 @@ __all__ = ["BlockedProductJob", "PackJob", "Packed", "PackedProductJob", "Piece"
 #: Rows of B that are multiplied at a time when the product is the only one of its B: with some columns, and as many
 #: of A, they stay in the second cache.
 BLOCK_K = 256
+#: Left operands of more bytes are not found in the second cache.
+FAR = 1 << 20
 
 
 def panel_width(columns: int, lanes: int, registers: int) -> int:
@@ -88,6 +90,7 @@ class _ProductJob(Job):
             columns % width,
             _unit(a),
             accumulate,
+            self.product.a.size * self.product.a.dtype.itemsize > FAR,
         )
         words = (
             target.address(a), b, target.address(c), a.shape[1], a.strides[0], a.strides[1], b_k, b_panel,
