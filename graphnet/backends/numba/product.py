@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from graphnet.backends.numba.ir import Code, Value, vector_type
 
@@ -32,6 +33,27 @@ def panel_vectors(registers: int) -> int:
 def block_rows(registers: int, vectors: int) -> int:
     """Rows of a tile: accumulators, one row of B and one broadcast must fit the registers."""
     return min(14, (registers - vectors - 1) // vectors)
+
+
+class _Vector(NamedTuple):
+    """A vector of a row of a tile: where it starts, its lanes, and how many of these the row has."""
+
+    start: int
+    lanes: int
+    filled: int
+
+    @property
+    def is_partial(self) -> bool:
+        return self.filled < self.lanes
+
+
+def _vectors(columns: int, lanes: int) -> list[_Vector]:
+    """The vectors of a row. The last is as narrow as may be, since a narrow one is multiplied in half the time."""
+    found = [_Vector(start, lanes, lanes) for start in range(0, columns - lanes + 1, lanes)]
+    rest = columns % lanes
+    if rest:
+        found.append(_Vector(columns - rest, min(lanes, max(4, 1 << (rest - 1).bit_length())), rest))
+    return found
 
 
 @dataclass(frozen=True)
@@ -117,31 +139,36 @@ class _ProductCode(Code):
     def tile(self, a: Value, b: Value, c: Value, rows: int, columns: int) -> None:
         """One tile of C: the sum over k in registers, then added to or stored in C."""
         scalar, lanes, unit = self.kernel.scalar, self.kernel.lanes, self.kernel.unit
-        vectors = -(-columns // lanes)
-        type_ = vector_type(scalar, lanes)
-        # Panels are as wide as their last vector, so only C needs a mask.
-        rest = columns % lanes
-        mask = self.first_lanes(lanes, self.integer(rest)) if rest else None
+        vectors = _vectors(columns, lanes)
         starts = [a] if unit == "m" else [self.at(a, self.integer(i), self.a_m) for i in range(rows)]
 
-        def step(k: Value, sums: list[Value]) -> list[Value]:
-            b_row = self.at(b, k, self.b_k)
-            b_vectors = [
-                self.load(
-                    type_,
-                    self.offset(b_row, scalar, self.integer(j * lanes)),
-                    mask if j == vectors - 1 else None,
+        def of_row(row: Value) -> list[tuple[str, Value, Value | None]]:
+            """Type, address and mask of each vector of a row of B or C."""
+            return [
+                (
+                    vector_type(scalar, vector.lanes),
+                    self.offset(row, scalar, self.integer(vector.start)),
+                    self.first_lanes(vector.lanes, self.integer(vector.filled))
+                    if vector.is_partial
+                    else None,
                 )
-                for j in range(vectors)
+                for vector in vectors
             ]
+
+        def step(k: Value, sums: list[Value]) -> list[Value]:
+            b_vectors = [self.load(*each) for each in of_row(self.at(b, k, self.b_k))]
             along = k if unit == "k" else self.multiply(k, self.a_k)
             result = []
             for i in range(rows):
                 at = self.offset(starts[0 if unit == "m" else i], scalar, along)
                 if unit == "m":
                     at = self.offset(at, scalar, self.integer(i))
-                factor = self.splat(self.load(scalar, at), lanes)
-                result += [self.fused(factor, b_vectors[j], sums[i * vectors + j]) for j in range(vectors)]
+                factor = self.load(scalar, at)
+                factors = {n: self.splat(factor, n) for n in {vector.lanes for vector in vectors}}
+                result += [
+                    self.fused(factors[vector.lanes], b_vectors[j], sums[i * len(vectors) + j])
+                    for j, vector in enumerate(vectors)
+                ]
             return result
 
         def steps(k: Value, sums: list[Value]) -> list[Value]:
@@ -149,19 +176,18 @@ class _ProductCode(Code):
                 sums = step(self.add(k, self.integer(u)), sums)
             return sums
 
-        sums = [self.constant(type_, 0.0)] * (rows * vectors)
+        sums = [
+            self.constant(vector_type(scalar, vector.lanes), 0.0) for _ in range(rows) for vector in vectors
+        ]
         whole = self.binary("and", self.K, self.integer(-UNROLLED))
         sums = self.loop(self.integer(0), whole, UNROLLED, sums, steps)
-        sums = self.loop(whole, self.K, 1, sums, step)
+        totals = iter(self.loop(whole, self.K, 1, sums, step))
         for i in range(rows):
-            c_row = self.at(c, self.integer(i), self.c_m)
-            for j in range(vectors):
-                at = self.offset(c_row, scalar, self.integer(j * lanes))
-                lanes_kept = mask if j == vectors - 1 else None
-                total = sums[i * vectors + j]
+            for type_, at, mask in of_row(self.at(c, self.integer(i), self.c_m)):
+                total = next(totals)
                 if self.kernel.accumulate:
-                    total = self.add(self.load(type_, at, lanes_kept), total)
-                self.store(total, at, lanes_kept)
+                    total = self.add(self.load(type_, at, mask), total)
+                self.store(total, at, mask)
 
 
 @dataclass(frozen=True)
