@@ -12,6 +12,8 @@ __all__ = ["ColumnScatterKernel", "ScatterKernel"]
 
 #: Rows that a scatter of columns adds up side by side: one after the other, each sum would wait for the last.
 ABREAST = 4
+#: Rows are asked for so many rows before they are added: they are short, and the machine does not guess the next one.
+AHEAD = 4
 
 
 def _checked_index(code: Code, dtype: Dtype, index: Value, at: Value, size: Value, flag: Value) -> Value:
@@ -80,8 +82,10 @@ class ScatterKernel:
         def add(i: Value, _: list[Value]) -> list[Value]:
             target = _checked_index(code, self.index_dtype, index, code.multiply(i, index_step), size, flag)
             source, goal = at(x, i, x_row), at(table, target, table_row)
+            ahead = at(x, code.add(i, code.integer(AHEAD)), x_row)
 
             def one(j: Value, mask: Value | None) -> None:
+                code.prefetch(code.offset(ahead, scalar, j), soon=True)
                 place = code.offset(goal, scalar, j)
                 more = code.load(type_, code.offset(source, scalar, j), mask)
                 code.store(code.add(code.load(type_, place, in_table(mask)), more), place, in_table(mask))
