@@ -132,8 +132,7 @@ class ReductionCode(OperandCode):
     def _across(self, fold: _Fold, totals: _Totals) -> Value:
         """All lanes of each total combined, the results side by side. Always in one order, however many totals there
         are: the lower half of a total's lanes with the upper, and so on."""
-        lanes = lanes_of(totals[0].type)
-        each = lanes  # so many lanes of a vector belong to one total
+        each = lanes_of(totals[0].type)  # so many lanes of a vector belong to one total
         while each > 1:
             each //= 2
             if len(totals) > 1:
