@@ -95,10 +95,10 @@ class _Clock(Listener):
         self._seconds = seconds
 
     def started(self, trainer: Trainer) -> None:
-        self._end = time.perf_counter() + self._seconds
+        self._end = time.process_time() + self._seconds
 
     def epoch_ended(self, trainer: Trainer, row: Mapping[str, Any]) -> None:
-        if time.perf_counter() > self._end:
+        if time.process_time() > self._end:
             trainer.stop("time is up")
 
 
@@ -175,7 +175,7 @@ def main() -> None:
     add("--cells", nargs="+", choices=list(ARCHITECTURES), default=list(ARCHITECTURES))
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     add("--seeds", nargs="+", type=int, default=[0])
-    add("--seconds", type=float, default=300, help="of each run")
+    add("--seconds", type=float, default=300, help="of its core, for each run")
     add("--parameters", type=int, default=20_000, help="the most of a net")
     add("--train", type=int, default=100_000, help="characters; a fifth of it to validate, and to test")
     add("--workers", type=int, default=2)
