@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import graphnet as gn
+from graphnet.backends.numba import product_jobs
 from graphnet.backends.numba.product_jobs import BLOCK_K
 from graphnet.node import Array, Node
 
@@ -75,6 +76,18 @@ def test_products_with_a_parameter(rows: int, dtype: str) -> None:
             # tanh is rounded before the product: the tolerance of one more rounding.
             np.testing.assert_allclose(found[1], np.tanh(array) @ W.value, rtol=0, atol=inner * 1e-5)
             W.value = W.value[::-1].copy()
+
+
+@both
+def test_what_no_cache_holds(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are asked for before they are read, past the end of the operand as well."""
+    monkeypatch.setattr(product_jobs, "FAR", 0)
+    for shape in SHAPES[::3]:
+        M, K, N = shape
+        leaves = [gn.input((M, K), dtype), gn.input((K, N), dtype)]
+        function = gn.compile([leaves[0] @ leaves[1]], leaves)
+        a, b = matrix(M, K, dtype), matrix(K, N, dtype)
+        require_product(function(a, b)[0], a, b)
 
 
 WAYS: dict[str, Callable[[Node], Node]] = {
