@@ -39,7 +39,7 @@ def ancestors(outputs: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:
 def dependents(order: Sequence[Node], sources: Iterable[Node]) -> set[Node]:
     """Those nodes of `order` (inputs first) that are a source or are computed from one."""
     found = set(sources)
-    for node in order:
+    for node in order if found else ():
         if node not in found and not found.isdisjoint(node.inputs):
             found.add(node)
     return found
