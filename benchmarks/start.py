@@ -1,4 +1,4 @@
-"""How long a new process takes until an LSTM's gradient has run once, with its kernels on disk.
+"""How long a new process takes until an LSTM's gradient has run: made from its cell, with kernels on disk; or stored.
 
     python -m benchmarks.start [--steps 100 1000] [--hidden 128] [--processes 5]
 
@@ -14,6 +14,8 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 PROGRAM = """
 import time
@@ -36,6 +38,24 @@ function(x, x)
 ran = time.perf_counter()
 times = [start, numpy, engine, imported, built, differentiated, compiled, ran]
 print(*(b - a for a, b in zip(times, times[1:])), ran - imported)
+function.save({path!r})
+"""
+
+STORED = """
+import time
+import numpy as np
+import graphnet as gn
+start = time.perf_counter()
+import graphnet.backends.numba.backend
+imported = time.perf_counter()
+function = gn.load_function({path!r})
+loaded = time.perf_counter()
+x = np.zeros(({steps}, 32), np.int64)
+function(x, x)
+first = time.perf_counter()
+function(x, x)
+second = time.perf_counter()
+print(imported - start, loaded - imported, first - loaded, second - first, first - start)
 """
 
 COLUMNS = (
@@ -50,13 +70,17 @@ COLUMNS = (
 )
 
 
-def measured(hidden: int, steps: int, processes: int) -> list[float]:
+STORED_COLUMNS = ("import the back end", "load", "first call", "second call", "after imports of graphnet")
+
+
+def measured(program: str, processes: int) -> list[float]:
     """Median seconds of each part."""
-    command = [sys.executable, "-c", PROGRAM.format(hidden=hidden, steps=steps)]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     rows = []
     for _ in range(processes + 1):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        )
         rows.append([float(word) for word in done.stdout.split()])
     return [statistics.median(column) for column in zip(*rows[1:], strict=True)]
 
@@ -67,10 +91,15 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--processes", type=int, default=5)
     arguments = parser.parse_args()
-    print(f"| steps | {' | '.join(COLUMNS)} |\n|{'---|' * (len(COLUMNS) + 1)}")
-    for steps in arguments.steps:
-        seconds = measured(arguments.hidden, steps, arguments.processes)
-        print(f"| {steps} | {' | '.join(f'{s:.3f}' for s in seconds)} |", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for program, columns in ((PROGRAM, COLUMNS), (STORED, STORED_COLUMNS)):
+            print(f"| steps | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 1)}")
+            for steps in arguments.steps:
+                path = str(Path(folder) / f"{steps}.graphnet")
+                text = program.format(hidden=arguments.hidden, steps=steps, path=path)
+                seconds = measured(text, arguments.processes)
+                print(f"| {steps} | {' | '.join(f'{s:.3f}' for s in seconds)} |", flush=True)
+            print()
 
 
 if __name__ == "__main__":

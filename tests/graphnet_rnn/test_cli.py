@@ -94,8 +94,9 @@ def model(here: Path) -> Path:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """All files and what is in them."""
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    """All files, but what Python keeps of code, and what is in them."""
+    files = (p for p in folder.rglob("*") if p.is_file() and p.parent.name != "__pycache__")
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 
 def fails(capsys: pytest.CaptureFixture[str], arguments: Sequence[str], code: int = 1) -> str:

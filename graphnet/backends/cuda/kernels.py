@@ -11,6 +11,7 @@ import importlib.util
 import os
 import pickle
 import tempfile
+import threading
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -94,13 +95,28 @@ def _type_of(argument: str) -> Any:
     return types.Array(number, 1, "C") if argument.endswith("*") else number
 
 
-@cache
+#: One thread at a time makes kernels and brings them to the GPU.
+_making = threading.Lock()
+
+
 def compiled(text: str, arguments: tuple[str, ...]) -> Any:
     """The kernel, ready to be launched: kernel[blocks, threads, stream](...). For arguments see signature_of."""
+    with _making:
+        return _compiled(text, arguments)
+
+
+@cache
+def _compiled(text: str, arguments: tuple[str, ...]) -> Any:
     if SIMULATED:
         return cuda.jit(function_of(text, simulated=True))
-    function = function_of(text)
-    signature = signature_of(arguments)
+    dispatcher = _dispatcher(function_of(text), signature_of(arguments))
+    # Numba would do this at the first launch; where two threads launch first at once, it fails in one of them.
+    for kernel in dispatcher.overloads.values():
+        kernel.bind()
+    return dispatcher
+
+
+def _dispatcher(function: Callable[..., None], signature: Any) -> Any:
     if not function.__code__.co_filename.startswith("<"):
         # A folder that cannot be written to, a full disk, a torn file: what Numba keeps is a convenience.
         with contextlib.suppress(OSError, EOFError, RuntimeError, pickle.UnpicklingError):
