@@ -62,8 +62,8 @@ class ProductKernel:
 
     Record: A, B, C (addresses), K, strides (elements) of A along m and k, of B along k and from panel to
     panel, of C along m, then the number of whole row blocks and whole panels. `tail_rows` and
-    `tail_columns` are what is left; `unit` is the axis along which A is contiguous ("m", "k" or ""). far: A does not
-    fit the caches, so the rows of the next tile are asked for in time.
+    `tail_columns` are what is left; `unit` is the axis along which A is contiguous ("m", "k" or ""). far: A's rows are
+    contiguous and do not fit the caches, so those of the next tile are asked for in time.
     """
 
     scalar: str
@@ -103,7 +103,7 @@ class _ProductCode(Code):
             def block(i: Value, rows: int) -> list[Value]:
                 first = self.multiply(i, self.integer(kernel.rows))
                 a_i = self.at(a, first, self.a_m)
-                if kernel.far and kernel.unit == "k":
+                if kernel.far:
                     # The panels after the first find them in the cache.
                     is_first = self.compare("eq", j, self.integer(0))
                     self.when(is_first, lambda: self.ask_for(self.at(a_i, self.integer(rows), self.a_m)))

@@ -90,7 +90,7 @@ class _ProductJob(Job):
             columns % width,
             _unit(a),
             accumulate,
-            self.product.a.size * self.product.a.dtype.itemsize > FAR,
+            _unit(a) == "k" and self.product.a.size * self.product.a.dtype.itemsize > FAR,
         )
         words = (
             target.address(a), b, target.address(c), a.shape[1], a.strides[0], a.strides[1], b_k, b_panel,
