@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from copy import copy
 from functools import cached_property
+from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -56,17 +59,12 @@ class Graph(ShowsItself):
     """Inputs, outputs, and the nodes between them in topological order. Immutable.
 
     `inputs=None` takes all Input nodes that the outputs depend on, in the order of their creation.
-    `groups`: nodes that a compiled back end runs together (see passes.fuse); rewriting drops them.
+    `groups`: nodes that a compiled back end runs together (see with_groups); rewriting drops them.
     Raises GraphnetError if the outputs depend on an Input that is not listed.
     """
 
-    def __init__(
-        self,
-        outputs: Node | Iterable[Node],
-        inputs: Iterable[Node] | None = None,
-        groups: Iterable[Group] = (),
-    ) -> None:
-        self.groups: tuple[Group, ...] = tuple(groups)
+    def __init__(self, outputs: Node | Iterable[Node], inputs: Iterable[Node] | None = None) -> None:
+        self.groups: tuple[Group, ...] = ()
         self.outputs: tuple[Node, ...] = _as_nodes(outputs, "outputs")
         self.order: tuple[Node, ...] = tuple(ancestors(self.outputs))
         used = [node for node in self.order if not node.inputs and node.op.is_input]
@@ -102,12 +100,30 @@ class Graph(ShowsItself):
                 result[source].append(node)
         return result
 
+    @cached_property
+    def read_once(self) -> Set[Node]:
+        """The nodes that one node reads, once, and that are no outputs."""
+        times = Counter(chain.from_iterable([node.inputs for node in self.order]))
+        return {node for node, count in times.items() if count == 1}.difference(self.outputs)
+
     def rewrite(self, replace: Callable[[Node], Node]) -> Graph:
         """The graph in which each node, with its inputs already rewritten, is `replace(node)`."""
         done = rewrite(self.order, replace)
-        if not done:
-            return self
-        return Graph([done.get(node, node) for node in self.outputs], self.inputs)
+        return self.rewritten(done) if done else self
+
+    def rewritten(self, done: Mapping[Node, Node]) -> Graph:
+        """The graph of what the outputs became. These depend on no other Input than before, which is not checked."""
+        graph = Graph.__new__(Graph)
+        graph.groups, graph.inputs = (), self.inputs
+        graph.outputs = tuple([done.get(node, node) for node in self.outputs])
+        graph.order = tuple(ancestors(graph.outputs))
+        return graph
+
+    def with_groups(self, groups: Iterable[Group]) -> Graph:
+        """The same nodes, of which a compiled back end runs each group together (see passes.fuse)."""
+        graph = copy(self)
+        graph.groups = tuple(groups)
+        return graph
 
     def __len__(self) -> int:
         return len(self.order)

@@ -8,8 +8,9 @@ derivative(s), output, inputs*; prefix g is a cotangent, prefix r is R{·}.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
@@ -19,7 +20,7 @@ from graphnet.errors import DifferentiationError, ShapeError, ValueAccessError
 from graphnet.provenance import Origin, Scope, context, here
 from graphnet.signature import parse
 
-__all__ = ["OPERATORS", "Array", "ByIdentity", "Dtype", "Node", "Op", "Shape"]
+__all__ = ["OPERATORS", "Array", "ByIdentity", "Dtype", "Node", "Op", "Shape", "the"]
 
 Array = np.ndarray[Any, Any]
 Dtype = np.dtype[Any]
@@ -160,6 +161,12 @@ class Op:
             if any(absent) and _VANISHES[self.zero_if](absent):
                 return OPERATORS["zeros"](shape, dtype)
         return Node(self, nodes, shape, dtype, name)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def the(kind: Callable[..., Op], *settings: Hashable) -> Op:
+    """kind(*settings), one object for all nodes: large graphs take less memory, and equal ops are equal at once."""
+    return kind(*settings)
 
 
 class ByIdentity(Op):

@@ -74,6 +74,8 @@ context = _Context()
 
 _HIDDEN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _hidden_files: dict[str, bool] = {}
+#: One object for all nodes of a line.
+_origins: dict[tuple[str, int], Origin] = {}
 
 
 def hide_module(file: str) -> None:
@@ -90,7 +92,11 @@ def here() -> Origin:
         if hidden is None:
             hidden = _hidden_files[file] = file.startswith(_HIDDEN_FOLDER)
         if not hidden or frame.f_back is None:
-            return Origin(file, frame.f_lineno)
+            place = file, frame.f_lineno
+            found = _origins.get(place)
+            if found is None:
+                found = _origins[place] = Origin(*place)
+            return found
         frame = frame.f_back
 
 

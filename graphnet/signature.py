@@ -10,7 +10,7 @@ number of leading axes (broadcasting is done before, by explicit nodes).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Signature", "parse"]
 
 Axes = tuple[str, ...]
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,18 @@ class Signature:
     text: str
     inputs: tuple[Axes, ...]
     output: Axes
+    #: What was inferred from which shapes; equal shapes of large graphs are then one object, too.
+    known: dict[tuple[Shape, ...], Shape] = field(default_factory=dict, compare=False, repr=False)
 
-    def infer(self, op_name: str, nodes: Sequence[Node]) -> tuple[int, ...]:
+    def infer(self, op_name: str, nodes: Sequence[Node]) -> Shape:
         """The output's shape; ShapeError where an input's shape does not fit."""
+        shapes = tuple([node.shape for node in nodes])
+        found = self.known.get(shapes)
+        if found is None:
+            found = self.known[shapes] = self._inferred(op_name, nodes)
+        return found
+
+    def _inferred(self, op_name: str, nodes: Sequence[Node]) -> Shape:
         if len(nodes) != len(self.inputs):
             self._fail(op_name, nodes, f"takes {len(self.inputs)} inputs, not {len(nodes)}")
         sizes: dict[str, int] = {}

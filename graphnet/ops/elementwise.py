@@ -14,7 +14,7 @@ import numpy as np
 
 from graphnet.dtypes import BOOL, FLOAT64, as_dtype, common_dtype, is_float
 from graphnet.errors import DifferentiationError, DtypeError, ShapeError, table_of_inputs
-from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape
+from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape, the
 from graphnet.ops.broadcast import broadcast_to
 from graphnet.ops.leaf import as_node, fill, zeros
 
@@ -625,27 +625,27 @@ class Cast(Elementwise):
 
 def add(*inputs: Any) -> Node:
     """y = Σ_i x_i, broadcast together."""
-    return Add()(*inputs)
+    return the(Add)(*inputs)
 
 
 def subtract(x: Any, y: Any) -> Node:
     """z = x - y, broadcast together."""
-    return Subtract()(x, y)
+    return the(Subtract)(x, y)
 
 
 def multiply(x: Any, y: Any) -> Node:
     """z = x · y, broadcast together."""
-    return Multiply()(x, y)
+    return the(Multiply)(x, y)
 
 
 def divide(x: Any, y: Any) -> Node:
     """z = x / y, broadcast together; integers become float64."""
-    return Divide()(x, y)
+    return the(Divide)(x, y)
 
 
 def negative(x: Any) -> Node:
     """y = -x."""
-    return Negative()(x)
+    return the(Negative)(x)
 
 
 def power(x: Any, exponent: Any) -> Node:
@@ -661,72 +661,72 @@ def power(x: Any, exponent: Any) -> Node:
         if exponent == 0:
             return fill(1, x.shape, x.dtype)
         return Power(exponent)(x)
-    return PowerOf()(x, exponent)
+    return the(PowerOf)(x, exponent)
 
 
 def tanh(x: Any) -> Node:
     """y = tanh(x)."""
-    return Tanh()(x)
+    return the(Tanh)(x)
 
 
 def sigmoid(x: Any) -> Node:
     """y = σ(x) = 1 / (1 + exp(-x)), accurate for every x."""
-    return Sigmoid()(x)
+    return the(Sigmoid)(x)
 
 
 def exp(x: Any) -> Node:
     """y = exp(x)."""
-    return Exp()(x)
+    return the(Exp)(x)
 
 
 def log(x: Any) -> Node:
     """y = log(x), in nats."""
-    return Log()(x)
+    return the(Log)(x)
 
 
 def relu(x: Any) -> Node:
     """y = max(x, 0)."""
-    return ReLU()(x)
+    return the(ReLU)(x)
 
 
 def softplus(x: Any) -> Node:
     """y = log(1 + exp(x)), accurate for every x."""
-    return Softplus()(x)
+    return the(Softplus)(x)
 
 
 def sqrt(x: Any) -> Node:
     """y = √x."""
-    return Sqrt()(x)
+    return the(Sqrt)(x)
 
 
 def sin(x: Any) -> Node:
     """y = sin(x)."""
-    return Sin()(x)
+    return the(Sin)(x)
 
 
 def cos(x: Any) -> Node:
     """y = cos(x)."""
-    return Cos()(x)
+    return the(Cos)(x)
 
 
 def absolute(x: Any) -> Node:
     """y = |x|."""
-    return Absolute()(x)
+    return the(Absolute)(x)
 
 
 def sign(x: Any) -> Node:
     """y = sign(x)."""
-    return Sign()(x)
+    return the(Sign)(x)
 
 
 def maximum(x: Any, y: Any) -> Node:
     """z = max(x, y), broadcast together."""
-    return Maximum()(x, y)
+    return the(Maximum)(x, y)
 
 
 def minimum(x: Any, y: Any) -> Node:
     """z = min(x, y), broadcast together."""
-    return Minimum()(x, y)
+    return the(Minimum)(x, y)
 
 
 def clip(x: Any, low: float, high: float) -> Node:
@@ -736,37 +736,37 @@ def clip(x: Any, low: float, high: float) -> Node:
 
 def where(condition: Any, x: Any, y: Any) -> Node:
     """z = x where the boolean condition holds, y elsewhere; all three broadcast together."""
-    return Where()(as_node(condition) if isinstance(condition, (bool, np.bool_)) else condition, x, y)
+    return the(Where)(as_node(condition) if isinstance(condition, (bool, np.bool_)) else condition, x, y)
 
 
 def less(x: Any, y: Any) -> Node:
     """z = x < y, booleans."""
-    return Less()(x, y)
+    return the(Less)(x, y)
 
 
 def less_equal(x: Any, y: Any) -> Node:
     """z = x ≤ y, booleans."""
-    return LessEqual()(x, y)
+    return the(LessEqual)(x, y)
 
 
 def greater(x: Any, y: Any) -> Node:
     """z = x > y, booleans."""
-    return Greater()(x, y)
+    return the(Greater)(x, y)
 
 
 def greater_equal(x: Any, y: Any) -> Node:
     """z = x ≥ y, booleans."""
-    return GreaterEqual()(x, y)
+    return the(GreaterEqual)(x, y)
 
 
 def equal(x: Any, y: Any) -> Node:
     """z = (x is equal to y), booleans. (`==` on nodes asks whether they are the same node.)"""
-    return Equal()(x, y)
+    return the(Equal)(x, y)
 
 
 def logical_not(x: Any) -> Node:
     """y = not x, booleans."""
-    return LogicalNot()(x)
+    return the(LogicalNot)(x)
 
 
 def cast(x: Any, dtype: Any) -> Node:

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphnet.dtypes import FLOAT64, as_dtype, is_float
 from graphnet.errors import DtypeError, ShapeError, ValueAccessError
-from graphnet.node import OPERATORS, Array, ByIdentity, Dtype, Node, Op, Shape
+from graphnet.node import OPERATORS, Array, ByIdentity, Dtype, Node, Op, Shape, the
 
 __all__ = [
     "After",
@@ -238,8 +238,14 @@ def constant(array: Any, name: str | None = None) -> Node:
 
 
 def fill(number: float, shape: Any, dtype: Any) -> Node:
-    """A node that is `number` everywhere; it takes no memory."""
-    return Fill(number, as_shape(shape), as_dtype(dtype))()
+    """A node that is `number` everywhere; it takes no memory.
+
+    ValueAccessError if it is not one number, DtypeError if the dtype cannot hold it.
+    """
+    settings = _as_number(number), as_shape(shape), as_dtype(dtype)
+    if settings[2].kind in "iub" and not _holds(settings[2], settings[0]):
+        raise DtypeError(f"gn.fill: {settings[2]} cannot hold {number!r}; ask for another dtype, such as 'float32'.")
+    return (the(Fill, *settings) if number else Fill(*settings))()  # as a key, -0.0 is 0.0
 
 
 def zeros(shape: Shape, dtype: Any) -> Node:
@@ -249,17 +255,37 @@ def zeros(shape: Shape, dtype: Any) -> Node:
 
 def label(x: Any, name: str) -> Node:
     """The same value under a name, shown in pictures as a light grey square."""
-    return Label()(x, name=name)
+    return the(Label)(x, name=name)
 
 
 def stop_gradient(x: Any) -> Node:
     """The same value, as a constant to every derivative."""
-    return StopGradient()(x)
+    return the(StopGradient)(x)
 
 
 def as_node(x: Any) -> Node:
     """The node itself, or a Constant that holds the number or array."""
     return x if isinstance(x, Node) else constant(x)
+
+
+def _as_number(number: Any) -> float | int | bool:
+    if isinstance(number, (np.generic, np.ndarray)) and number.ndim == 0:
+        number = number.item()
+    if not isinstance(number, (bool, int, float)):
+        raise ValueAccessError(
+            f"gn.fill takes one number, not {number!r:.60} of type {type(number).__name__}; for an array use gn.constant, "
+            "for a node gn.broadcast_to."
+        )
+    return number
+
+
+def _holds(dtype: Dtype, number: float | int | bool) -> bool:
+    """True if an integer or boolean dtype has this very number."""
+    try:
+        with np.errstate(invalid="ignore"):
+            return bool(np.asarray(number).astype(dtype) == number)
+    except OverflowError:  # no integer of the machine's
+        return False
 
 
 def _as_array(array: Any, function: str) -> Array:

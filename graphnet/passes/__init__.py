@@ -143,7 +143,11 @@ def optimize(
 ) -> tuple[Graph, list[PassReport]]:
     """The graph after all passes, and what each did. has: what the back end has that some passes are for."""
     reports = []
+    # Memory of nodes that are freed in between is taken again in no order, and all later sweeps wait for caches: free
+    # them at the end.
+    kept = []
     for stage in stages(graph, passes, has):
+        kept.append(graph)
         reports.append(PassReport(stage.name, len(stage.before), len(stage.after), stage.seconds))
         graph = stage.after
     return graph, reports

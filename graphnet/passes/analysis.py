@@ -28,17 +28,19 @@ def dynamic_nodes(order: Sequence[Node]) -> set[Node]:
     return found
 
 
-def varying_nodes(order: Sequence[Node]) -> set[Node]:
+def varying_nodes(graph: Graph) -> set[Node]:
     """What depends on, or waits for, inputs that vary while all others stay (see Function.again).
 
     Passes join nothing that varies with what does not: `again` could not leave the latter out.
     """
-    return dependents(order, [node for node in order if isinstance(node.op, Input) and node.op.varying])
+    return dependents(graph.order, [x for x in graph.inputs if isinstance(x.op, Input) and x.op.varying])
 
 
 def independent_groups(order: Sequence[Node], groups: Sequence[list[Node]]) -> list[list[Node]]:
     """The groups of two and more of which no member depends on another."""
     groups = [group for group in groups if len(group) > 1]
+    if not groups:
+        return []
     bit = {node: 1 << g for g, group in enumerate(groups) for node in group}
     behind: dict[Node, int] = {}  # the groups that have a member behind a node, as bits
     tied = 0
@@ -63,7 +65,7 @@ def replace_groups(
     while chosen:
         done = _replaced(graph, chosen, build)
         if done is not None:
-            return Graph([done[node] for node in graph.outputs], graph.inputs)
+            return graph.rewritten(done)
         stuck = _stuck(graph, chosen)
         least = min(len(chosen[g]) for g in stuck)
         dropped = {g for g in stuck if len(chosen[g]) == least}
@@ -83,6 +85,14 @@ def _replaced(
     waiting: set[Node] = set()  # first members of groups whose inputs are under way
     with collector_paused(), attributed_to() as made:
         for node in graph.order:
+            if node in done:
+                continue
+            if node not in group_of:
+                try:
+                    done[node] = _rebuilt(node, done)
+                    continue
+                except KeyError:  # it reads a group's member that comes later
+                    pass
             pending = [node]
             while pending:
                 top = pending.pop()

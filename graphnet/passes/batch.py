@@ -24,14 +24,13 @@ def batch(graph: Graph) -> Graph:
     After products have been stacked over time, this is what is left at each time step: a bias added to a
     slice. Also a join of slices that lie one behind another becomes the array that they were cut from.
     """
-    consumers = graph.consumers
-    outputs = set(graph.outputs)
-    alone = iter([len(consumers[n]) == 1 and n not in outputs for n in graph.order])
+    originals = iter(graph.order)
+    read_once = graph.read_once
     #: Nodes of the new graph that only one other reads: these may vanish into the whole.
     single: set[Node] = set()
 
     def replace(node: Node) -> Node:
-        if next(alone):
+        if next(originals) in read_once:
             single.add(node)
         if isinstance(node.op, (Concatenate, Stack)) and node.op.axis == 0 and len(node.inputs) > 1:
             whole = _whole(node.inputs, node.shape, single, 0)

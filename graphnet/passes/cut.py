@@ -106,18 +106,21 @@ class _Stretches:
 
 def _products_read_in_parts(graph: Graph, rows: int) -> dict[Node, list[tuple[int, int]]]:
     """Products of many rows whose readers each want some of them; the stretches that cut no reader's rows in two."""
-    outputs, consumers = set(graph.outputs), graph.consumers
+    long = {node for node in graph.order if isinstance(node.op, MatMul) and node.shape[0] >= 2 * rows}
+    readers: dict[Node, list[Node]] = {node: [] for node in long.difference(graph.outputs)}
+    for node in graph.order if readers else ():
+        for source in node.inputs:
+            if source in readers:
+                readers[source].append(node)
     found = {}
-    for node in graph.order:
-        if not isinstance(node.op, MatMul) or node.shape[0] < 2 * rows or node in outputs:
-            continue
-        read = [_rows_read(reader) for reader in consumers[node]]
+    for product, its_readers in readers.items():
+        read = [_rows_read(reader) for reader in its_readers]
         parts = sorted({part for part in read if part is not None})
         if None in read or any(b[0] < a[1] for a, b in pairwise(parts)):
             continue
         stretches = _stretches([parts[0][0], *(stop for _, stop in parts)], rows)
         if len(stretches) > 1:
-            found[node] = stretches
+            found[product] = stretches
     return found
 
 

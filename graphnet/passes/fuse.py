@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 from graphnet.collector import collector_paused
@@ -58,83 +58,114 @@ def fuse(graph: Graph) -> Graph:
     instead of being stored.
     """
     with collector_paused():
-        return Graph(graph.outputs, graph.inputs, _groups(graph))
+        return graph.with_groups(_groups(graph))
 
 
 def _groups(graph: Graph) -> list[Group]:
-    order = graph.order
-    fusable = {node for node in order if node.inputs and is_fusable(node)}
-    level = _levels(order, fusable)
-    sunk = _sunk(graph, fusable, level)
-    group_of = _components(order, fusable - sunk, level)
-    members: dict[object, list[Node]] = {}
-    for node in order:
-        if node in group_of:
-            members.setdefault(group_of[node], []).append(node)
+    reads = _Reads(graph)
+    level = _levels(graph, reads)
+    sunk = _sunk(graph, reads, level)
+    group_of = _components(reads, sunk, level)
+    members: dict[int, list[int]] = {}
+    for i, group in enumerate(group_of):
+        if group >= 0:
+            members.setdefault(group, []).append(i)
     outputs = set(graph.outputs)
-    consumers = graph.consumers
-    return [_group(nodes, sunk, outputs, consumers) for nodes in members.values()]
+
+    def is_stored(i: int) -> bool:
+        own = group_of[i]
+        inside = sum([group_of[reader] == own for reader in reads.loops[i]])
+        return inside < reads.count[i] or graph.order[i] in outputs
+
+    found = []
+    for nodes in members.values():
+        computed = _nodes(graph, _with_sunk(nodes, reads, sunk))
+        found.append(Group(computed, _nodes(graph, [i for i in nodes if is_stored(i)])))
+    return found
 
 
-#: (boundaries passed, links of the chain since the last one // LONGEST_CHAIN) along the longest way; whether it varies.
-Level = tuple[int, int, bool]
+def _nodes(graph: Graph, positions: Iterable[int]) -> tuple[Node, ...]:
+    return tuple([graph.order[i] for i in positions])
 
 
-def _levels(order: Sequence[Node], fusable: set[Node]) -> dict[Node, Level]:
-    varying = varying_nodes(order)
-    level: dict[Node, Level] = {}
-    chain: dict[Node, int] = {}
-    for node in order:
-        if not node.inputs:
-            level[node] = (0, 0, node in varying)
-            chain[node] = 0
-            continue
-        joins = node in fusable
-        most, links = 0, 0
-        for source in node.inputs:
-            inside = joins and source in fusable and _flows(source, node)
-            reached = level[source][0] + (0 if inside or not source.inputs else 1)
-            length = chain[source] + 1 if inside else 0
-            if reached > most:
-                most, links = reached, length
-            elif reached == most:
-                links = max(links, length)
-        chain[node] = links
-        level[node] = (most, links // LONGEST_CHAIN, node in varying)
+class _Reads:
+    """Who reads what, by positions in the order: of large graphs, caches hold lists of numbers, but not all nodes."""
+
+    def __init__(self, graph: Graph) -> None:
+        order = graph.order
+        position = {node: i for i, node in enumerate(order)}
+        self.fusable = [bool(node.inputs) and is_fusable(node) for node in order]
+        #: Of each node, what a loop may compute beside it, each time that it is read; and what else it reads, less
+        #: leaves.
+        self.beside: list[list[int]] = [[] for _ in order]
+        self.before: list[list[int]] = [[] for _ in order]
+        #: The loops that may compute it beside them; how often it is read in all.
+        self.loops: list[list[int]] = [[] for _ in order]
+        self.count = [0] * len(order)
+        for i, node in enumerate(order):
+            for x in node.inputs:
+                source = position[x]
+                self.count[source] += 1
+                if self.fusable[i] and self.fusable[source] and _flows(x, node):
+                    self.beside[i].append(source)
+                    self.loops[source].append(i)
+                elif x.inputs:
+                    self.before[i].append(source)
+
+
+def _levels(graph: Graph, reads: _Reads) -> list[int]:
+    """Of each node: the boundaries passed along the longest way, the links of the chain since the last one
+    // LONGEST_CHAIN, and whether it varies, as one number.
+    """
+    varying = varying_nodes(graph)
+    level: list[int] = []
+    boundaries: list[int] = []
+    chain: list[int] = []
+    for i, node in enumerate(graph.order):
+        most = links = 0
+        for source in reads.before[i]:
+            most = max(most, boundaries[source] + 1)
+        for source in reads.beside[i]:
+            if boundaries[source] > most:
+                most, links = boundaries[source], chain[source] + 1
+            elif boundaries[source] == most:
+                links = max(links, chain[source] + 1)
+        boundaries.append(most)
+        chain.append(links)
+        level.append((most << 32 | links // LONGEST_CHAIN) << 1 | (node in varying))
     return level
 
 
-def _sunk(graph: Graph, fusable: set[Node], level: dict[Node, Level]) -> set[Node]:
-    """Nodes that are computed again in each group that reads them."""
-    sunk: dict[Node, int] = {}  # -> how many sunk nodes follow each other from here on
+def _sunk(graph: Graph, reads: _Reads, level: Sequence[int]) -> list[int]:
+    """Nodes that are computed again in each group that reads them: how many such follow each other from here on."""
+    sunk = [0] * len(level)
     kept = set(graph.outputs)
-    stored: set[Node] = set(kept)
-    consumers = graph.consumers
+    stored = [node in kept for node in graph.order]
 
-    def is_read_later(node: Node) -> bool:
+    def is_read_later(i: int) -> bool:
         """True if all that read it are loops of a later level, or computed again themselves."""
-        own = level[node]
-        for r in consumers[node]:
-            if r not in fusable or (r not in sunk and level[r] == own) or not _flows(node, r):
-                return False
-        return True
+        own, loops = level[i], reads.loops[i]
+        return len(loops) == reads.count[i] and all(sunk[r] or level[r] != own for r in loops)
 
-    for node in reversed(graph.order):
-        if node not in fusable:
-            stored.update(node.inputs)
+    for i in reversed(range(len(level))):
+        beside, before = reads.beside[i], reads.before[i]
+        for source in before:
+            stored[source] = True
+        if not reads.fusable[i]:
             continue
-        if node not in kept and _is_cheap(node) and is_read_later(node):
-            unstored = [x for x in node.inputs if x.inputs and x in fusable and x not in stored]
-            follow = 1 + max([sunk.get(r, 0) for r in consumers[node]], default=0)
+        node = graph.order[i]
+        if node not in kept and _is_cheap(node) and is_read_later(i):
+            unstored = [source for source in beside if not stored[source]]
+            follow = 1 + max([sunk[reader] for reader in reads.loops[i]], default=0)
             if len(unstored) <= 1 and follow <= DEEPEST:
-                sunk[node] = follow
-                stored.update(node.inputs)
+                sunk[i] = follow
+                for source in beside:
+                    stored[source] = True
                 continue
-        own = level[node]
-        for source in node.inputs:
-            if source not in fusable or level[source] != own or not _flows(source, node):
-                stored.add(source)
-    return set(sunk)
+        for source in beside:
+            if level[source] != level[i]:
+                stored[source] = True
+    return sunk
 
 
 @cache
@@ -149,40 +180,40 @@ def _is_cheap(node: Node) -> bool:
     return isinstance(op, Elementwise) and len(node.inputs) <= 2 and not _is_costly(op.kernel)
 
 
-def _components(order: Sequence[Node], fusable: set[Node], level: dict[Node, Level]) -> dict[Node, Node]:
-    """For each node, one that stands for its group."""
-    parent = {node: node for node in fusable}
+def _components(reads: _Reads, sunk: Sequence[int], level: Sequence[int]) -> list[int]:
+    """For each node, one that stands for its group; -1 for nodes of none."""
+    parent = list(range(len(level)))
 
-    def find(node: Node) -> Node:
-        root = node
-        while parent[root] is not root:
+    def find(i: int) -> int:
+        root = i
+        while parent[root] != root:
             root = parent[root]
-        while parent[node] is not root:
-            parent[node], node = root, parent[node]
+        while parent[i] != root:
+            parent[i], i = root, parent[i]
         return root
 
-    for node in order:
-        if node in fusable:
-            for source in node.inputs:
-                if source in fusable and _flows(source, node) and level[source] == level[node]:
-                    a, b = find(source), find(node)
-                    if a is not b:
+    for i, beside in enumerate(reads.beside):
+        if not sunk[i]:
+            for source in beside:
+                if not sunk[source] and level[source] == level[i]:
+                    a, b = find(source), find(i)
+                    if a != b:
                         parent[b] = a
-    found = {node: find(node) for node in fusable}
-    size = Counter(found.values())
-    return {node: root if size[root] <= LARGEST else node for node, root in found.items()}
+    found = [
+        find(i) if fusable and not again else -1
+        for i, (fusable, again) in enumerate(zip(reads.fusable, sunk, strict=True))
+    ]
+    size = Counter(found)
+    return [root if size[root] <= LARGEST or root < 0 else i for i, root in enumerate(found)]
 
 
-def _group(
-    nodes: list[Node], sunk: set[Node], outputs: set[Node], consumers: Mapping[Node, list[Node]]
-) -> Group:
-    own = set(nodes)
+def _with_sunk(nodes: Sequence[int], reads: _Reads, sunk: Sequence[int]) -> list[int]:
+    """What a group computes: its own nodes, and those that are computed again in it."""
     computed = set(nodes)
     pending = list(nodes)
     while pending:
-        for source in pending.pop().inputs:
-            if source in sunk and source not in computed:
+        for source in reads.beside[pending.pop()]:
+            if sunk[source] and source not in computed:
                 computed.add(source)
                 pending.append(source)
-    given = tuple(n for n in nodes if n in outputs or any(r not in own for r in consumers[n]))
-    return Group(tuple(sorted(computed, key=lambda n: n.serial)), given)
+    return sorted(computed)

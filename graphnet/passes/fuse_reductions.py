@@ -23,7 +23,7 @@ def fuse_reductions(graph: Graph) -> Graph:
     for more than before. All reductions of a group are over the same axes, those of its first one.
     """
     with collector_paused():
-        return Graph(graph.outputs, graph.inputs, [_with_reductions(graph, group) for group in graph.groups])
+        return graph.with_groups([_with_reductions(graph, group) for group in graph.groups])
 
 
 def _with_reductions(graph: Graph, group: Group) -> Group:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.node import Node, Op
 
 __all__ = ["merge"]
 
@@ -13,14 +13,18 @@ def merge(graph: Graph) -> Graph:
 
     Inputs, parameters and random nodes are equal to themselves alone. Labels keep their own names.
     """
-    first: dict[tuple[object, ...], Node] = {}
+    first: dict[tuple[int, int, tuple[Node, ...]], Node] = {}
+    # To hash an op's settings takes longer than all else here, and many nodes share one op.
+    equal: dict[Op, Op] = {}
+    known: dict[int, int] = {}
 
     def replace(node: Node) -> Node:
-        if node.op.is_label:
-            return node
         op = node.op
-        # Ops without settings are equal by class: no need to compare them.
-        settings = op if op.__dict__ or op.by_identity else None
-        return first.setdefault((type(op), settings, node.dtype.num, *map(id, node.inputs)), node)
+        if op.is_label:
+            return node
+        kind = known.get(id(op))
+        if kind is None:
+            kind = known[id(op)] = id(equal.setdefault(op, op))
+        return first.setdefault((kind, node.dtype.num, node.inputs), node)
 
     return graph.rewrite(replace)

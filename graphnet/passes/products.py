@@ -31,13 +31,12 @@ def stack_sums(graph: Graph) -> Graph:
     A product that something else reads too is left alone: it would be computed twice.
     """
     dynamic = dynamic_nodes(graph.order)
-    consumers = graph.consumers
-    outputs = set(graph.outputs)
+    read_once = graph.read_once
     over_time = {p for group in _row_groups(graph) for p in group}
 
     def kind(term: Node) -> str:
         """Which terms of a sum may be joined: those of one kind; "" for none."""
-        if len(consumers[term]) > 1 or term in outputs:
+        if term not in read_once:
             return ""
         if isinstance(term.op, Sum) and term.op.axes == (0,) and term.inputs[0].ndim == 2:
             return "sum over rows"
@@ -94,15 +93,14 @@ DEEPEST = 4
 
 def _inner_sums(graph: Graph) -> set[Node]:
     """Sums that only another sum reads, and that are counted as part of it."""
-    consumers = graph.consumers
-    outputs = set(graph.outputs)
+    read_once = graph.read_once
     depth: dict[Node, int] = {}
-    for node in reversed(graph.order):
-        if isinstance(node.op, Add) and len(consumers[node]) == 1 and node not in outputs:
-            (reader,) = consumers[node]
-            below = depth.get(reader, 0) + 1
-            if isinstance(reader.op, Add) and below <= DEEPEST:
-                depth[node] = below
+    for reader in reversed(graph.order):
+        below = depth.get(reader, 0) + 1
+        if isinstance(reader.op, Add) and below <= DEEPEST:
+            for node in reader.inputs:
+                if isinstance(node.op, Add) and node in read_once:
+                    depth[node] = below
     return set(depth)
 
 
@@ -149,7 +147,7 @@ def _row_groups(graph: Graph) -> list[list[Node]]:
 
     Gradients of weights, aᵀ b, are no such rows: a and its neighbours would have to be copied side by side.
     """
-    varying = varying_nodes(graph.order)
+    varying = varying_nodes(graph)
     by_right: dict[tuple[Node, bool], list[Node]] = defaultdict(list)
     for node in graph.order:
         if isinstance(node.op, MatMul) and node.size and not isinstance(node.inputs[0].op, Transpose):
@@ -214,14 +212,21 @@ def stack_columns(graph: Graph) -> Graph:
 
     Joins of time steps with each other only: their columns are then joined step by step, as sums over rows want them.
     """
-    dynamic, varying = dynamic_nodes(graph.order), varying_nodes(graph.order)
+    dynamic, varying = dynamic_nodes(graph.order), varying_nodes(graph)
     by_left: dict[tuple[Node, bool, bool, bool], list[Node]] = defaultdict(list)
     for node in graph.order:
         if isinstance(node.op, MatMul) and node.size:
             a, b = node.inputs
             of_steps = b in dynamic and isinstance(b.op, Concatenate)
             by_left[a, b in dynamic, of_steps, node in varying].append(node)
-    groups = independent_groups(graph.order, list(by_left.values()))
+    # What depends on no input depends on no product of what does.
+    weights = [
+        found
+        for (a, b_moves, *_), found in by_left.items()
+        if a in dynamic and not b_moves and len(found) > 1
+    ]
+    others = [found for (a, b_moves, *_), found in by_left.items() if a not in dynamic or b_moves]
+    groups = [*weights, *independent_groups(graph.order, others)]
     joined = Joins()
 
     def one_product(products: list[Node]) -> Sequence[Node]:

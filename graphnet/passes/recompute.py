@@ -20,7 +20,7 @@ from itertools import accumulate
 
 from graphnet.collector import collector_paused
 from graphnet.graph import Graph, dependents
-from graphnet.node import Node
+from graphnet.node import Node, the
 from graphnet.ops.elementwise import Add, add
 from graphnet.ops.leaf import After, Fill
 from graphnet.ops.linear import BatchMatMul, MatMul
@@ -350,7 +350,8 @@ class _Builder:
                     self.sums[copy] = self._added(copy, some)
                 did = [self.done[copy] for copy in by_stage[now] if copy in crossing]
                 self.waits = [*did, *(self.sums[copy] for copy in terms[now])] or self.waits
-        return Graph([self.done.get((node, FIRST), node) for node in self.graph.outputs], self.graph.inputs)
+        outputs = self.graph.outputs
+        return self.graph.rewritten({node: self.done.get((node, FIRST), node) for node in outputs})
 
     def _is_in_parts(self, copy: Copy) -> bool:
         """True for a sum with several terms from earlier stages: what those add up crosses, not they."""
@@ -383,5 +384,5 @@ class _Builder:
             if x.op.is_view and x.inputs and not isinstance(x.op, After):
                 self.wrapped[x] = x.replace_inputs((self._waiting(x.inputs[0]), *x.inputs[1:]))
             else:
-                self.wrapped[x] = After()(x, *self.waits)
+                self.wrapped[x] = the(After)(x, *self.waits)
         return self.wrapped[x]

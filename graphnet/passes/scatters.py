@@ -18,7 +18,7 @@ def sum_scatters(graph: Graph) -> Graph:
     from one run to the next (see analysis.varying_nodes) is left alone where y does not.
     """
     scatters = [node for node in graph.order if isinstance(node.op, ScatterAdd) and node.op.axis == 0]
-    varying = varying_nodes(graph.order) if scatters else set()
+    varying = varying_nodes(graph) if scatters else set()
     fewer: dict[Node, Node] = {}
     for node in scatters:
         x, index = node.inputs

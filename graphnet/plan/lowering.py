@@ -163,7 +163,7 @@ class _Lowering:
         ready = []
         fed = [node for node in self.graph.order if isinstance(node.op, (Input, Random))]
         dynamic = dependents(self.graph.order, fed)
-        varying = varying_nodes(self.graph.order)
+        varying = varying_nodes(self.graph)
         for unit in self.units:
             unit.phase = 0 if dynamic.isdisjoint(unit.nodes) else 1 if varying.isdisjoint(unit.nodes) else 2
             unit.waits = not all(_adds_up(node) for node in unit.nodes)

@@ -622,3 +622,27 @@ def test_gauss_newton_ignores_paths_without_derivative() -> None:
     (found,) = gn.compile(gn.gauss_newton_product(cost, {weight: v}), [])()
     x = np.ones((3, 2))
     np.testing.assert_allclose(found, x.T @ (2 / 6 * (x @ v)))
+
+
+# -- numbers that fill a shape --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [[1], np.ones(2), "a", None, 1j, x])
+def test_fill_takes_one_number(number: Any) -> None:
+    with message(errors.ValueAccessError, "gn.fill takes one number", "gn.constant", "gn.broadcast_to"):
+        gn.fill(number, (2,), "float32")
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype"),
+    [(1.5, "int32"), (np.nan, "int32"), (np.inf, "int64"), (2**70, "int64"), (2, "bool"), (-1, "uint8")],
+)
+def test_fill_refuses_what_the_dtype_cannot_hold(number: float, dtype: str) -> None:
+    with message(errors.DtypeError, f"{dtype} cannot hold {number!r}"):
+        gn.fill(number, (2,), dtype)
+
+
+@pytest.mark.parametrize("number", [True, 3, 2.0, np.float32(2), np.array(3), 2**62])
+def test_fill_takes_numbers_of_any_kind(number: Any) -> None:
+    (value,) = gn.compile([gn.fill(number, (2,), "int64")], [])()
+    assert (value == number).all()

@@ -216,7 +216,7 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> tuple[
     for i, instruction in enumerate(lowered.instructions):
         for access in instruction.writes:
             writer_of[access.view.buffer] = i
-    varying = varying_nodes(lowered.graph.order)
+    varying = varying_nodes(lowered.graph)
     packed: dict[View, Packed] = {}
     waiting: dict[View, PackJob] = {}
     early: list[View] = []
