@@ -244,7 +244,9 @@ def fill(number: float, shape: Any, dtype: Any) -> Node:
     """
     settings = _as_number(number), as_shape(shape), as_dtype(dtype)
     if settings[2].kind in "iub" and not _holds(settings[2], settings[0]):
-        raise DtypeError(f"gn.fill: {settings[2]} cannot hold {number!r}; ask for another dtype, such as 'float32'.")
+        raise DtypeError(
+            f"gn.fill: {settings[2]} cannot hold {number!r}; ask for another dtype, such as 'float32'."
+        )
     return (the(Fill, *settings) if number else Fill(*settings))()  # as a key, -0.0 is 0.0
 
 
@@ -273,8 +275,8 @@ def _as_number(number: Any) -> float | int | bool:
         number = number.item()
     if not isinstance(number, (bool, int, float)):
         raise ValueAccessError(
-            f"gn.fill takes one number, not {number!r:.60} of type {type(number).__name__}; for an array use gn.constant, "
-            "for a node gn.broadcast_to."
+            f"gn.fill takes one number, not {number!r:.60} of type {type(number).__name__}; for an array use "
+            "gn.constant, for a node gn.broadcast_to."
         )
     return number
 

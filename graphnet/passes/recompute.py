@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import accumulate
 
@@ -22,6 +22,7 @@ from graphnet.collector import collector_paused
 from graphnet.graph import Graph, dependents
 from graphnet.node import Node, the
 from graphnet.ops.elementwise import Add, add
+from graphnet.ops.index import OneHot
 from graphnet.ops.leaf import After, Fill
 from graphnet.ops.linear import BatchMatMul, MatMul
 from graphnet.ops.shape import Stack
@@ -36,6 +37,8 @@ SHORT = 16
 WIDE = 8
 #: A term of such a sum is taken from a segment that is computed again if that takes at most so many more nodes.
 NEAR = 64
+#: A byte by which a segment is longer than another, beside a byte that crosses into one.
+UNEVEN = 1 / 5
 #: "In no segment again": the node as it runs for the first time.
 FIRST = -1
 
@@ -55,7 +58,7 @@ def recompute(graph: Graph, segments: int | None = None) -> Graph:
             return graph
         graph = unstack(graph, course.segments(cuts))
         course = _Course(graph)
-        return _Stages(graph, course.late, course.segments(cuts), len(cuts)).run()
+        return _Stages(course, course.segments(cuts), len(cuts)).run()
 
 
 def _collects(node: Node) -> bool:
@@ -64,11 +67,28 @@ def _collects(node: Node) -> bool:
     return gathers and len(node.inputs) >= WIDE
 
 
+def _leaves(graph: Graph) -> set[Node]:
+    """Leaves, and what is computed from them in no time: views, and codes of symbols.
+
+    Each stage has its own of these. A net that reads its symbols in both directions wants each code twice, at moments
+    far apart: nothing is kept in between, and the other passes see that it is a code, of which products are lookups.
+    """
+    depth: dict[Node, int] = {}
+    for node in graph.order:
+        if all(x in depth for x in node.inputs):
+            free = not node.inputs or node.op.is_view or isinstance(node.op, OneHot)
+            far = 1 + max([depth[x] for x in node.inputs], default=-1)
+            if free and far <= SHORT:
+                depth[node] = far
+    return set(depth)
+
+
 class _Course:
     """What runs forward, at which moment of the user's program; and what of it is read late, by nodes that go back."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self.leaves = _leaves(graph)
         self.moment: dict[Node, int] = {}
         self._run_forward()
         self.late = {
@@ -78,11 +98,11 @@ class _Course:
     def _run_forward(self) -> None:
         """Moments are those of the user's program, but for short chains at both ends, which move to what they serve:
         an embedding made beforehand to its first reader, 1 - y² to y."""
-        moment, order, consumers = self.moment, self.graph.order, self.graph.consumers
+        moment, order, consumers, leaves = self.moment, self.graph.order, self.graph.consumers, self.leaves
         light: dict[Node, int] = {}  # how many nodes lie behind, down to the leaves
         for node in order:
-            inner = [x for x in node.inputs if x.inputs]
-            if not node.inputs or not all(x in moment for x in inner):
+            inner = [x for x in node.inputs if x not in leaves]
+            if node in leaves or not all(x in moment for x in inner):
                 continue
             latest = max((moment[x] for x in inner), default=0)
             place = latest if node.source_serial == ANYWHERE else node.source_serial
@@ -107,7 +127,7 @@ class _Course:
                     move_to_readers(node, [r for r in readers if r not in ends])
         for node in order:
             if node in ends:
-                moment[node] = max((moment[x] for x in node.inputs if x.inputs), default=moment[node])
+                moment[node] = max((moment[x] for x in node.inputs if x not in leaves), default=moment[node])
         for node in reversed(order):
             if node in ends and node in light:
                 move_to_readers(node, [r for r in consumers[node] if r in moment and not _collects(r)])
@@ -119,8 +139,8 @@ class _Course:
         return sorted(set(self.moment.values()))
 
     @cached_property
-    def _crossing(self) -> list[int]:
-        """Bytes that nodes at or behind each place read from before it, running forward."""
+    def _spans(self) -> list[tuple[int, int, int]]:
+        """(first, last, bytes): the values that later nodes read, running forward, and the places that they cross."""
         index = {place: i for i, place in enumerate(self._places)}
         owner: dict[Node, Node] = {}
         last: dict[Node, int] = {}
@@ -129,12 +149,28 @@ class _Course:
             if node in self.moment and not _collects(node):
                 for source in node.inputs:
                     last[owner[source]] = max(last.get(owner[source], 0), self.moment[node])
-        change = [0] * (len(index) + 1)
-        for node, end in last.items():
-            if node in self.moment and end > self.moment[node]:
-                change[index[self.moment[node]] + 1] += node.nbytes
-                change[index[end] + 1] -= node.nbytes
+        return [
+            (index[self.moment[node]] + 1, index[end], node.nbytes)
+            for node, end in last.items()
+            if node in self.moment and end > self.moment[node]
+        ]
+
+    @cached_property
+    def _crossing(self) -> list[int]:
+        """Bytes that nodes at or behind each place read from before it, running forward."""
+        change = [0] * (len(self._places) + 1)
+        for first, last, nbytes in self._spans:
+            change[first] += nbytes
+            change[last + 1] -= nbytes
         return list(accumulate(change))[:-1]
+
+    def _crossing_any(self, places: Sequence[int]) -> int:
+        """Bytes that cross one or more of these places (in their order)."""
+        return sum(
+            nbytes
+            for first, last, nbytes in self._spans
+            if bisect_left(places, first) < bisect_right(places, last)
+        )
 
     @cached_property
     def _kept(self) -> list[int]:
@@ -151,23 +187,26 @@ class _Course:
 
     @cached_property
     def good_count(self) -> int:
-        """⅓ √(what a segment holds if it is all of time / one crossing).
+        """⅓ √(what a segment holds if it is all of time / what a crossing adds to those before).
 
-        Three times as many would need least, about a third less: K crossings and the values of one of K segments. But
-        the last segment is not computed again, and the longer the segments, the longer the products that the other
-        passes make of them.
+        Three times as many would need least, about a third less: what crosses anywhere and the values of one of K
+        segments. But the last segment is not computed again, and the longer the segments, the longer the products that
+        the other passes make of them.
         """
         operands = {
             x for n in self.graph.order if isinstance(n.op, MatMul) for x in n.inputs if not x.op.is_view
         }
-        going_back = sum(x.nbytes for x in operands if x.inputs and x not in self.moment)
+        going_back = sum(x.nbytes for x in operands if x not in self.leaves and x not in self.moment)
         crossing = self._crossing
         width = max(1, math.isqrt(len(crossing)))
-        minima = [min(crossing[i : i + width]) for i in range(width, len(crossing) - width, width)]
-        if not minima or not self._kept[-1]:
+        least = [
+            min(range(i, i + width), key=crossing.__getitem__)
+            for i in range(width, len(crossing) - width, width)
+        ]
+        if not least or not self._kept[-1]:
             return 1
-        smallest = max(1.0, sum(minima) / len(minima))
-        return min(max(2, round(math.sqrt((self._kept[-1] + going_back) / smallest) / 3)), len(minima))
+        more = max(1.0, self._crossing_any(least) / len(least))
+        return min(max(2, round(math.sqrt((self._kept[-1] + going_back) / more) / 3)), len(least))
 
     def cuts(self, count: int) -> list[int]:
         """The moments at which the segments 1, 2, ... begin: where little crosses, near an even division."""
@@ -175,12 +214,15 @@ class _Course:
         total = kept[-1]
         found: list[int] = []
         for i in range(1, count):
+            even = total * i / count
             low = bisect_left(kept, total * (i - 1 / 3) / count)
             high = bisect_right(kept, total * (i + 1 / 3) / count)
-            middle = bisect_left(kept, total * i / count)
             choices = range(max(low, 1), min(high, len(places)))
             if choices:
-                found.append(places[min(choices, key=lambda p: (crossing[p], abs(p - middle)))])
+                # A step that is cut in two weighs more than one more in a segment; where what crosses grows little by
+                # little, as between two directions of time, an even division does.
+                costs = [crossing[p] + UNEVEN * abs(kept[p] - even) for p in choices]
+                found.append(places[choices[costs.index(min(costs))]])
         return sorted(set(found))
 
     def segments(self, cuts: Sequence[int]) -> dict[Node, int]:
@@ -191,9 +233,10 @@ class _Course:
 class _Stages:
     """Which nodes are computed again, in which stage each runs, and the graph that says so."""
 
-    def __init__(self, graph: Graph, late: set[Node], segment: Mapping[Node, int], last: int) -> None:
-        self.graph, self.late, self.segment, self.last = graph, late, segment, last
-        self.wide = {node for node in graph.order if self._is_collected(node)}
+    def __init__(self, course: _Course, segment: Mapping[Node, int], last: int) -> None:
+        self.graph, self.leaves, self.late = course.graph, course.leaves, course.late
+        self.segment, self.last = segment, last
+        self.wide = {node for node in self.graph.order if self._is_collected(node)}
         self.crossing = {node for node in segment if self._crosses(node)}
         #: What segments that are computed again are computed from.
         self.kept: set[Node] = set()
@@ -257,7 +300,7 @@ class _Stages:
         again.update(pending)
         while pending:
             for x in pending.pop().inputs:
-                if not x.inputs or x in again or self._is_kept(x):
+                if x in self.leaves or x in again or self._is_kept(x):
                     continue
                 if self.segment[x] < s:
                     self.kept.add(x)
@@ -271,7 +314,7 @@ class _Stages:
         pending = [x]
         while pending:
             node = pending.pop()
-            if node in self.again[s] or not node.inputs or self._is_kept(node) or self.segment[node] < s:
+            if node in self.again[s] or node in self.leaves or self._is_kept(node) or self.segment[node] < s:
                 continue
             if isinstance(node.op, (MatMul, BatchMatMul)) or len(seen) > NEAR:
                 return False
@@ -306,8 +349,8 @@ class _Stages:
         for copy in ordered:
             node, s = copy
             least = self.segment.get(node, 0) if s == FIRST else 2 * self.last - s
-            stage[copy] = max([least, *(stage[x] for x in inputs[copy])]) if node.inputs else 0
-        return _Builder(self.graph, inputs, stage).run(ordered)
+            stage[copy] = 0 if node in self.leaves else max([least, *(stage[x] for x in inputs[copy])])
+        return _Builder(self.graph, self.leaves, inputs, stage).run(ordered)
 
 
 class _Builder:
@@ -315,8 +358,10 @@ class _Builder:
     values that something is computed again from: nothing of a stage can then run before it, or be merged with what
     an earlier stage computes."""
 
-    def __init__(self, graph: Graph, inputs: Mapping[Copy, list[Copy]], stage: Mapping[Copy, int]) -> None:
-        self.graph, self.inputs, self.stage = graph, inputs, stage
+    def __init__(
+        self, graph: Graph, leaves: Set[Node], inputs: Mapping[Copy, list[Copy]], stage: Mapping[Copy, int]
+    ) -> None:
+        self.graph, self.leaves, self.inputs, self.stage = graph, leaves, inputs, stage
         self.done: dict[Copy, Node] = {}
         self.in_parts = {copy for copy in inputs if self._is_in_parts(copy)}
         self.sums: dict[Copy, Node] = {}  # of sums in parts: what earlier stages have added up
@@ -330,13 +375,13 @@ class _Builder:
         terms: dict[int, dict[Copy, list[Copy]]] = defaultdict(dict)
         crossing: set[Copy] = {(node, FIRST) for node in self.graph.outputs}
         for copy in ordered:
-            if not copy[0].inputs:
+            if copy[0] in self.leaves:
                 continue
             now = self.stage[copy]
             by_stage[now].append(copy)
             for x in self.inputs[copy]:
                 if copy in self.in_parts:
-                    terms[self.stage[x] if x[0].inputs else now].setdefault(copy, []).append(x)
+                    terms[now if x[0] in self.leaves else self.stage[x]].setdefault(copy, []).append(x)
                 elif self.stage[x] < now:
                     crossing.add(x)
         with attributed_to() as made:
@@ -358,7 +403,7 @@ class _Builder:
         if not isinstance(copy[0].op, Add):
             return False
         now = self.stage[copy]
-        return sum(bool(x[0].inputs) and self.stage[x] < now for x in self.inputs[copy]) > 1
+        return sum(x[0] not in self.leaves and self.stage[x] < now for x in self.inputs[copy]) > 1
 
     def _made(self, copy: Copy, terms: list[Copy]) -> Node:
         node = copy[0]
@@ -372,7 +417,7 @@ class _Builder:
         return add(*before, *[self._given(x) for x in terms])
 
     def _given(self, x: Copy) -> Node:
-        if not x[0].inputs:
+        if x[0] in self.leaves:
             return self._waiting(x[0])
         return self._waiting(self.done[x]) if self.stage[x] < self.now else self.done[x]
 
@@ -381,7 +426,7 @@ class _Builder:
         if not self.waits or isinstance(x.op, Fill):
             return x
         if x not in self.wrapped:
-            if x.op.is_view and x.inputs and not isinstance(x.op, After):
+            if x.inputs and (x in self.leaves or x.op.is_view) and not isinstance(x.op, After):
                 self.wrapped[x] = x.replace_inputs((self._waiting(x.inputs[0]), *x.inputs[1:]))
             else:
                 self.wrapped[x] = the(After)(x, *self.waits)

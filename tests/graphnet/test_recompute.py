@@ -64,7 +64,7 @@ def unrolled(
 
 #: Cells of which little can be computed again: an echo state network's only gradient, that of the output weights, reads
 #: all states, and so do the products of a NARX net with its last three states.
-KEEPS = {"EchoState": 0.9, "NARX": 0.8}
+KEEPS = {"EchoState": 0.92, "NARX": 0.8}
 
 
 @pytest.mark.parametrize("what", ["gradient", "Gv", "Hv"])
@@ -91,6 +91,29 @@ def test_every_net_needs_less(settings: dict[str, Any]) -> None:
     u = unrolled(rnn.LSTM, **settings)
     inputs = [u.inputs, u.targets, *u.initial]
     require_less(derivatives(u.cost, list(u.network.parameters.values()))["gradient"](), inputs, 0.8)
+
+
+@pytest.mark.parametrize("what", ["gradient", "Gv"])
+@pytest.mark.parametrize("cell", [rnn.LSTM, rnn.GRU])
+def test_both_directions_need_less(cell: type[rnn.Cell], what: str) -> None:
+    """States of both are kept, which the layers above read, but not their gates; and no code of a symbol, which both
+    directions read at moments far apart, so that its products are lookups in every segment."""
+    net = rnn.Network([rnn.Bidirectional(cell(5))], 3, 3, dtype="float64")
+    u = net.unroll(STEPS, 4, training=True)
+    outputs = derivatives(u.cost, list(net.parameters.values()))[what]()
+    inputs = [u.inputs, u.targets, *u.initial]
+    require_less(outputs, inputs, 0.6)
+    graph, _ = passes.optimize(Graph(outputs, inputs), (*passes.recomputing(6), *passes.DEFAULT), frozenset())
+    of_codes = [n for n in graph.order if n.op.name == "MatMul" and any(map(is_code, n.inputs))]
+    assert not of_codes
+    assert sum(n.op.name == "ScatterAdd" for n in graph.order) >= 6
+
+
+def is_code(node: Node) -> bool:
+    """True for what only looks at a code of a symbol."""
+    while node.op.is_view or node.op.name == "After":
+        node = node.inputs[0]
+    return node.op.name == "OneHot"
 
 
 def test_carried_states_and_unscored_steps() -> None:
