@@ -187,9 +187,9 @@ class _Course:
 
     @cached_property
     def good_count(self) -> int:
-        """⅓ √(what a segment holds if it is all of time / what a crossing adds to those before).
+        """¼ √(what a segment holds if it is all of time / what a crossing adds to those before).
 
-        Three times as many would need least, about a third less: what crosses anywhere and the values of one of K
+        Four times as many would need least, about half as much: what crosses anywhere and the values of one of K
         segments. But the last segment is not computed again, and the longer the segments, the longer the products that
         the other passes make of them.
         """
@@ -206,7 +206,7 @@ class _Course:
         if not least or not self._kept[-1]:
             return 1
         more = max(1.0, self._crossing_any(least) / len(least))
-        return min(max(2, round(math.sqrt((self._kept[-1] + going_back) / more) / 3)), len(least))
+        return min(max(2, round(math.sqrt((self._kept[-1] + going_back) / more) / 4)), len(least))
 
     def cuts(self, count: int) -> list[int]:
         """The moments at which the segments 1, 2, ... begin: where little crosses, near an even division."""
