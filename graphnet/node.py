@@ -20,7 +20,7 @@ from graphnet.errors import DifferentiationError, ShapeError, ValueAccessError
 from graphnet.provenance import Origin, Scope, context, here
 from graphnet.signature import parse
 
-__all__ = ["OPERATORS", "Array", "ByIdentity", "Dtype", "Node", "Op", "Shape", "the"]
+__all__ = ["OPERATORS", "Array", "ByIdentity", "Dtype", "Node", "Op", "Shape", "shared"]
 
 Array = np.ndarray[Any, Any]
 Dtype = np.dtype[Any]
@@ -164,7 +164,7 @@ class Op:
 
 
 @lru_cache(maxsize=4096, typed=True)
-def the(kind: Callable[..., Op], *settings: Hashable) -> Op:
+def shared(kind: Callable[..., Op], *settings: Hashable) -> Op:
     """kind(*settings), one object for all nodes: large graphs take less memory, and equal ops are equal at once."""
     return kind(*settings)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphnet.errors import ShapeError, table_of_inputs
-from graphnet.node import Array, Dtype, Node, Op, Shape, the
+from graphnet.node import Array, Dtype, Node, Op, Shape, shared
 from graphnet.ops.leaf import as_node, as_shape
 from graphnet.ops.shape import reshape
 
@@ -44,7 +44,7 @@ class BroadcastTo(Op):
         shape = x.shape
         offset = len(self.to) - len(shape)
         axes = (*range(offset), *(i + offset for i, n in enumerate(shape) if n != self.to[i + offset]))
-        return (reshape(the(Sum, axes)(gy) if axes else gy, shape),)
+        return (reshape(shared(Sum, axes)(gy) if axes else gy, shape),)
 
     def rop(self, rx: Node, y: Node, x: Node) -> Node:
         return self(rx)
@@ -77,4 +77,4 @@ class Sum(Op):
 def broadcast_to(x: Any, shape: Any) -> Node:
     """y = x repeated to `shape`, aligned from the right as in NumPy."""
     node, to = as_node(x), as_shape(shape)
-    return node if node.shape == to else the(BroadcastTo, to)(node)
+    return node if node.shape == to else shared(BroadcastTo, to)(node)

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphnet.dtypes import BOOL, FLOAT64, as_dtype, common_dtype, is_float
 from graphnet.errors import DifferentiationError, DtypeError, ShapeError, table_of_inputs
-from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape, the
+from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape, shared
 from graphnet.ops.broadcast import broadcast_to
 from graphnet.ops.leaf import as_node, fill, zeros
 
@@ -625,27 +625,27 @@ class Cast(Elementwise):
 
 def add(*inputs: Any) -> Node:
     """y = Σ_i x_i, broadcast together."""
-    return the(Add)(*inputs)
+    return shared(Add)(*inputs)
 
 
 def subtract(x: Any, y: Any) -> Node:
     """z = x - y, broadcast together."""
-    return the(Subtract)(x, y)
+    return shared(Subtract)(x, y)
 
 
 def multiply(x: Any, y: Any) -> Node:
     """z = x · y, broadcast together."""
-    return the(Multiply)(x, y)
+    return shared(Multiply)(x, y)
 
 
 def divide(x: Any, y: Any) -> Node:
     """z = x / y, broadcast together; integers become float64."""
-    return the(Divide)(x, y)
+    return shared(Divide)(x, y)
 
 
 def negative(x: Any) -> Node:
     """y = -x."""
-    return the(Negative)(x)
+    return shared(Negative)(x)
 
 
 def power(x: Any, exponent: Any) -> Node:
@@ -661,72 +661,72 @@ def power(x: Any, exponent: Any) -> Node:
         if exponent == 0:
             return fill(1, x.shape, x.dtype)
         return Power(exponent)(x)
-    return the(PowerOf)(x, exponent)
+    return shared(PowerOf)(x, exponent)
 
 
 def tanh(x: Any) -> Node:
     """y = tanh(x)."""
-    return the(Tanh)(x)
+    return shared(Tanh)(x)
 
 
 def sigmoid(x: Any) -> Node:
     """y = σ(x) = 1 / (1 + exp(-x)), accurate for every x."""
-    return the(Sigmoid)(x)
+    return shared(Sigmoid)(x)
 
 
 def exp(x: Any) -> Node:
     """y = exp(x)."""
-    return the(Exp)(x)
+    return shared(Exp)(x)
 
 
 def log(x: Any) -> Node:
     """y = log(x), in nats."""
-    return the(Log)(x)
+    return shared(Log)(x)
 
 
 def relu(x: Any) -> Node:
     """y = max(x, 0)."""
-    return the(ReLU)(x)
+    return shared(ReLU)(x)
 
 
 def softplus(x: Any) -> Node:
     """y = log(1 + exp(x)), accurate for every x."""
-    return the(Softplus)(x)
+    return shared(Softplus)(x)
 
 
 def sqrt(x: Any) -> Node:
     """y = √x."""
-    return the(Sqrt)(x)
+    return shared(Sqrt)(x)
 
 
 def sin(x: Any) -> Node:
     """y = sin(x)."""
-    return the(Sin)(x)
+    return shared(Sin)(x)
 
 
 def cos(x: Any) -> Node:
     """y = cos(x)."""
-    return the(Cos)(x)
+    return shared(Cos)(x)
 
 
 def absolute(x: Any) -> Node:
     """y = |x|."""
-    return the(Absolute)(x)
+    return shared(Absolute)(x)
 
 
 def sign(x: Any) -> Node:
     """y = sign(x)."""
-    return the(Sign)(x)
+    return shared(Sign)(x)
 
 
 def maximum(x: Any, y: Any) -> Node:
     """z = max(x, y), broadcast together."""
-    return the(Maximum)(x, y)
+    return shared(Maximum)(x, y)
 
 
 def minimum(x: Any, y: Any) -> Node:
     """z = min(x, y), broadcast together."""
-    return the(Minimum)(x, y)
+    return shared(Minimum)(x, y)
 
 
 def clip(x: Any, low: float, high: float) -> Node:
@@ -736,37 +736,37 @@ def clip(x: Any, low: float, high: float) -> Node:
 
 def where(condition: Any, x: Any, y: Any) -> Node:
     """z = x where the boolean condition holds, y elsewhere; all three broadcast together."""
-    return the(Where)(as_node(condition) if isinstance(condition, (bool, np.bool_)) else condition, x, y)
+    return shared(Where)(as_node(condition) if isinstance(condition, (bool, np.bool_)) else condition, x, y)
 
 
 def less(x: Any, y: Any) -> Node:
     """z = x < y, booleans."""
-    return the(Less)(x, y)
+    return shared(Less)(x, y)
 
 
 def less_equal(x: Any, y: Any) -> Node:
     """z = x ≤ y, booleans."""
-    return the(LessEqual)(x, y)
+    return shared(LessEqual)(x, y)
 
 
 def greater(x: Any, y: Any) -> Node:
     """z = x > y, booleans."""
-    return the(Greater)(x, y)
+    return shared(Greater)(x, y)
 
 
 def greater_equal(x: Any, y: Any) -> Node:
     """z = x ≥ y, booleans."""
-    return the(GreaterEqual)(x, y)
+    return shared(GreaterEqual)(x, y)
 
 
 def equal(x: Any, y: Any) -> Node:
     """z = (x is equal to y), booleans. (`==` on nodes asks whether they are the same node.)"""
-    return the(Equal)(x, y)
+    return shared(Equal)(x, y)
 
 
 def logical_not(x: Any) -> Node:
     """y = not x, booleans."""
-    return the(LogicalNot)(x)
+    return shared(LogicalNot)(x)
 
 
 def cast(x: Any, dtype: Any) -> Node:

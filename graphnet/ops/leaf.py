@@ -10,7 +10,7 @@ import numpy as np
 
 from graphnet.dtypes import FLOAT64, as_dtype, is_float
 from graphnet.errors import DtypeError, ShapeError, ValueAccessError
-from graphnet.node import OPERATORS, Array, ByIdentity, Dtype, Node, Op, Shape, the
+from graphnet.node import OPERATORS, Array, ByIdentity, Dtype, Node, Op, Shape, shared
 
 __all__ = [
     "After",
@@ -247,7 +247,7 @@ def fill(number: float, shape: Any, dtype: Any) -> Node:
         raise DtypeError(
             f"gn.fill: {settings[2]} cannot hold {number!r}; ask for another dtype, such as 'float32'."
         )
-    return (the(Fill, *settings) if number else Fill(*settings))()  # as a key, -0.0 is 0.0
+    return (shared(Fill, *settings) if number else Fill(*settings))()  # as a key, -0.0 is 0.0
 
 
 def zeros(shape: Shape, dtype: Any) -> Node:
@@ -257,12 +257,12 @@ def zeros(shape: Shape, dtype: Any) -> Node:
 
 def label(x: Any, name: str) -> Node:
     """The same value under a name, shown in pictures as a light grey square."""
-    return the(Label)(x, name=name)
+    return shared(Label)(x, name=name)
 
 
 def stop_gradient(x: Any) -> Node:
     """The same value, as a constant to every derivative."""
-    return the(StopGradient)(x)
+    return shared(StopGradient)(x)
 
 
 def as_node(x: Any) -> Node:

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphnet.dtypes import common_dtype
 from graphnet.errors import ShapeError, table_of_inputs
-from graphnet.node import OPERATORS, Array, Node, Op, the
+from graphnet.node import OPERATORS, Array, Node, Op, shared
 from graphnet.ops.broadcast import Sum, broadcast_to
 from graphnet.ops.elementwise import cast
 from graphnet.ops.leaf import as_node
@@ -115,7 +115,7 @@ def matmul(a: Any, b: Any) -> Node:
     if not a.shape or not b.shape:
         raise ShapeError("MatMul: a scalar has no product; use * instead." + table_of_inputs([a, b]))
     if a.ndim == 2 and b.ndim == 2:
-        return the(MatMul)(a, b)
+        return shared(MatMul)(a, b)
     inner = a.shape[-1], b.shape[-2] if b.ndim > 1 else b.shape[0]
     if inner[0] != inner[1]:
         raise ShapeError(
@@ -127,7 +127,7 @@ def matmul(a: Any, b: Any) -> Node:
     n, m = rows.shape[-2], columns.shape[-1]
     if columns.ndim == 2:
         # One matrix for all batches: the batches are more rows of one product.
-        product = the(MatMul)(reshape(rows, (math.prod(rows.shape[:-1]), inner[0])), columns)
+        product = shared(MatMul)(reshape(rows, (math.prod(rows.shape[:-1]), inner[0])), columns)
         leading = rows.shape[:-2]
     else:
         try:
@@ -135,7 +135,7 @@ def matmul(a: Any, b: Any) -> Node:
         except ValueError:
             raise ShapeError("MatMul: the leading axes do not broadcast." + table_of_inputs([a, b])) from None
         count = math.prod(leading)
-        product = the(BatchMatMul)(
+        product = shared(BatchMatMul)(
             reshape(broadcast_to(rows, (*leading, *rows.shape[-2:])), (count, n, inner[0])),
             reshape(broadcast_to(columns, (*leading, *columns.shape[-2:])), (count, inner[0], m)),
         )
@@ -149,7 +149,7 @@ def scaled_matmul(x: Any, W: Any, u: Any, v: Any) -> Node:
     x (b, n), W (n, m), u (b, r, n), v (b, r, m) -> (b, m). Raises ShapeError where they do not fit.
     Source: Suarez 2017, eq. 8.
     """
-    return the(ScaledMatMul)(x, W, u, v)
+    return shared(ScaledMatMul)(x, W, u, v)
 
 
 OPERATORS["matmul"] = matmul

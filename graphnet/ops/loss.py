@@ -13,7 +13,7 @@ import numpy as np
 
 from graphnet.dtypes import FLOAT64, common_dtype, is_float
 from graphnet.errors import DtypeError, GraphnetError, ShapeError, table_of_inputs
-from graphnet.node import Array, Dtype, Node, Op, Shape, the
+from graphnet.node import Array, Dtype, Node, Op, Shape, shared
 from graphnet.ops.broadcast import Sum
 from graphnet.ops.elementwise import Elementwise, cast, sigmoid
 from graphnet.ops.index import one_hot
@@ -139,23 +139,23 @@ def softmax_cross_entropy(logits: Any, targets: Any) -> Node:
     if not is_float(z.dtype):
         z = cast(z, FLOAT64)
     if t.dtype.kind in "iu":
-        return the(SymbolCrossEntropy)(z, t)
+        return shared(SymbolCrossEntropy)(z, t)
     if not is_float(t.dtype):
         raise DtypeError(
             "softmax_cross_entropy: targets are booleans; give integers (the right symbols) or floats "
             "(distributions)." + table_of_inputs([z, t])
         )
     dtype = common_dtype("softmax_cross_entropy", [z, t])
-    return the(SoftmaxCrossEntropy)(cast(z, dtype), cast(t, dtype))
+    return shared(SoftmaxCrossEntropy)(cast(z, dtype), cast(t, dtype))
 
 
 def sigmoid_cross_entropy(logits: Any, targets: Any) -> Node:
     """C = -t log σ(z) - (1 - t) log(1 - σ(z)), one value in nats for each element; t in [0, 1]."""
     z, t = as_node(logits), as_node(targets)
-    return the(SigmoidCrossEntropy)(z, cast(t, z.dtype) if t.dtype.kind in "iub" else t)
+    return shared(SigmoidCrossEntropy)(z, cast(t, z.dtype) if t.dtype.kind in "iub" else t)
 
 
 def squared_error(y: Any, targets: Any) -> Node:
     """C = (y - t)², one value for each element."""
     y, t = as_node(y), as_node(targets)
-    return the(SquaredError)(y, cast(t, y.dtype) if t.dtype.kind in "iub" else t)
+    return shared(SquaredError)(y, cast(t, y.dtype) if t.dtype.kind in "iub" else t)

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphnet.dtypes import FLOAT64, INT64, is_float
 from graphnet.errors import ShapeError, table_of_inputs
-from graphnet.node import Array, Dtype, Node, Op, Shape, the
+from graphnet.node import Array, Dtype, Node, Op, Shape, shared
 from graphnet.ops.broadcast import Sum, broadcast_to
 from graphnet.ops.elementwise import cast, equal, exp
 from graphnet.ops.leaf import as_node, zeros
@@ -194,7 +194,7 @@ def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     if node.dtype.kind in "biu" and node.dtype.itemsize < INT64.itemsize:
         node = cast(node, "uint64" if node.dtype.kind == "u" else INT64)
     axes = normalize_axes(axis, node.ndim, "Sum")
-    return _with_dims(the(Sum, axes)(node) if axes else node, node, axes, keepdims)
+    return _with_dims(shared(Sum, axes)(node) if axes else node, node, axes, keepdims)
 
 
 def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
@@ -208,7 +208,7 @@ def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
         count *= node.shape[i]
     if not count:
         raise ShapeError("Mean: there is no mean of nothing." + table_of_inputs([node]))
-    total = the(Sum, axes)(node) if axes else node
+    total = shared(Sum, axes)(node) if axes else node
     return _with_dims(total * (1 / count), node, axes, keepdims)
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphnet.errors import DtypeError, ShapeError, table_of_inputs
-from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape, the
+from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape, shared
 from graphnet.ops.leaf import as_node, as_shape
 
 __all__ = [
@@ -91,7 +91,7 @@ class Transpose(Op):
 
     def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         inverse = tuple(sorted(range(len(self.axes)), key=self.axes.__getitem__))
-        return (the(Transpose, inverse)(gy),)
+        return (shared(Transpose, inverse)(gy),)
 
     def rop(self, rx: Node, y: Node, x: Node) -> Node:
         return self(rx)
@@ -267,7 +267,7 @@ def reshape(x: Any, shape: Any) -> Node:
             )
         wanted[wanted.index(-1)] = node.size // rest
     to = as_shape(wanted)
-    return node if to == node.shape else the(Reshape, to)(node)
+    return node if to == node.shape else shared(Reshape, to)(node)
 
 
 def transpose(x: Any, axes: Sequence[int] | None = None) -> Node:
@@ -278,7 +278,7 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Node:
         if axes is None
         else tuple(normalize_axis(axis, node.ndim, "Transpose") for axis in axes)
     )
-    return node if order == tuple(range(node.ndim)) else the(Transpose, order)(node)
+    return node if order == tuple(range(node.ndim)) else shared(Transpose, order)(node)
 
 
 def concatenate(nodes: Sequence[Any], axis: int = 0) -> Node:

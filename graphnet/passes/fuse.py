@@ -95,11 +95,10 @@ class _Reads:
         order = graph.order
         position = {node: i for i, node in enumerate(order)}
         self.fusable = [bool(node.inputs) and is_fusable(node) for node in order]
-        #: Of each node, what a loop may compute beside it, each time that it is read; and what else it reads, less
-        #: leaves.
+        #: Of each node, the inputs that a loop may compute beside it, as often as it reads them; others, less leaves.
         self.beside: list[list[int]] = [[] for _ in order]
         self.before: list[list[int]] = [[] for _ in order]
-        #: The loops that may compute it beside them; how often it is read in all.
+        #: Of each node, those that may be computed beside it, of its readers; how often it is read in all.
         self.loops: list[list[int]] = [[] for _ in order]
         self.count = [0] * len(order)
         for i, node in enumerate(order):

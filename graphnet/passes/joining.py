@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from graphnet.node import Node, the
+from graphnet.node import Node, shared
 from graphnet.ops.leaf import After, Fill
 from graphnet.ops.shape import Concatenate, Slice, Transpose, concatenate, is_whole, reshape
 
@@ -36,7 +36,7 @@ class Joins:
         if isinstance(nodes[0].op, After):
             waits = nodes[0].inputs[1:]
             if all(isinstance(x.op, After) and x.inputs[1:] == waits for x in nodes):
-                return the(After)(self([x.inputs[0] for x in nodes], axis), *waits)
+                return shared(After)(self([x.inputs[0] for x in nodes], axis), *waits)
         if any(_is_transposed(x) for x in nodes) and all(_is_transposed(x) or _is_fill(x) for x in nodes):
             return self([_transposed_fill(x) if _is_fill(x) else x.inputs[0] for x in nodes], 1 - axis).T
         whole = pieces_of_one(nodes, axis)

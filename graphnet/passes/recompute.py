@@ -20,7 +20,7 @@ from itertools import accumulate
 
 from graphnet.collector import collector_paused
 from graphnet.graph import Graph, dependents
-from graphnet.node import Node, the
+from graphnet.node import Node, shared
 from graphnet.ops.elementwise import Add, add
 from graphnet.ops.index import OneHot
 from graphnet.ops.leaf import After, Fill
@@ -429,5 +429,5 @@ class _Builder:
             if x.inputs and (x in self.leaves or x.op.is_view) and not isinstance(x.op, After):
                 self.wrapped[x] = x.replace_inputs((self._waiting(x.inputs[0]), *x.inputs[1:]))
             else:
-                self.wrapped[x] = the(After)(x, *self.waits)
+                self.wrapped[x] = shared(After)(x, *self.waits)
         return self.wrapped[x]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from graphnet.graph import Graph
-from graphnet.node import Node, Shape, the
+from graphnet.node import Node, Shape, shared
 from graphnet.ops.broadcast import BroadcastTo, Sum
 from graphnet.ops.elementwise import Add, Cast, Divide, Log, Multiply, Negative, Subtract, add
 from graphnet.ops.index import OneHot, ScatterAdd, Take, one_hot
@@ -201,7 +201,7 @@ def _before_waiting(node: Node) -> Node | None:
         leaf = leaf.inputs[0]
     if not isinstance(leaf.op, (Constant, Parameter)):
         return None
-    return the(After)(_simplest(node.op(x.inputs[0])), *x.inputs[1:])
+    return shared(After)(_simplest(node.op(x.inputs[0])), *x.inputs[1:])
 
 
 def _moved_inward(node: Node) -> Node | None:
@@ -216,7 +216,7 @@ def _transpose(node: Node) -> Node | None:
     if outer == tuple(range(len(outer))):
         return x
     if isinstance(x.op, Transpose):
-        return the(Transpose, tuple(x.op.axes[axis] for axis in outer))(x.inputs[0])
+        return shared(Transpose, tuple(x.op.axes[axis] for axis in outer))(x.inputs[0])
     return _moved_inward(node)
 
 
@@ -234,7 +234,7 @@ def _broadcast(node: Node) -> Node | None:
     if x.shape == node.shape:
         return x
     if isinstance(x.op, BroadcastTo):
-        return the(BroadcastTo, node.shape)(x.inputs[0])
+        return shared(BroadcastTo, node.shape)(x.inputs[0])
     return _fill_like(node)
 
 

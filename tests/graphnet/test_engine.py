@@ -364,6 +364,24 @@ def test_derivatives_with_respect_to_inner_nodes() -> None:
     np.testing.assert_allclose(found, 2 * np.sin(0.5))
 
 
+def test_equal_things_of_a_large_graph_are_one() -> None:
+    """An op, its shapes and its line: ten times the nodes make no more of them."""
+
+    def distinct(time: int) -> tuple[int, ...]:
+        W = gn.parameter(np.eye(3), name="W")
+        x = h = gn.input((2, 3), "float64")
+        for _ in range(time):
+            h = gn.tanh(h @ W + gn.sum(x, axis=1, keepdims=True)) * 0.5
+        order = gn.Graph([h, *gn.gradient(gn.sum(h), [W])]).order
+        assert len(order) > 10 * time
+        of_matrices = {
+            id(n.shape) for n in order if n.op.name in ("MatMul", "Tanh", "Add", "Multiply", "Reshape")
+        }
+        return len({id(n.op) for n in order}), len({id(n.origin) for n in order}), len(of_matrices)
+
+    assert distinct(100) == distinct(10)
+
+
 def test_labels_change_nothing() -> None:
     x = gn.input((3,), "float64")
     plain, named = gn.sum(gn.tanh(x)), gn.sum(gn.label(gn.tanh(x), "h"))
