@@ -25,6 +25,8 @@ STAMP = VENV / "graphnet-installed"
 OLDEST = (3, 11)
 #: Command -> the extra of pyproject.toml that it needs.
 EXTRAS = {"test": "test", "lint": "test", "docs": "docs", "tutorials": "tutorials"}
+#: The commands of graphnet-rnn: known here, so that a word which is none is refused before anything is installed.
+PROGRAM = ("demo", "train", "sample", "evaluate", "draw", "check", "cells", "export", "tasks")
 
 
 def stop(sentence: str) -> None:
@@ -103,10 +105,15 @@ def main() -> int:
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         print(__doc__)
         return 0 if len(sys.argv) > 1 else 2
+    command, *arguments = sys.argv[1:]
+    known = (*PROGRAM, *EXTRAS, "python")
+    if command not in known and not command.startswith("-"):
+        stop(
+            f"there is no command {command!r}; there are {', '.join(known)}. python3 run.py --help says what they do."
+        )
     # Ctrl-C reaches the program that is started here as well, and that one ends in its own way (training
     # writes a checkpoint first): this one waits for it.
     signal.signal(signal.SIGINT, lambda number, frame: None)
-    command, *arguments = sys.argv[1:]
     make_environment(EXTRAS.get(command, ""))
     if command == "test":
         return subprocess.run(

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from graphnet_rnn.cli import COMMANDS
+
 ROOT = Path(__file__).parent.parent
 Version = namedtuple("Version", "major minor micro")
 
@@ -70,6 +72,15 @@ def test_old_python(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
         SystemExit, match=r"Python 3\.9\.2 is too old; graphnet needs 3\.11 or newer, e\.g\. python3\.12"
     ):
         call(run, monkeypatch, "demo")
+
+
+def test_a_command_that_is_none_installs_nothing(
+    run: ModuleType, monkeypatch: pytest.MonkeyPatch, started: list[list[str]]
+) -> None:
+    with pytest.raises(SystemExit, match=r"there is no command 'trian'; there are demo, train, .*--help"):
+        call(run, monkeypatch, "trian", "book.txt")
+    assert not started
+    assert set(run.PROGRAM) == set(COMMANDS)
 
 
 def test_no_venv(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

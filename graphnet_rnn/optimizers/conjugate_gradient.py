@@ -78,7 +78,7 @@ def conjugate_directions(
     if c.any():
         a = double(product(c))
         bend, length = inner(c, a), inner(c, c)
-        if bend > 0 and length > 0:  # a square may be too small for a number
+        if 0 < bend < math.inf and length > 0:  # a square may be too small for a number, or too large
             curvature = bend / length
             shadow = a / bend
             step = inner(r, c) / bend * c
@@ -93,8 +93,8 @@ def conjugate_directions(
         bend, length = inner(p, a), inner(p, p)
         if not length:
             return
-        curvature = bend / length
-        if not bend > 0:
+        curvature = bend / length if bend < math.inf else math.nan
+        if not curvature > 0:
             yield Direction(x, p, _phi(x, r, b), curvature, norm(r))
             return
         alpha = ry / bend

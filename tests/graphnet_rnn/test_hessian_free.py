@@ -108,12 +108,14 @@ def test_directions_without_positive_curvature_end_it(least: float) -> None:
     assert np.isfinite(found.x).all()
 
 
-def test_what_is_not_finite_ends_it_before_harm() -> None:
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("harm", [np.nan, np.inf])
+def test_what_is_not_finite_ends_it_before_harm(harm: float) -> None:
     calls = []
 
     def broken(v: Array) -> Array:
         calls.append(1)
-        return v * np.arange(1, 5) if len(calls) < 3 else v * np.nan
+        return v * np.arange(1, 5) if len(calls) < 3 else np.abs(v) * harm * np.sign(v)
 
     found = conjugate_gradient(broken, np.ones(4), tolerance=0)
     assert found.reason == "not finite"
