@@ -69,8 +69,8 @@ class Departure:
 #: 5 bits ("around to 0.00001") lose what was learned as soon as the momentum goes up to 0.98; with those for 20 only
 #: when to answer is learned, until the gradient explodes. Classical momentum explodes sooner, at 0.98 with numbers too.
 DEPARTURES: dict[str, Departure] = {
-    "addition": Departure(0.5, (0.001, 1.1, 0.1, 1 / 2), {"momentum": 0.1}),
-    "multiplication": Departure(0.5, (0.001, 1.1, 0.1, 1 / 4), {"momentum": 0.1}),
+    "addition": Departure(0.5, (0.001, 1.1, 0.1, 1 / 2), {"momentum": 0.3}),
+    "multiplication": Departure(0.5, (0.001, 1.1, 0.1, 1 / 4), {"momentum": 0.3}),
     "memory-5": Departure(0.3),
     "memory-20": Departure(20, clip={"nesterov": 30, "momentum": 30}),
 }
