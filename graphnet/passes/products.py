@@ -219,14 +219,12 @@ def stack_columns(graph: Graph) -> Graph:
             a, b = node.inputs
             of_steps = b in dynamic and isinstance(b.op, Concatenate)
             by_left[a, b in dynamic, of_steps, node in varying].append(node)
-    # What depends on no input depends on no product of what does.
-    weights = [
-        found
-        for (a, b_moves, *_), found in by_left.items()
-        if a in dynamic and not b_moves and len(found) > 1
-    ]
-    others = [found for (a, b_moves, *_), found in by_left.items() if a not in dynamic or b_moves]
-    groups = [*weights, *independent_groups(graph.order, others)]
+    weights: list[list[Node]] = []
+    others: list[list[Node]] = []
+    for (a, b_moves, *_), found in by_left.items():
+        # What depends on no input depends on no product of what does.
+        (weights if a in dynamic and not b_moves else others).append(found)
+    groups = [*(found for found in weights if len(found) > 1), *independent_groups(graph.order, others)]
     joined = Joins()
 
     def one_product(products: list[Node]) -> Sequence[Node]:
