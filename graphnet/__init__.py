@@ -24,8 +24,8 @@ from graphnet.node import Node, Op
 from graphnet.ops.broadcast import broadcast_to
 from graphnet.ops.elementwise import (
     Elementwise, absolute, add, cast, clip, cos, divide, equal, exp, greater, greater_equal, less,
-    less_equal, log, logical_not, maximum, minimum, multiply, negative, power, relu, sigmoid, sign, sin,
-    softplus, sqrt, subtract, tanh, where,
+    less_equal, log, logical_and, logical_not, logical_or, maximum, minimum, multiply, negative,
+    power, relu, sigmoid, sign, sin, softplus, sqrt, subtract, tanh, where,
 )  # fmt: skip
 from graphnet.ops.index import one_hot, scatter_add, take
 from graphnet.ops.leaf import constant, fill, input, label, parameter, stop_gradient
@@ -51,9 +51,9 @@ __all__ = [
     "__version__", "absolute", "add", "argmax", "backward", "broadcast_to", "cast", "clip", "compile",
     "concatenate", "constant", "cos", "divide", "equal", "exp", "fill", "gauss_newton_product",
     "gradient", "greater", "greater_equal", "hessian_product", "input", "label", "less", "less_equal",
-    "load_function", "log", "log_softmax", "logical_not", "logsumexp", "matmul", "max", "maximum", "mean", "min",
-    "minimum", "multiply", "negative", "one_hot", "parameter", "passes", "place", "power", "relu", "reshape",
-    "rop", "scaled_matmul", "scatter_add", "scope",
+    "load_function", "log", "log_softmax", "logical_and", "logical_not", "logical_or", "logsumexp", "matmul",
+    "max", "maximum", "mean", "min", "minimum", "multiply", "negative", "one_hot", "parameter",
+    "passes", "place", "power", "relu", "reshape", "rop", "scaled_matmul", "scatter_add", "scope",
     "sigmoid", "sigmoid_cross_entropy", "sign", "sin", "softmax", "softmax_cross_entropy",
     "softplus", "sqrt", "squared_error", "stack", "stop_gradient", "subtract", "sum", "take", "tanh",
     "testing", "transpose", "where",

@@ -353,6 +353,21 @@ class Node(ShowsItself):
     def __ge__(self, other: Any) -> Node:
         return OPERATORS["greater_equal"](self, other)
 
+    def __and__(self, other: Any) -> Node:
+        return OPERATORS["both"](self, other)
+
+    def __rand__(self, other: Any) -> Node:
+        return OPERATORS["both"](other, self)
+
+    def __or__(self, other: Any) -> Node:
+        return OPERATORS["either"](self, other)
+
+    def __ror__(self, other: Any) -> Node:
+        return OPERATORS["either"](other, self)
+
+    def __invert__(self) -> Node:
+        return OPERATORS["invert"](self)
+
     def __getitem__(self, key: Any) -> Node:
         return OPERATORS["getitem"](self, key)
 
@@ -392,7 +407,7 @@ class Node(ShowsItself):
         raise ValueAccessError(
             f"{self.describe()} (made at {self.origin}) is a symbolic node, not {wanted}: its value is "
             "known only when a compiled function runs. Use graphnet's functions on nodes (gn.tanh for math.tanh, "
-            "gn.where(condition, a, b) for if, and, or; gn.maximum for max), or "
+            "gn.where(condition, a, b) for if; & | ~ for and, or, not; gn.maximum for max), or "
             "gn.compile([node], inputs=[...])(*arrays) to compute it."
         )
 

@@ -20,11 +20,13 @@ class Running:
         self.inputs, self.program = inputs, program
         self.varying = [i for i, node in enumerate(inputs) if node.op.varying]  # type: ignore[attr-defined]
         self._last: list[Array] | None = None
+        self._failed = False
 
     def __call__(self, arrays: Sequence[Any]) -> tuple[Array, ...]:
         given = checked_inputs(self.inputs, arrays, self.program.taken)
-        self._last = None  # a run that fails leaves nothing to be run again
+        self._last, self._failed = None, True  # a run that fails leaves nothing to be run again
         outputs = tuple(self.program.run(given))
+        self._failed = False
         if self.varying:
             self._last = given
         return outputs
@@ -34,7 +36,8 @@ class Running:
         if not self.varying:
             raise BackendError("again: none of the inputs was made with gn.input(..., varying=True)")
         if self._last is None:
-            raise BackendError("again: the function was not called before; call it with all arrays first")
+            why = "the last call failed" if self._failed else "the function was not called before"
+            raise BackendError(f"again: {why}; call it with all arrays first")
         other = checked_inputs([self.inputs[i] for i in self.varying], arrays, self.program.taken)
         for i, array in zip(self.varying, other, strict=True):
             self._last[i] = array

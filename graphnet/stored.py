@@ -13,7 +13,7 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 from graphnet.backends import load_backend
 from graphnet.backends.base import Program
 from graphnet.dtypes import as_dtype
-from graphnet.errors import BackendError
+from graphnet.errors import BackendError, ShapeError, ValueAccessError
 from graphnet.node import Array, Node
 from graphnet.ops.leaf import input
 from graphnet.plan import Memory
@@ -93,10 +93,43 @@ def load_function(path: str | os.PathLike[str]) -> StoredFunction:
     return StoredFunction(header, arrays)
 
 
+class StoredParameters(Mapping[str, Array]):
+    """The arrays that a stored function reads, by name; setting one copies into it."""
+
+    def __init__(self, arrays: dict[str, Array]) -> None:
+        self._arrays = arrays
+
+    def __getitem__(self, name: str) -> Array:
+        return self._arrays[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """ShapeError for a value of another shape, ValueAccessError for a name that there is not."""
+        if name not in self._arrays:
+            raise ValueAccessError(
+                f"the function has no parameter {name!r}; it has {', '.join(self._arrays) or 'none'}."
+            )
+        held, new = self._arrays[name], np.asarray(value)
+        if new.shape != held.shape:
+            raise ShapeError(
+                f"the parameter {name} cannot take a value of shape {list(new.shape)}; its shape is {list(held.shape)}."
+            )
+        held[...] = new
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __repr__(self) -> str:
+        return f"StoredParameters({self._arrays!r})"
+
+
 class StoredFunction:
     """A compiled function from a file: call it with one array for each input; it returns a tuple of arrays.
 
-    parameters: name -> array, in the order of use; what is written into them holds from the next call on.
+    parameters: name -> array, in the order of use; what is written into them, or set by name, holds from the next call
+    on.
     """
 
     def __init__(self, header: dict[str, Any], arrays: dict[str, Array]) -> None:
@@ -104,11 +137,13 @@ class StoredFunction:
         self.backend: str = header["backend"]
         self.inputs: tuple[Node, ...] = tuple(map(_input, header["inputs"]))
         self._running = Running(self.inputs, self._program)
-        self.parameters: dict[str, Array] = {
-            name: arrays[f"leaf.{i}"]
-            for i, (name, trainable) in enumerate(zip(header["leaves"], header["trainable"], strict=True))
-            if trainable
-        }
+        self.parameters = StoredParameters(
+            {
+                name: arrays[f"leaf.{i}"]
+                for i, (name, trainable) in enumerate(zip(header["leaves"], header["trainable"], strict=True))
+                if trainable
+            }
+        )
 
     @property
     def memory(self) -> Memory:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.node import Array
+from graphnet.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.objective import Objective
 from graphnet_rnn.vectors import mean
@@ -22,14 +22,22 @@ class BatchedObjective:
     """An objective whose gradient, curvature and loss are means over several batches of one size, each over its own.
 
     objective: says how large a batch is; the batches pass through it one after the other, so no more memory is needed.
-    single: the same cost for batches of one case, from which `squared_gradients` are computed.
+    single: the same cost of the same parameters, for batches of one case, from which `squared_gradients` are computed
+    case by case.
 
         objective.feed(gradient=ten_batches, curvature=ten_batches[:1])
+
+    Raises UsageError for what is no Objective, and for a single that is none of one case.
 
     Source: Martens 2010, 4.4; Sutskever 2013, algorithm 5; Krause 2015, 3.3.5.2.
     """
 
     def __init__(self, objective: Objective, single: Objective | None = None) -> None:
+        for name, given in (("objective", objective), ("single", single)):
+            if not (isinstance(given, Objective) or (name == "single" and given is None)):
+                raise UsageError(f"BatchedObjective: {name} must be an Objective, not {given!r:.60}")
+        if single is not None:
+            _require_single(objective, single)
         self.objective, self.single = objective, single
         self.gradient_batches: list[Batch] = []
         self.curvature_batches: list[Batch] = []
@@ -51,7 +59,7 @@ class BatchedObjective:
         def listed(name: str, batches: Sequence[Batch]) -> list[Batch]:
             """Each batch, also one that serves twice, is brought once to where it is computed with."""
             found = []
-            for batch, given in zip(_listed(name, batches), batches, strict=True):
+            for batch, given in zip(_listed(name, batches, self.objective.inputs), batches, strict=True):
                 if id(given) not in placed:
                     placed[id(given)] = self.objective.placed(batch)
                 found.append(placed[id(given)])
@@ -151,7 +159,7 @@ class BatchedObjective:
         return batches
 
 
-def _listed(name: str, batches: Any) -> list[Batch]:
+def _listed(name: str, batches: Any, inputs: Sequence[Node]) -> list[Batch]:
     try:
         listed: list[Batch] = [tuple(batch) for batch in batches]
     except TypeError:
@@ -160,7 +168,35 @@ def _listed(name: str, batches: Any) -> list[Batch]:
         ) from None
     if not listed:
         raise UsageError(f"BatchedObjective.feed: {name} needs at least one batch")
+    for batch in listed:
+        if len(batch) != len(inputs):
+            wanted = ", ".join(node.describe() for node in inputs)
+            raise UsageError(
+                f"BatchedObjective.feed: {name} must be a list of batches, each of {len(inputs)} arrays ({wanted}), "
+                f"but one of them has {len(batch)}; a single batch is given as [(x, t)]"
+            )
     return listed
+
+
+def _require_single(whole: Objective, single: Objective) -> None:
+    """UsageError unless `single` is of the same parameters, and of one case."""
+    ours, its = ([list(node.shape) for node in o.parameters] for o in (whole, single))
+    if ours != its:
+        raise UsageError(
+            f"BatchedObjective: single= must be of the same parameters; its are of shapes {its}, the objective's {ours}"
+        )
+    if len(whole.inputs) != len(single.inputs):
+        raise UsageError(
+            f"BatchedObjective: single= must have the same inputs; it has {len(single.inputs)}, the objective "
+            f"{len(whole.inputs)}"
+        )
+    axes = [_case_axis(w.shape, s.shape) for w, s in zip(whole.inputs, single.inputs, strict=True)]
+    # Where no input is smaller, the objective itself must be of one case.
+    if not any(axis is not None for axis in axes) and any(1 not in w.shape for w in whole.inputs):
+        raise UsageError(
+            "BatchedObjective: single= must be the objective of one case, but its inputs are as large as those of a "
+            f"batch: {', '.join(node.describe() for node in single.inputs)}"
+        )
 
 
 def _cases(batch: Batch, whole: Objective, single: Objective) -> Iterator[Batch]:

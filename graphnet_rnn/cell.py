@@ -340,6 +340,7 @@ class Cell(ShowsItself):
 
     def __graph__(self) -> gn.Graph:
         """One step as a graph, for pictures: x_t and the states before and after it."""
+        declaration.check(self)
         bound = self if self._weights is not None else self.bind(inputs=self.drawn_inputs)
         dtype = bound.bound_weights.dtype
         x = gn.input((1, bound.reads), dtype, name="x_t")

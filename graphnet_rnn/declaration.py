@@ -151,7 +151,8 @@ def called(cell: Cell) -> CellError:
 
 def no_step(cell: Cell) -> CellError:
     """The error for a cell without equations."""
-    close = difflib.get_close_matches("step", vars(type(cell)), 1)
+    methods = [name for name, value in vars(type(cell)).items() if inspect.isfunction(value)]
+    close = difflib.get_close_matches("step", methods, 1)
     return CellError(
         f"{type(cell).__name__} needs a method step(self, {arguments(cell)}) (class at {_class_line(cell)})"
         + (f"; its {close[0]} may be meant." if close else ".")

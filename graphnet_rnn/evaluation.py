@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,32 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network import Network
 from graphnet_rnn.settings import whole_number
 
-__all__ = ["Evaluation", "Evaluator"]
+__all__ = ["Evaluation", "Evaluator", "as_symbols"]
+
+
+def as_symbols(network: Network, text: Any) -> Array:
+    """The symbols of a text: as they are given, or, of a str, by the network's vocabulary.
+
+    Raises DataError for what is no row of whole numbers, or has one that is no symbol of the network.
+    """
+    if isinstance(text, str):
+        if network.vocabulary is None:
+            raise DataError(
+                "the network has no vocabulary, so it cannot read a str; give it symbols, whole numbers"
+            )
+        return network.vocabulary.encode(text)
+    symbols = np.asarray(text)
+    if symbols.ndim != 1 or symbols.dtype.kind not in "iu":
+        raise DataError(
+            f"a text must be a str or a row of symbols, whole numbers, not {symbols.dtype} of shape "
+            f"{list(symbols.shape)}"
+        )
+    if symbols.size and not (symbols.min() >= 0 and symbols.max() < network.inputs):
+        raise DataError(
+            f"the text has symbols from {symbols.min()} to {symbols.max()}, but the network reads 0 to "
+            f"{network.inputs - 1}"
+        )
+    return symbols
 
 
 @dataclass(frozen=True)
@@ -57,9 +83,12 @@ class Evaluator:
         )
 
     def __call__(
-        self, symbols: Array, context: int = 0, progress: Callable[[int, int], None] | None = None
+        self, symbols: Array | str, context: int = 0, progress: Callable[[int, int], None] | None = None
     ) -> Evaluation:
-        """Raises DataError if nothing is left to score. progress(characters read, of how many)."""
+        """symbols: a row of them, or a str. progress(characters read, of how many).
+
+        Raises DataError if nothing is left to score, or for what is no text (see as_symbols).
+        """
         nats, correct, scored = 0.0, 0, 0
         for losses, guesses, targets, counts, _ in self._pieces(symbols, context, progress):
             nats += float(losses[counts].sum(dtype=np.float64))
@@ -68,12 +97,13 @@ class Evaluator:
         return Evaluation(nats, correct, scored)
 
     def characters(
-        self, symbols: Array, context: int = 0, progress: Callable[[int, int], None] | None = None
+        self, symbols: Array | str, context: int = 0, progress: Callable[[int, int], None] | None = None
     ) -> tuple[Array, Array]:
         """-ln p of each scored character, in nats, and the symbol that was thought likeliest there, in their order.
 
         Both (scored,): the first is of the character at max(1, context). Otherwise as when called.
         """
+        symbols = as_symbols(self.network, symbols)
         lead = max(1, context)
         nats, likeliest = (
             np.zeros(max(0, len(symbols) - lead)),
@@ -85,9 +115,10 @@ class Evaluator:
         return nats, likeliest
 
     def _pieces(
-        self, symbols: Array, context: int, progress: Callable[[int, int], None] | None
+        self, symbols: Array | str, context: int, progress: Callable[[int, int], None] | None
     ) -> Iterator[tuple[Array, Array, Array, Array, Array]]:
         """Piece by piece, each (time, lanes): losses, guesses, targets, which of them count, and the position read."""
+        symbols = as_symbols(self.network, symbols)
         lead = max(1, whole_number("context", context, least=0))
         scored = len(symbols) - lead
         if scored < 1:

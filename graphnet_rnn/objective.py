@@ -12,6 +12,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.backends import load_backend
+from graphnet.diff import require_scalar
 from graphnet.graph import substitute
 from graphnet.node import Array, Node
 from graphnet_rnn.errors import UsageError
@@ -35,6 +36,9 @@ class Objective:
     the weights only, add `gn.sum(gn.squared_error(W, 0))` to the cost.)
     Functions are compiled when they are first used. backend="cuda": the vector, the batch and all that is made of them
     stay on the GPU; vectors of the host are taken, too, and then the results come back there.
+    It is for one thread at a time: the parameters themselves take the values of w, and it keeps the batch.
+    Raises UsageError for a cost that is no scalar, for parameters or inputs that are none, and, in its methods, for
+    vectors of another size than all parameters together.
     """
 
     def __init__(
@@ -54,15 +58,24 @@ class Objective:
         l2: float = 0.0,
         l2_in_curvature: bool = True,
     ) -> None:
+        require_scalar("Objective", cost)
+        self.cost = cost
         self.l2, self.l2_in_curvature = amount("Objective: l2", l2), l2_in_curvature
-        self.structure = list(structure)
+        self.structure = _pairs(structure)
         self.structure_scale = amount("Objective: structure_scale", structure_scale)
-        self.at = None if at is None else list(at)
-        listed = parameters.values() if isinstance(parameters, Mapping) else parameters
-        self.cost, self.parameters, self.inputs, self.also = cost, list(listed), list(inputs), list(also)
-        if not self.parameters:
-            raise UsageError("Objective: `parameters` is empty: there is nothing to change")
-        self.clip_values, self.random = clip_values, random
+        self.at = None if at is None else _nodes("at", at)
+        self.parameters = _parameters(parameters)
+        self.inputs, self.also = _nodes("inputs", inputs), _nodes("also", also)
+        for node in self.inputs:
+            if not node.op.is_input:
+                raise UsageError(
+                    f"Objective: inputs lists {node.describe()} (made at {node.origin}), which is a {node.op.name}; "
+                    "only what gn.input makes is fed"
+                )
+        self.clip_values = (
+            None if clip_values is None else amount("Objective: clip_values", clip_values, above_zero=True)
+        )
+        self.random = random
         self._backend = backend
         self._how: dict[str, Any] = {"backend": backend, "threads": threads, "memory": memory}
         self.fed: tuple[Any, ...] = ()
@@ -77,7 +90,7 @@ class Objective:
 
     # -- the vector --------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def size(self) -> int:
         return sum(node.size for node in self.parameters)
 
@@ -85,13 +98,22 @@ class Objective:
         """The present parameters as a new flat vector, where the back end computes."""
         return self.place(np.concatenate([node.value.ravel() for node in self.parameters]))
 
+    def _vector(self, method: str, w: Any) -> Array:
+        """The vector; UsageError where it has not a number for each parameter."""
+        vector: Array = w if hasattr(w, "shape") else np.asarray(w)
+        if vector.shape != (self.size,):
+            raise UsageError(
+                f"Objective.{method}: the vector has shape {list(vector.shape)}, but there are {self.size:,} parameters"
+            )
+        return vector
+
     def place(self, vector: Array) -> Array:
         """A copy of the vector where the back end computes."""
         return gn.place(vector, self._backend)
 
     def set(self, w: Array) -> None:
         """Gives the parameters the values of the vector."""
-        vector = np.asarray(w)
+        vector = np.asarray(self._vector("set", w))
         for end, node in zip(self._ends, self.parameters, strict=True):
             node.value[...] = vector[end - node.size : end].reshape(node.shape)
 
@@ -124,6 +146,7 @@ class Objective:
 
     def loss(self, w: Array) -> float:
         """C(w)"""
+        w = self._vector("loss", w)
         (value,) = self._call("loss", lambda: [self.cost], w)
         return float(value) + self.penalty(w)
 
@@ -133,6 +156,7 @@ class Objective:
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         """C(w) and ∇C(w)"""
+        w = self._vector("gradient", w)
         value, *arrays = self._call(
             "gradient",
             lambda: [
@@ -155,10 +179,11 @@ class Objective:
             raise UsageError(
                 "Objective.curvature: structural damping needs hidden units to damp; give structure=u.structure"
             )
-        at = w.copy()
+        at = self._vector("curvature", w).copy()
         weight = np.array(structural * self.structure_scale, self.cost.dtype)
 
         def product(v: Array) -> Array:
+            v = self._vector("curvature", v)
             damped = [weight] if self.structure else []
             here = (product, *self.fed)
             if len(here) == len(self._linearised) and all(map(operator.is_, here, self._linearised)):
@@ -290,3 +315,46 @@ class Objective:
         except gn.NonFiniteError as error:
             return str(error)
         return ""
+
+
+def _nodes(argument: str, given: Any) -> list[Node]:
+    """The nodes of a list; UsageError for what is none."""
+    if isinstance(given, Node):
+        raise UsageError(f"Objective: {argument} must be a list of nodes; write [{given.name or '...'}]")
+    try:
+        listed = list(given)
+    except TypeError:
+        raise UsageError(f"Objective: {argument} must be a list of nodes, not {given!r:.60}") from None
+    for node in listed:
+        if not isinstance(node, Node):
+            raise UsageError(f"Objective: {argument} must be a list of nodes, but holds {node!r:.60}")
+    return listed
+
+
+def _parameters(given: Any) -> list[Node]:
+    """The parameters, in order; UsageError for what is none, and for one that is listed twice."""
+    listed = _nodes("parameters", given.values() if isinstance(given, Mapping) else given)
+    if not listed:
+        raise UsageError("Objective: `parameters` is empty: there is nothing to change")
+    for i, node in enumerate(listed):
+        if not node.op.is_parameter:
+            raise UsageError(
+                f"Objective: parameters lists {node.describe()} (made at {node.origin}), which is a {node.op.name}; "
+                "make what training changes with gn.parameter"
+            )
+        if node in listed[:i]:
+            raise UsageError(f"Objective: parameters lists {node.describe()} (made at {node.origin}) twice")
+    return listed
+
+
+def _pairs(structure: Any) -> list[tuple[Node, Node]]:
+    """The pairs of structural damping; UsageError for what is none."""
+    try:
+        listed = [(a, h) for a, h in structure]
+    except (TypeError, ValueError):
+        listed = [(None, None)]
+    if not all(isinstance(node, Node) for pair in listed for node in pair):
+        raise UsageError(
+            f"Objective: structure must be pairs of nodes (a, h = e(a)), as u.structure, not {structure!r:.60}"
+        )
+    return listed

@@ -82,8 +82,8 @@ def _remedy(cell: Cell, error: Exception) -> str:
         return ". NumPy's functions take arrays, not nodes: use graphnet's, e.g. gn.tanh(h)."
     if "'Node'" in text and "operand" in text:
         return (
-            ". Nodes have + - * / ** @, comparisons and slices; all else are functions, e.g. gn.where(a, b, False) "
-            "for a & b, gn.logical_not(a) for ~a."
+            ". Nodes have + - * / ** @, comparisons, & | ~ of these, and slices; all else are functions: "
+            "gn.sum(x), gn.sqrt(x)."
         )
     if isinstance(error, NameError):
         return f". step is given {arguments(cell)}; another value to remember is another State in `states`."

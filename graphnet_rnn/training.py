@@ -322,10 +322,13 @@ class Trainer:
         nats = report.loss - objective.penalty(point)
         if not math.isfinite(report.loss) or not math.isfinite(report.gradient_norm):
             objective.set(point)
-            raise TrainingError(
-                f"the loss is {report.loss} and the gradient's norm {report.gradient_norm} at step {progress.step} "
-                f"(epoch {progress.epoch + 1}), so training cannot go on; try a smaller --rate or --clip-norm. "
-                f"The checkpoints in {self.folder.path} are untouched. {objective.explain_non_finite()}".rstrip()
+            raise TrainingError.not_finite(
+                report.loss,
+                report.gradient_norm,
+                f"step {progress.step} (epoch {progress.epoch + 1})",
+                objective.explain_non_finite(),
+                "training cannot go on; try a smaller --rate or --clip-norm. "
+                f"The checkpoints in {self.folder.path} are untouched",
             )
         self.pieces.stepped(point, report)
         progress.epoch_nats += nats * self.pieces.weight(progress.piece)

@@ -138,10 +138,12 @@ def test_training_on_arrays_runs_as_it_stands() -> None:
 def test_training_with_curvature_runs_as_it_stands() -> None:
     text = (ROOT / "docs" / "second_order.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     names: dict[str, Any] = {}
     exec(blocks[0], names)
     assert np.allclose(names["result"].theta, 1, atol=1e-6)
     assert names["result"].reason == "tolerance"
     exec(blocks[1], names)
+    assert names["more"].loss <= names["result"].loss
+    exec(blocks[2], names)
     assert names["result"].loss < 0.3 * names["result"].reports[0].before

@@ -6,7 +6,7 @@ class derives `backward = gy · ∂y/∂x` and `rop = Σ rx · ∂y/∂x` from `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,12 +20,12 @@ from graphnet.ops.leaf import as_node, fill, zeros
 
 __all__ = [
     "Absolute", "Add", "Cast", "Cos", "Divide", "Elementwise", "Equal", "Exp", "Greater",
-    "GreaterEqual", "Less", "LessEqual", "Log", "LogicalNot", "Maximum", "Minimum", "Multiply",
-    "Negative", "Power", "PowerOf", "ReLU", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt", "Subtract",
+    "GreaterEqual", "Less", "LessEqual", "Log", "LogicalAnd", "LogicalNot", "LogicalOr", "Maximum", "Minimum",
+    "Multiply", "Negative", "Power", "PowerOf", "ReLU", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt", "Subtract",
     "Tanh", "Where",
     "absolute", "add", "cast", "clip", "cos", "divide", "equal", "exp", "greater", "greater_equal",
-    "less", "less_equal", "log", "logical_not", "maximum", "minimum", "multiply", "negative", "power",
-    "relu", "sigmoid", "sign", "sin", "softplus", "sqrt", "subtract", "tanh", "where",
+    "less", "less_equal", "log", "logical_and", "logical_not", "logical_or", "maximum", "minimum", "multiply",
+    "negative", "power", "relu", "sigmoid", "sign", "sin", "softplus", "sqrt", "subtract", "tanh", "where",
 ]  # fmt: skip
 
 
@@ -579,6 +579,26 @@ class Equal(Comparison):
         return np.equal(x, y)
 
 
+class LogicalAnd(Comparison):
+    """z = x and y"""
+
+    symbol = "∧"
+    kernel = "x and y"
+
+    def forward(self, x: Array, y: Array) -> Array:
+        return np.logical_and(x, y)
+
+
+class LogicalOr(Comparison):
+    """z = x or y"""
+
+    symbol = "∨"
+    kernel = "x or y"
+
+    def forward(self, x: Array, y: Array) -> Array:
+        return np.logical_or(x, y)
+
+
 class LogicalNot(Comparison):
     """y = not x"""
 
@@ -764,9 +784,35 @@ def equal(x: Any, y: Any) -> Node:
     return shared(Equal)(x, y)
 
 
+def logical_and(x: Any, y: Any) -> Node:
+    """z = x and y, booleans; `x & y` where both are."""
+    return shared(LogicalAnd)(x, y)
+
+
+def logical_or(x: Any, y: Any) -> Node:
+    """z = x or y, booleans; `x | y` where both are."""
+    return shared(LogicalOr)(x, y)
+
+
 def logical_not(x: Any) -> Node:
-    """y = not x, booleans."""
+    """y = not x, booleans; `~x` where x is."""
     return shared(LogicalNot)(x)
+
+
+def _of_booleans(sign: str, instead: Callable[..., Node]) -> Callable[..., Node]:
+    """What an operator of booleans does: & | ~ would work on the bits of integers, which no op here does."""
+
+    def applied(*operands: Any) -> Node:
+        for operand in operands:
+            node = as_node(operand)
+            if node.dtype != BOOL:
+                raise DtypeError(
+                    f"{sign} is for booleans, but {node.describe()} (made at {node.origin}) is {node.dtype}; compare "
+                    f"it, (x > 0), or write gn.{instead.__name__}(...), for which 0 is false and all else true."
+                )
+        return instead(*operands)
+
+    return applied
 
 
 def cast(x: Any, dtype: Any) -> Node:
@@ -778,4 +824,5 @@ def cast(x: Any, dtype: Any) -> Node:
 OPERATORS.update(
     add=add, subtract=subtract, multiply=multiply, divide=divide, power=power, negative=negative,
     absolute=absolute, less=less, less_equal=less_equal, greater=greater, greater_equal=greater_equal,
+    both=_of_booleans("&", logical_and), either=_of_booleans("|", logical_or), invert=_of_booleans("~", logical_not),
 )  # fmt: skip

@@ -21,9 +21,12 @@ CHARTS, PAGES = (".svg", ".png", ".pdf"), (".html", ".svg", ".txt", ".ansi")
 
 
 def require_ending(option: str, path: str, endings: Sequence[str] = CHARTS, what: str = "a chart") -> None:
-    """UsageError, which names the option, for a file that cannot be written in its format."""
+    """UsageError, which names the option, for a file that cannot be written in its format, or not there."""
     if Path(path).suffix.lower() not in endings:
         raise UsageError(f"{option} {path}: the name of {what} must end in one of {', '.join(endings)}")
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise UsageError(f"{option} {path}: there is no folder {folder}; make it first")
 
 
 def is_run(path: str) -> bool:

@@ -15,6 +15,7 @@ from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
 from graphnet_rnn.cli.pictures import require_ending
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files import append_line
+from graphnet_rnn.model_file import save
 from graphnet_rnn.optimizers import ALL, HessianFree, Optimizer
 from graphnet_rnn.tasks import TASKS, Settings, Task, Trial, elman, settings
 
@@ -52,7 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--backend", choices=["numba", "cuda", "numpy"], default="numba", help="what computes")
     add("--seed", type=int, default=0, help="of weights and sequences")
     add("--record", metavar="FILE", help="append each step, each test and the outcome, as lines of JSON")
-    add("--picture", metavar="FILE", help="draw the run at its end; .svg, .png or .pdf")
+    add("--picture", metavar="FILE", help="draw the run at its end, however it ends; .svg, .png or .pdf")
+    add("--model", metavar="FILE", help="write the network at its end, however it ends; .safetensors")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,6 +62,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--steps and --test-every must be at least 1")
     if options.picture is not None:
         require_ending("--picture", options.picture)
+    if options.model is not None:
+        require_ending("--model", options.model, (".safetensors",), "a model")
     record = _Record(options.record)
     task = TASKS[options.task](options.length)
     source = settings(task, structural=not options.no_structural)
@@ -78,6 +82,18 @@ def run(options: argparse.Namespace) -> int:
     wrong = trial.wrong()
     record("test", step=0, wrong=wrong)
     print(f"before training {wrong:.2%} of {trial.test:,} test sequences are wrong", flush=True)
+    try:
+        _train(options, trial, record, source, wrong)
+    finally:  # an interruption, or a loss that is no longer finite, shall not lose what there is
+        _keep(options, trial, record)
+    return 0
+
+
+def _train(
+    options: argparse.Namespace, trial: Trial, record: _Record, source: Settings, wrong: float
+) -> None:
+    """Steps until it is solved, or may not go on; prints each, and the verdict."""
+    task = trial.task
     most = source.minibatches * source.minibatch
     while not wrong < source.success and trial.steps < options.steps and trial.sequences <= most:
         report = trial.step()
@@ -94,12 +110,19 @@ def run(options: argparse.Namespace) -> int:
         seed=trial.seed, solved=wrong < source.success, minibatches=trial.sequences / source.minibatch,
     )  # fmt: skip
     print(_verdict(task, trial, source, wrong))
+
+
+def _keep(options: argparse.Namespace, trial: Trial, record: _Record) -> None:
+    """Writes the files that were asked for."""
+    if options.model is not None:
+        save(trial.network, options.model)
+        print(f"wrote {options.model}")
     if options.picture is not None:
         from viz import flight_recorder
 
-        flight_recorder(record.rows, f"{task.name}, T = {task.length}").savefig(options.picture, dpi=150)
+        title = f"{trial.task.name}, T = {trial.task.length}"
+        flight_recorder(record.rows, title).savefig(options.picture, dpi=150)
         print(f"wrote {options.picture}")
-    return 0
 
 
 class _Record:
@@ -108,6 +131,8 @@ class _Record:
     def __init__(self, path: str | None) -> None:
         self.path = None if path is None else Path(path)
         self.rows: list[dict[str, Any]] = []
+        if self.path is not None and self.path.exists():
+            print(f"{self.path} is there already: this run is added to it, and charts show the last one")
 
     def __call__(self, event: str, **row: Any) -> None:
         self.rows.append({"event": event, **row})

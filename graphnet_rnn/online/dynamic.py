@@ -9,7 +9,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.node import Array
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
-from graphnet_rnn.evaluation import Evaluation
+from graphnet_rnn.evaluation import Evaluation, as_symbols
 from graphnet_rnn.network import Network
 from graphnet_rnn.online.learning import Given, first_order
 from graphnet_rnn.optimizers.base import State
@@ -58,13 +58,14 @@ class DynamicEvaluation:
         )
 
     def __call__(
-        self, symbols: Array, context: int = 0, progress: Callable[[int, int], None] | None = None
+        self, symbols: Array | str, context: int = 0, progress: Callable[[int, int], None] | None = None
     ) -> Evaluation:
         """Reads the whole text; all but its first `context` characters (at least one) are scored.
 
-        progress(characters read, of how many). The weights adapt to the context as well.
+        symbols: a row of them, or a str. progress(characters read, of how many). The weights adapt to the context, too.
         Raises DataError if nothing is left to score; TrainingError when the adapted weights give no finite loss.
         """
+        symbols = as_symbols(self.network, symbols)
         lead = max(1, whole_number("context", context, least=0))
         scored = len(symbols) - lead
         if scored < 1:

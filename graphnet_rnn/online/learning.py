@@ -94,10 +94,7 @@ class OnlineLearning:
             return
         report = self.optimizer.step(Given(loss / count, gradient / count), theta, self.state)
         if not (np.isfinite(report.loss) and np.isfinite(report.gradient_norm)):
-            raise TrainingError(
-                f"the loss is {report.loss} and the gradient's norm {report.gradient_norm} after {self.steps} steps; "
-                "try a smaller rate or clipping"
-            )
+            raise TrainingError.not_finite(report.loss, report.gradient_norm, f"step {self.steps}", "")
         self.steps += 1
         self.network.theta = theta
 

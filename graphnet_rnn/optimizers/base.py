@@ -50,6 +50,11 @@ class Report:
         return True
 
     @property
+    def settled(self) -> bool:
+        """Whether another step on the same batch would do the same, which was nothing."""
+        return False
+
+    @property
     def gradients(self) -> int:
         """How many gradients the step took."""
         return 1

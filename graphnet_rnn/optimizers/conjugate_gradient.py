@@ -139,8 +139,9 @@ def conjugate_gradient(
     """x ≈ A⁻¹ b by at most `max_steps` products with A, stopped when φ hardly falls any more.
 
     Stops at step i where φ_i < 0 and (φ_i - φ_{i-k}) / φ_i ≤ k ε, k = max(window, i / 10), ε = tolerance (0: never);
-    where |b - A x| ≤ residual |b|; or along a direction of non-positive curvature. watch(step, φ, x) sees each iterate
-    that is kept, and ends it by saying why. The rest: see conjugate_directions.
+    where |b - A x| ≤ residual · the larger of |b| and what it was at the start; or along a direction of non-positive
+    curvature. watch(step, φ, x) sees each iterate that is kept, and ends it by saying why. The rest: see
+    conjugate_directions.
     Raises UsageError for settings that cannot be meant.
     Source: Martens 2010, 4.4 and algorithm 2; Krause 2015, eq. 4.2.
     """
@@ -149,7 +150,7 @@ def conjugate_gradient(
             f"conjugate_gradient: max_steps ({max_steps}) and window ({window}) must be at least 1, tolerance "
             f"({tolerance}) and residual ({residual}) at least 0"
         )
-    scale = residual * norm(b)
+    scale = norm(b)
     values: list[float] = []
     kept: list[tuple[int, Array]] = []
     least, reason, due = math.inf, "solved", 1.0
@@ -162,10 +163,11 @@ def conjugate_gradient(
         if not math.isfinite(direction.value):
             reason = "not finite"
             break
+        scale = scale if i else max(scale, direction.residual)
         x, least = direction.x, min(least, direction.curvature)
         values.append(direction.value)
         ended = ""
-        if direction.residual <= scale:
+        if direction.residual <= residual * scale:
             ended = "solved"
         elif has_stalled(values, tolerance, window):
             ended = "progress"

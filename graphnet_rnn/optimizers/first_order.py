@@ -14,6 +14,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
 from graphnet_rnn.optimizers.schedules import StepSchedule, extremes, number_or_schedule
+from graphnet_rnn.settings import amount, fraction
 from graphnet_rnn.vectors import norm
 
 __all__ = ["SGD", "Adam", "FirstOrder", "Momentum", "Nesterov", "RMSprop"]
@@ -42,8 +43,8 @@ class FirstOrder(Optimizer):
         object.__setattr__(self, "rate", rate)
         for name in ("clip_norm", "clip_value"):
             limit = getattr(self, name)
-            if limit is not None and not limit > 0:
-                raise UsageError(f"{own}: {name} must be > 0 or None, not {limit!r}")
+            if limit is not None:
+                object.__setattr__(self, name, amount(f"{own}: {name}", limit, above_zero=True))
 
     def settings(self) -> dict[str, Any]:
         """The arguments that make this optimiser again, as JSON knows them: a schedule by its description."""
@@ -157,6 +158,11 @@ class RMSprop(FirstOrder):
     decay: float = 0.95
     delta: float = 1e-8
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "decay", fraction("RMSprop: decay", self.decay))
+        object.__setattr__(self, "delta", amount("RMSprop: delta", self.delta))
+
     def accumulators(self, theta: Array) -> State:
         return {"r": np.zeros_like(theta)}
 
@@ -178,6 +184,12 @@ class Adam(FirstOrder):
     beta1: float = 0.9
     beta2: float = 0.999
     delta: float = 1e-8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("beta1", "beta2"):
+            object.__setattr__(self, name, fraction(f"Adam: {name}", getattr(self, name)))
+        object.__setattr__(self, "delta", amount("Adam: delta", self.delta))
 
     def accumulators(self, theta: Array) -> State:
         return {"m": np.zeros_like(theta), "v": np.zeros_like(theta), "t": np.zeros(1, np.int64)}

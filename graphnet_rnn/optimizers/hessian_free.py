@@ -65,8 +65,9 @@ class HessianFreeReport(Report):
 
     def __str__(self) -> str:
         taken = f"x {self.scale:.2g}" if self.taken else "rejected"
+        rho = "none (no fall predicted)" if math.isnan(self.ratio) else f"{self.ratio:+.2f}"
         return (
-            f"loss {self.before:.6g} -> {self.after:.6g}  rho {self.ratio:+.2f}  lambda {self.damping:.3g}"
+            f"loss {self.before:.6g} -> {self.after:.6g}  rho {rho}  lambda {self.damping:.3g}"
             + (f"  structural {self.structural:.3g}" if self.structural else "")
             + f"  CG {self.chosen}/{self.cg_steps} ({self.cg_reason})  |g| {self.gradient_norm:.2g}  "
             f"|d| {self.step_norm:.2g} {taken}  {self.seconds:.2f} s"
@@ -91,9 +92,14 @@ class _Problem:
             value = self.objective.loss(self.theta + delta.astype(self.theta.dtype))
         return value if math.isfinite(value) else math.inf
 
+    @property
+    def rounding(self) -> float:
+        """What the precision of θ leaves open, relatively."""
+        return float(np.finfo(self.theta.dtype).eps)
+
     def shows(self, predicted: float) -> bool:
         """Whether the loss, in the precision of θ, can show a reduction as large as the predicted one."""
-        return -predicted > float(np.finfo(self.theta.dtype).eps) * abs(self.before)
+        return -predicted > self.rounding * abs(self.before)
 
     def ratio(self, loss: float, predicted: float) -> float:
         """ρ; NaN where the model predicts no reduction, and 1 where one that rounding hides: so short is the step."""
@@ -289,7 +295,7 @@ class HessianFree(CurvedOptimizer):
         watch = _Watch(problem, self.retained, limit=3.0 if self.adapts == "structural" else math.inf)
         solution = conjugate_gradient(
             problem.product, problem.b, problem.last, max_steps=self.cg_steps, tolerance=self.tolerance,
-            window=self.window, diagonal=problem.diagonal, watch=watch if looks else None,
+            window=self.window, residual=problem.rounding, diagonal=problem.diagonal, watch=watch if looks else None,
         )  # fmt: skip
         if not looks and solution.values:
             watch(solution.steps, solution.values[-1], solution.x)
@@ -372,11 +378,13 @@ class GreedyHessianFree(CurvedOptimizer):
     def _solved(self, problem: _Problem) -> _Found:
         delta, loss, failed, chosen, reason = np.zeros_like(problem.b), problem.before, 0, 0, "solved"
         values: list[float] = []
+        scale = norm(problem.b)
         for i, direction in enumerate(self._directions(problem)):
             if i and not direction.curvature > 0:
                 reason = "curvature" if math.isfinite(direction.curvature) else "not finite"
                 break
             values.append(direction.value)
+            scale = scale if i else max(scale, direction.residual)
             step = direction.step if i else direction.x
             if step.any():
                 share, loss = self._share(problem, delta, step, loss)
@@ -389,6 +397,8 @@ class GreedyHessianFree(CurvedOptimizer):
                 reason = "progress"
             elif i == self.cg_steps:
                 reason = "limit"
+            elif direction.residual <= problem.rounding * scale:
+                break
             else:
                 continue
             break

@@ -13,9 +13,9 @@ from graphnet.node import Array
 from graphnet_rnn.batched import BatchedObjective
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.objective import Objective
-from graphnet_rnn.optimizers.base import Optimizer, Report
+from graphnet_rnn.optimizers.base import Optimizer, Report, State
 from graphnet_rnn.optimizers.first_order import Adam
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import amount, whole_number
 
 __all__ = ["Result", "minimize"]
 
@@ -25,16 +25,19 @@ STALLED = 30
 
 @dataclass(frozen=True)
 class Result(ShowsItself):
-    """The last point, its loss, what each step reported, and why there were no more.
+    """The last point, its loss, what each step reported, why there were no more, and what the next would start from.
 
     reason: "steps" (as many as were asked for), "tolerance" (the gradient is that small), "callback" (it said so), or
-    "stalled" (30 steps in a row changed nothing). Notebooks show what each step reported as curves.
+    "stalled" (30 steps in a row changed nothing, or one did that would again do the same). state: the optimiser's, with
+    which `minimize(..., start=result.theta, state=result.state)` goes on as if it had never ended. Notebooks show what
+    each step reported as curves.
     """
 
     theta: Array
     loss: float
     reports: list[Report] = field(repr=False)
     reason: str = "steps"
+    state: State = field(default_factory=dict, repr=False)
 
     def __history__(self) -> list[dict[str, Any]]:
         """The reports as rows, for pictures."""
@@ -52,15 +55,22 @@ def minimize(
     tolerance: float = 0.0,
     callback: Callable[[int, Report], object] | None = None,
     feed: Callable[[int], object] | None = None,
+    state: State | None = None,
 ) -> Result:
     """Steps until the gradient's norm is at most `tolerance`, or nothing moves any more, at most `steps` times.
 
     start: the first point (the parameters' present values). callback(step, report) may return True to
     stop. feed(step) is called before each step, to feed the objective another batch. The objective's parameters hold
-    the last point when either is called, and afterwards.
+    the last point when either is called, and afterwards. state: of the optimiser, as the Result of an earlier run of
+    the same optimiser has it, to go on from there; by default that before the first step. It is copied.
+    LBFGS and NonlinearConjugateGradient also stop by a tolerance (and decrease) of their own, with each step.
     Raises TrainingError when the loss or its gradient is no longer finite, naming the first node that broke.
     """
     steps = whole_number("minimize: steps", steps)
+    tolerance = amount("minimize: tolerance", tolerance)
+    for name, function in (("callback", callback), ("feed", feed)):
+        if function is not None and not callable(function):
+            raise UsageError(f"minimize: {name} must be a function, not {function!r:.60}")
     if not isinstance(objective, (Objective, BatchedObjective)):
         raise UsageError(
             f"minimize takes an Objective, not {objective!r:.60}; make one: rnn.Objective(cost, parameters, inputs)"
@@ -75,7 +85,7 @@ def minimize(
         raise UsageError(
             f"minimize: start has shape {list(theta.shape)}, but there are {objective.size} parameters"
         )
-    state = chosen.init(theta)
+    state = _state(chosen, theta, state)
     reports: list[Report] = []
     reason, idle = "steps", 0
     for step in range(steps):
@@ -91,20 +101,38 @@ def minimize(
             objective.set(theta)
         if not (np.isfinite(report.loss) and np.isfinite(report.gradient_norm)):
             objective.set(theta)
-            raise TrainingError(
-                f"the loss is {report.loss} and the gradient's norm {report.gradient_norm} at step {step}; try a "
-                "smaller rate or clipping. "
-                f"{objective.explain_non_finite()}"
+            raise TrainingError.not_finite(
+                report.loss, report.gradient_norm, f"step {step}", objective.explain_non_finite()
             )
         idle = 0 if report.taken else idle + 1
-        if callback is not None and callback(step, report) is True:
+        if callback is not None and _is_true(callback(step, report)):
             reason = "callback"
         elif report.gradient_norm <= tolerance:
             reason = "tolerance"
-        elif idle == STALLED:
+        elif idle == STALLED or (report.settled and feed is None and callback is None):
             reason = "stalled"
         else:
             continue
         break
     objective.set(theta)
-    return Result(np.asarray(theta), objective.loss(theta), reports, reason)
+    return Result(np.asarray(theta), objective.loss(theta), reports, reason, state)
+
+
+def _is_true(said: object) -> bool:
+    """Whether a callback said True; comparisons of arrays' elements give NumPy's."""
+    return isinstance(said, (bool, np.bool_)) and bool(said)
+
+
+def _state(optimizer: Optimizer, theta: Array, given: State | None) -> State:
+    """The optimiser's state before the next step; UsageError for one of another optimiser, or for other parameters."""
+    fresh = optimizer.init(theta)
+    if given is None:
+        return fresh
+    arrays = {name: np.array(array) for name, array in dict(given).items()}
+    expected = {name: array.shape for name, array in fresh.items()}
+    if {name: array.shape for name, array in arrays.items()} != expected:
+        listed = ", ".join(f"{name} {list(shape)}" for name, shape in expected.items()) or "nothing"
+        raise UsageError(f"minimize: state must hold what {type(optimizer).__name__} keeps here: {listed}")
+    for name, array in arrays.items():
+        fresh[name][...] = array
+    return fresh

@@ -47,6 +47,10 @@ class ScipyReport(Report):
         return self.after < self.before
 
     @property
+    def settled(self) -> bool:
+        return not self.taken
+
+    @property
     def gradients(self) -> int:
         return self.evaluations
 
@@ -65,6 +69,7 @@ class ScipyMethod(Optimizer):
     They compute in float64 whatever the network's dtype; losses and gradients are those of the network at the point in
     its dtype. A line search finds its own rate, so there is none to set, and one that is handed to `step` (a factor
     that a Trainer lets fall) changes nothing; nor would a clipped gradient be that of the loss.
+    Where rnn.minimize is to reach a tolerance of its own, theirs must be as small (L-BFGS: `decrease` too, or 0).
     A point where the loss or its gradient is no finite number counts as too far. θ becomes the best point that was
     evaluated, which is the one where SciPy ends, unless its last line search fails; at worst θ is as it was.
     """

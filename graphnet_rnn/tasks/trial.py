@@ -77,12 +77,13 @@ class Trial:
         Raises TrainingError when the loss or its gradient is no longer finite.
         """
         self.objective.feed([self._drawn(self._generator, self.batch) for _ in range(self.gradient_batches)])
-        report = self.optimizer.step(self.objective, self.theta, self.state)
-        self.network.theta = np.asarray(self.theta)
+        try:
+            report = self.optimizer.step(self.objective, self.theta, self.state)
+        finally:  # a step looks at other points, too
+            self.network.theta = np.asarray(self.theta)
         if not (np.isfinite(report.loss) and np.isfinite(report.gradient_norm)):
-            raise TrainingError(
-                f"the loss is {report.loss} and the gradient's norm {report.gradient_norm} at step {self.steps}; try a "
-                f"smaller rate or clipping. {self.objective.explain_non_finite()}".rstrip()
+            raise TrainingError.not_finite(
+                report.loss, report.gradient_norm, f"step {self.steps}", self.objective.explain_non_finite()
             )
         self.steps += 1
         self.sequences += self.batch * (self.gradient_batches * report.gradients + report.products)

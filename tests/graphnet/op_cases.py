@@ -180,6 +180,8 @@ CASES: tuple[Case, ...] = (
     Case(e.Greater(), (distinct(2, 3), distinct(2, 3) + 0.1), "greater"),
     Case(e.GreaterEqual(), (ints(1, 2, 3), ints(3, 2, 1)), "greater_equal"),
     Case(e.Equal(), (ints(1, 2, 3), ints(3, 2, 1)), "equal"),
+    Case(e.LogicalAnd(), (MASK, MASK[::-1]), "logical_and"),
+    Case(e.LogicalOr(), (MASK, MASK[::-1]), "logical_or"),
     Case(e.LogicalNot(), (MASK,), "logical_not"),
     Case(e.Cast(FLOAT64), (normal(2, 3),), "cast-float"),
     Case(e.Cast(INT64), (away(2, 3) * 3,), "cast-to-integer"),

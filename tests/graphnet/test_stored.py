@@ -13,7 +13,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet import stored
-from graphnet.errors import BackendError, DtypeError, GraphnetError, ShapeError
+from graphnet.errors import BackendError, DtypeError, GraphnetError, ShapeError, ValueAccessError
 from graphnet.node import Array, Node
 
 GENERATOR = np.random.default_rng(3)
@@ -83,6 +83,20 @@ def test_parameters_can_be_changed_after_loading(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded(array)[0], array)
     loaded.parameters["W"][...] = 2 * np.eye(3)
     np.testing.assert_array_equal(loaded(array)[0], 2 * array)
+
+
+def test_parameters_are_set_by_name(tmp_path: Path) -> None:
+    W = gn.parameter(np.eye(3), name="W")
+    x = gn.input((2, 3), "float64", name="x")
+    gn.compile([x @ W], [x]).save(tmp_path / "f.gn")
+    loaded, array = gn.load_function(tmp_path / "f.gn"), np.arange(6.0).reshape(2, 3)
+    loaded.parameters["W"] = 3 * np.eye(3)
+    np.testing.assert_array_equal(loaded(array)[0], 3 * array)
+    assert (list(loaded.parameters), len(loaded.parameters)) == (["W"], 1)
+    with pytest.raises(ValueAccessError, match="no parameter 'V'; it has W"):
+        loaded.parameters["V"] = np.eye(3)
+    with pytest.raises(ShapeError, match=r"W cannot take a value of shape \[2\]; its shape is \[3, 3\]"):
+        loaded.parameters["W"] = np.ones(2)
 
 
 def test_held_draws_are_stored(tmp_path: Path) -> None:

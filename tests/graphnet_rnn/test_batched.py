@@ -10,7 +10,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.node import Array
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers import HessianFree
 
 TIME, CASES = 4, 6
@@ -83,12 +83,30 @@ def test_squared_gradients_are_those_of_single_cases() -> None:
 
 
 def test_squared_gradients_need_the_objective_of_one_case() -> None:
-    w = objective(2).start()
-    for single, words in ((None, "need single="), (objective(2), "of one case")):
-        found = rnn.BatchedObjective(objective(3), single)
-        found.feed([part(slice(0, 3))])
+    found = rnn.BatchedObjective(objective(3))
+    found.feed([part(slice(0, 3))])
+    with pytest.raises(UsageError, match="need single="):
+        found.squared_gradients(objective(2).start())
+
+
+def test_what_is_no_objective_of_one_case() -> None:
+    """Said at once: another would give a wrong preconditioner."""
+    whole = objective(3)
+    other = rnn.Network([rnn.Elman(4)], 3, 3, dtype="float64")
+    u = other.unroll(TIME, 1)
+    for single, words in (
+        (whole, "as large as those of a batch"),
+        (objective(3), "as large as those of a batch"),
+        (objective(2), "of one case"),
+        (network().unroll(TIME, 1), "single must be an Objective, not"),
+        (bowl(), "of the same parameters"),
+        (rnn.Objective(u.cost, other.parameters, [u.inputs]), "of the same parameters"),
+    ):
         with pytest.raises(UsageError, match=words):
-            found.squared_gradients(w)
+            rnn.BatchedObjective(whole, single)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="objective must be an Objective, not None"):
+        rnn.BatchedObjective(None)  # type: ignore[arg-type]
+    rnn.BatchedObjective(objective(1), objective(1))
 
 
 @pytest.mark.parametrize("inside", [True, False])
@@ -163,6 +181,78 @@ def test_callbacks_see_the_point_that_was_reached(optimizer: rnn.optimizers.Opti
         optimizer.step(bowl(), theta, state)
         assert np.array_equal(point, theta)
     assert np.array_equal(seen[-1], result.theta)
+
+
+def test_one_batch_is_no_list_of_batches() -> None:
+    with pytest.raises(
+        UsageError, match=r"a list of batches, each of 3 arrays .* one of them has 4; .* \[\(x, t\)\]"
+    ):
+        rnn.BatchedObjective(objective(CASES)).feed(arrays())
+
+
+@pytest.mark.parametrize("name", rnn.optimizers.ALL)
+def test_minimize_goes_on_where_it_ended(name: str) -> None:
+    """Three steps and four more are seven: also where the state has to be read from a file."""
+    optimizer = rnn.optimizers.ALL[name]()
+    whole = rnn.minimize(bowl(), optimizer, steps=7)
+    first = rnn.minimize(bowl(), optimizer, steps=3)
+    kept = {key: array.copy() for key, array in first.state.items()}
+    second = rnn.minimize(bowl(), optimizer, steps=4, start=first.theta, state=first.state)
+    assert np.array_equal(second.theta, whole.theta)
+    assert all(np.array_equal(first.state[key], array) for key, array in kept.items()), "it was copied"
+    for key, array in whole.state.items():
+        assert np.array_equal(second.state[key], array)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"state": {}}, r"what Adam keeps here: m \[2\], v \[2\], t \[1\]"),
+        ({"callback": 5}, "callback must be a function, not 5"),
+        ({"feed": "x"}, "feed must be a function, not 'x'"),
+        ({"tolerance": -1}, "tolerance must be a finite number >= 0, not -1"),
+        ({"tolerance": "a"}, "tolerance must be"),
+    ],
+)
+def test_impossible_arguments_of_minimize(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        rnn.minimize(bowl(), rnn.Adam(), **given)
+
+
+def test_numpys_true_ends_it_as_well() -> None:
+    objective = bowl()
+    found = rnn.minimize(objective, callback=lambda step, report: np.abs(objective.start()).max() < 2.99)
+    assert (found.reason, len(found.reports) < 20) == ("callback", True)
+
+
+def test_scipys_methods_do_not_try_the_same_again() -> None:
+    result = rnn.minimize(bowl(), rnn.LBFGS(tolerance=1e-3), steps=50, tolerance=1e-12)
+    assert result.reason == "stalled"
+    assert [report.taken for report in result.reports][-2:] == [True, False]
+
+
+def test_conjugate_gradient_ends_where_two_unknowns_are_solved() -> None:
+    result = rnn.minimize(bowl(), HessianFree(damping=1e-3), steps=6)
+    assert max(report.cg_steps for report in result.reports) <= 3  # type: ignore[attr-defined]
+
+
+def test_errors_say_what_is_not_finite() -> None:
+    x = gn.input((2,), "float64", name="x")
+    w = gn.parameter(np.ones(2), name="w")
+    objective = rnn.Objective(gn.sum(gn.squared_error(w, x)), [w], [x])
+    objective.feed(np.array([1.0, np.nan]))
+    with pytest.raises(TrainingError, match=r"at step 0: the data are not finite. Input: x\[2\] holds NaN"):
+        rnn.minimize(objective, rnn.SGD(), steps=2)
+    objective.feed(np.full(2, 1e200))
+    with pytest.raises(
+        TrainingError, match=r"inf at step 0; try a smaller rate or clipping\. SquaredError: "
+    ):
+        rnn.minimize(objective, rnn.SGD(), steps=2)
+    steep = rnn.Objective(gn.sum(1e200 * w), [w])
+    with pytest.raises(
+        TrainingError, match=r"inf at step 0; try a smaller .*: the sum of their squares is.$"
+    ):
+        rnn.minimize(steep, rnn.SGD(1e-300), steps=2)
 
 
 @pytest.mark.parametrize("batches", [None, [None], 3])

@@ -422,7 +422,7 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
         ("train text.txt --dropout nan", "must be in [0, 1), not nan"),
         ("train text.txt --rate 0", "rate must be > 0, not 0.0"),
         ("train text.txt --rate nan", "rate must be > 0, not nan"),
-        ("train text.txt --clip-norm -1", "clip_norm must be > 0 or None, not -1.0"),
+        ("train text.txt --clip-norm -1", "clip_norm must be a finite number > 0, not -1.0"),
         ("train text.txt --clip-value -1", "clip_values must be > 0 or None, not -1.0"),
         ("train text.txt --rate-decay 2", "decay in (0, 1]"),
         (
@@ -525,7 +525,7 @@ def test_nan_loss(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*arguments, "--clip-norm", "0"]) == 1
     message = capsys.readouterr().err
     assert "Traceback" not in message
-    assert "so training cannot go on; try a smaller --rate or --clip-norm." in message
+    assert "training cannot go on; try a smaller --rate or --clip-norm." in message
     assert "The checkpoints in run are untouched." in message
     (checkpoint,) = (here / "run").glob("checkpoint-*")
     assert np.isfinite(rnn.load(checkpoint).theta).all()

@@ -106,6 +106,23 @@ def test_nothing_to_score(length: int, context: int) -> None:
         rnn.Evaluator(network(), 2, 5)(text(length), context)
 
 
+def test_a_text_may_be_a_str_and_must_be_symbols() -> None:
+    network = rnn.Network([rnn.Elman(4)], 3, 3, seed=1)
+    evaluator, dynamic = rnn.Evaluator(network, lanes=1), rnn.online.DynamicEvaluation(network, None)
+    for read in (evaluator, dynamic):
+        with pytest.raises(DataError, match="no vocabulary, so it cannot read a str"):
+            read("abcab")
+        with pytest.raises(DataError, match=r"not float64 of shape \[4\]"):
+            read(np.ones(4))
+        with pytest.raises(DataError, match=r"not int64 of shape \[2, 2\]"):
+            read(np.ones((2, 2), np.int64))
+        with pytest.raises(DataError, match="symbols from 0 to 3, but the network reads 0 to 2"):
+            read(np.arange(4))
+    network.vocabulary = Vocabulary("abc")
+    for read in (evaluator, dynamic):
+        assert read("abcab") == read(np.array([0, 1, 2, 0, 1]))
+
+
 def test_impossible_evaluation() -> None:
     with pytest.raises(UsageError, match="context must be a whole number >= 0, not -1"):
         rnn.Evaluator(network())(text(30), -1)

@@ -15,6 +15,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
+from graphnet.errors import DifferentiationError, ValueAccessError
 from graphnet.node import Array
 from graphnet_rnn import optimizers
 from graphnet_rnn.early_stopping import EarlyStopping
@@ -256,14 +257,31 @@ def test_a_rate_of_zero_moves_nothing(case: Case) -> None:
         ({"rate": 0}, "rate must be > 0, not 0"),
         ({"rate": -1.0}, "rate must be > 0, not -1.0"),
         ({"rate": float("nan")}, "rate must be > 0, not nan"),
-        ({"clip_norm": 0}, "clip_norm must be > 0 or None, not 0"),
-        ({"clip_value": -5.0}, "clip_value must be > 0 or None, not -5.0"),
+        ({"clip_norm": 0}, "clip_norm must be a finite number > 0, not 0"),
+        ({"clip_value": -5.0}, "clip_value must be a finite number > 0, not -5.0"),
     ],
     ids=str,
 )
 def test_impossible_settings(kind: type[Optimizer], settings: dict[str, Any], content: str) -> None:
     with pytest.raises(UsageError, match=re.escape(f"{kind.__name__}: {content}")):
         kind(**settings)
+
+
+@pytest.mark.parametrize(
+    ("make", "content"),
+    [
+        (lambda: Adam(beta1=1.0), "Adam: beta1 must be in [0, 1), not 1.0"),
+        (lambda: Adam(beta2=-3), "Adam: beta2 must be in [0, 1), not -3"),
+        (lambda: Adam(beta1="a"), "Adam: beta1 must be in [0, 1), not 'a'"),
+        (lambda: Adam(delta=-1), "Adam: delta must be a finite number >= 0, not -1"),
+        (lambda: Adam(clip_norm="a"), "Adam: clip_norm must be a finite number > 0, not 'a'"),
+        (lambda: RMSprop(decay=2), "RMSprop: decay must be in [0, 1), not 2"),
+        (lambda: RMSprop(delta=float("nan")), "RMSprop: delta must be a finite number >= 0, not nan"),
+    ],
+)
+def test_impossible_averages(make: Callable[[], Optimizer], content: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(content)):
+        make()
 
 
 @pytest.mark.parametrize("value", [1.0, -0.1, float("nan")])
@@ -454,7 +472,7 @@ def test_infinite_gradient_of_a_finite_loss_is_told() -> None:
     """√x at 0 is 0, its slope infinite: no step can be taken, and that must not pass in silence."""
     x = gn.parameter(np.array([0.0]), name="x")
     with pytest.raises(
-        TrainingError, match=r"(?s)the loss is 0\.0 and the gradient's norm (inf|nan) at step 0.*makes"
+        TrainingError, match=r"(?s)the loss is 0 and the gradient's norm (inf|nan) at step 0.*makes"
     ):
         rnn.minimize(rnn.Objective(gn.sum(gn.sqrt(x)), [x]), SGD(0.1), steps=3)
 
@@ -578,6 +596,45 @@ def test_dropout_is_one_function_until_redrawn() -> None:
     assert objective.gradient(w)[0] == pytest.approx(first)
     objective.redraw()
     assert objective.loss(w) != first
+
+
+def test_vectors_of_another_size() -> None:
+    """Refused before anything is written."""
+    a, b = gn.parameter(np.ones(3), name="a"), gn.parameter(np.ones(2), name="b")
+    objective = rnn.Objective(gn.sum(gn.squared_error(a, 0.0)) + gn.sum(gn.squared_error(b, 0.0)), [a, b])
+    for w, shape in ((np.arange(7.0), r"\[7\]"), (np.zeros(4), r"\[4\]"), (None, r"\[\]"), (3.0, r"\[\]")):
+        for method in ("loss", "gradient", "set", "curvature"):
+            with pytest.raises(
+                UsageError,
+                match=rf"Objective.{method}: the vector has shape {shape}, but there are 5 parameters",
+            ):
+                getattr(objective, method)(w)
+    with pytest.raises(UsageError, match=r"Objective\.curvature: the vector has shape"):
+        objective.curvature(np.ones(5))(np.ones(4))
+    assert np.array_equal(objective.start(), np.ones(5))
+    assert objective.loss([1, 2, 0, 0, 0]) == pytest.approx(objective.loss(np.array([1.0, 2, 0, 0, 0])))  # type: ignore[arg-type]
+
+
+def test_what_an_objective_is_not_made_of() -> None:
+    w, x = gn.parameter(np.ones(3), name="w"), gn.input((3,), "float64", name="x")
+    cost = gn.sum(gn.squared_error(w, x))
+    wrong: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
+        ((gn.squared_error(w, x), [w]), {}, DifferentiationError, "the cost must be a scalar"),
+        ((3.0, [w]), {}, ValueAccessError, "the cost must be a node, not 3.0"),
+        ((cost, w), {}, UsageError, r"parameters must be a list of nodes; write \[w\]"),
+        ((cost, [x]), {}, UsageError, r"parameters lists x\[3\] .* an? Input"),
+        ((cost, [gn.tanh(w)]), {}, UsageError, "which is a Tanh; .* gn.parameter"),
+        ((cost, [w, w]), {}, UsageError, r"lists w\[3\] .* twice"),
+        ((cost, [np.ones(3)]), {}, UsageError, "parameters must be a list of nodes, but holds array"),
+        ((cost, [w], [w]), {}, UsageError, "only what gn.input makes is fed"),
+        ((cost, [w]), {"also": 5}, UsageError, "also must be a list of nodes, not 5"),
+        ((cost, [w]), {"structure": 5}, UsageError, "structure must be pairs of nodes"),
+        ((cost, [w]), {"structure": [w]}, UsageError, "structure must be pairs of nodes"),
+        ((cost, [w]), {"clip_values": -1}, UsageError, "clip_values must be a finite number > 0, not -1"),
+    ]
+    for arguments, named, error, words in wrong:
+        with pytest.raises(error, match=words):
+            rnn.Objective(*arguments, **named)
 
 
 def test_explain_non_finite() -> None:

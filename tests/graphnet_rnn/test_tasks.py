@@ -488,6 +488,8 @@ def test_command_with_a_first_order_optimiser(capsys: pytest.CaptureFixture[str]
         (["--optimizer", "adam(rate=1)", "--rate", "2"], "--rate 2 and 'adam(rate=1)' both say rate"),
         (["--optimizer", "adam(rate={0: 1, 5: -1})"], "Adam: rate must be > 0, not -1"),
         (["--picture", "run.txt"], "--picture"),
+        (["--picture", "no/such/folder/run.png"], "folder; make it first"),
+        (["--model", "net.bin"], "the name of a model must end in one of .safetensors"),
         (["--no-structural", "--optimizer", "hf(structural=1)"], "both say structural; leave out one"),
         (["--optimizer", "hf(adapts=structural)"], "a tuple or dict of these. 'structural' may be meant"),
         (["--clip-norm", "1"], "--clip-norm is not for --optimizer hf"),
@@ -525,6 +527,46 @@ def test_command_records_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture
     assert rows[-1]["event"] == "outcome"
     assert (rows[-1]["task"], rows[-1]["structural"]) == ("addition", True)
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_command_keeps_the_network_however_it_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Solved or not, interrupted in the middle of a step, or broken: at the last point that was reached."""
+    model, picture = tmp_path / "net.safetensors", tmp_path / "run.png"
+    files = ["--model", str(model), "--picture", str(picture)]
+    seen: list[rnn.tasks.Trial] = []
+    step = rnn.tasks.Trial.step
+
+    def interrupted(trial: rnn.tasks.Trial) -> Any:
+        seen.append(trial)
+        if len(seen) == 3:
+            monkeypatch.setattr(trial.objective, "loss", lambda w: (trial.objective.set(0 * w), 1 / 0)[1])
+        return step(trial)
+
+    assert main([*QUICK, *files]) == 0
+    assert rnn.load(model).layers[0].units == rnn.load(model).layers[0].width_of(
+        rnn.load(model).layers[0].states[0]
+    )
+    model.unlink(), picture.unlink()
+    monkeypatch.setattr(rnn.tasks.Trial, "step", interrupted)
+    with pytest.raises(ZeroDivisionError):
+        main([*QUICK, "--steps", "5", *files])
+    assert np.array_equal(rnn.load(model).theta, np.asarray(seen[0].theta))
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    monkeypatch.undo()
+    model.unlink(), picture.unlink()
+    assert main([*QUICK, "--optimizer", "sgd(rate=1e30)", "--steps", "4", *files]) != 0
+    assert "not finite" in capsys.readouterr().err or picture.exists()
+    assert picture.exists()
+
+
+def test_command_says_that_it_adds_to_a_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = str(tmp_path / "run.jsonl")
+    assert main([*QUICK, "--record", record]) == 0
+    assert "is there already" not in capsys.readouterr().out
+    assert main([*QUICK, "--record", record]) == 0
+    assert "run.jsonl is there already: this run is added to it" in capsys.readouterr().out
 
 
 def test_command_without_structural_damping(capsys: pytest.CaptureFixture[str]) -> None:

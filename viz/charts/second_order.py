@@ -48,9 +48,10 @@ def flight_recorder(history: History, title: str | None = None) -> Chart:
     values that are missing, None or not finite; a panel without any is left out. Where the step numbers go back, the
     run was begun again from there, and what it had recorded from that step on is left out.
     Panels: the loss before and after each step on the batch of the curvature, rejected steps marked; the test error;
-    ρ = what the loss did / what the quadratic model predicted, off the scale at the edge; λ and λ μ; norms of gradient
-    and step; α of the line search; CG's steps, and the one whose iterate was taken; φ after each of them, as a part of
-    φ at the end, of 40 HF steps at most.
+    ρ = what the loss did / what the quadratic model predicted, off the scale at the edge, and marked there, too, where
+    it predicted no reduction (the damping then grows); λ and λ μ, if there are any; norms of gradient and step; α of
+    the line search; CG's steps, and the one whose iterate was taken; φ after each of them, as a part of φ at the end,
+    of 40 HF steps at most.
     Raises DrawingError if the file cannot be read or nothing in it can be drawn.
     Source: Martens 2010, 4; Sutskever 2013, 4.2 and algorithm 5.
     """
@@ -173,16 +174,25 @@ def _draw_loss(axes: Axes, run: _Run) -> None:
         chart.mark(axes, x[rejected], before[rejected], "x", label="rejected", size=1.5)
     seen = np.concatenate([before, after])
     seen = seen[np.isfinite(seen)]
-    if seen.min() > 0 and seen.max() >= 10 * seen.min():
-        chart.logarithmic(axes, seen)
+    positive = seen[seen > 0]
+    if seen.min() >= 0 and positive.size and positive.max() >= 10 * positive.min():
+        chart.logarithmic(axes, positive)
+        none = (before == 0) | (after == 0)
+        if none.any():
+            _mark_zeros(axes, x[none], positive.min() / 2, "0")
     chart.caption(axes, "Loss before and after each step" if run.knows("after") else "Loss")
+
+
+def _mark_zeros(axes: Axes, x: chart.Numbers, edge: float, label: str) -> None:
+    """Zeros, which have no place on a logarithmic axis, at its edge."""
+    axes.set_ylim(bottom=edge)
+    chart.mark(axes, x, np.full(len(x), edge), "v", color=chart.VERMILION, label=label)
 
 
 def _draw_test(axes: Axes, run: _Run) -> None:
     x, wrong = np.array(run.tests).T
     percent, positive = 100 * wrong, 100 * wrong[wrong > 0]
     if positive.size and positive.max() >= 10 * positive.min():
-        # Zero has no place on this axis, so it is drawn at the edge.
         low, high = positive.min() / 2, positive.max() * 1.5
         chart.logarithmic(axes, positive, plain=True)
     else:
@@ -190,9 +200,9 @@ def _draw_test(axes: Axes, run: _Run) -> None:
         low = -0.05 * high
     chart.line(axes, x, np.maximum(percent, low), "", chart.GREEN, "D")
     none = percent < low
-    if none.any():
-        chart.mark(axes, x[none], np.full(none.sum(), low), "v", color=chart.VERMILION, label="0 %")
     axes.set_ylim(low, high)
+    if none.any():
+        _mark_zeros(axes, x[none], low, "0 %")
     chart.caption(axes, "Test sequences that are wrong (%)")
 
 
@@ -202,6 +212,13 @@ def _ratios(run: _Run) -> tuple[chart.Numbers, chart.Numbers]:
     kept = [(step, float(ratio)) for step, ratio in given if is_number(ratio) or ratio in (np.inf, -np.inf)]
     x, ratio = np.array(kept, np.float64).reshape(-1, 2).T
     return x, ratio
+
+
+def _without_ratio(run: _Run) -> chart.Numbers:
+    """The steps, finite ones, whose quadratic model predicted no reduction."""
+    known = set(_ratios(run)[0])
+    made = np.isfinite(run.column("cg_steps")) & np.isfinite(run.column("after"))
+    return np.array([step for step in run.at[made] if step not in known], np.float64)
 
 
 def _draw_ratio(axes: Axes, run: _Run) -> None:
@@ -222,7 +239,16 @@ def _draw_ratio(axes: Axes, run: _Run) -> None:
             chart.mark(
                 axes, x[beyond], np.full(beyond.sum(), edge), marker, color=chart.VERMILION, label=label
             )
+    none = _without_ratio(run)
+    if none.size:
+        chart.mark(
+            axes, none, np.full(none.size, low), "d", color=chart.GREY, label="no fall predicted", hollow=True
+        )
     chart.caption(axes, "Reduction ratio ρ")
+
+
+def _damped(run: _Run) -> npt.NDArray[np.bool_]:
+    return (run.column("damping") > 0) | (run.column("structural") > 0)
 
 
 def _draw_damping(axes: Axes, run: _Run) -> None:
@@ -370,7 +396,7 @@ _PANELS = (
         _Panel(2.8, _knowing("before", "after", "loss"), _draw_loss),
         _Panel(1.5, lambda run: bool(run.tests), _draw_test),
         _Panel(2.1, lambda run: bool(_ratios(run)[0].size), _draw_ratio),
-        _Panel(1.7, _knowing("damping"), _draw_damping),
+        _Panel(1.7, lambda run: bool(_damped(run).any()), _draw_damping),
     ),
     (
         _Panel(1.7, _knowing("gradient_norm", "step_norm"), _draw_norms),

@@ -142,6 +142,19 @@ def test_outputs_that_do_not_vary_stay() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+def test_after_a_call_that_failed_there_is_nothing_to_run_again() -> None:
+    x, v = gn.input((2,), name="x"), gn.input((2,), name="v", varying=True)
+    function = gn.compile([gn.log(x) * v], [x, v], check=True)
+    ones = np.ones(2, "float32")
+    function(ones, ones)
+    with pytest.raises(gn.NonFiniteError):
+        function(-ones, ones)
+    with pytest.raises(BackendError, match="the last call failed; call it with all arrays first"):
+        function.again(ones)
+    function(ones, ones)
+    function.again(ones)
+
+
 def test_misuse_is_told() -> None:
     x, v = gn.input((2,), name="x"), gn.input((2,), name="v", varying=True)
     zeros = np.zeros(2, "float32")

@@ -101,6 +101,28 @@ def test_loss_is_logarithmic_where_it_spans_a_decade_and_is_positive(usual):
     assert panel(LOSS, [*history(), step(7, before=-1e-3)]).get_yscale() == "linear"
 
 
+def test_a_loss_of_zero_is_at_the_edge_of_its_logarithmic_axis():
+    axes = panel(LOSS, [*history(), step(7, before=0.02, after=0.0), step(8, before=0.0, after=0.0)])
+    assert axes.get_yscale() == "log"
+    edge = axes.get_ylim()[0]
+    assert points(axes, "0") == [(7.0, pytest.approx(edge)), (8.0, pytest.approx(edge))]
+    assert panel(LOSS, [step(1, before=0.0, after=0.0)]).get_yscale() == "linear"
+
+
+def test_steps_without_a_ratio_are_marked():
+    """λ grows there, which would otherwise be a riddle."""
+    rows = [*history(), step(7, ratio=None), step(8, ratio=math.nan), step(9, ratio=None, after=None)]
+    axes = panels(viz.flight_recorder(rows))[RATIO]
+    low = axes.get_ylim()[0]
+    assert points(axes, "no fall predicted") == [(7.0, low), (8.0, low)]
+    assert "no fall predicted" not in labels(panels(viz.flight_recorder(history()))[RATIO])
+
+
+def test_no_panel_for_a_run_without_damping():
+    rows = [step(k, damping=0.0, structural=0.0) for k in (1, 2, 3)]
+    assert "Damping" not in panels(viz.flight_recorder(rows))
+
+
 def test_rejected_steps_are_marked_in_the_loss_and_in_the_line_search(usual):
     rows = [*history(), step(7, before=0.5, after=0.5, scale=0.0), step(8, scale=0.64)]
     found = panels(viz.flight_recorder(rows))
@@ -151,12 +173,6 @@ def test_damping_is_logarithmic_and_says_the_weight_of_structural_damping(usual)
     assert labels(axes) == ["λ", "λμ (structural, μ = 0.2)"]
     assert points(axes, "λ")[:2] == [(1.0, 0.5), (2.0, 0.25)]
     assert labels(panel("Damping", [step(1, structural=0.0)])) == ["λ"]
-
-
-def test_no_damping_is_drawn_as_zero():
-    axes = panel("Damping", [step(k, damping=0.0, structural=0.0) for k in (1, 2)])
-    assert axes.get_yscale() == "linear"
-    assert points(axes, "λ") == [(1.0, 0.0), (2.0, 0.0)]
 
 
 def test_norms(usual):

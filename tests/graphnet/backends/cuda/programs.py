@@ -53,9 +53,9 @@ def every_function(x: Node, y: Node, i: Node) -> list[Node]:
         x + y, x - y, x * y, x / positive, -x, positive**y, x**3, x**-2, positive**0.5, gn.tanh(x), gn.sigmoid(x),
         gn.exp(x), gn.log(positive), gn.relu(x), gn.softplus(x), gn.sqrt(positive), gn.sin(x), gn.cos(x),
         gn.absolute(x), gn.sign(x), gn.squared_error(x, y), gn.sigmoid_cross_entropy(x, y), gn.maximum(x, y),
-        gn.minimum(x, y), gn.where(less, x, y), less, x <= y, x > y, x >= y, gn.equal(x, y), gn.logical_not(less),
-        gn.cast(less, x.dtype), gn.cast(x, "int64"), gn.cast(i, x.dtype), gn.cast(i, "bool"),
-        gn.stop_gradient(x) * 2.0,
+        gn.minimum(x, y), gn.where(less, x, y), less, x <= y, x > y, x >= y, gn.equal(x, y), ~less,
+        less & (x > 0), less | (x > 0), gn.cast(less, x.dtype), gn.cast(x, "int64"), gn.cast(i, x.dtype),
+        gn.cast(i, "bool"), gn.stop_gradient(x) * 2.0,
     ]  # fmt: skip
 
 
