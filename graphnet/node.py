@@ -386,6 +386,17 @@ class Node(ShowsItself):
             raise ValueAccessError(f"{self.describe()} is a scalar: it has no length")
         return self.shape[0]
 
+    def __eq__(self, other: object) -> bool:
+        """Whether it is this node: nodes are looked up as such everywhere. ValueAccessError for numbers and arrays."""
+        if isinstance(other, (int, float, np.ndarray, np.generic)):
+            raise ValueAccessError(
+                f"{self.describe()} (made at {self.origin}) is compared with {other!r:.40}: `==` asks whether two "
+                "nodes are the same one; write gn.equal(a, b), or ~gn.equal(a, b) for !=, to compare their values."
+            )
+        return self is other
+
+    __hash__ = object.__hash__
+
     # -- what a symbolic node is not ---------------------------------------------------------
 
     if not TYPE_CHECKING:  # a type checker shall still find misspelt attributes

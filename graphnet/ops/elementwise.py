@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphnet.dtypes import BOOL, FLOAT64, as_dtype, common_dtype, is_float
-from graphnet.errors import DifferentiationError, DtypeError, ShapeError, table_of_inputs
+from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueAccessError, table_of_inputs
 from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape, shared
 from graphnet.ops.broadcast import broadcast_to
 from graphnet.ops.leaf import as_node, fill, zeros
@@ -755,8 +755,16 @@ def clip(x: Any, low: float, high: float) -> Node:
 
 
 def where(condition: Any, x: Any, y: Any) -> Node:
-    """z = x where the boolean condition holds, y elsewhere; all three broadcast together."""
-    return shared(Where)(as_node(condition) if isinstance(condition, (bool, np.bool_)) else condition, x, y)
+    """z = x where the boolean condition holds, y elsewhere; all three broadcast together.
+
+    Raises ValueAccessError for a True or False of Python's, which is what `a == b` says of nodes.
+    """
+    if isinstance(condition, bool):
+        raise ValueAccessError(
+            f"where: the condition is Python's {condition}. `a == b` asks whether two nodes are the same one: write "
+            "gn.equal(a, b). For a flag that Python knows: x if flag else y."
+        )
+    return shared(Where)(as_node(condition) if isinstance(condition, np.bool_) else condition, x, y)
 
 
 def less(x: Any, y: Any) -> Node:

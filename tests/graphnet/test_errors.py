@@ -607,10 +607,23 @@ def test_depth_of_one_hot(depth: float) -> None:
         gn.one_hot(gn.input((2,), "int64"), depth)  # type: ignore[arg-type]
 
 
-def test_where_takes_a_truth_value() -> None:
+def test_where_takes_a_truth_value_of_numpys() -> None:
+    """But none of Python's, which `a == b` is."""
     x = gn.input((2,), "float64")
-    (found,) = gn.compile([gn.where(True, x, 0.0)], [x])(np.array([1.0, 2.0]))
+    (found,) = gn.compile([gn.where(np.True_, x, 0.0)], [x])(np.array([1.0, 2.0]))
     assert found.tolist() == [1.0, 2.0]
+    with pytest.raises(gn.ValueAccessError, match=r"the condition is Python's False. .* gn\.equal\(a, b\)"):
+        gn.where(x == gn.tanh(x), x, 0.0)
+
+
+@pytest.mark.parametrize("other", [0, 0.5, np.ones(2), np.float64(1), True])
+def test_nodes_are_compared_with_no_number(other: Any) -> None:
+    x = gn.input((2,), "float64", name="x")
+    for compare in (lambda: x == other, lambda: other == x, lambda: x != other):
+        with pytest.raises(gn.ValueAccessError, match=r"x\[2\] .* is compared with .* write gn\.equal\(a, b\)"):
+            compare()
+    assert x == x and x != gn.tanh(x) and x in [gn.tanh(x), x] and x != "x"  # noqa: PLR0124, PT018
+    assert x not in (None, "x")
 
 
 def test_gauss_newton_ignores_paths_without_derivative() -> None:

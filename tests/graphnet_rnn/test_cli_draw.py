@@ -73,7 +73,7 @@ def test_training_with_curvature_draws_its_flight(here: Path, capsys: pytest.Cap
         ("3\n", [], 1, "line 1, must be an object"),
         (None, [], 1, "history 'run.jsonl' cannot be read"),
         (json.dumps(STEP), ["--out", "run.dot"], 2, "must end in one of .svg, .png, .pdf"),
-        (json.dumps(STEP), ["--out", "no/folder/run.png"], 1, "No such file or directory"),
+        (json.dumps(STEP), ["--out", "no/folder/run.png"], 2, "there is no folder"),
     ],
     ids=["empty", "no row", "missing", "ending", "folder"],
 )

@@ -439,7 +439,7 @@ def test_broken_numbers_leave_the_weights() -> None:
     net = network(rnn.Elman(3), loss="squared", dtype="float32")
     learning = OnlineLearning(RTRL(net), rnn.SGD(1.0))
     before = net.theta.copy()
-    with np.errstate(over="ignore"), pytest.raises(TrainingError, match="after 0 steps; try a smaller rate"):
+    with np.errstate(over="ignore"), pytest.raises(TrainingError, match="at step 0; try a smaller rate"):
         learning.step(np.ones((1, 4)), np.full((1, 4), 1e30))
     assert np.array_equal(net.theta, before)
 
