@@ -115,7 +115,8 @@ def minimize(
             continue
         break
     objective.set(theta)
-    return Result(np.asarray(theta), objective.loss(theta), reports, reason, state)
+    kept = {name: np.asarray(array) for name, array in state.items()}
+    return Result(np.asarray(theta), objective.loss(theta), reports, reason, kept)
 
 
 def _is_true(said: object) -> bool:
@@ -124,11 +125,14 @@ def _is_true(said: object) -> bool:
 
 
 def _state(optimizer: Optimizer, theta: Array, given: State | None) -> State:
-    """The optimiser's state before the next step; UsageError for one of another optimiser, or for other parameters."""
+    """The optimiser's state before the next step; UsageError for one of another optimiser, or for other parameters.
+
+    A copy, where θ is.
+    """
     fresh = optimizer.init(theta)
     if given is None:
         return fresh
-    arrays = {name: np.array(array) for name, array in dict(given).items()}
+    arrays = {name: np.asarray(array) for name, array in dict(given).items()}
     expected = {name: array.shape for name, array in fresh.items()}
     if {name: array.shape for name, array in arrays.items()} != expected:
         listed = ", ".join(f"{name} {list(shape)}" for name, shape in expected.items()) or "nothing"

@@ -112,6 +112,14 @@ def test_an_optimizer_does_the_same_there(optimizer: Any) -> None:
     np.testing.assert_allclose(gpu.theta, host.theta, rtol=1e-2, atol=2e-4)
 
 
+def test_minimize_goes_on_there() -> None:
+    whole = rnn.minimize(objective("cuda"), rnn.Adam(0.01), steps=3)
+    first = rnn.minimize(objective("cuda"), rnn.Adam(0.01), steps=1)
+    assert all(isinstance(array, np.ndarray) for array in first.state.values())
+    more = rnn.minimize(objective("cuda"), rnn.Adam(0.01), steps=2, start=first.theta, state=first.state)
+    np.testing.assert_array_equal(more.theta, whole.theta)
+
+
 @pytest.mark.parametrize(
     "optimizer", [o for name, o in OPTIMIZERS.items() if name != "LBFGS"], ids=lambda o: type(o).__name__
 )
