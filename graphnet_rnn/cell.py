@@ -225,6 +225,7 @@ class Cell(ShowsItself):
         with gn.scope(layer=weights.owner, cell=type(self).__name__):
             tracing.declare(bound, weights)
         weights.require_patterns(type(self).__name__, CellError)
+        declaration.check_initially(self, weights.nodes)
         return bound
 
     def reading(self, inputs: int) -> Cell:

@@ -9,7 +9,7 @@ import difflib
 import dis
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from types import CodeType
@@ -21,12 +21,13 @@ from graphnet.node import Node
 from graphnet.provenance import Origin, here, hide_module
 from graphnet_rnn.errors import CellError
 from graphnet_rnn.initializers import Initializer
+from graphnet_rnn.weights import unfit
 
 if TYPE_CHECKING:
     from graphnet_rnn.cell import Cell
 
 __all__ = [
-    "State", "arguments", "called", "check", "check_widths", "init_line", "no_step", "require_bias",
+    "State", "arguments", "called", "check", "check_initially", "check_widths", "init_line", "no_step", "require_bias",
     "require_cell", "require_initial", "require_name", "require_nodes", "return_lines", "step_line", "unbound",
 ]  # fmt: skip
 
@@ -182,6 +183,11 @@ def _check_attributes(cell: Cell) -> None:
                 "this name; give the setting another one."
             )
     require_initial(cell, cell.initial)
+    if not _are_initializers(cell.initially):
+        raise CellError(
+            f"{owner} at {_declared_at(cell, 'initially')}: initially is {cell.initially!r:.60}; it holds initializers "
+            "by the names of weights, e.g. initially = {'W_*': rnn.initializers.normal(0.1)}."
+        )
     if "cell" in inspect.signature(type(cell)).parameters:
         raise CellError(
             f"{owner} has a setting called cell (at {init_line(cell)}), which is what model files call the class; give "
@@ -325,11 +331,25 @@ def require_initial(cell: Cell, initial: Any) -> dict[str, Initializer]:
     """Initializers by pattern; CellError for anything else."""
     if initial is None:
         return {}
-    if not isinstance(initial, Mapping) or not all(
-        isinstance(k, str) and callable(v) and not isinstance(v, type) for k, v in initial.items()
-    ):
+    if not _are_initializers(initial):
         raise CellError(
             f"{type(cell).__name__}: initial is {initial!r:.60} (at {here()}); it holds initializers by the names of "
             "weights, e.g. initial={'W_h*': rnn.initializers.orthogonal()}."
         )
     return dict(initial)
+
+
+def _are_initializers(given: Any) -> bool:
+    return isinstance(given, Mapping) and all(
+        isinstance(k, str) and callable(v) and not isinstance(v, type) for k, v in given.items()
+    )
+
+
+def check_initially(cell: Cell, names: Iterable[str]) -> None:
+    """CellError where a pattern of the cell's own initializers fits none of its weights."""
+    listed = list(names)
+    for pattern in unfit(cell.initially, listed):
+        raise CellError(
+            f"{type(cell).__name__} at {_declared_at(cell, 'initially')}: initially names {pattern!r}, but no weight "
+            f"is called so; there are {', '.join(listed)}."
+        )

@@ -620,7 +620,9 @@ def test_where_takes_a_truth_value_of_numpys() -> None:
 def test_nodes_are_compared_with_no_number(other: Any) -> None:
     x = gn.input((2,), "float64", name="x")
     for compare in (lambda: x == other, lambda: other == x, lambda: x != other):
-        with pytest.raises(gn.ValueAccessError, match=r"x\[2\] .* is compared with .* write gn\.equal\(a, b\)"):
+        with pytest.raises(
+            gn.ValueAccessError, match=r"x\[2\] .* is compared with .* write gn\.equal\(a, b\)"
+        ):
             compare()
     assert x == x and x != gn.tanh(x) and x in [gn.tanh(x), x] and x != "x"  # noqa: PLR0124, PT018
     assert x not in (None, "x")

@@ -473,11 +473,20 @@ WEIGHTS = [
         CellError,
         "not finite",
     ),
-    of(
-        "self.affine('h', x=x)",
+    step(
+        "initially is no initializer",
+        "return self.affine('h', x=x, h=h)",
         CellError,
-        "the initializer of W_xh is a float",
-        more="initially = {'W_*': 0.1}",
+        "initially is {'W_*': 0.1}",
+        "initially = {'W_*': rnn.initializers.normal(0.1)}",
+        more="initially = {'W_*': 0.1}  # here",
+    ),
+    step(
+        "initially is for no weight",
+        "return self.affine('h', x=x, h=h)",
+        CellError,
+        "initially names 'Wh_*', but no weight is called so; there are W_xh, W_hh, b_h",
+        more="initially = {'Wh_*': rnn.initializers.zeros()}  # here",
     ),
     step(
         "initial is for no weight",
