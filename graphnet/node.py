@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from numbers import Number
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
@@ -388,12 +389,14 @@ class Node(ShowsItself):
 
     def __eq__(self, other: object) -> bool:
         """Whether it is this node: nodes are looked up as such everywhere. ValueAccessError for numbers and arrays."""
-        if isinstance(other, (int, float, np.ndarray, np.generic)):
+        if isinstance(other, Node):
+            return self is other
+        if isinstance(other, (Number, np.ndarray, np.bool_)):
             raise ValueAccessError(
                 f"{self.describe()} (made at {self.origin}) is compared with {other!r:.40}: `==` asks whether two "
                 "nodes are the same one; write gn.equal(a, b), or ~gn.equal(a, b) for !=, to compare their values."
             )
-        return self is other
+        return NotImplemented
 
     __hash__ = object.__hash__
 

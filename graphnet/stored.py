@@ -22,7 +22,7 @@ import numpy as np
 from graphnet.backends import load_backend
 from graphnet.backends.base import Program
 from graphnet.dtypes import as_dtype
-from graphnet.errors import BackendError, ShapeError, ValueAccessError
+from graphnet.errors import BackendError, DtypeError, ShapeError, ValueAccessError
 from graphnet.node import Array, Node
 from graphnet.ops.leaf import input
 from graphnet.plan import Memory
@@ -103,7 +103,7 @@ class StoredParameters(Mapping[str, Array]):
         return self._arrays[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """ShapeError for a value of another shape, ValueAccessError for a name that there is not."""
+        """ShapeError or DtypeError for a value that does not fit, ValueAccessError for a name that there is not."""
         if name not in self._arrays:
             raise ValueAccessError(
                 f"the function has no parameter {name!r}; it has {', '.join(self._arrays) or 'none'}."
@@ -113,7 +113,14 @@ class StoredParameters(Mapping[str, Array]):
             raise ShapeError(
                 f"the parameter {name} cannot take a value of shape {list(new.shape)}; its shape is {list(held.shape)}."
             )
+        if not np.can_cast(new.dtype, held.dtype, "same_kind"):
+            raise DtypeError(f"the parameter {name} is {held.dtype}, and cannot take a value of {new.dtype}.")
         held[...] = new
+
+    def update(self, values: Mapping[str, Any]) -> None:
+        """Sets several."""
+        for name, value in values.items():
+            self[name] = value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)

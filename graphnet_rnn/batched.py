@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ class BatchedObjective:
 
         objective.feed(gradient=ten_batches, curvature=ten_batches[:1])
 
-    Raises UsageError for what is no Objective, and for a single that is none of one case.
+    Raises UsageError for what is no Objective, and for a single whose inputs show that it is none of one case.
 
     Source: Martens 2010, 4.4; Sutskever 2013, algorithm 5; Krause 2015, 3.3.5.2.
     """
@@ -161,6 +161,8 @@ class BatchedObjective:
 
 def _listed(name: str, batches: Any, inputs: Sequence[Node]) -> list[Batch]:
     try:
+        if isinstance(batches, Iterator) or any(isinstance(batch, Mapping) for batch in batches):
+            raise TypeError  # the first can be read only once, the others have no order
         listed: list[Batch] = [tuple(batch) for batch in batches]
     except TypeError:
         raise UsageError(
@@ -191,7 +193,8 @@ def _require_single(whole: Objective, single: Objective) -> None:
             f"{len(whole.inputs)}"
         )
     axes = [_case_axis(w.shape, s.shape) for w, s in zip(whole.inputs, single.inputs, strict=True)]
-    # Where no input is smaller, the objective itself must be of one case.
+    # Where no input is smaller, both must be of one case, so that each has an axis of 1. (Not every axis of 1 is one of
+    # cases, so this finds most mistakes, but not all.)
     if not any(axis is not None for axis in axes) and any(1 not in w.shape for w in whole.inputs):
         raise UsageError(
             "BatchedObjective: single= must be the objective of one case, but its inputs are as large as those of a "

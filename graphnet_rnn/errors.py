@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from graphnet.errors import GraphnetError
 
 __all__ = ["CellError", "DataError", "ModelFileError", "SaveError", "TrainingError", "UsageError"]
@@ -33,15 +31,17 @@ class TrainingError(GraphnetError, ArithmeticError):
     """Training cannot go on: the loss is no longer a finite number."""
 
     @classmethod
-    def not_finite(cls, loss: float, length: float, at: str, found: str, remedy: str = "") -> TrainingError:
+    def not_finite(
+        cls, loss: float, length: float, at: str, found: str | None, remedy: str = ""
+    ) -> TrainingError:
         """The error of a step whose loss or gradient is not finite.
 
-        length: the gradient's norm. at: which step it was. found: what Objective.explain_non_finite says. remedy: what
-        to try, if not a smaller rate or clipping.
+        length: the gradient's norm. at: which step it was. found: what Objective.explain_non_finite says; None where it
+        was not asked. remedy: what to try, if not a smaller rate or clipping.
         """
         said = f"the loss is {loss:.6g} and the gradient's norm {length:.6g} at {at}"
-        if found.startswith("Input"):
-            return cls(f"{said}: the data are not finite. {found}")
-        if not found and math.isfinite(loss) and math.isinf(length):
-            found = "None of its numbers is infinite by itself: the sum of their squares is."
-        return cls(f"{said}; {remedy or 'try a smaller rate or clipping'}. {found}".rstrip())
+        if found is not None and found.startswith("Input: "):
+            return cls(f"{said}: what was fed is not finite. {found}")
+        if found == "":
+            found = "No node makes it: a sum over all parameters does (the gradient's norm, or l2)."
+        return cls(f"{said}; {remedy or 'try a smaller rate or clipping'}. {found or ''}".rstrip())

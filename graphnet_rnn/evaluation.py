@@ -29,8 +29,11 @@ def as_symbols(network: Network, text: Any) -> Array:
                 "the network has no vocabulary, so it cannot read a str; give it symbols, whole numbers"
             )
         return network.vocabulary.encode(text)
-    symbols = np.asarray(text)
-    if symbols.ndim != 1 or symbols.dtype.kind not in "iu":
+    try:
+        symbols = np.asarray(text)
+    except ValueError as error:
+        raise DataError(f"a text must be a str or a row of symbols: {error}") from None
+    if symbols.ndim != 1 or (symbols.size and symbols.dtype.kind not in "iu"):
         raise DataError(
             f"a text must be a str or a row of symbols, whole numbers, not {symbols.dtype} of shape "
             f"{list(symbols.shape)}"
@@ -87,7 +90,7 @@ class Evaluator:
     ) -> Evaluation:
         """symbols: a row of them, or a str. progress(characters read, of how many).
 
-        Raises DataError if nothing is left to score, or for what is no text (see as_symbols).
+        Raises DataError if nothing is left to score, or for what is neither.
         """
         nats, correct, scored = 0.0, 0, 0
         for losses, guesses, targets, counts, _ in self._pieces(symbols, context, progress):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -16,7 +17,7 @@ from graphnet.diff import require_scalar
 from graphnet.graph import substitute
 from graphnet.node import Array, Node
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import amount
+from graphnet_rnn.settings import amount, limit
 
 __all__ = ["Objective"]
 
@@ -37,8 +38,8 @@ class Objective:
     Functions are compiled when they are first used. backend="cuda": the vector, the batch and all that is made of them
     stay on the GPU; vectors of the host are taken, too, and then the results come back there.
     It is for one thread at a time: the parameters themselves take the values of w, and it keeps the batch.
-    Raises UsageError for a cost that is no scalar, for parameters or inputs that are none, and, in its methods, for
-    vectors of another size than all parameters together.
+    Raises UsageError for parameters or inputs that are none, and, in its methods, for vectors of another size than all
+    parameters together; DifferentiationError for a cost that is no scalar.
     """
 
     def __init__(
@@ -72,9 +73,7 @@ class Objective:
                     f"Objective: inputs lists {node.describe()} (made at {node.origin}), which is a {node.op.name}; "
                     "only what gn.input makes is fed"
                 )
-        self.clip_values = (
-            None if clip_values is None else amount("Objective: clip_values", clip_values, above_zero=True)
-        )
+        self.clip_values = None if clip_values is None else limit("Objective: clip_values", clip_values)
         self.random = random
         self._backend = backend
         self._how: dict[str, Any] = {"backend": backend, "threads": threads, "memory": memory}
@@ -99,12 +98,17 @@ class Objective:
         return self.place(np.concatenate([node.value.ravel() for node in self.parameters]))
 
     def _vector(self, method: str, w: Any) -> Array:
-        """The vector; UsageError where it has not a number for each parameter."""
-        vector: Array = w if hasattr(w, "shape") else np.asarray(w)
+        """The vector; UsageError where it has not a real number for each parameter."""
+        try:
+            vector: Array = w if hasattr(w, "shape") and not isinstance(w, Node) else np.asarray(w)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"Objective.{method}: the vector is no array: {error}") from None
         if vector.shape != (self.size,):
             raise UsageError(
                 f"Objective.{method}: the vector has shape {list(vector.shape)}, but there are {self.size:,} parameters"
             )
+        if vector.dtype.kind not in "fiu":
+            raise UsageError(f"Objective.{method}: the vector must be of real numbers, not {vector.dtype}")
         return vector
 
     def place(self, vector: Array) -> Array:
@@ -152,6 +156,7 @@ class Objective:
 
     def penalty(self, w: Array) -> float:
         """½ l2 |w|², the part of C(w) that is not the cost"""
+        w = self._vector("penalty", w)
         return 0.5 * self.l2 * float(np.sum(np.square(w, dtype=np.float64))) if self.l2 else 0.0
 
     def gradient(self, w: Array) -> tuple[float, Array]:
@@ -328,6 +333,12 @@ def _nodes(argument: str, given: Any) -> list[Node]:
     for node in listed:
         if not isinstance(node, Node):
             raise UsageError(f"Objective: {argument} must be a list of nodes, but holds {node!r:.60}")
+    if argument in ("parameters", "inputs"):
+        for node, count in Counter(listed).items():
+            if count > 1:
+                raise UsageError(
+                    f"Objective: {argument} lists {node.describe()} (made at {node.origin}) twice"
+                )
     return listed
 
 
@@ -336,14 +347,12 @@ def _parameters(given: Any) -> list[Node]:
     listed = _nodes("parameters", given.values() if isinstance(given, Mapping) else given)
     if not listed:
         raise UsageError("Objective: `parameters` is empty: there is nothing to change")
-    for i, node in enumerate(listed):
+    for node in listed:
         if not node.op.is_parameter:
             raise UsageError(
                 f"Objective: parameters lists {node.describe()} (made at {node.origin}), which is a {node.op.name}; "
                 "make what training changes with gn.parameter"
             )
-        if node in listed[:i]:
-            raise UsageError(f"Objective: parameters lists {node.describe()} (made at {node.origin}) twice")
     return listed
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["amount", "fraction", "one_of", "whole_number"]
+__all__ = ["amount", "fraction", "limit", "one_of", "whole_number"]
 
 #: No size, seed or count is meant to be larger: it would fail later, deep inside of NumPy.
 LARGEST = 2**31 - 1
@@ -40,6 +40,14 @@ def amount(argument: str, value: Any, above_zero: bool = False) -> float:
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if not number or not (value > 0 if above_zero else value >= 0) or not np.isfinite(value):
         raise UsageError(f"{argument} must be a finite number {'>' if above_zero else '>='} 0, not {value!r}")
+    return float(value)
+
+
+def limit(argument: str, value: Any) -> float:
+    """The value as a float above 0, or infinity, which limits nothing."""
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not number or not value > 0:
+        raise UsageError(f"{argument} must be > 0, or None for no limit, not {value!r}")
     return float(value)
 
 

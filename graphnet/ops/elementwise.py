@@ -38,6 +38,8 @@ class Elementwise(Op):
     #: What a dtype must be before the op: "common", "number" (no booleans), "float" (integers become
     #: float64) or "any".
     domain: ClassVar[str] = "common"
+    #: Whether a True or False of Python's may be meant beside nodes.
+    takes_flags: ClassVar[bool] = False
 
     # -- given by each op --------------------------------------------------------------------
 
@@ -71,6 +73,10 @@ class Elementwise(Op):
     def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
         if len(inputs) != self.arity and self.arity:
             raise ShapeError(f"{self.name} takes {self.arity} input(s), not {len(inputs)}")
+        if not self.takes_flags:
+            for x in inputs:
+                if type(x) is bool:
+                    raise _no_condition(self.name, x)
         nodes = [x if isinstance(x, Node) or _is_number(x) else as_node(x) for x in inputs]
         return broadcast_together(self.name, nodes, self.cast_together)
 
@@ -87,6 +93,14 @@ class Elementwise(Op):
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         return inputs[0].shape, inputs[0].dtype
+
+
+def _no_condition(what: str, value: int) -> ValueAccessError:
+    """The error for a truth value of Python's, where one of each element is needed."""
+    return ValueAccessError(
+        f"{what} is given Python's {value}. `a == b` asks whether two nodes are the same one: write gn.equal(a, b). "
+        "For a flag that Python knows: x if flag else y."
+    )
 
 
 def _is_number(x: Any) -> bool:
@@ -452,6 +466,7 @@ class Maximum(Elementwise):
     symbol = "max"
     kernel = "x if x >= y or x != x else y"
     arity = 2
+    takes_flags = True
 
     def forward(self, x: Array, y: Array) -> Array:
         return np.maximum(x, y)
@@ -466,6 +481,7 @@ class Minimum(Elementwise):
     symbol = "min"
     kernel = "x if x <= y or x != x else y"
     arity = 2
+    takes_flags = True
 
     def forward(self, x: Array, y: Array) -> Array:
         return np.minimum(x, y)
@@ -487,6 +503,7 @@ class Where(Elementwise):
     kernel = "y if x else z"
     arity = 3
     domain = "any"
+    takes_flags = True
     zero_if = "rest"
 
     def cast_together(self, nodes: list[Node]) -> list[Node]:
@@ -518,6 +535,7 @@ class Comparison(Elementwise):
     """y = x_1 ? x_2, a boolean"""
 
     arity = 2
+    takes_flags = True
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         return inputs[0].shape, BOOL
@@ -579,7 +597,16 @@ class Equal(Comparison):
         return np.equal(x, y)
 
 
-class LogicalAnd(Comparison):
+class Logical(Comparison):
+    """y = a truth of truths: of numbers, 0 is false and all else true"""
+
+    takes_flags = False
+
+    def cast_together(self, nodes: list[Node]) -> list[Node]:
+        return nodes
+
+
+class LogicalAnd(Logical):
     """z = x and y"""
 
     symbol = "∧"
@@ -589,7 +616,7 @@ class LogicalAnd(Comparison):
         return np.logical_and(x, y)
 
 
-class LogicalOr(Comparison):
+class LogicalOr(Logical):
     """z = x or y"""
 
     symbol = "∨"
@@ -599,7 +626,7 @@ class LogicalOr(Comparison):
         return np.logical_or(x, y)
 
 
-class LogicalNot(Comparison):
+class LogicalNot(Logical):
     """y = not x"""
 
     symbol = "¬"
@@ -759,11 +786,8 @@ def where(condition: Any, x: Any, y: Any) -> Node:
 
     Raises ValueAccessError for a True or False of Python's, which is what `a == b` says of nodes.
     """
-    if isinstance(condition, bool):
-        raise ValueAccessError(
-            f"where: the condition is Python's {condition}. `a == b` asks whether two nodes are the same one: write "
-            "gn.equal(a, b). For a flag that Python knows: x if flag else y."
-        )
+    if isinstance(condition, int):
+        raise _no_condition("where", condition)
     return shared(Where)(as_node(condition) if isinstance(condition, np.bool_) else condition, x, y)
 
 
@@ -825,6 +849,8 @@ def _of_booleans(sign: str, instead: Callable[..., Node]) -> Callable[..., Node]
 
 def cast(x: Any, dtype: Any) -> Node:
     """y = x as another dtype; x itself if it has that dtype already."""
+    if type(x) is bool:
+        raise _no_condition("cast", x)
     node, to = as_node(x), as_dtype(dtype)
     return node if node.dtype == to else Cast(to)(node)
 

@@ -259,7 +259,7 @@ def reshape(x: Any, shape: Any) -> Node:
     """y = x in another shape; one size may be -1, which means "what is left"."""
     node = as_node(x)
     wanted = list(shape) if isinstance(shape, Sequence) else [shape]
-    if wanted.count(-1) == 1:
+    if [size for size in wanted if isinstance(size, (int, np.integer))].count(-1) == 1:
         rest = math.prod(size for size in wanted if size != -1)
         if not rest or node.size % rest:
             raise ShapeError(

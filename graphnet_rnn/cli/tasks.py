@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
-from graphnet_rnn.cli.pictures import require_ending
+from graphnet_rnn.cli.pictures import require_ending, require_folder
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files import append_line
 from graphnet_rnn.model_file import save
@@ -64,6 +65,8 @@ def run(options: argparse.Namespace) -> int:
         require_ending("--picture", options.picture)
     if options.model is not None:
         require_ending("--model", options.model, (".safetensors",), "a model")
+    if options.record is not None:
+        require_folder("--record", options.record)
     record = _Record(options.record)
     task = TASKS[options.task](options.length)
     source = settings(task, structural=not options.no_structural)
@@ -84,8 +87,12 @@ def run(options: argparse.Namespace) -> int:
     print(f"before training {wrong:.2%} of {trial.test:,} test sequences are wrong", flush=True)
     try:
         _train(options, trial, record, source, wrong)
-    finally:  # an interruption, or a loss that is no longer finite, shall not lose what there is
-        _keep(options, trial, record)
+    except BaseException:  # an interruption, or a loss that is no longer finite, shall not lose what there is
+        for error in _keep(options, trial, record):
+            print(f"not written: {error}", file=sys.stderr)
+        raise
+    for error in _keep(options, trial, record):
+        raise error
     return 0
 
 
@@ -112,17 +119,30 @@ def _train(
     print(_verdict(task, trial, source, wrong))
 
 
-def _keep(options: argparse.Namespace, trial: Trial, record: _Record) -> None:
-    """Writes the files that were asked for."""
-    if options.model is not None:
-        save(trial.network, options.model)
-        print(f"wrote {options.model}")
-    if options.picture is not None:
+def _keep(options: argparse.Namespace, trial: Trial, record: _Record) -> list[Exception]:
+    """Writes the files that were asked for, each whatever becomes of the other; why some were not."""
+
+    def write_model(path: str) -> None:
+        save(trial.network, path)
+
+    def draw(path: str) -> None:
         from viz import flight_recorder
 
         title = f"{trial.task.name}, T = {trial.task.length}"
-        flight_recorder(record.rows, title).savefig(options.picture, dpi=150)
-        print(f"wrote {options.picture}")
+        flight_recorder(record.rows, title).savefig(path, dpi=150)
+
+    files = [(options.model, write_model), (options.picture, draw)]
+    failed: list[Exception] = []
+    for path, write in files:
+        if path is None:
+            continue
+        try:
+            write(path)
+        except Exception as error:
+            failed.append(error)
+        else:
+            print(f"wrote {path}")
+    return failed
 
 
 class _Record:
@@ -131,7 +151,7 @@ class _Record:
     def __init__(self, path: str | None) -> None:
         self.path = None if path is None else Path(path)
         self.rows: list[dict[str, Any]] = []
-        if self.path is not None and self.path.exists():
+        if self.path is not None and self.path.is_file():
             print(f"{self.path} is there already: this run is added to it, and charts show the last one")
 
     def __call__(self, event: str, **row: Any) -> None:

@@ -94,7 +94,7 @@ class OnlineLearning:
             return
         report = self.optimizer.step(Given(loss / count, gradient / count), theta, self.state)
         if not (np.isfinite(report.loss) and np.isfinite(report.gradient_norm)):
-            raise TrainingError.not_finite(report.loss, report.gradient_norm, f"step {self.steps}", "")
+            raise TrainingError.not_finite(report.loss, report.gradient_norm, f"step {self.steps}", None)
         self.steps += 1
         self.network.theta = theta
 

@@ -14,7 +14,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
 from graphnet_rnn.optimizers.schedules import StepSchedule, extremes, number_or_schedule
-from graphnet_rnn.settings import amount, fraction
+from graphnet_rnn.settings import amount, fraction, limit
 from graphnet_rnn.vectors import norm
 
 __all__ = ["SGD", "Adam", "FirstOrder", "Momentum", "Nesterov", "RMSprop"]
@@ -42,9 +42,9 @@ class FirstOrder(Optimizer):
                 raise UsageError(f"{own}: rate must be finite")
         object.__setattr__(self, "rate", rate)
         for name in ("clip_norm", "clip_value"):
-            limit = getattr(self, name)
-            if limit is not None:
-                object.__setattr__(self, name, amount(f"{own}: {name}", limit, above_zero=True))
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, limit(f"{own}: {name}", value))
 
     def settings(self) -> dict[str, Any]:
         """The arguments that make this optimiser again, as JSON knows them: a schedule by its description."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,9 +28,9 @@ class Result(ShowsItself):
     """The last point, its loss, what each step reported, why there were no more, and what the next would start from.
 
     reason: "steps" (as many as were asked for), "tolerance" (the gradient is that small), "callback" (it said so), or
-    "stalled" (30 steps in a row changed nothing, or one did that would again do the same). state: the optimiser's, with
-    which `minimize(..., start=result.theta, state=result.state)` goes on as if it had never ended. Notebooks show what
-    each step reported as curves.
+    "stalled" (30 steps in a row changed nothing; or, without feed and callback, one did that would again do the same).
+    state: the optimiser's, with which `minimize(..., start=result.theta, state=result.state)` goes on to the same
+    numbers. Notebooks show what each step reported as curves.
     """
 
     theta: Array
@@ -62,7 +62,8 @@ def minimize(
     start: the first point (the parameters' present values). callback(step, report) may return True to
     stop. feed(step) is called before each step, to feed the objective another batch. The objective's parameters hold
     the last point when either is called, and afterwards. state: of the optimiser, as the Result of an earlier run of
-    the same optimiser has it, to go on from there; by default that before the first step. It is copied.
+    the same optimiser has it, to go on from there; by default that before the first step. It is copied; steps are
+    counted from 0 again.
     LBFGS and NonlinearConjugateGradient also stop by a tolerance (and decrease) of their own, with each step.
     Raises TrainingError when the loss or its gradient is no longer finite, naming the first node that broke.
     """
@@ -125,18 +126,25 @@ def _is_true(said: object) -> bool:
 
 
 def _state(optimizer: Optimizer, theta: Array, given: State | None) -> State:
-    """The optimiser's state before the next step; UsageError for one of another optimiser, or for other parameters.
-
-    A copy, where θ is.
-    """
+    """The optimiser's state before the next step, a copy, where θ is; UsageError for one that it cannot have."""
     fresh = optimizer.init(theta)
     if given is None:
         return fresh
-    arrays = {name: np.asarray(array) for name, array in dict(given).items()}
-    expected = {name: array.shape for name, array in fresh.items()}
-    if {name: array.shape for name, array in arrays.items()} != expected:
-        listed = ", ".join(f"{name} {list(shape)}" for name, shape in expected.items()) or "nothing"
-        raise UsageError(f"minimize: state must hold what {type(optimizer).__name__} keeps here: {listed}")
-    for name, array in arrays.items():
-        fresh[name][...] = array
+    owner = type(optimizer).__name__
+    if not isinstance(given, Mapping):
+        raise UsageError(f"minimize: state must be a dict of arrays, as result.state, not {given!r:.60}")
+    for names, what in ((fresh.keys() - given.keys(), "lacks"), (given.keys() - fresh.keys(), "has")):
+        if names:
+            raise UsageError(
+                f"minimize: state {what} {', '.join(sorted(names))}; {owner} keeps {', '.join(fresh) or 'nothing'}"
+            )
+    for name, held in fresh.items():
+        array = np.asarray(given[name])
+        fits = array.shape == held.shape and np.can_cast(array.dtype, held.dtype, "same_kind")
+        if not fits or not np.isfinite(array).all():
+            raise UsageError(
+                f"minimize: {name} in state must be finite, of shape {list(held.shape)} and {held.dtype}, which "
+                f"{owner} keeps here, not {array.dtype} of shape {list(array.shape)}"
+            )
+        held[...] = array
     return fresh

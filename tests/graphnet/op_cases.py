@@ -90,6 +90,8 @@ def ints(*values: Any, dtype: str = "int64") -> Array:
     return np.array(values, dtype)
 
 
+#: What is true of numbers: all but zeros.
+TRUTHS = np.array([0.0, -0.0, 1e-320, -2.5, 7.0])
 MASK = np.array([[True, False, True], [False, True, True]])
 
 
@@ -183,6 +185,9 @@ CASES: tuple[Case, ...] = (
     Case(e.LogicalAnd(), (MASK, MASK[::-1]), "logical_and"),
     Case(e.LogicalOr(), (MASK, MASK[::-1]), "logical_or"),
     Case(e.LogicalNot(), (MASK,), "logical_not"),
+    Case(e.LogicalAnd(), (TRUTHS, ints(0, 1, 2, 0, 3)), "logical_and-of-numbers"),
+    Case(e.LogicalOr(), (TRUTHS, ints(0, 1, 2, 0, 3)), "logical_or-of-numbers"),
+    Case(e.LogicalNot(), (TRUTHS,), "logical_not-of-numbers"),
     Case(e.Cast(FLOAT64), (normal(2, 3),), "cast-float"),
     Case(e.Cast(INT64), (away(2, 3) * 3,), "cast-to-integer"),
     Case(e.Cast(FLOAT32), (MASK,), "cast-from-bool"),

@@ -10,7 +10,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -612,11 +614,11 @@ def test_where_takes_a_truth_value_of_numpys() -> None:
     x = gn.input((2,), "float64")
     (found,) = gn.compile([gn.where(np.True_, x, 0.0)], [x])(np.array([1.0, 2.0]))
     assert found.tolist() == [1.0, 2.0]
-    with pytest.raises(gn.ValueAccessError, match=r"the condition is Python's False. .* gn\.equal\(a, b\)"):
+    with pytest.raises(gn.ValueAccessError, match=r"where is given Python's False. .* gn\.equal\(a, b\)"):
         gn.where(x == gn.tanh(x), x, 0.0)
 
 
-@pytest.mark.parametrize("other", [0, 0.5, np.ones(2), np.float64(1), True])
+@pytest.mark.parametrize("other", [0, 0.5, 1j, Fraction(1, 2), np.ones(2), np.float64(1), np.True_, True])
 def test_nodes_are_compared_with_no_number(other: Any) -> None:
     x = gn.input((2,), "float64", name="x")
     for compare in (lambda: x == other, lambda: other == x, lambda: x != other):
@@ -626,6 +628,7 @@ def test_nodes_are_compared_with_no_number(other: Any) -> None:
             compare()
     assert x == x and x != gn.tanh(x) and x in [gn.tanh(x), x] and x != "x"  # noqa: PLR0124, PT018
     assert x not in (None, "x")
+    assert x == mock.ANY
 
 
 def test_gauss_newton_ignores_paths_without_derivative() -> None:

@@ -93,6 +93,10 @@ def test_parameters_are_set_by_name(tmp_path: Path) -> None:
     loaded.parameters["W"] = 3 * np.eye(3)
     np.testing.assert_array_equal(loaded(array)[0], 3 * array)
     assert (list(loaded.parameters), len(loaded.parameters)) == (["W"], 1)
+    loaded.parameters.update({"W": 4 * np.eye(3, dtype="float32")})
+    np.testing.assert_array_equal(loaded(array)[0], 4 * array)
+    with pytest.raises(DtypeError, match="W is float64, and cannot take a value of complex128"):
+        loaded.parameters["W"] = np.full((3, 3), 1j)
     with pytest.raises(ValueAccessError, match="no parameter 'V'; it has W"):
         loaded.parameters["V"] = np.eye(3)
     with pytest.raises(ShapeError, match=r"W cannot take a value of shape \[2\]; its shape is \[3, 3\]"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,13 @@ def bowl() -> rnn.Objective:
     return rnn.Objective(gn.sum(gn.squared_error(w * np.array([1.0, 2.0]), np.array([0.5, 4.0]))), [w])
 
 
+def valley() -> rnn.Objective:
+    """Rosenbrock's."""
+    p = gn.parameter(np.array([-1.2, 1.0]), name="p")
+    x, y = p[0], p[1]
+    return rnn.Objective(gn.sum(gn.squared_error(gn.stack([1 - x, 10 * (y - x**2)]), np.zeros(2))), [p])
+
+
 def test_minimize_says_why_it_ended() -> None:
     assert rnn.minimize(bowl(), steps=3).reason == "steps"
     assert rnn.minimize(bowl(), HessianFree(), steps=100, tolerance=1e-6).reason == "tolerance"
@@ -183,6 +191,12 @@ def test_callbacks_see_the_point_that_was_reached(optimizer: rnn.optimizers.Opti
     assert np.array_equal(seen[-1], result.theta)
 
 
+@pytest.mark.parametrize("batches", [iter([part(slice(0, 2))]), [{"x": 1, "t": 2, "h": 3}]])
+def test_batches_can_be_read_twice_and_in_order(batches: Any) -> None:
+    with pytest.raises(UsageError, match="gradient must be batches, each a sequence of arrays"):
+        rnn.BatchedObjective(objective(2)).feed(batches)
+
+
 def test_one_batch_is_no_list_of_batches() -> None:
     with pytest.raises(
         UsageError, match=r"a list of batches, each of 3 arrays .* one of them has 4; .* \[\(x, t\)\]"
@@ -191,23 +205,42 @@ def test_one_batch_is_no_list_of_batches() -> None:
 
 
 @pytest.mark.parametrize("name", rnn.optimizers.ALL)
-def test_minimize_goes_on_where_it_ended(name: str) -> None:
-    """Three steps and four more are seven: also where the state has to be read from a file."""
-    optimizer = rnn.optimizers.ALL[name]()
-    whole = rnn.minimize(bowl(), optimizer, steps=7)
-    first = rnn.minimize(bowl(), optimizer, steps=3)
-    kept = {key: array.copy() for key, array in first.state.items()}
-    second = rnn.minimize(bowl(), optimizer, steps=4, start=first.theta, state=first.state)
+def test_minimize_goes_on_where_it_ended(name: str, tmp_path: Path) -> None:
+    """Three steps and four more are seven, from a file."""
+    rate = {"rate": 1e-4} if name in ("sgd", "momentum", "nesterov") else {}
+    optimizer = rnn.optimizers.ALL[name](**rate)
+    whole = rnn.minimize(valley(), optimizer, steps=7)
+    first = rnn.minimize(valley(), optimizer, steps=3)
+    np.savez(tmp_path / "run.npz", theta=first.theta, **first.state)
+    state = dict(np.load(tmp_path / "run.npz"))
+    start = state.pop("theta")
+    second = rnn.minimize(valley(), optimizer, steps=4, start=start, state=state)
     assert np.array_equal(second.theta, whole.theta)
-    assert all(np.array_equal(first.state[key], array) for key, array in kept.items()), "it was copied"
+    assert all(np.array_equal(first.state[key], array) for key, array in state.items()), "it was copied"
     for key, array in whole.state.items():
         assert np.array_equal(second.state[key], array)
+    if whole.state:
+        assert len(whole.reports) == 7
+        cold = rnn.minimize(valley(), optimizer, steps=4, start=start)
+        assert not np.array_equal(cold.theta, whole.theta), "the state counts"
+
+
+ADAMS = {"m": np.zeros(2), "v": np.zeros(2), "t": np.ones(1, np.int64)}
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"state": {}}, r"what Adam keeps here: m \[2\], v \[2\], t \[1\]"),
+        ({"state": {}}, "state lacks m, t, v; Adam keeps m, v, t"),
+        ({"state": 5}, "state must be a dict of arrays, as result.state, not 5"),
+        ({"state": ADAMS | {"theta": np.ones(2)}}, "state has theta; Adam keeps m, v, t"),
+        ({"state": ADAMS | {"m": np.ones(3)}}, r"m in state must be finite, of shape \[2\] and float64"),
+        ({"state": ADAMS | {"m": np.array([1.0, np.nan])}}, "m in state must be finite"),
+        ({"state": ADAMS | {"m": np.array([1j, 0])}}, "not complex128 of shape"),
+        (
+            {"state": ADAMS | {"t": np.array([2.7])}},
+            "t in state must be finite, .* and int64, .* not float64",
+        ),
         ({"callback": 5}, "callback must be a function, not 5"),
         ({"feed": "x"}, "feed must be a function, not 'x'"),
         ({"tolerance": -1}, "tolerance must be a finite number >= 0, not -1"),
@@ -241,7 +274,9 @@ def test_errors_say_what_is_not_finite() -> None:
     w = gn.parameter(np.ones(2), name="w")
     objective = rnn.Objective(gn.sum(gn.squared_error(w, x)), [w], [x])
     objective.feed(np.array([1.0, np.nan]))
-    with pytest.raises(TrainingError, match=r"at step 0: the data are not finite. Input: x\[2\] holds NaN"):
+    with pytest.raises(
+        TrainingError, match=r"at step 0: what was fed is not finite. Input: x\[2\] holds NaN"
+    ):
         rnn.minimize(objective, rnn.SGD(), steps=2)
     objective.feed(np.full(2, 1e200))
     with pytest.raises(
@@ -250,7 +285,7 @@ def test_errors_say_what_is_not_finite() -> None:
         rnn.minimize(objective, rnn.SGD(), steps=2)
     steep = rnn.Objective(gn.sum(1e200 * w), [w])
     with pytest.raises(
-        TrainingError, match=r"inf at step 0; try a smaller .*: the sum of their squares is.$"
+        TrainingError, match=r"inf at step 0; try a smaller .* No node makes it: a sum over all"
     ):
         rnn.minimize(steep, rnn.SGD(1e-300), steps=2)
 

@@ -116,6 +116,10 @@ def test_a_text_may_be_a_str_and_must_be_symbols() -> None:
             read(np.ones(4))
         with pytest.raises(DataError, match=r"not int64 of shape \[2, 2\]"):
             read(np.ones((2, 2), np.int64))
+        with pytest.raises(DataError, match="the text has 0 characters"):
+            read([])
+        with pytest.raises(DataError, match="a text must be a str or a row of symbols"):
+            read([[1], [1, 2]])
         with pytest.raises(DataError, match="symbols from 0 to 3, but the network reads 0 to 2"):
             read(np.arange(4))
     network.vocabulary = Vocabulary("abc")

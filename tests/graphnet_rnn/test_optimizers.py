@@ -257,8 +257,8 @@ def test_a_rate_of_zero_moves_nothing(case: Case) -> None:
         ({"rate": 0}, "rate must be > 0, not 0"),
         ({"rate": -1.0}, "rate must be > 0, not -1.0"),
         ({"rate": float("nan")}, "rate must be > 0, not nan"),
-        ({"clip_norm": 0}, "clip_norm must be a finite number > 0, not 0"),
-        ({"clip_value": -5.0}, "clip_value must be a finite number > 0, not -5.0"),
+        ({"clip_norm": 0}, "clip_norm must be > 0, or None for no limit, not 0"),
+        ({"clip_value": -5.0}, "clip_value must be > 0, or None for no limit, not -5.0"),
     ],
     ids=str,
 )
@@ -274,7 +274,7 @@ def test_impossible_settings(kind: type[Optimizer], settings: dict[str, Any], co
         (lambda: Adam(beta2=-3), "Adam: beta2 must be in [0, 1), not -3"),
         (lambda: Adam(beta1="a"), "Adam: beta1 must be in [0, 1), not 'a'"),
         (lambda: Adam(delta=-1), "Adam: delta must be a finite number >= 0, not -1"),
-        (lambda: Adam(clip_norm="a"), "Adam: clip_norm must be a finite number > 0, not 'a'"),
+        (lambda: Adam(clip_norm="a"), "Adam: clip_norm must be > 0, or None for no limit, not 'a'"),
         (lambda: RMSprop(decay=2), "RMSprop: decay must be in [0, 1), not 2"),
         (lambda: RMSprop(delta=float("nan")), "RMSprop: delta must be a finite number >= 0, not nan"),
     ],
@@ -609,6 +609,14 @@ def test_vectors_of_another_size() -> None:
                 match=rf"Objective.{method}: the vector has shape {shape}, but there are 5 parameters",
             ):
                 getattr(objective, method)(w)
+    for w, words in (
+        (np.array([1j, 0, 0, 0, 0]), "real numbers, not complex128"),
+        ([[1], [2, 3]], "is no array"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            objective.loss(w)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"Objective\.penalty: the vector has shape \[7\]"):
+        rnn.Objective(objective.cost, [a, b], l2=1.0).penalty(np.ones(7))
     with pytest.raises(UsageError, match=r"Objective\.curvature: the vector has shape"):
         objective.curvature(np.ones(5))(np.ones(4))
     assert np.array_equal(objective.start(), np.ones(5))
@@ -627,10 +635,16 @@ def test_what_an_objective_is_not_made_of() -> None:
         ((cost, [w, w]), {}, UsageError, r"lists w\[3\] .* twice"),
         ((cost, [np.ones(3)]), {}, UsageError, "parameters must be a list of nodes, but holds array"),
         ((cost, [w], [w]), {}, UsageError, "only what gn.input makes is fed"),
+        ((cost, [w], [x, x]), {}, UsageError, r"inputs lists x\[3\] .* twice"),
         ((cost, [w]), {"also": 5}, UsageError, "also must be a list of nodes, not 5"),
         ((cost, [w]), {"structure": 5}, UsageError, "structure must be pairs of nodes"),
         ((cost, [w]), {"structure": [w]}, UsageError, "structure must be pairs of nodes"),
-        ((cost, [w]), {"clip_values": -1}, UsageError, "clip_values must be a finite number > 0, not -1"),
+        (
+            (cost, [w]),
+            {"clip_values": -1},
+            UsageError,
+            "clip_values must be > 0, or None for no limit, not -1",
+        ),
     ]
     for arguments, named, error, words in wrong:
         with pytest.raises(error, match=words):

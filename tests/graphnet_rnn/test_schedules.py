@@ -294,7 +294,7 @@ def test_a_schedule_of_ones_own() -> None:
         (lambda: SGD({"schedule": "Wave"}), "rate must be a number or a StepSchedule"),
         (lambda: SGD({"schedule": "Stepwise"}), "rate must be a number or a StepSchedule"),
         (lambda: Nesterov(momentum=None), "Nesterov: momentum must be a number or a StepSchedule"),
-        (lambda: SGD(RATE, clip_norm=0), "SGD: clip_norm must be a finite number > 0, not 0"),
+        (lambda: SGD(RATE, clip_norm=0), "SGD: clip_norm must be > 0, or None for no limit, not 0"),
     ],
 )
 def test_impossible_optimizers(make: Any, content: str) -> None:

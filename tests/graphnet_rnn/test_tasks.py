@@ -19,7 +19,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.node import Array
 from graphnet_rnn.cli import main
-from graphnet_rnn.errors import DataError, TrainingError, UsageError
+from graphnet_rnn.errors import DataError, SaveError, TrainingError, UsageError
 from graphnet_rnn.optimizers import Adam, HessianFree
 from graphnet_rnn.tasks import (
     TASKS,
@@ -490,6 +490,8 @@ def test_command_with_a_first_order_optimiser(capsys: pytest.CaptureFixture[str]
         (["--picture", "run.txt"], "--picture"),
         (["--picture", "no/such/folder/run.png"], "folder; make it first"),
         (["--model", "net.bin"], "the name of a model must end in one of .safetensors"),
+        (["--record", "."], "this is a folder; name a file"),
+        (["--record", "no/such/folder/run.jsonl"], "folder; make it first"),
         (["--no-structural", "--optimizer", "hf(structural=1)"], "both say structural; leave out one"),
         (["--optimizer", "hf(adapts=structural)"], "a tuple or dict of these. 'structural' may be meant"),
         (["--clip-norm", "1"], "--clip-norm is not for --optimizer hf"),
@@ -535,30 +537,53 @@ def test_command_keeps_the_network_however_it_ends(
     """Solved or not, interrupted in the middle of a step, or broken: at the last point that was reached."""
     model, picture = tmp_path / "net.safetensors", tmp_path / "run.png"
     files = ["--model", str(model), "--picture", str(picture)]
-    seen: list[rnn.tasks.Trial] = []
-    step = rnn.tasks.Trial.step
+    trials: list[rnn.tasks.Trial] = []
+    step, breaks_at = rnn.tasks.Trial.step, [0]
 
-    def interrupted(trial: rnn.tasks.Trial) -> Any:
-        seen.append(trial)
-        if len(seen) == 3:
+    def watched(trial: rnn.tasks.Trial) -> Any:
+        trials.append(trial)
+        if len(trials) == breaks_at[0]:
             monkeypatch.setattr(trial.objective, "loss", lambda w: (trial.objective.set(0 * w), 1 / 0)[1])
         return step(trial)
 
+    def kept() -> None:
+        """Both files are those of the last trial."""
+        assert trials[0].steps == 2
+        assert np.array_equal(rnn.load(model).theta, np.asarray(trials[0].theta))
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        for path in (model, picture):
+            path.unlink()
+        trials.clear()
+
+    monkeypatch.setattr(rnn.tasks.Trial, "step", watched)
     assert main([*QUICK, *files]) == 0
-    assert rnn.load(model).layers[0].units == rnn.load(model).layers[0].width_of(
-        rnn.load(model).layers[0].states[0]
-    )
-    model.unlink(), picture.unlink()
-    monkeypatch.setattr(rnn.tasks.Trial, "step", interrupted)
+    kept()
+    breaks_at[0] = 3
     with pytest.raises(ZeroDivisionError):
         main([*QUICK, "--steps", "5", *files])
-    assert np.array_equal(rnn.load(model).theta, np.asarray(seen[0].theta))
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    monkeypatch.undo()
-    model.unlink(), picture.unlink()
-    assert main([*QUICK, "--optimizer", "sgd(rate=1e30)", "--steps", "4", *files]) != 0
-    assert "not finite" in capsys.readouterr().err or picture.exists()
+    kept()
+    breaks_at[0] = 0
+    assert main([*QUICK, "--optimizer", "sgd(rate={0: 1e-6, 1: 1e30})", "--steps", "4", *files]) == 1
+    assert "the loss is inf" in capsys.readouterr().err
+    kept()
+
+
+def test_command_writes_each_file_whatever_becomes_of_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise SaveError("the disk is full")
+
+    monkeypatch.setattr("graphnet_rnn.cli.tasks.save", full)
+    model, picture = tmp_path / "net.safetensors", tmp_path / "run.png"
+    files = ["--model", str(model), "--picture", str(picture)]
+    assert main([*QUICK, *files]) == 1
+    assert "the disk is full" in capsys.readouterr().err
     assert picture.exists()
+    assert main([*QUICK, "--optimizer", "sgd(rate=1e30)", "--steps", "4", *files]) == 1
+    err = capsys.readouterr().err
+    assert "not written: the disk is full" in err
+    assert "the loss is inf" in err
 
 
 def test_command_says_that_it_adds_to_a_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

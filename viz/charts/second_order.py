@@ -217,14 +217,15 @@ def _ratios(run: _Run) -> tuple[chart.Numbers, chart.Numbers]:
 def _without_ratio(run: _Run) -> chart.Numbers:
     """The steps, finite ones, whose quadratic model predicted no reduction."""
     known = set(_ratios(run)[0])
-    made = np.isfinite(run.column("cg_steps")) & np.isfinite(run.column("after"))
+    told = np.array(["ratio" in row for _, row in run.steps], np.bool_)
+    made = told & np.isfinite(run.column("cg_steps")) & np.isfinite(run.column("after"))
     return np.array([step for step in run.at[made] if step not in known], np.float64)
 
 
 def _draw_ratio(axes: Axes, run: _Run) -> None:
     x, ratio = _ratios(run)
-    low = _WILD[0] if (ratio < _WILD[0]).any() else min(-0.1, max(ratio.min(), _WILD[0]) - 0.1)
-    high = _WILD[1] if (ratio > _WILD[1]).any() else max(1.2, min(ratio.max(), _WILD[1]) + 0.1)
+    low = _WILD[0] if (ratio < _WILD[0]).any() else min(-0.1, max(ratio.min(initial=1.0), _WILD[0]) - 0.1)
+    high = _WILD[1] if (ratio > _WILD[1]).any() else max(1.2, min(ratio.max(initial=1.0), _WILD[1]) + 0.1)
     axes.set_ylim(low, high)
     for bound, words, style in ((0.75, "3/4", chart.DASHES), (0.25, "1/4", chart.DOTS)):
         axes.axhline(bound, color=chart.GREY, linewidth=1.3, linestyle=style, label=words, zorder=4)
@@ -395,7 +396,7 @@ _PANELS = (
     (
         _Panel(2.8, _knowing("before", "after", "loss"), _draw_loss),
         _Panel(1.5, lambda run: bool(run.tests), _draw_test),
-        _Panel(2.1, lambda run: bool(_ratios(run)[0].size), _draw_ratio),
+        _Panel(2.1, lambda run: bool(_ratios(run)[0].size or _without_ratio(run).size), _draw_ratio),
         _Panel(1.7, lambda run: bool(_damped(run).any()), _draw_damping),
     ),
     (

@@ -115,6 +115,8 @@ def test_steps_without_a_ratio_are_marked():
     axes = panels(viz.flight_recorder(rows))[RATIO]
     low = axes.get_ylim()[0]
     assert points(axes, "no fall predicted") == [(7.0, low), (8.0, low)]
+    axes = panels(viz.flight_recorder([step(k, ratio=None) for k in (1, 2)]))[RATIO]
+    assert points(axes, "no fall predicted") == [(1.0, axes.get_ylim()[0]), (2.0, axes.get_ylim()[0])]
     assert "no fall predicted" not in labels(panels(viz.flight_recorder(history()))[RATIO])
 
 
