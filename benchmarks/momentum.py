@@ -115,6 +115,7 @@ def run(job: tuple[str, str, str, int, int]) -> Row:
         "task": name, "method": method, "settings": whose, "seed": seed, "iterations": iterations,
         "zero_one": _tested(task, network, seed, centre),
         "seconds": time.process_time() - started,
+        "optimizer": str(optimizer),
         "curve": [float(np.mean(losses[i : i + part])) for i in range(0, iterations, part)],
     }  # fmt: skip
 
