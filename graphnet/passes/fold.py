@@ -21,10 +21,7 @@ def fold(graph: Graph) -> Graph:
     Elementwise ops on numbers that fill a shape stay numbers that fill a shape. A node that fails, or
     makes a NaN or an infinity, is left: it must do so where and when it runs.
     """
-    known = {node for node in graph.order if isinstance(node.op, (Constant, Fill))}
-    # Mostly there is nothing to fold, and to look costs a fifth of rewriting.
-    found = any(node.inputs and known.issuperset(node.inputs) for node in graph.order)
-    return graph.rewrite(_replace) if found else graph
+    return graph.rewrite(_replace)
 
 
 def _replace(node: Node) -> Node:

@@ -218,7 +218,7 @@ def test_numbers_take_the_dtype_beside_them_unless_they_do_not_fit() -> None:
     for node, dtype in [
         (f + 1, "float32"), (2.5 * f, "float32"), (np.float64(2) * f, "float32"), (f**0.5, "float32"),
         (1 - f, "float32"), (u + 1, "uint8"), (u + 300, "int64"), (u * -1, "int64"), (u + 0.5, "float64"),
-        (b + 1, "int64"), (b * True, "bool"), (f * True, "float32"), (f / 2, "float32"), (u / 2, "float64"),
+        (b + 1, "int64"), (b * np.True_, "bool"), (f * np.True_, "float32"), (f / 2, "float32"), (u / 2, "float64"),
         (f + b, "float32"), (f + gn.input((2,), "float64"), "float64"), (gn.exp(u), "float64"),
         (gn.sum(b), "int64"), (gn.mean(u), "float64"), (f > 0, "bool"), (gn.argmax(f), "int64"),
     ]:  # fmt: skip
