@@ -92,6 +92,7 @@ class Evaluator:
 
         Raises DataError if nothing is left to score, or for what is neither.
         """
+        symbols = as_symbols(self.network, symbols)
         nats, correct, scored = 0.0, 0, 0
         for losses, guesses, targets, counts, _ in self._pieces(symbols, context, progress):
             nats += float(losses[counts].sum(dtype=np.float64))
@@ -118,10 +119,9 @@ class Evaluator:
         return nats, likeliest
 
     def _pieces(
-        self, symbols: Array | str, context: int, progress: Callable[[int, int], None] | None
+        self, symbols: Array, context: int, progress: Callable[[int, int], None] | None
     ) -> Iterator[tuple[Array, Array, Array, Array, Array]]:
         """Piece by piece, each (time, lanes): losses, guesses, targets, which of them count, and the position read."""
-        symbols = as_symbols(self.network, symbols)
         lead = max(1, whole_number("context", context, least=0))
         scored = len(symbols) - lead
         if scored < 1:

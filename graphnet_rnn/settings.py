@@ -9,7 +9,7 @@ import numpy as np
 
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["amount", "fraction", "limit", "one_of", "whole_number"]
+__all__ = ["amount", "fraction", "is_true", "limit", "one_of", "whole_number"]
 
 #: No size, seed or count is meant to be larger: it would fail later, deep inside of NumPy.
 LARGEST = 2**31 - 1
@@ -49,6 +49,11 @@ def limit(argument: str, value: Any) -> float:
     if not number or not value > 0:
         raise UsageError(f"{argument} must be > 0, or None for no limit, not {value!r}")
     return float(value)
+
+
+def is_true(said: object) -> bool:
+    """Whether a callback said True; comparisons of arrays' elements give NumPy's."""
+    return isinstance(said, (bool, np.bool_)) and bool(said)
 
 
 def one_of(argument: str, value: Any, choices: Sequence[str]) -> str:

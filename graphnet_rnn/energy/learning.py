@@ -13,7 +13,7 @@ from graphnet_rnn.energy.model import EnergyModel, as_generator
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.optimizers.base import Report
 from graphnet_rnn.optimizers.first_order import FirstOrder
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import is_true, whole_number
 
 __all__ = ["train"]
 
@@ -69,7 +69,7 @@ def train(
                 f"{update}; try a smaller rate, clipping (clip_norm=1.0), or, for Gaussian units, data divided by "
                 "their standard deviation."
             )
-        if callback is not None and callback(update, report) is True:
+        if callback is not None and is_true(callback(update, report)):
             break
     model.theta = theta
     return reports

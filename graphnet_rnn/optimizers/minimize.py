@@ -15,7 +15,7 @@ from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.objective import Objective
 from graphnet_rnn.optimizers.base import Optimizer, Report, State
 from graphnet_rnn.optimizers.first_order import Adam
-from graphnet_rnn.settings import amount, whole_number
+from graphnet_rnn.settings import amount, is_true, whole_number
 
 __all__ = ["Result", "minimize"]
 
@@ -106,7 +106,7 @@ def minimize(
                 report.loss, report.gradient_norm, f"step {step}", objective.explain_non_finite()
             )
         idle = 0 if report.taken else idle + 1
-        if callback is not None and _is_true(callback(step, report)):
+        if callback is not None and is_true(callback(step, report)):
             reason = "callback"
         elif report.gradient_norm <= tolerance:
             reason = "tolerance"
@@ -118,11 +118,6 @@ def minimize(
     objective.set(theta)
     kept = {name: np.asarray(array) for name, array in state.items()}
     return Result(np.asarray(theta), objective.loss(theta), reports, reason, kept)
-
-
-def _is_true(said: object) -> bool:
-    """Whether a callback said True; comparisons of arrays' elements give NumPy's."""
-    return isinstance(said, (bool, np.bool_)) and bool(said)
 
 
 def _state(optimizer: Optimizer, theta: Array, given: State | None) -> State:
