@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--test", type=int, default=10_000, help="test sequences")
     add("--test-every", type=int, default=5, help="steps from one test to the next")
     add("--backend", choices=["numba", "cuda", "numpy"], default="numba", help="what computes")
+    add("--threads", type=int, help="at most so many cores (default: all; see gn.compile)")
     add("--seed", type=int, default=0, help="of weights and sequences")
     add("--record", metavar="FILE", help="append each step, each test and the outcome, as lines of JSON")
     add("--picture", metavar="FILE", help="draw the run at its end, however it ends; .svg, .png or .pdf")
@@ -78,6 +79,7 @@ def run(options: argparse.Namespace) -> int:
         options.gradient_batches,
         options.test,
         options.seed,
+        threads=options.threads,
         backend=options.backend,
     )
     print(f"{task}: {task.time} steps; {trial.network!r}")

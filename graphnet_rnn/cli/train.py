@@ -115,7 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--l2", type=float, default=0.0, help="adds half of it times the squared weights to the loss")
     add("--epochs", type=int, help=f"at most so many (default: {EPOCHS}, or those of the run to resume)")
     add("--no-early-stopping", action="store_true", help="do not stop when validation no longer improves")
-    add("--threads", type=int, help="at most so many for the BLAS (default: as many as it wants)")
+    add("--threads", type=int, help="at most so many cores (default: all; see gn.compile)")
     add(
         "--backend",
         choices=["numba", "cuda", "numpy"],

@@ -22,7 +22,10 @@ SPACING = 1.3
 
 @dataclass(frozen=True)
 class Direction:
-    """One step: x after it, the step α p that led there, φ(x), and pᵀA p / pᵀp, the curvature along p."""
+    """One step: x after it, the step α p that led there, φ(x), and pᵀA p / pᵀp, the curvature along p.
+
+    residual: |b - A x|, as a share of the larger of |b| and what it was at the start.
+    """
 
     x: Array
     step: Array
@@ -72,7 +75,8 @@ def conjugate_directions(
     b = double(b)
     x = np.zeros_like(b) if start is None else double(start)
     r = b - double(product(x)) if start is not None and x.any() else b.copy()
-    yield Direction(x, np.zeros_like(x), _phi(x, r, b), math.inf, norm(r))
+    scale = max(norm(b), norm(r)) or 1.0
+    yield Direction(x, np.zeros_like(x), _phi(x, r, b), math.inf, norm(r) / scale)
     shadow = np.zeros_like(b)  # A c / cᵀA c
     c = np.zeros_like(b) if augment is None else double(augment)
     if c.any():
@@ -83,7 +87,7 @@ def conjugate_directions(
             shadow = a / bend
             step = inner(r, c) / bend * c
             x, r = x + step, r - inner(r, c) * shadow
-            yield Direction(x, step, _phi(x, r, b), curvature, norm(r))
+            yield Direction(x, step, _phi(x, r, b), curvature, norm(r) / scale)
         else:
             c = np.zeros_like(b)  # the others can do without it
     y = r if diagonal is None else r / diagonal
@@ -95,13 +99,13 @@ def conjugate_directions(
             return
         curvature = bend / length if bend < math.inf else math.nan
         if not curvature > 0:
-            yield Direction(x, p, _phi(x, r, b), curvature, norm(r))
+            yield Direction(x, p, _phi(x, r, b), curvature, norm(r) / scale)
             return
         alpha = ry / bend
         step = alpha * p
         x = x + step
         r = r - alpha * a
-        yield Direction(x, step, _phi(x, r, b), curvature, norm(r))
+        yield Direction(x, step, _phi(x, r, b), curvature, norm(r) / scale)
         y = r if diagonal is None else r / diagonal
         before, ry = ry, inner(r, y)
         p = y + (ry / before) * p - inner(shadow, y) * c
@@ -150,7 +154,6 @@ def conjugate_gradient(
             f"conjugate_gradient: max_steps ({max_steps}) and window ({window}) must be at least 1, tolerance "
             f"({tolerance}) and residual ({residual}) at least 0"
         )
-    scale = norm(b)
     values: list[float] = []
     kept: list[tuple[int, Array]] = []
     least, reason, due = math.inf, "solved", 1.0
@@ -163,11 +166,10 @@ def conjugate_gradient(
         if not math.isfinite(direction.value):
             reason = "not finite"
             break
-        scale = scale if i else max(scale, direction.residual)
         x, least = direction.x, min(least, direction.curvature)
         values.append(direction.value)
         ended = ""
-        if direction.residual <= residual * scale:
+        if direction.residual <= residual:
             ended = "solved"
         elif has_stalled(values, tolerance, window):
             ended = "progress"

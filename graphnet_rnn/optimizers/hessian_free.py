@@ -378,13 +378,11 @@ class GreedyHessianFree(CurvedOptimizer):
     def _solved(self, problem: _Problem) -> _Found:
         delta, loss, failed, chosen, reason = np.zeros_like(problem.b), problem.before, 0, 0, "solved"
         values: list[float] = []
-        scale = norm(problem.b)
         for i, direction in enumerate(self._directions(problem)):
             if i and not direction.curvature > 0:
                 reason = "curvature" if math.isfinite(direction.curvature) else "not finite"
                 break
             values.append(direction.value)
-            scale = scale if i else max(scale, direction.residual)
             step = direction.step if i else direction.x
             if step.any():
                 share, loss = self._share(problem, delta, step, loss)
@@ -397,7 +395,7 @@ class GreedyHessianFree(CurvedOptimizer):
                 reason = "progress"
             elif i == self.cg_steps:
                 reason = "limit"
-            elif direction.residual <= problem.rounding * scale:
+            elif direction.residual <= problem.rounding:
                 break
             else:
                 continue
