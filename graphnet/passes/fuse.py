@@ -96,20 +96,29 @@ class _Reads:
         position = {node: i for i, node in enumerate(order)}
         self.fusable = [bool(node.inputs) and is_fusable(node) for node in order]
         #: Of each node, the inputs that a loop may compute beside it, as often as it reads them; others, less leaves.
-        self.beside: list[list[int]] = [[] for _ in order]
-        self.before: list[list[int]] = [[] for _ in order]
+        self.beside: list[Sequence[int]] = [()] * len(order)
+        self.before: list[Sequence[int]] = [()] * len(order)
         #: Of each node, those that may be computed beside it, of its readers; how often it is read in all.
-        self.loops: list[list[int]] = [[] for _ in order]
+        self.loops: list[Sequence[int]] = [()] * len(order)
         self.count = [0] * len(order)
+        readers: dict[int, list[int]] = {}
         for i, node in enumerate(order):
+            beside, before = [], []
             for x in node.inputs:
                 source = position[x]
                 self.count[source] += 1
                 if self.fusable[i] and self.fusable[source] and _flows(x, node):
-                    self.beside[i].append(source)
-                    self.loops[source].append(i)
+                    beside.append(source)
+                    readers.setdefault(source, []).append(i)
                 elif x.inputs:
-                    self.before[i].append(source)
+                    before.append(source)
+            # Most have none, and need no list of their own.
+            if beside:
+                self.beside[i] = tuple(beside)
+            if before:
+                self.before[i] = tuple(before)
+        for source, loops in readers.items():
+            self.loops[source] = loops
 
 
 def _levels(graph: Graph, reads: _Reads) -> list[int]:
