@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from graphnet_rnn.cells import ALL
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.files import read_bytes, write_atomically
+from graphnet_rnn.fingerprint import fingerprint, same_fingerprint
 from graphnet_rnn.network import Network
 
 __all__ = ["FORMAT", "ModelFile", "load", "read_model_file", "save"]
@@ -106,7 +108,17 @@ def _description(file: Path, content: bytes) -> dict[str, Any]:
 def describe_network(network: Network) -> dict[str, Any]:
     """The description of a network's file."""
     vocabulary = network.vocabulary.characters if network.vocabulary else None
-    return {"format": FORMAT, "network": network.settings(), "vocabulary": vocabulary}
+    return {
+        "format": FORMAT,
+        "network": network.settings(),
+        "vocabulary": vocabulary,
+        "fingerprint": fingerprint(network),
+    }
+
+
+def has_same_equations(network: Network, file: ModelFile) -> bool:
+    """False if the network computes something else than the one that the file was made of, at the same weights."""
+    return same_fingerprint(fingerprint(network), file.description.get("fingerprint", []))
 
 
 def network_tensors(network: Network) -> dict[str, Array]:
@@ -132,7 +144,8 @@ def save(network: Network, path: str | Path, notes: Mapping[str, Any] | None = N
 def load(path: str | Path, cells: type[Cell] | Iterable[type[Cell]] = ()) -> Network:
     """The network of a file that `save` or training wrote. cells: classes of your own that it uses.
 
-    Raises ModelFileError for a file that is no model, damaged, newer, or of unknown cells.
+    Raises ModelFileError for a file that is no model, damaged, newer, or of unknown cells. Warns (UserWarning) if the
+    equations are no longer those of the network that was saved: the weights were learned for others.
     """
     return network_of(read_model_file(path), str(path), cells)
 
@@ -155,6 +168,14 @@ def network_of(file: ModelFile, path: str, cells: type[Cell] | Iterable[type[Cel
                 "may have changed since the file was written."
             )
         node.value[...] = file.tensors[name]
+    if not has_same_equations(network, file):
+        kinds = ", ".join(dict.fromkeys(type(cell).__name__ for cell in network.layers))
+        warnings.warn(
+            f"{path}: with the same weights this network computes something else than the one that was saved, so the "
+            f"equations of {kinds} have changed since, or a constant in them. Load it with the class as it was, or "
+            "train it anew.",
+            stacklevel=3,
+        )
     return network
 
 

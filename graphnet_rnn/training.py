@@ -24,7 +24,7 @@ from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
 from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.files import append_line
-from graphnet_rnn.model_file import save
+from graphnet_rnn.model_file import has_same_equations, save
 from graphnet_rnn.network import Network
 from graphnet_rnn.norms import weight_norms
 from graphnet_rnn.optimizers import (
@@ -462,7 +462,7 @@ class Trainer:
     def resume(self) -> None:
         """Takes up the run in the folder where its last checkpoint left it.
 
-        Raises ModelFileError if there is none, UsageError if its settings or its text are others.
+        Raises ModelFileError if there is none, UsageError if its settings, its text or the equations are others.
         """
         file, arrays, training, path = self.folder.read_checkpoint()
         described = self._description()
@@ -475,6 +475,8 @@ class Trainer:
                     else f"{key} was {value}, now it is {described.get(key)}"
                 )
                 raise UsageError(f"{path} cannot be continued: {what}.")
+        if not has_same_equations(self.network, file):
+            raise UsageError(f"{path} cannot be continued: the equations of a cell have changed since.")
         for name, node in (self.network.parameters | self.network.fixed).items():
             node.value[...] = file.tensors[name]
         self.theta = gn.place(self.network.theta, self.backend)

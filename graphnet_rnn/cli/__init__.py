@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from graphnet.errors import GraphnetError
@@ -80,8 +81,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = make_parser().parse_args(given)
     options.written = _written(options.command, given)
+
+    def show(message: Warning | str, *_: object) -> None:
+        print(f"graphnet-rnn {options.command}: {message}", file=sys.stderr)
+
     try:
-        return int(COMMANDS[options.command].run(options) or 0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = show
+            return int(COMMANDS[options.command].run(options) or 0)
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return 130

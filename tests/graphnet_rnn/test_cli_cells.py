@@ -356,3 +356,22 @@ def test_dotted_names_are_looked_for_here(elsewhere: Path) -> None:
     sys.path[:] = [place for place in sys.path if place not in ("", os.getcwd())]
     assert find_cell("cells_of_mine:Mine").__name__ == "Mine"
     sys.modules.pop("cells_of_mine")
+
+
+def test_a_cell_that_was_edited(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The weights were learned for other equations: a run does not go on, other commands say so."""
+    file = elsewhere.parent / "cells" / "random.py"
+    assert main(["train", "text.txt", "--cell", "../cells/random.py:Slow(3)", *SMALL, "--out", "run"]) == 0
+    sample = ["sample", "run/model.safetensors", "--cell", "../cells/random.py:Slow", "--length", "3"]
+    capsys.readouterr()
+    assert main(sample) == 0
+    assert not capsys.readouterr().err
+    file.write_text(CELLS.replace("self.keep * s +", "self.keep / 2 * s +"))
+    sys.modules.pop("random.py")
+    assert main(sample) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("graphnet-rnn sample: run/model.safetensors: with the same weights")
+    assert said.count("\n") == 1
+    assert "the equations of a cell have changed" in sentence(
+        capsys, "train", "--resume", "run", "--epochs", "2"
+    )

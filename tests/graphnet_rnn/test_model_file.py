@@ -20,6 +20,7 @@ from graphnet.node import Array, Node
 from graphnet_rnn import files
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import ModelFileError, SaveError
+from graphnet_rnn.fingerprint import fingerprint, same_fingerprint
 from graphnet_rnn.model_file import FORMAT, KEY, ModelFile, read_model_file
 
 
@@ -212,6 +213,41 @@ def test_cell_whose_weights_have_changed(own: Path) -> None:
 
     with pytest.raises(ModelFileError, match=r"the weight layer0\.W_xnew is missing or of another shape"):
         rnn.load(own, cells=[renamed("Leaky", Leaky, step=step)])
+
+
+def test_cell_whose_equations_have_changed(own: Path) -> None:
+    def step(self: rnn.Cell, x: Node, h: Node) -> Node:
+        return self.keep * h + (1 - self.keep) * gn.sin(self.affine("h", x=x, h=h))  # type: ignore[attr-defined]
+
+    with pytest.warns(UserWarning, match=r"own: .* the equations of Leaky have changed since") as caught:
+        rnn.load(own, cells=[renamed("Leaky", Leaky, step=step)])
+    assert caught[0].filename == __file__
+
+
+def test_fingerprints_tell_all_cells_apart() -> None:
+    """No two architectures make the same of the same numbers, but for those whose equations are one."""
+    one = {"EchoState": "Elman"}
+    found: dict[tuple[float, ...], str] = {}
+    for name, cell in rnn.cells.ALL.items():
+        key = tuple(fingerprint(rnn.Network([cell().resized(4)], 5, 5)))
+        assert len(key) == 8, name
+        assert found.setdefault(key, name) == one.get(name, name)
+
+
+def test_fingerprint_is_of_the_equations_alone() -> None:
+    a, b = (
+        fingerprint(rnn.Network([rnn.GRU(4)], 5, 5, seed=s, dtype=d))
+        for s, d in ((0, "float32"), (1, "float64"))
+    )
+    assert same_fingerprint(a, b)
+    assert not same_fingerprint(a, fingerprint(rnn.Network([rnn.GRUResetAfter(4)], 5, 5)))
+
+
+def test_file_without_fingerprint_is_loaded(model: Path) -> None:
+    file = read_model_file(model)
+    description = {key: value for key, value in file.description.items() if key != "fingerprint"}
+    model.write_bytes(ModelFile(file.tensors, description).to_bytes())
+    assert same(rnn.load(model), small())
 
 
 # -- damage --------------------------------------------------------------------------------------
