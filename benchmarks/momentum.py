@@ -72,12 +72,12 @@ class Departure:
         )
 
 
-#: Found by trial. With a radius of 1.2 the units are saturated long before the end of the sequence, whatever W_xh is, and
-#: addition stays at the variance of its targets; likewise without any one of a smaller W_ho, the mean in b_o, and inputs
-#: around 0. At the source's rates, for our cost (o - t)², weights then grow to 1e3 and more unless the gradient is
+#: Found by trial. With a radius of 1.2 the units are saturated long before the end of the sequence, whatever W_xh is,
+#: and addition stays at the variance of its targets; likewise without any one of a smaller W_ho, the mean in b_o, and
+#: inputs around 0. At the source's rates, for our cost (o - t)², weights then grow without end unless the gradient is
 #: clipped. Classical momentum explodes all the same where the highest rate outlasts the rise of the momentum to 0.98.
-#: The rates for 5 bits ("around to 0.00001") lose what was learned as soon as the momentum goes up; with those for 20 only
-#: when to answer is learned, and with larger ones the gradient explodes unless it is clipped.
+#: The rates for 5 bits ("around to 0.00001") lose what was learned as soon as the momentum goes up; with those for 20
+#: only when to answer is learned, and with larger ones the gradient explodes unless it is clipped.
 _CALMER = Stepwise({0: 1.5e-5, 1500: 1.5e-4, 3000: 1.5e-3, 4000: 5e-4, 30_000: 5e-5})
 DEPARTURES: dict[str, Departure] = {
     "addition": Departure(
