@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from graphnet.errors import GraphnetError
 from graphnet.version import __version__
@@ -82,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = make_parser().parse_args(given)
     options.written = _written(options.command, given)
 
-    def show(message: Warning | str, *_: object) -> None:
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
         print(f"graphnet-rnn {options.command}: {message}", file=sys.stderr)
 
     try:
