@@ -14,7 +14,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.backends import load_backend
 from graphnet.diff import require_scalar
-from graphnet.graph import substitute
+from graphnet.graph import ancestors, substitute
 from graphnet.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import amount, limit
@@ -38,8 +38,9 @@ class Objective:
     Functions are compiled when they are first used. backend="cuda": the vector, the batch and all that is made of them
     stay on the GPU; vectors of the host are taken, too, and then the results come back there.
     It is for one thread at a time: the parameters themselves take the values of w, and it keeps the batch.
-    Raises UsageError for parameters or inputs that are none, and, in its methods, for vectors of another size than all
-    parameters together; DifferentiationError for a cost that is no scalar.
+    Raises UsageError for parameters or inputs that are none, or that the cost does not read, or not alone, and, in its
+    methods, for vectors of another size than all parameters together, and arrays of other shapes than the inputs;
+    DifferentiationError for a cost that is no scalar.
     """
 
     def __init__(
@@ -82,10 +83,28 @@ class Objective:
         self._functions: dict[str, gn.Function] = {}
         #: What the curvature's function has the forward pass of: a product made by `curvature`, and a batch's arrays.
         self._linearised: tuple[Any, ...] = ()
+        self._require_connected()
 
     def __repr__(self) -> str:
         fed = ", ".join(str(node.name or node.describe()) for node in self.inputs)
         return f"Objective(cost {self.cost.describe()}, {self.size:,} parameters, inputs {fed or 'none'})"
+
+    def _require_connected(self) -> None:
+        """UsageError unless the cost reads some of the parameters, and no input but those that are fed."""
+        reached = set(ancestors([self.cost, *self.also]))
+        cost = f"the cost {self.cost.describe()} (made at {self.cost.origin})"
+        if reached.isdisjoint(self.parameters):
+            names = ", ".join(node.describe() for node in self.parameters[:3])
+            raise UsageError(
+                f"Objective: {cost} depends on none of the parameters, {names}"
+                f"{', ...' if len(self.parameters) > 3 else ''}; are they another network's?"
+            )
+        missing = [n for n in reached.difference(self.inputs) if n.op.is_input]
+        if missing:
+            names = ", ".join(
+                f"{n.describe()} (made at {n.origin})" for n in sorted(missing, key=lambda n: n.serial)
+            )
+            raise UsageError(f"Objective: {cost} depends on {names}; list it in inputs, and feed it")
 
     # -- the vector --------------------------------------------------------------------------
 
@@ -129,6 +148,8 @@ class Objective:
             raise UsageError(
                 f"Objective.feed: {len(self.inputs)} arrays are needed, {len(arrays)} were given"
             )
+        for array, node in zip(arrays, self.inputs, strict=True):
+            _require_shape(array, node)
         self.fed = self.placed(arrays)
 
     def placed(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
@@ -320,6 +341,21 @@ class Objective:
         except gn.NonFiniteError as error:
             return str(error)
         return ""
+
+
+def _require_shape(array: Any, node: Node) -> None:
+    """UsageError unless the array has the input's shape; its dtype is judged where it is read."""
+    try:
+        shape = array.shape if hasattr(array, "shape") else np.shape(array)
+    except ValueError as error:
+        raise UsageError(
+            f"Objective.feed: what was given for {node.describe()} is no array: {error}"
+        ) from None
+    if shape != node.shape:
+        raise UsageError(
+            f"Objective.feed: {node.describe()} (made at {node.origin}) is {node.dtype} of shape {list(node.shape)}, but "
+            f"was given an array of shape {list(shape)}"
+        )
 
 
 def _nodes(argument: str, given: Any) -> list[Node]:

@@ -93,7 +93,10 @@ def checked_inputs(who: str, network: Network, inputs: Any) -> Array:
     except ValueError as error:
         raise DataError(f"{who}: inputs must be an array {wanted}: {error}") from None
     if x.ndim != (2 if symbols else 3) or (not symbols and x.shape[2] != network.inputs) or not x.size:
-        raise DataError(f"{who}: inputs must be {wanted}, none of them 0, not {list(x.shape)}")
+        hint = ""
+        if symbols and x.ndim == 3 and x.shape[2] == network.inputs:
+            hint = '; this network reads symbols, make it with reads="vectors" for numbers'
+        raise DataError(f"{who}: inputs must be {wanted}, none of them 0, not {list(x.shape)}{hint}")
     if symbols:
         if x.dtype.kind not in "iu" or x.min() < 0 or x.max() >= network.inputs:
             raise DataError(

@@ -72,7 +72,9 @@ class Elementwise(Op):
 
     def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
         if len(inputs) != self.arity and self.arity:
-            raise ShapeError(f"{self.name} takes {self.arity} input(s), not {len(inputs)}")
+            raise ShapeError(
+                f"{self.name} takes {self.arity} input(s), not {len(inputs)}; a class of ops says how many by `arity`"
+            )
         if not self.takes_flags:
             for x in inputs:
                 if type(x) is bool:

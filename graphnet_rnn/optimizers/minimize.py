@@ -35,9 +35,15 @@ class Result(ShowsItself):
 
     theta: Array
     loss: float
-    reports: list[Report] = field(repr=False)
+    reports: list[Report]
     reason: str = "steps"
-    state: State = field(default_factory=dict, repr=False)
+    state: State = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return (
+            f"Result(loss {self.loss:.6g} after {len(self.reports)} steps, reason {self.reason!r}, theta: "
+            f"{self.theta.size:,} parameters)"
+        )
 
     def __history__(self) -> list[dict[str, Any]]:
         """The reports as rows, for pictures."""

@@ -101,7 +101,10 @@ def test_what_is_no_objective_of_one_case() -> None:
         (objective(2), "of one case"),
         (network().unroll(TIME, 1), "single must be an Objective, not"),
         (bowl(), "of the same parameters"),
-        (rnn.Objective(u.cost, other.parameters, [u.inputs]), "of the same parameters"),
+        (
+            rnn.Objective(u.cost, other.parameters, [u.inputs, u.targets, *u.initial]),
+            "of the same parameters",
+        ),
     ):
         with pytest.raises(UsageError, match=words):
             rnn.BatchedObjective(whole, single)  # type: ignore[arg-type]

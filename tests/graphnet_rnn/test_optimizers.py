@@ -645,10 +645,34 @@ def test_what_an_objective_is_not_made_of() -> None:
             UsageError,
             "clip_values must be > 0, or None for no limit, not -1",
         ),
+        ((cost, [w]), {}, UsageError, r"depends on x\[3\] \(made at .*test_optimizers.*; list it in inputs"),
+        (
+            (cost, [gn.parameter(1.0, name="v")], [x]),
+            {},
+            UsageError,
+            r"none of the parameters, v\[\]; are they ano",
+        ),
     ]
     for arguments, named, error, words in wrong:
         with pytest.raises(error, match=words):
             rnn.Objective(*arguments, **named)
+
+
+@pytest.mark.parametrize("array", [np.ones(4), np.ones((3, 1)), [1.0, 2.0], 1.0, [[1.0], [2.0, 3.0]]])
+def test_a_batch_of_another_shape_is_refused_where_it_is_fed(array: Any) -> None:
+    x = gn.input((3,), "float64", name="x")
+    w = gn.parameter(np.ones(3), name="w")
+    objective = rnn.Objective(gn.sum(gn.squared_error(w, x)), [w], [x])
+    with pytest.raises(UsageError, match=r"^Objective\.feed: .*x\[3\]"):
+        objective.feed(array)
+    objective.feed([1, 2, 3])
+    assert objective.loss(np.ones(3)) == 5.0
+
+
+def test_a_result_is_a_line() -> None:
+    w = gn.parameter(np.ones(1000), name="w")
+    result = rnn.minimize(rnn.Objective(gn.sum(gn.squared_error(w, 0)), [w]), rnn.SGD(0.5), steps=3)
+    assert repr(result) == "Result(loss 0 after 2 steps, reason 'tolerance', theta: 1,000 parameters)"
 
 
 def test_explain_non_finite() -> None:

@@ -14,7 +14,7 @@ from viz.drawing.things import Drawable, graph_of
 from viz.errors import DrawingError
 from viz.style import LIGHT, Role, Style, Theme, style_of
 
-__all__ = ["dot_of", "to_dot", "without_common_ranks"]
+__all__ = ["dot_of", "to_dot", "with_less_effort", "without_common_ranks"]
 
 DIRECTIONS = ("LR", "BT")
 #: Ranks hold across clusters: the same operators of all time steps are at the same height.
@@ -56,6 +56,12 @@ def dot_of(picture: Picture, rankdir: str | None = None, theme: Style = LIGHT) -
 def without_common_ranks(dot: str) -> str:
     """DOT text in which each cluster has ranks of its own: pairs of shapes, which no cluster could hold, fall apart."""
     return _PAIR.sub("", dot.replace(_ACROSS_CLUSTERS, ""))
+
+
+def with_less_effort(dot: str) -> str:
+    """DOT text whose layout is found sooner and is less even: dense graphs of some hundred shapes take minutes else."""
+    head, rest = dot.split("{", 1)
+    return f"{head}{{\n  graph [nslimit=0.5, nslimit1=0.5, mclimit=0.2]{rest}"
 
 
 def _defaults(direction: str, theme: Style) -> list[str]:

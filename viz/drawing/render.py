@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from viz.drawing.closed import ClosedPicture
-from viz.drawing.dot import dot_of, without_common_ranks
+from viz.drawing.dot import dot_of, with_less_effort, without_common_ranks
 from viz.drawing.grid import grid_dot
 from viz.drawing.picture import Picture
 from viz.drawing.scripts import with_scripts
-from viz.errors import DrawingError
+from viz.errors import DrawingError, LayoutTimeoutError
 from viz.notebook import bundle_of
 from viz.style import LIGHT, Style
 
@@ -36,9 +36,11 @@ __all__ = ["RENDERERS", "Drawing", "Renderer", "check_limit", "write_whole"]
 
 FORMATS = ("svg", "png", "pdf", "dot", "html")
 _ID = re.compile(r'(<\w+ id=")')
-_SECONDS = 120
+#: How long a layout may take, and one with less effort, where the first took longer.
+_SECONDS, _MORE_SECONDS = 30, 90
 _SMALLER = (
-    "Draw it closed, or fewer time steps (steps=3), or in compact style; save it as .dot; or use viz.explore"
+    "Draw it closed (steps of your own as `with gn.scope(layer='step', time=i):`), or fewer time steps (steps=3), or in "
+    "compact style; save it as .dot; or use viz.explore"
 )
 _REMEDY = "Install it with `pip install 'pygraphviz>=2.0'`, or save as .dot or .html, which need none."
 
@@ -130,15 +132,15 @@ class Drawing:
                 f"out would take minutes, and nobody could read it. {_SMALLER}; or pass limit=None."
             )
         try:
-            return render(self.dot, form)
-        except _TooSlow:
-            raise
+            return render(self.dot, form, _SECONDS)
+        except LayoutTimeoutError:
+            return render(with_less_effort(self.dot), form, _MORE_SECONDS)
         except DrawingError:
             # Graphviz does not survive some graphs with ranks across clusters; without, it draws them less evenly.
             simpler = without_common_ranks(self.dot)
             if simpler == self.dot:
                 raise
-            return render(simpler, form)
+            return render(simpler, form, _MORE_SECONDS)
 
     def __repr__(self) -> str:
         return f"<Drawing of {self.size} nodes, {self.style} style>"
@@ -149,10 +151,6 @@ class Drawing:
             return bundle_of(self.svg, repr(self))
         except Exception as error:  # a picture must never break the notebook that shows it
             return {"text/plain": f"{self!r}: {error}"}
-
-
-class _TooSlow(DrawingError):
-    """Another Graphviz, or another try, would take as long."""
 
 
 # -- renderers -------------------------------------------------------------------------------
@@ -208,14 +206,17 @@ def _no_renderer() -> str:
     return f"not drawn: there is no Graphviz. {_REMEDY}"
 
 
-def render(dot: str, form: str) -> bytes:
-    """DOT text laid out as svg, png or pdf, by the first renderer that manages it."""
+def render(dot: str, form: str, seconds: float) -> bytes:
+    """DOT text laid out as svg, png or pdf, by the first renderer that manages it.
+
+    Raises LayoutTimeoutError where one takes longer than `seconds`: another would, too.
+    """
     failures = []
     for renderer in RENDERERS:
         if renderer.is_there():
             try:
-                return _run(renderer.command(form), dot)
-            except _TooSlow:
+                return _run(renderer.command(form), dot, seconds)
+            except LayoutTimeoutError:
                 raise
             except DrawingError as error:
                 failures.append(f"{renderer.name}: {error}")
@@ -226,18 +227,18 @@ def render(dot: str, form: str) -> bytes:
     raise DrawingError(f"a .{form} needs Graphviz, and there is none. {_REMEDY}")
 
 
-def _run(command: Sequence[str], dot: str) -> bytes:
+def _run(command: Sequence[str], dot: str, seconds: float) -> bytes:
     try:
         done = subprocess.run(
             command,
             input=dot.encode(),
             capture_output=True,
-            timeout=_SECONDS,
+            timeout=seconds,
             env=_environment(),
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise _TooSlow(f"Graphviz found no layout within {_SECONDS} s. {_SMALLER}.") from None
+        raise LayoutTimeoutError(f"Graphviz found no layout within {seconds} s. {_SMALLER}.") from None
     except OSError as error:
         raise DrawingError(str(error)) from None
     if done.returncode or not done.stdout:

@@ -13,6 +13,7 @@ import pytest
 import graphnet as gn
 import viz
 from viz.drawing import render
+from viz.drawing.dot import with_less_effort
 
 MAGIC = {
     "svg": b"<svg",
@@ -230,20 +231,31 @@ def test_import_is_light():
     assert done.stdout.strip() == "[]"
 
 
-def test_a_layout_that_takes_too_long_is_tried_once(regression, monkeypatch):
-    """Neither again without ranks, nor by another Graphviz: each would take as long."""
+def test_a_layout_that_takes_too_long_is_tried_with_less_effort(regression, monkeypatch):
+    """Neither without ranks, nor by another Graphviz: each would take as long."""
     tried = []
 
     def slow(*arguments, **settings):
-        tried.append(settings["timeout"])
+        tried.append((settings["timeout"], b"nslimit" in settings["input"]))
         raise subprocess.TimeoutExpired("dot", settings["timeout"])
 
     monkeypatch.setattr(render.subprocess, "run", slow)
     always = render.Renderer("slow", lambda: True, lambda form: ["slow"])
     monkeypatch.setattr(render, "RENDERERS", (always, always))
-    with pytest.raises(viz.DrawingError, match=r"no layout within \d+ s\. .*steps=3.*viz\.explore"):
+    with pytest.raises(viz.DrawingError, match=r"no layout within \d+ s\. .*gn\.scope.*steps=3.*viz\.explore"):
         _ = viz.draw(regression).svg
-    assert len(tried) == 1
+    (first, hard), (second, harder) = tried
+    assert first < second
+    assert (hard, harder) == (False, True)
+
+
+@pytest.mark.skipif(not any(r.is_there() for r in render.RENDERERS), reason="there is no Graphviz")
+def test_with_less_effort_all_is_there(regression):
+    text = viz.draw(regression).dot
+    less = with_less_effort(text)
+    assert less != text
+    sizes = [render.render(t, "svg", 60).count(b'<g id="') for t in (text, less)]
+    assert sizes[0] == sizes[1]
 
 
 def test_what_graphviz_cannot_rank_across_clusters_is_drawn_without(monkeypatch):
@@ -253,11 +265,11 @@ def test_what_graphviz_cannot_rank_across_clusters_is_drawn_without(monkeypatch)
     assert drawing.picture.pairs
     real, given = render._run, []
 
-    def fragile(command, dot):
+    def fragile(command, dot, seconds):
         given.append(dot)
         if "newrank" in dot:
             raise viz.DrawingError("crashed")
-        return real(command, dot)
+        return real(command, dot, seconds)
 
     monkeypatch.setattr(render, "_run", fragile)
     ET.fromstring(drawing.svg)
