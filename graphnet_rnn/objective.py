@@ -353,8 +353,8 @@ def _require_shape(array: Any, node: Node) -> None:
         ) from None
     if shape != node.shape:
         raise UsageError(
-            f"Objective.feed: {node.describe()} (made at {node.origin}) is {node.dtype} of shape {list(node.shape)}, but "
-            f"was given an array of shape {list(shape)}"
+            f"Objective.feed: {node.describe()} (made at {node.origin}) is {node.dtype} of shape {list(node.shape)}, "
+            f"but was given an array of shape {list(shape)}"
         )
 
 

@@ -105,6 +105,22 @@ def _taken(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
     return gn.take(a, np.array([a.shape[0] - 1, 0, 0])) * 0.5 if a.shape else a
 
 
+def _row(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+    """One row, or one column, by an index without axes."""
+    a = node()
+    return (
+        gn.take(a, np.array(number(a.shape[axis])), axis) if (axis := number(max(1, a.ndim))) < a.ndim else a
+    )
+
+
+def _slice_of_slice_of_join(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+    """Rows of two pieces, and as many as each has."""
+    a = node()
+    if a.ndim != 2 or a.shape[1] < 2:
+        return gn.sin(a)
+    return gn.concatenate([gn.tanh(a), gn.sin(a)], 0)[:, 1:][1 : 1 + a.shape[0]]
+
+
 def _label(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
     return gn.label(node(), "a name")
 
@@ -126,17 +142,18 @@ STEPS: tuple[Step, ...] = (
     _unary(lambda a: gn.log(gn.softmax(a)) * 0.1 if a.shape else a),
     _binary(gn.add), _binary(gn.subtract), _binary(lambda a, b: 0.5 * a * b), _binary(lambda a, b: a / (2 + gn.cos(b))),
     _binary(lambda a, b: gn.where(gn.constant(True), a, b)),
-    _product, _product, _slice, _slice, _join, _join, _slice_of_join, _sum, _broadcast, _rows, _taken, _label,
-    _neutral, _neutral,
+    _product, _product, _slice, _slice, _join, _join, _slice_of_join, _sum, _broadcast, _rows, _taken, _row, _label,
+    _slice_of_slice_of_join, _neutral, _neutral,
 )  # fmt: skip
 
 
 @st.composite
-def graphs(draw: Any) -> tuple[list[Node], list[Node], list[Array]]:
+def graphs(draw: Any, rows: int = 2) -> tuple[list[Node], list[Node], list[Array]]:
     """(outputs, leaves, values)."""
-    leaves = [gn.input((2, 3), "float64"), gn.input((3, 2), "float64"), gn.input((3,), "float64")]
+    leaves = [gn.input((rows, 3), "float64"), gn.input((3, rows), "float64"), gn.input((3,), "float64")]
     matrix, weights, vector = leaves
-    pool = [gn.fill(0.5, (), "float64"), gn.constant(np.linspace(-1, 1, 6).reshape(2, 3)), *leaves]
+    numbers = np.linspace(-1, 1, 3 * rows).reshape(rows, 3)
+    pool = [gn.fill(0.5, (), "float64"), gn.constant(numbers), *leaves]
     pool += [gn.tanh(matrix @ weights), gn.sin(weights @ matrix + vector)]
 
     def node() -> Node:
@@ -149,7 +166,7 @@ def graphs(draw: Any) -> tuple[list[Node], list[Node], list[Array]]:
 
     for _ in range(draw(st.integers(5, 14))):
         grown = draw(st.sampled_from(STEPS))(node, number)
-        if grown.size <= 48:
+        if grown.size <= 24 * rows:
             pool.append(grown)
     outputs = [pool[-1], pool[-2] + gn.sum(gn.tanh(pool[-3])), node()]
     if outputs[0].shape and number(3) == 0:

@@ -39,8 +39,8 @@ _ID = re.compile(r'(<\w+ id=")')
 #: How long a layout may take, and one with less effort, where the first took longer.
 _SECONDS, _MORE_SECONDS = 30, 90
 _SMALLER = (
-    "Draw it closed (steps of your own as `with gn.scope(layer='step', time=i):`), or fewer time steps (steps=3), or in "
-    "compact style; save it as .dot; or use viz.explore"
+    "Draw it closed (steps of your own as `with gn.scope(layer='step', time=i):`), or fewer time steps (steps=3), or "
+    "in compact style; save it as .dot; or use viz.explore"
 )
 _REMEDY = "Install it with `pip install 'pygraphviz>=2.0'`, or save as .dot or .html, which need none."
 

@@ -137,12 +137,13 @@ class LoopJob(Job):
     def __init__(self, loop: Loop, parts: int, least: int = LEAST) -> None:
         self.loop, self.nodes, self.reads, self.writes = loop, loop.nodes, loop.reads, loop.writes
         shape = loop.shape
-        kept = list(shape)
-        if loop.reductions:
-            kept = [n for i, n in enumerate(shape) if i not in loop.reduced]
-        rows = kept[0] if kept else 1
+        kept = [i for i in range(len(shape)) if i not in loop.reduced]
+        rows = shape[kept[0]] if kept else 1
         self.split, self.count = "", 1
-        if kept and rows >= parts and math.prod(shape) >= least:
+        # A row that is looked up, or made of a code, is found from its first column on.
+        looks_up = any(load.kind != "plain" for load in loop.loads)
+        divisible = bool(kept) and not (looks_up and kept[0] == len(shape) - 1)
+        if divisible and rows >= parts and math.prod(shape) >= least:
             self.split, self.count, self.tiles = "rows", rows, tiles_of(rows, parts)
 
     def records(self, target: Target, part: int, parts: int) -> list[Record]:

@@ -22,9 +22,10 @@ from graphnet.backends.numba.tape import barrier_text
 from graphnet.errors import BackendError
 from graphnet.graph import Graph
 from graphnet.node import Node
+from graphnet.ops.broadcast import BroadcastTo
 from graphnet.ops.leaf import Input
 from graphnet.ops.random import Random
-from graphnet.ops.shape import Concatenate, Slice, Stack
+from graphnet.ops.shape import Concatenate, Slice, Stack, Transpose
 from graphnet.passes.analysis import varying_nodes
 from graphnet.plan.arena import ALIGNMENT, Life, give_places
 from graphnet.plan.instructions import Access, Host, Loop, Product, Scatter, looking_at
@@ -418,6 +419,18 @@ def _clashes(
     return False
 
 
+def _keeps_rows(view: Node) -> bool:
+    """Whether row i of a view is row i of what it looks at, for all i."""
+    x = view.inputs[0]
+    if not x.shape or view.shape[:1] != x.shape[:1]:
+        return False
+    if isinstance(view.op, BroadcastTo):
+        return view.ndim == x.ndim
+    if isinstance(view.op, Slice):
+        return view.op.key[0] == (0, x.shape[0], 1)
+    return not isinstance(view.op, Transpose) or view.op.axes[0] == 0
+
+
 class _Origins:
     """For each node, the nodes that wrote its memory, and whether its rows are theirs, one for one."""
 
@@ -441,10 +454,7 @@ class _Origins:
                 continue
             seen.add(node)
             if node.op.is_view:
-                x = node.inputs[0]
-                same = isinstance(node.op, Slice) and bool(x.shape) and node.op.key[0] == (0, x.shape[0], 1)
-                joined = isinstance(x.op, (Concatenate, Stack))
-                pending.append((x, rows and (same or not joined)))
+                pending.append((node.inputs[0], rows and _keeps_rows(node)))
             elif isinstance(node.op, (Concatenate, Stack)):
                 pending += [(x, rows) for x in node.inputs]
         return result

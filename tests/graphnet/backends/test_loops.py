@@ -417,3 +417,38 @@ def test_shared_loops_are_the_same(threads: int) -> None:
         ]
 
     same(build, a, b, i, rtol=1e-12, threads=threads)
+
+
+# -- where rows are divided -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("columns", [100, 256, 300, 2049])
+def test_an_index_without_axes_finds_whole_rows(columns: int, threads: int) -> None:
+    """The loop has the table's columns for rows, and a part of them would be looked up from the first column on."""
+    table, index = numbers((3, columns)), np.array(2)
+    same(
+        lambda w, i: [w[i], gn.tanh(w)[i] + 1, gn.one_hot(i, columns) * 2],
+        table,
+        index,
+        threads=threads,
+        rtol=1e-12,
+    )
+    same(lambda w, i: gn.take(gn.sin(w), i, 1), numbers((columns, 3)), index, threads=threads, rtol=1e-12)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("rows", [64, 128, 300, 2048])
+def test_rows_of_two_pieces_wait_for_both(rows: int, threads: int) -> None:
+    """As many rows as each piece has, but others: what one core makes of its own is not what it reads."""
+
+    def shifted(a: Node, b: Node) -> list[Node]:
+        join = gn.concatenate([gn.tanh(a), gn.sin(b)], 0)
+        column = gn.reshape(join[:, 1:2], (2 * rows,))
+        return [
+            gn.exp(join[:, :2][5 : 5 + rows]),
+            gn.exp(column[7 : 7 + rows]),
+            gn.cos(join[:, 1:].T[:, 3 : 3 + rows]),
+        ]
+
+    same(shifted, numbers((rows, 4)), numbers((rows, 4)) / 2, threads=threads, rtol=1e-12)

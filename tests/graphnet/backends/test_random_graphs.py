@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import graphnet as gn
 from graphnet import passes
+from graphnet.backends.numba import jobs, product_jobs, schedule
 from graphnet.dtypes import is_float
 from graphnet.graph import substitute
 from graphnet.node import Array, Node
@@ -62,6 +64,18 @@ def test_passes_in_any_order(drawn: Any, order: Any) -> None:
 @given(graphs())
 def test_threads_and_checks(drawn: Any) -> None:
     require_same(drawn, [{"threads": 2}, {"check": True}, {"check": True, "threads": 3}])
+
+
+@settings(few, max_examples=120)
+@given(graphs(rows=12))
+def test_work_that_is_divided(drawn: Any) -> None:
+    """Graphs this small run on one core, in one piece; here each loop, product and scatter is cut as large ones are."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (jobs, product_jobs, schedule):
+            for name, value in (("LEAST", 0), ("TILE", 1)):
+                if hasattr(module, name):
+                    patch.setattr(module, name, value)
+        require_same(drawn, [{"threads": 1}, {"threads": 2}, {"threads": 3, "check": True}])
 
 
 @few

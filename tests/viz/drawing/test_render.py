@@ -242,7 +242,9 @@ def test_a_layout_that_takes_too_long_is_tried_with_less_effort(regression, monk
     monkeypatch.setattr(render.subprocess, "run", slow)
     always = render.Renderer("slow", lambda: True, lambda form: ["slow"])
     monkeypatch.setattr(render, "RENDERERS", (always, always))
-    with pytest.raises(viz.DrawingError, match=r"no layout within \d+ s\. .*gn\.scope.*steps=3.*viz\.explore"):
+    with pytest.raises(
+        viz.DrawingError, match=r"no layout within \d+ s\. .*gn\.scope.*steps=3.*viz\.explore"
+    ):
         _ = viz.draw(regression).svg
     (first, hard), (second, harder) = tried
     assert first < second
