@@ -36,8 +36,8 @@ def checked_inputs(inputs: Sequence[Node], arrays: Sequence[Any], taken: Taken |
 def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
     """The array given for an Input node; ShapeError or DtypeError if it does not fit.
 
-    Python numbers and lists take the node's dtype; an array is converted only where no value can change, and if it lies
-    on the host.
+    Python numbers and lists take the node's dtype, if it can hold them; an array is converted only where no value can
+    change, and if it lies on the host.
     """
     is_array = isinstance(array, (np.ndarray, np.generic))
     if isinstance(array, Node):
@@ -45,7 +45,7 @@ def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
     value = None if is_array or taken is None else taken(array)
     try:
         value = _on_host(array) if value is None else value
-    except (TypeError, ValueError, BufferError) as error:
+    except (TypeError, ValueError, BufferError, RuntimeError) as error:
         raise ShapeError(f"input {node.describe()}: this is not an array: {error}") from None
     if value.shape != node.shape:
         raise ShapeError(
@@ -59,13 +59,19 @@ def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
             f"input {node.describe()} (made at {node.origin}) is {node.dtype}, but was given an array of "
             f"{value.dtype} on the GPU; convert it there first."
         )
-    same_kind = np.can_cast(value.dtype, node.dtype, "same_kind")
-    if np.can_cast(value.dtype, node.dtype, "safe") or (same_kind and not is_array):
+    if np.can_cast(value.dtype, node.dtype, "safe"):
         return value.astype(node.dtype)
-    if value.dtype.kind in "iu" and node.dtype.kind in "iu":
-        converted = value.astype(node.dtype)
-        if np.array_equal(converted, value):
+    whole = value.dtype.kind in "iu" and node.dtype.kind in "iu"
+    if whole or (not is_array and np.can_cast(value.dtype, node.dtype, "same_kind")):
+        with np.errstate(over="ignore"):
+            converted = value.astype(node.dtype)
+        kept = converted == value if whole else np.isinf(converted) == np.isinf(value)
+        if kept.all():
             return converted
+        if not is_array:
+            raise DtypeError(
+                f"input {node.describe()} (made at {node.origin}) is {node.dtype}, which cannot hold {value[~kept][0]}."
+            )
     raise DtypeError(
         f"input {node.describe()} (made at {node.origin}) is {node.dtype}, but was given an array of "
         f"{value.dtype}; convert it: array.astype({node.dtype.name!r})."

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphnet.errors import DtypeError, table_of_inputs
+from graphnet.errors import DtypeError, ShapeError, table_of_inputs
 
 if TYPE_CHECKING:
     from graphnet.node import Node
 
-__all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT64", "as_dtype", "common_dtype", "is_float"]
+__all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT64", "as_dtype", "assign", "common_dtype", "is_float"]
 
 FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
 INT64, BOOL = np.dtype("int64"), np.dtype("bool")
@@ -29,11 +29,12 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
         result = np.dtype(dtype)
     except TypeError:
         raise DtypeError(f"{dtype!r} is not a dtype; use 'float32', 'float64', 'int64' or 'bool'") from None
-    if result in (FLOAT32, FLOAT64) or result.kind in "iub":
+    if result in (FLOAT32, FLOAT64) or (result.kind in "iub" and result.isnative):
         return result
+    own = result.newbyteorder("=").name if result.kind in "iubf" and not result.isnative else "float32"
     raise DtypeError(
-        f"dtype {result} is not supported: a node holds float32, float64, integers or booleans. "
-        "Convert the array first, e.g. array.astype('float32')."
+        f"dtype {result} is not supported: a node holds float32, float64, integers or booleans, in this machine's "
+        f"order of bytes. Convert the array first, e.g. array.astype({own!r})."
     )
 
 
@@ -53,3 +54,18 @@ def common_dtype(op_name: str, nodes: Sequence[Node]) -> np.dtype[Any]:
             f"to float64; say what you want with gn.cast(node, 'float32')." + table_of_inputs(nodes)
         )
     return np.result_type(*dtypes)
+
+
+def assign(held: np.ndarray[Any, Any], value: Any, what: str) -> None:
+    """held[...] = value; ShapeError or DtypeError, for `what` cannot take it, if shape or dtype do not fit."""
+    try:
+        new = np.asarray(value)
+    except ValueError as error:
+        raise ShapeError(f"{what} cannot take what is no array: {error}.") from None
+    if new.shape != held.shape:
+        raise ShapeError(
+            f"{what} cannot take a value of shape {list(new.shape)}; its shape is {list(held.shape)}."
+        )
+    if not np.can_cast(new.dtype, held.dtype, "same_kind"):
+        raise DtypeError(f"{what} is {held.dtype}, and cannot take a value of {new.dtype}.")
+    held[...] = new

@@ -90,8 +90,10 @@ class Function(ShowsItself):
         threads: int | None,
         deterministic: bool,
     ) -> None:
-        if threads is not None and threads < 1:
-            raise BackendError(f"threads must be at least 1, not {threads}")
+        if threads is not None:
+            if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
+                raise BackendError(f"threads must be a whole number, at least 1, or None, not {threads!r}")
+            threads = int(threads)
         self.source = source
         self.backend = backend
         self.passes = tuple(passes)
@@ -130,8 +132,9 @@ class Function(ShowsItself):
     def again(self, *arrays: Any) -> tuple[Array, ...]:
         """The outputs for other arrays of the inputs made with `varying=True`, all else being as in the last call.
 
-        What does not depend on them is not computed again: parameters and random draws count as unchanged, whether they
-        are or not. It is for one thread, which calls nothing else of this function in between.
+        What does not depend on them is not computed again. So parameters, random draws and the arrays of the last call
+        must not have changed since: what comes out would be of both states, in parts. It is for one thread, which calls
+        nothing else of this function in between.
         Raises BackendError where nothing varies or nothing was called, ShapeError or DtypeError as a call does.
         """
         return self._running.again(arrays)

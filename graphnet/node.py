@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import numpy as np
 
 from graphnet.display import ShowsItself
-from graphnet.errors import DifferentiationError, ShapeError, ValueAccessError
+from graphnet.dtypes import assign
+from graphnet.errors import DifferentiationError, ValueAccessError
 from graphnet.provenance import Origin, Scope, context, here
 from graphnet.signature import parse
 
@@ -273,19 +274,16 @@ class Node(ShowsItself):
 
     @value.setter
     def value(self, array: Any) -> None:
-        held = self.value
+        held, what = self.value, f"{self.describe()} (made at {self.origin})"
         if not held.flags.writeable:
-            raise ValueAccessError(
-                f"{self.describe()} (made at {self.origin}) is a {self.op.name}: its value never changes by "
-                "assignment. Use gn.parameter for what training changes, gn.input for what each call gives."
+            remedy = (
+                "holds a read-only array; make it of a copy: gn.parameter(array.copy())"
+                if self.op.is_parameter
+                else f"is a {self.op.name}: its value never changes by assignment. Use gn.parameter for what training "
+                "changes, gn.input for what each call gives"
             )
-        new = np.asarray(array)
-        if new.shape != held.shape:
-            raise ShapeError(
-                f"{self.describe()} (made at {self.origin}) cannot take a value of shape "
-                f"{list(new.shape)}; its shape is {list(held.shape)}."
-            )
-        held[...] = new
+            raise ValueAccessError(f"{what} {remedy}.")
+        assign(held, array, what)
 
     def describe(self) -> str:
         """`h0[2, 3]`: the name, or the op's name, and the shape."""

@@ -21,8 +21,8 @@ import numpy as np
 
 from graphnet.backends import load_backend
 from graphnet.backends.base import Program
-from graphnet.dtypes import as_dtype
-from graphnet.errors import BackendError, DtypeError, ShapeError, ValueAccessError
+from graphnet.dtypes import as_dtype, assign
+from graphnet.errors import BackendError, ValueAccessError
 from graphnet.node import Array, Node
 from graphnet.ops.leaf import input
 from graphnet.plan import Memory
@@ -32,13 +32,13 @@ from graphnet.version import __version__
 
 __all__ = ["StoredFunction", "load_function", "store_function"]
 
-MAGIC = b"graphnet function 2\n"
+MAGIC = b"graphnet function 3\n"
 
 
 def store_function(
     path: str | os.PathLike[str], backend: str, inputs: Sequence[Node], program: Program
 ) -> None:
-    """Writes the file, whole or not at all. BackendError for a function that no file can hold."""
+    """Writes the file, whole or not at all. BackendError where it cannot, and for a function that no file can hold."""
     header, arrays = program.stored()
     header |= {
         "graphnet": __version__,
@@ -53,11 +53,18 @@ def store_function(
     np.savez(content, allow_pickle=False, **{"header": text, **arrays})
     body = content.getvalue()
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)
-    with os.fdopen(handle, "wb") as file:
-        file.write(MAGIC + hashlib.sha256(body).digest() + body)
-    os.replace(temporary, target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(MAGIC + hashlib.sha256(body).digest() + body)
+            os.replace(temporary, target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise BackendError(f"save: cannot write {target}: {error.strerror}") from None
 
 
 def load_function(path: str | os.PathLike[str]) -> StoredFunction:
@@ -108,14 +115,7 @@ class StoredParameters(Mapping[str, Array]):
             raise ValueAccessError(
                 f"the function has no parameter {name!r}; it has {', '.join(self._arrays) or 'none'}."
             )
-        held, new = self._arrays[name], np.asarray(value)
-        if new.shape != held.shape:
-            raise ShapeError(
-                f"the parameter {name} cannot take a value of shape {list(new.shape)}; its shape is {list(held.shape)}."
-            )
-        if not np.can_cast(new.dtype, held.dtype, "same_kind"):
-            raise DtypeError(f"the parameter {name} is {held.dtype}, and cannot take a value of {new.dtype}.")
-        held[...] = new
+        assign(self._arrays[name], value, f"the parameter {name}")
 
     def update(self, values: Mapping[str, Any]) -> None:
         """Sets several."""
@@ -135,8 +135,8 @@ class StoredParameters(Mapping[str, Array]):
 class StoredFunction:
     """A compiled function from a file: call it with one array for each input; it returns a tuple of arrays.
 
-    parameters: name -> array, in the order of use; what is written into them, or set by name, holds from the next call
-    on.
+    parameters: name -> array, in the order of use (the second `b` is `b_2`); what is written into them, or set by name,
+    holds from the next call on.
     """
 
     def __init__(self, header: dict[str, Any], arrays: dict[str, Array]) -> None:
@@ -145,11 +145,7 @@ class StoredFunction:
         self.inputs: tuple[Node, ...] = tuple(map(_input, header["inputs"]))
         self._running = Running(self.inputs, self._program)
         self.parameters = StoredParameters(
-            {
-                name: arrays[f"leaf.{i}"]
-                for i, (name, trainable) in enumerate(zip(header["leaves"], header["trainable"], strict=True))
-                if trainable
-            }
+            {name: arrays[place] for name, place in header["parameters"].items()}
         )
 
     @property

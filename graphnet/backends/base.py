@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from graphnet.graph import Graph
 from graphnet.node import Array, Node
 from graphnet.plan import Memory
 
-__all__ = ["OUT_OF_RANGE", "Backend", "Program"]
+__all__ = ["OUT_OF_RANGE", "Backend", "Program", "stored_parameters"]
 
 #: What a program says that has no graph to tell more.
 OUT_OF_RANGE = (
@@ -49,6 +49,24 @@ class Program(ABC):
     def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The program as what JSON can hold, and arrays. BackendError where no file can hold it."""
         raise BackendError("functions of this back end cannot be stored; compile with backend='numba'.")
+
+
+def stored_parameters(leaves: Iterable[Node], brought: Iterable[Node]) -> dict[str, str]:
+    """name -> the array's key in a file, "leaf.0" or "brought.0", of the parameters among them.
+
+    Names that are taken get a number: b, b_2, b_3; those without one are called by their keys.
+    """
+    found: dict[str, str] = {}
+    for kind, nodes in (("leaf", leaves), ("brought", brought)):
+        for i, node in enumerate(nodes):
+            if node.op.is_parameter:
+                key = f"{kind}.{i}"
+                name, number = node.name or key, 1
+                while name in found:
+                    number += 1
+                    name = f"{node.name or key}_{number}"
+                found[name] = key
+    return found
 
 
 class Backend(ABC):

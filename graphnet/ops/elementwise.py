@@ -709,6 +709,11 @@ def power(x: Any, exponent: Any) -> Node:
             return x
         if exponent == 0:
             return fill(1, x.shape, x.dtype)
+        if not is_float(x.dtype) and exponent > np.iinfo(x.dtype).max:
+            raise DtypeError(
+                f"power: the exponent {exponent} is no {x.dtype}, as the base {x.describe()} (made at {x.origin}) is; "
+                "cast the base first, e.g. gn.cast(x, 'int64')."
+            )
         return Power(exponent)(x)
     return shared(PowerOf)(x, exponent)
 

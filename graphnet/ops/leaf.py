@@ -243,7 +243,7 @@ def fill(number: float, shape: Any, dtype: Any) -> Node:
     ValueAccessError if it is not one number, DtypeError if the dtype cannot hold it.
     """
     settings = _as_number(number), as_shape(shape), as_dtype(dtype)
-    if settings[2].kind in "iub" and not _holds(settings[2], settings[0]):
+    if not _holds(settings[2], settings[0]):
         raise DtypeError(
             f"gn.fill: {settings[2]} cannot hold {number!r}; ask for another dtype, such as 'float32'."
         )
@@ -282,11 +282,14 @@ def _as_number(number: Any) -> float | int | bool:
 
 
 def _holds(dtype: Dtype, number: float | int | bool) -> bool:
-    """True if an integer or boolean dtype has this very number."""
+    """True if an integer or boolean dtype has this very number; if a float of this dtype can stand for it."""
     try:
+        if is_float(dtype):
+            float(number)
+            return True
         with np.errstate(invalid="ignore"):
             return bool(np.asarray(number).astype(dtype) == number)
-    except OverflowError:  # no integer of the machine's
+    except OverflowError:  # no integer of the machine's, or no float
         return False
 
 

@@ -236,3 +236,20 @@ def test_an_objective_hands_it_on() -> None:
     v = np.sin(np.arange(w.size))
     np.testing.assert_allclose(objective.gradient(w)[1], plain.gradient(w)[1], rtol=1e-9, atol=1e-14)
     np.testing.assert_allclose(objective.curvature(w)(v), plain.curvature(w)(v), rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("segments", range(2, 9))
+def test_a_sum_of_many_terms_that_is_read_on_the_way(segments: int) -> None:
+    """Its terms may move to their other readers, behind it; it then has its value after them."""
+    a, b = gn.input((1, 4), "float64"), gn.input((4,), "float64")
+    s = gn.sum(gn.tanh(b), 0) * 0.5
+    d, m, u = b / (2 + gn.cos(a)), gn.tanh(a) * s, gn.add(*[s] * 8) * 0.3 - a
+    y = gn.add(a, a, m, d, u, d, m, u) * 0.3
+    nodes = [y, *gn.gradient(gn.sum(gn.sin(y)), [a, b])]
+    arrays = arrays_for([a, b])
+    plain = gn.compile(nodes, [a, b], "numpy", passes=())(*arrays)
+    less = gn.compile(nodes, [a, b], "numpy", passes=(*passes.recomputing(segments), *passes.DEFAULT))(
+        *arrays
+    )
+    for found, wanted in zip(less, plain, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from graphnet.backends.base import stored_parameters
 from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.schedule import LibraryProduct, Part, Place, Schedule, Stretch, Upload
 from graphnet.errors import BackendError
@@ -44,8 +45,7 @@ def told(schedule: Schedule) -> tuple[dict[str, Any], dict[str, Array]]:
         "brought": [_place(place) for _, place in schedule.brought],
         "results": [_place(place) for place in schedule.results],
         "flagged": schedule.flagged,
-        "leaves": [node.name or f"leaf{i}" for i, (node, _) in enumerate(leaves)],
-        "trainable": [node.op.is_parameter for node, _ in leaves],
+        "parameters": stored_parameters([node for node, _ in leaves], [node for node, _ in schedule.brought]),
     }
     arrays = {f"leaf.{i}": node.value for i, (node, _) in enumerate(leaves)}
     arrays |= {
@@ -56,9 +56,14 @@ def told(schedule: Schedule) -> tuple[dict[str, Any], dict[str, Array]]:
 
 def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Schedule:
     """The schedule that was stored; its leaves are the arrays, so what is written into these holds from then on."""
+    trainable = set(header["parameters"].values())
+
+    def leaf(key: str) -> Node:
+        return (Parameter(arrays[key]) if key in trainable else Constant(arrays[key]))()
+
     uploads = [
-        Upload((_leaf(arrays[f"leaf.{i}"], trainable),), byte, not trainable)
-        for i, (trainable, byte) in enumerate(zip(header["trainable"], header["bytes"], strict=True))
+        Upload((leaf(key),), byte, key not in trainable)
+        for key, byte in [(f"leaf.{i}", byte) for i, byte in enumerate(header["bytes"])]
     ]
     return Schedule(
         arena_bytes=header["arena_bytes"],
@@ -68,17 +73,10 @@ def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Sched
         given=[None if place is None else _place_of(place) for place in header["given"]],
         varying=header["varying"],
         uploads=uploads,
-        brought=[
-            (_leaf(arrays[f"brought.{i}"], False), _place_of(place))
-            for i, place in enumerate(header["brought"])
-        ],
+        brought=[(leaf(f"brought.{i}"), _place_of(place)) for i, place in enumerate(header["brought"])],
         results=[_place_of(place) for place in header["results"]],
         flagged=header["flagged"],
     )
-
-
-def _leaf(array: Array, trainable: bool) -> Node:
-    return (Parameter(array) if trainable else Constant(array))()
 
 
 def _place(place: Place) -> list[Any]:

@@ -101,7 +101,8 @@ class _Expression:
             return mathematics.FUNCTIONS["pow"](code, base, self.arithmetic(tree.right))
         if exponent == 0.5:
             return mathematics.square_root(code, base)
-        if exponent == int(exponent) and 0 < abs(exponent) <= 8:
+        # Integers are multiplied however often it takes: what a library's pow would lose, they keep.
+        if exponent == int(exponent) and (0 < abs(exponent) <= 8 or element(base.type) not in FLOATS):
             result = base
             for bit in bin(int(abs(exponent)))[3:]:
                 result = code.multiply(result, result)

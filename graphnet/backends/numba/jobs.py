@@ -225,9 +225,13 @@ def _axes(loop: Loop, shape: Sequence[int], kept_axes: Sequence[int]) -> Axes:
     by_rows = False
     if loop.reductions:
         reduced = reduced or [(1, none)]
+        # As for the whole loop, whatever part of it this is: which sums come first must not depend on the division.
+        outside = joined(kept_axes, loop.shape, tables)
+        by_rows = not outside or lookup or _is_along_reduced(loop, outside[-1][1], reduced[-1][1])
         if lookup:
             kept = kept or [(1, none)]
-        by_rows = not kept or lookup or _is_along_reduced(loop, kept[-1][1], reduced[-1][1])
+        elif not by_rows:
+            kept = kept or [(1, [strides[kept_axes[-1]] for strides in tables])]
     else:
         while len(kept) < (2 if lookup else 1):
             kept.insert(0, (1, none))

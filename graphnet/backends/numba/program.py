@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.backends.base import OUT_OF_RANGE, Program
+from graphnet.backends.base import OUT_OF_RANGE, Program, stored_parameters
 from graphnet.backends.numba.image import HEADER, Image, Place
 from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.threads import run_together
@@ -85,8 +85,8 @@ class NumbaProgram(Program):
         header |= {
             "machine": machine.fingerprint,
             "kernels": keys,
-            "leaves": [node.name or f"leaf{i}" for i, node in enumerate(self.image.leaves)],
-            "trainable": [node.op.is_parameter for node in self.image.leaves],
+            "leaves": len(self.leaves),
+            "parameters": stored_parameters(self.image.leaves, self.image.brought_from),
         }
         arrays |= {f"kernel.{i}": np.frombuffer(code, np.uint8) for i, code in enumerate(codes)}
         arrays |= {f"leaf.{i}": array for i, array in enumerate(self.leaves)}
@@ -104,7 +104,7 @@ class NumbaProgram(Program):
             )
         keys = header["kernels"]
         code_of = {key: arrays[f"kernel.{i}"].tobytes() for i, key in enumerate(keys)}
-        leaves = [arrays[f"leaf.{i}"] for i in range(len(header["leaves"]))]
+        leaves = [arrays[f"leaf.{i}"] for i in range(header["leaves"])]
         brought = [arrays[f"brought.{i}"] for i in range(len(header["brought"]))]
         addresses = machine.load(keys, code_of.__getitem__)
         return cls(Image.restored(header, arrays), None, False, addresses, leaves, [a.copy for a in brought])

@@ -397,3 +397,16 @@ def test_wrong_input_is_an_error_before_anything_runs() -> None:
         with pytest.raises(error, match=words):
             function(*arrays)
         np.testing.assert_array_equal(function(good, index)[0], wanted)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 4, 5, 9, 17])
+def test_no_bit_depends_on_the_number_of_threads(columns: int) -> None:
+    """Also where a core's share of what is added up is a single column."""
+    x = gn.input((1000, columns), "float32")
+    array = np.random.default_rng(columns).standard_normal(x.shape).astype("float32")
+    outputs = [gn.sum(x, 0), gn.sum(gn.tanh(x) * x, 0), gn.sum(x, 1), gn.sum(gn.exp(x)), gn.softmax(x.T) @ x]
+    results = [
+        [value.tobytes() for value in gn.compile(outputs, [x], threads=threads, deterministic=True)(array)]
+        for threads in (1, 2, 3, 4, 7)
+    ]
+    assert all(result == results[0] for result in results)

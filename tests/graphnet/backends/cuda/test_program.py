@@ -392,4 +392,4 @@ def test_all_that_is_asked_for_is_json() -> None:
     header, arrays = function._program.stored()
     plain = json.loads(json.dumps(header))
     again, _ = told(schedule_of(plain, arrays))
-    assert json.loads(json.dumps({**again, "leaves": plain["leaves"]})) == plain
+    assert json.loads(json.dumps({**again, "parameters": plain["parameters"]})) == plain
