@@ -145,6 +145,21 @@ def test_parameter_keeps_its_shape() -> None:
         W.value = np.ones((5, 4))
 
 
+def test_parameter_keeps_its_dtype() -> None:
+    p = gn.parameter(np.ones(3), name="p")
+    for wrong in (np.full(3, 1j), ["a", "b", "c"]):
+        with message(gn.DtypeError, "p[3]", "is float64, and cannot take a value of"):
+            p.value = wrong
+    with message(gn.ShapeError, "p[3]", "no array"):
+        p.value = [[1], [2, 3]]
+    p.value = [1, 2, 3]
+    np.testing.assert_array_equal(p.value, [1.0, 2.0, 3.0])
+    fixed = np.ones(3)
+    fixed.flags.writeable = False
+    with message(gn.ValueAccessError, "holds a read-only array", "gn.parameter(array.copy())"):
+        gn.parameter(fixed).value = np.zeros(3)
+
+
 def test_a_signature_that_cannot_be_is_the_op_author_s_error() -> None:
     class Typo(Op):
         """y = x"""
@@ -445,8 +460,11 @@ def test_unknown_back_end_pass_and_threads() -> None:
         gn.compile([x], [x], backend="abacus")
     with message(gn.GraphnetError, "'polish'", "prune", "merge", "fold"):
         gn.passes.without("polish")
-    with message(gn.BackendError, "threads", "0"):
-        gn.compile([x], [x], threads=0)
+    for threads in (0, 2.5, "2", True):
+        with message(gn.BackendError, "threads must be a whole number", repr(threads)):
+            gn.compile([x], [x], threads=threads)  # type: ignore[arg-type]
+    for backend in ("numba", "numpy"):
+        gn.compile([x], [x], backend, threads=np.int64(1))(np.ones((2, 3)))  # type: ignore[arg-type]
 
 
 # -- calling ------------------------------------------------------------------------------------------
@@ -492,6 +510,35 @@ def test_conversions_that_lose_nothing_are_made() -> None:
         np.testing.assert_array_equal(integers, b)
     with message(gn.DtypeError, "uint8", "int64"):
         run([1, 2], np.array([1, 256]))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "numbers", "lost"),
+    [("int8", [200, 1], "200"), ("int32", [0, 2**31], "2147483648"), ("float32", [1.0, 1e300], "1e+300")],
+)
+def test_lists_that_the_dtype_cannot_hold(dtype: str, numbers: list[Any], lost: str) -> None:
+    node = gn.input((2,), dtype, name="n")
+    run = gn.compile([node], [node])
+    with message(gn.DtypeError, "n[2]", f"is {dtype}, which cannot hold {lost}"):
+        run(numbers)
+    run([np.inf, np.nan] if dtype == "float32" else [1, -1])
+
+
+@pytest.mark.parametrize("dtype", [">i8", ">i4", ">u2", ">f4"])
+def test_a_node_has_this_machine_s_order_of_bytes(dtype: str) -> None:
+    own = np.dtype(dtype).newbyteorder("=")
+    with message(gn.DtypeError, "this machine's order of bytes", f"array.astype('{own}')"):
+        gn.input((3,), dtype)
+    node = gn.input((3,), own)
+    np.testing.assert_array_equal(gn.compile([node + 1], [node])(np.array([1, 2, 3], dtype))[0], [2, 3, 4])
+
+
+def test_numbers_that_no_float_can_stand_for() -> None:
+    for make in (lambda: gn.fill(10**400, (2,), "float64"), lambda: x + 10**400):
+        with message(gn.DtypeError, "float64 cannot hold 1000"):
+            make()
+    with message(gn.DtypeError, "power: the exponent 200 is no int8"):
+        gn.input((2,), "int8") ** 200
 
 
 @pytest.mark.parametrize("check", [False, True])

@@ -103,6 +103,32 @@ def test_parameters_are_set_by_name(tmp_path: Path) -> None:
         loaded.parameters["W"] = np.ones(2)
 
 
+def test_all_parameters_can_be_set(tmp_path: Path) -> None:
+    """Two of one name, one without a name, and one whose memory is strided, which is copied before each run."""
+    W = gn.parameter(np.asfortranarray(np.ones((2, 3))), name="W")
+    b, c, d = (
+        gn.parameter(np.zeros(3), name="b"),
+        gn.parameter(np.ones(3), name="b"),
+        gn.parameter(np.ones(3)),
+    )
+    gn.compile([gn.sum(W, 0) + b + 10 * c + d], []).save(tmp_path / "f.gn")
+    loaded = gn.load_function(tmp_path / "f.gn")
+    assert {"W", "b", "b_2"} < set(loaded.parameters)
+    assert len(loaded.parameters) == 4
+    np.testing.assert_array_equal(loaded()[0], [13.0] * 3)
+    loaded.parameters["W"] = np.full((2, 3), 3.0)
+    loaded.parameters["b"] = np.full(3, 0.5)
+    loaded.parameters["b_2"] = np.full(3, 2.0)
+    np.testing.assert_array_equal(loaded()[0], [27.5] * 3)
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(BackendError, match=r"save: cannot write .*folder: Is a directory"):
+        gn.compile([gn.parameter(np.ones(3))], []).save(tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
 def test_held_draws_are_stored(tmp_path: Path) -> None:
     source = gn.RandomSource(seed=5)
     mask = source.bernoulli(0.5, (40,), "float64")

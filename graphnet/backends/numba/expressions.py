@@ -23,7 +23,7 @@ def evaluate(code: Code, step: Step, inputs: Sequence[Value], lanes: int) -> Val
 
 
 def convert(code: Code, x: Value, scalar: str) -> Value:
-    """x as another type, as NumPy's astype does."""
+    """x as another type, as NumPy's astype; floats that an integer cannot hold become the nearest one it can, NaN 0."""
     of = element(x.type)
     if of == scalar:
         return x

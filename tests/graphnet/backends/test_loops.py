@@ -452,3 +452,12 @@ def test_rows_of_two_pieces_wait_for_both(rows: int, threads: int) -> None:
         ]
 
     same(shifted, numbers((rows, 4)), numbers((rows, 4)) / 2, threads=threads, rtol=1e-12)
+
+
+# -- powers -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, "bool"])
+@pytest.mark.parametrize("exponent", [1, 2, 7, 8, 9, 13, 31, 64, 100])
+def test_powers_of_integers(exponent: int, dtype: str) -> None:
+    same(lambda x: x**exponent, numbers((9,), dtype))
