@@ -467,14 +467,9 @@ class Trainer:
         file, arrays, training, path = self.folder.read_checkpoint()
         described = self._description()
         stored = dict.fromkeys(self._later_settings()) | training["run"]
-        for key, value in stored.items():
-            if described.get(key) != value:
-                what = (
-                    "the text is another one"
-                    if key == "text"
-                    else f"{key} was {value}, now it is {described.get(key)}"
-                )
-                raise UsageError(f"{path} cannot be continued: {what}.")
+        differences = [what for key, value in stored.items() for what in _differences(key, value, described.get(key))]
+        if differences:
+            raise UsageError(f"{path} cannot be continued: {'; '.join(differences)}.")
         if not has_same_equations(self.network, file):
             raise UsageError(f"{path} cannot be continued: the equations of a cell have changed since.")
         for name, node in (self.network.parameters | self.network.fixed).items():
@@ -498,3 +493,19 @@ class Trainer:
 
 def _json_number(value: float) -> float | None:
     return value if np.isfinite(value) else None
+
+
+def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
+    """What has changed of a setting, each part by its own name: `network.layers[0].units was 8, now it is 9`."""
+    if name == "text" and before != now:
+        yield "the text is another one"
+    elif isinstance(before, Mapping) and isinstance(now, Mapping):
+        # Settings of another optimiser, or of another cell, are not to be compared.
+        kind = next((key for key in ("name", "cell") if before.get(key) != now.get(key)), None)
+        for key in {**before, **now} if kind is None else [kind]:
+            yield from _differences(f"{name}.{key}", before.get(key), now.get(key))
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        for i, (a, b) in enumerate(zip(before, now, strict=True)):
+            yield from _differences(f"{name}[{i}]", a, b)
+    elif before != now:
+        yield f"{name} was {before}, now it is {now}"

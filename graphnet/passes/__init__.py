@@ -67,6 +67,9 @@ class Pass:
     def __call__(self, graph: Graph) -> Graph:
         return self.function(graph)
 
+    def __repr__(self) -> str:
+        return f"<pass {self.name}>"
+
 
 class PassReport(NamedTuple):
     """What one pass did: node counts and the seconds that it took."""

@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--optimizer",
         default="adam",
         metavar="NAME",
-        help=f"{', '.join(ALL)}; with settings: 'hf(structural=0.1)' (default: adam)",
+        help=f"{', '.join(ALL)}; with settings: 'hf(structural=0.1)'",
     )
     add("--rate", type=float, help="learning rate (default: adam 0.005, rmsprop 0.002, sgd and momentum 0.1)")
     add("--rate-after", type=int, help="epochs before a rate that is a number starts to fall (default: 10)")

@@ -399,16 +399,17 @@ def test_shortened_history_is_told(tmp_path: Path) -> None:
     ("settings", "content"),
     [
         ({"text": OTHER}, "the text is another one"),
-        ({"net": {"layers": [rnn.GRU(9)]}}, "network was "),
-        ({"net": {"dropout": 0.5}}, "network was "),
-        ({"net": {"seed": 1}}, "network was "),
-        ({"optimizer": optimizers.SGD(0.1)}, "optimizer was "),
-        ({"optimizer": optimizers.Adam(0.02, clip_norm=5.0)}, "optimizer was "),
+        ({"net": {"layers": [rnn.GRU(9)]}}, "network.layers[0].units was 8, now it is 9."),
+        ({"net": {"layers": [rnn.GRU(8), rnn.GRU(8)]}}, "network.layers was [{"),
+        ({"net": {"dropout": 0.5}}, "network.dropout was 0.0, now it is 0.5."),
+        ({"net": {"seed": 1}}, "network.seed was 0, now it is 1."),
+        ({"optimizer": optimizers.SGD(0.1)}, "optimizer.name was Adam, now it is SGD."),
+        ({"optimizer": optimizers.Adam(0.02, clip_norm=5.0)}, "optimizer.rate was 0.01, now it is 0.02."),
         ({"time": 10}, "time was 15, now it is 10"),
         ({"batch": 4}, "batch was 8, now it is 4"),
         ({"clip_values": 1.0}, "clip_values was None, now it is 1.0"),
     ],
-    ids=["text", "units", "dropout", "seed", "optimizer", "rate", "time", "batch", "clip_values"],
+    ids=["text", "units", "layers", "dropout", "seed", "optimizer", "rate", "time", "batch", "clip_values"],
 )
 def test_resume_refuses_another_run(tmp_path: Path, settings: dict[str, Any], content: str) -> None:
     trainer(tmp_path / "run", listener=InterruptAt(3)).run()
