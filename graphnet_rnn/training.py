@@ -467,7 +467,9 @@ class Trainer:
         file, arrays, training, path = self.folder.read_checkpoint()
         described = self._description()
         stored = dict.fromkeys(self._later_settings()) | training["run"]
-        differences = [what for key, value in stored.items() for what in _differences(key, value, described.get(key))]
+        differences = [
+            what for key, value in stored.items() for what in _differences(key, value, described.get(key))
+        ]
         if differences:
             raise UsageError(f"{path} cannot be continued: {'; '.join(differences)}.")
         if not has_same_equations(self.network, file):

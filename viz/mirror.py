@@ -63,17 +63,18 @@ def mirror(
 
 
 class Cotangents(Gradients):
-    """∂cost/∂node: its elements as `Values` shows them, its norm as a colour."""
+    """∂cost/∂node: its elements as `Values` shows them (of nodes drawn as one, the last's), its norm as a colour."""
 
     def __init__(self, graph: Graph, arrays: Mapping[Node, Array]) -> None:
         super().__init__(graph, arrays)
         self.arrays = arrays
 
     def note(self, nodes: Sequence[Node]) -> Note | None:
-        found = self.representative(nodes)
-        if found is None:
+        found = self.handed_on(nodes)
+        if not found:
             return None
-        return replace(note_on(self.arrays[found], not found.is_static), heat=self.numbers[found])
+        shown = found[-1]
+        return replace(note_on(self.arrays[shown], not shown.is_static), heat=self.together(nodes))
 
 
 class _Reached(Notes):

@@ -134,7 +134,7 @@ class _Heated(Notes):
 
 
 class Gradients(_Heated):
-    """‖∂cost/∂node‖, on a logarithmic scale; of nodes drawn as one, the greatest of those that others read."""
+    """‖∂cost/∂node‖, on a logarithmic scale; of nodes drawn as one, with respect to all that others read of them."""
 
     title = "‖∂cost/∂node‖"
     logarithmic = True
@@ -146,20 +146,19 @@ class Gradients(_Heated):
             )
         self.graph = graph
 
-    def representative(self, nodes: Sequence[Node]) -> Node | None:
-        """The node whose number stands for all."""
+    def handed_on(self, nodes: Sequence[Node]) -> list[Node]:
+        """Those of nodes drawn as one that others read."""
         members = set(nodes)
-        handed_on = (
+        return [
             node
             for node in nodes
             if node in self.numbers
             and (node in self.graph.outputs or any(c not in members for c in self.graph.consumers[node]))
-        )
-        return max(handed_on, key=self.numbers.__getitem__, default=None)
+        ]
 
     def together(self, nodes: Sequence[Node]) -> float | None:
-        found = self.representative(nodes)
-        return None if found is None else self.numbers[found]
+        found = [self.numbers[node] for node in self.handed_on(nodes)]
+        return math.hypot(*found) if found else None
 
     def told(self, x: float) -> str:
         return number(x)

@@ -110,7 +110,9 @@ class Corpus:
                 f"the shares of validation ({valid}) and test ({test}) must be >= 0 and sum to less than 1."
             )
         if not isinstance(text, str):
-            raise DataError(f"Corpus.split takes a text, a str, not {type(text).__name__}; read it from a file first.")
+            raise DataError(
+                f"Corpus.split takes a text, a str, not {type(text).__name__}; read it from a file first."
+            )
         vocabulary = Vocabulary.of(text) if text else None
         if vocabulary is None:
             raise DataError("the text is empty.")

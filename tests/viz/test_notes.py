@@ -239,7 +239,7 @@ def test_what_is_beyond_all_numbers_draws_without_a_warning():
     assert viz.mirror(cost, feeds={x: array}).svg
 
 
-def test_of_nodes_drawn_as_one_the_greatest_derivative_that_others_read_counts():
+def test_of_nodes_drawn_as_one_all_derivatives_that_others_read_count():
     x = gn.input((2,), "float64", name="x")
     inner = x + 1.0  # the greatest, and read only inside
     small = inner * 10.0
@@ -248,11 +248,46 @@ def test_of_nodes_drawn_as_one_the_greatest_derivative_that_others_read_counts()
     notes = viz.gradients(cost, {x: np.zeros(2)})
     numbers = [notes.numbers[node] for node in (inner, small, large)]
     np.testing.assert_allclose(numbers, np.sqrt(2) * np.array([110.0, 11.0, 1.0]))
-    assert notes.note([inner, small, large]).heat == notes.numbers[small]  # read inside and outside
+    outside = np.hypot(notes.numbers[small], notes.numbers[large])  # small is read inside and outside
+    assert notes.note([inner, small, large]).heat == pytest.approx(outside)
     assert notes.note([inner]).heat == notes.numbers[inner]
     other = x * 0.5
     notes = viz.gradients(cost + 100.0 * gn.sum(other) + gn.sum(inner * 0.5), {x: np.zeros(2)})
-    assert notes.note([large, other]).heat == notes.numbers[other] > notes.numbers[large]
+    assert notes.note([large, other]).heat == pytest.approx(
+        np.hypot(notes.numbers[other], notes.numbers[large])
+    )
+
+
+@pytest.mark.parametrize("names", [("h", "m"), ("m", "h")])
+def test_boxes_of_all_steps_show_the_output(names):
+    """Whichever of its states a cell computes first or last, and also at the last step, where none is read."""
+
+    class Two(rnn.Cell):
+        """h' = tanh(x, h, m);  m' = [h', m]"""
+
+        states = tuple(rnn.State(name, {"m": "memory"}.get(name, "units")) for name in names)
+        output = rnn.State("y")
+        memory = 8
+
+        def step(self, x, *given):
+            h, m = given if names == ("h", "m") else reversed(given)
+            new = {"h": gn.tanh(self.affine("h", x=x, h=h, m=m))}
+            new["m"] = gn.concatenate([new["h"], m[:, :4]], axis=1)
+            return new["h"], *(new[name] for name in names)
+
+    u = rnn.Network([Two(4)], 3, 3).unroll(time=3, batch=2)
+    for notes in (viz.values(u.cost), None):
+        picture = (viz.draw(u.cost, notes=notes) if notes else viz.mirror(u.cost)).picture
+        sides = [picture] if notes else [picture, picture.beside]
+        for side in sides:
+            lines = [box.note.lines[0] for box in side.shapes if box.kind.name == "CELL"]
+            assert lines == ["2 × 4"] * 3
+
+
+def test_steps_without_a_loss_are_not_linked_to_the_cost():
+    u = rnn.Network([rnn.Elman(4)], 3, 3).unroll(time=4, batch=2, unscored=2)
+    links = [link.tail for link in viz.draw(u.cost).picture.edges if link.head == "cost"]
+    assert sorted(links) == ["b2_2", "b2_3", "t0"]
 
 
 def test_of_nodes_drawn_as_one_the_last_value_is_shown_and_any_mark(net):

@@ -9,7 +9,7 @@ h_0 LSTM→ LSTM
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from html import escape
@@ -20,7 +20,7 @@ from graphnet.ops.broadcast import Sum
 from graphnet.ops.leaf import Fill, Parameter
 from graphnet.ops.linear import Product
 from graphnet.ops.random import Random
-from graphnet.ops.shape import Slice
+from graphnet.ops.shape import Slice, Stack
 from viz.drawing.condense import Group, condense, data_behind, leaf_behind, times_of
 from viz.drawing.fold import fold, symbol_of
 from viz.drawing.names import Names, layer_words, number, printable
@@ -145,8 +145,17 @@ class _Closing:
         if self.notes is None:
             return None
         if isinstance(thing, Group):
-            return self.notes.note(thing.nodes)
+            output = self.output_of(thing)
+            return self.notes.note([*(node for node in thing.nodes if node is not output), output])
         return self.notes.note([thing]) if isinstance(thing, Node) else None
+
+    def output_of(self, group: Group) -> Node:
+        """What another row reads of a step, or else its last node: at all steps the same, for notes to compare."""
+        for node in group.nodes:
+            others = [self.groups.of.get(reader) for reader in self.graph.consumers[node]]
+            if any(other is None or other.row != group.row for other in others):
+                return node
+        return group.nodes[-1]
 
     # -- boxes -------------------------------------------------------------------------------
 
@@ -317,9 +326,10 @@ class _Closing:
         return self.names.markup(weights[0].name or "") if isinstance(product.op, Product) and weights else ""
 
     def link_cost(self) -> None:
+        unscored = _unscored(self.groups.after)
         for node in self.groups.after:
             for source in node.inputs:
-                if source in self.groups.of:
+                if source in self.groups.of and (node, source) not in unscored:
                     self.link(self.groups.of[source], "cost")
         for thing in list(self.boxes):
             if isinstance(thing, tuple) and thing[0] == "cost":
@@ -336,6 +346,31 @@ def _said(thing: object) -> str:
 
 def _is_mask(node: Node) -> bool:
     return isinstance(node.op, Random) and node.op.distribution == "bernoulli"
+
+
+def _unscored(after: Sequence[Node]) -> set[tuple[Node, Node]]:
+    """(stack, piece) of what is judged with the other steps, but whose loss nothing reads: a slice leaves it out."""
+    readers: dict[Node, list[Node]] = {}
+    for node in after:
+        for source in node.inputs:
+            readers.setdefault(source, []).append(node)
+    found: set[tuple[Node, Node]] = set()
+    for losses in after:
+        judged = losses.op.judged_input
+        reading = readers.get(losses, [])
+        if (
+            judged is None
+            or not losses.shape
+            or not reading
+            or not all(isinstance(r.op, Slice) for r in reading)
+        ):
+            continue
+        stack = losses.inputs[judged]
+        if isinstance(stack.op, Stack) and stack.op.axis == 0 and readers[stack] == [losses]:
+            keys = [reader.op.key[0] for reader in reading]  # type: ignore[attr-defined]
+            read = {i for key in keys for i in ((key,) if isinstance(key, int) else range(*key))}
+            found |= {(stack, piece) for i, piece in enumerate(stack.inputs) if i not in read}
+    return found
 
 
 def _cost_lines(after: Iterable[Node]) -> Iterator[str]:
