@@ -43,7 +43,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("cell",),
     ("cells", "unroll"),
     ("network", "objective"),
-    ("batched",),
+    ("batched", "fingerprint"),
     (
         "optimizers",
         "early_stopping",
