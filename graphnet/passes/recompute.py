@@ -131,9 +131,8 @@ class _Course:
         for node in reversed(order):
             if node in ends and node in light:
                 move_to_readers(node, [r for r in consumers[node] if r in moment and not _collects(r)])
-        for node in (
-            order
-        ):  # a sum of many terms, by which nothing was held back, has its value after the last of them
+        # A sum of many terms, by which nothing was held back, has its value after the last of them.
+        for node in order:
             if node in moment:
                 moment[node] = max([moment[node], *(moment[x] for x in node.inputs if x not in leaves)])
 
