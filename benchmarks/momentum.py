@@ -76,8 +76,8 @@ class Departure:
 #: and addition stays at the variance of its targets; likewise without any one of a smaller W_ho, the mean in b_o, and
 #: inputs around 0. The rates for numbers are the source's, but the first three are half of them, for our cost (o - t)²,
 #: and the highest ends where the momentum rises to 0.98: where it outlasts that, classical momentum explodes, and
-#: Nesterov's begins late or, on a seed, not at all. It also wants a clipped gradient, but not too short: at 0.3 it was
-#: four times as slow. Classical momentum wants half of the later rates, too.
+#: Nesterov's begins late or, on a seed, not at all. Gradients are clipped, but not too short: at 0.3 half of addition
+#: stayed wrong. Classical momentum wants half of the later rates, too.
 #: The rates for 5 bits ("around to 0.00001") lose what was learned as soon as the momentum goes up; with those for 20
 #: only when to answer is learned, and with larger ones the gradient explodes unless it is clipped.
 _BEGINNING = {0: 1.5e-5, 1500: 1.5e-4, 3000: 1.5e-3}
