@@ -57,9 +57,14 @@ def compile(
         return function()
     if memory == "sqrt":
         return function(passes_module.recomputing())
-    if isinstance(memory, bool) or not isinstance(memory, (int, np.integer)) or memory < 1:
+    if not _is_count(memory):
         raise BackendError(f"memory must be None, 'sqrt', or a number of bytes, not {memory!r}")
     return _within(int(memory), function)
+
+
+def _is_count(number: object) -> bool:
+    """True for a whole number, at least 1."""
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool) and bool(number >= 1)
 
 
 def _within(budget: int, function: Callable[[Sequence[Pass]], Function]) -> Function:
@@ -91,7 +96,7 @@ class Function(ShowsItself):
         deterministic: bool,
     ) -> None:
         if threads is not None:
-            if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
+            if not _is_count(threads):
                 raise BackendError(f"threads must be a whole number, at least 1, or None, not {threads!r}")
             threads = int(threads)
         self.source = source

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -23,6 +24,9 @@ CYCLE = 997
 #: Two float32 computations of the same differ by 1e-6; an equation that was changed, by far more than this.
 TOLERANCE = 1e-3
 
+#: A training run writes the same one into every file.
+_known: WeakKeyDictionary[Network, list[float]] = WeakKeyDictionary()
+
 
 def fingerprint(network: Network) -> list[float]:
     """Some of o_1 ... o_3 and of the last states, where all weights, inputs and first states are given numbers.
@@ -30,6 +34,13 @@ def fingerprint(network: Network) -> list[float]:
     It does not depend on the network's weights, but on all that is computed with them. Without dropout. Empty for a
     network that makes no finite numbers of these.
     """
+    found = _known.get(network)
+    if found is None:
+        found = _known[network] = _computed(network)
+    return found
+
+
+def _computed(network: Network) -> list[float]:
     u = network.unroll(STEPS, 1, training=False, labels=0 if network.loss == "ctc" else None)
     weights = [*network.parameters.values(), *network.fixed.values()]
     outputs = substitute([u.logits, *u.final], {node: gn.constant(_numbers(node)) for node in weights})

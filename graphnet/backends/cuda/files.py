@@ -62,8 +62,8 @@ def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Sched
         return (Parameter(arrays[key]) if key in trainable else Constant(arrays[key]))()
 
     uploads = [
-        Upload((leaf(key),), byte, key not in trainable)
-        for key, byte in [(f"leaf.{i}", byte) for i, byte in enumerate(header["bytes"])]
+        Upload((leaf(f"leaf.{i}"),), byte, f"leaf.{i}" not in trainable)
+        for i, byte in enumerate(header["bytes"])
     ]
     return Schedule(
         arena_bytes=header["arena_bytes"],
