@@ -35,7 +35,10 @@ def hessian_product(cost: Node, tangents: Mapping[Node, Any]) -> list[Node]:
 
     cost: a scalar node. Source: Pearlmutter 1994.
     """
-    return rop(gradient(cost, list(tangents)), tangents)
+    require_scalar("hessian_product", cost)
+    seeds = seed_nodes("hessian_product", tangents)
+    slopes = gradient(cost, list(seeds))
+    return push_forward(ancestors(slopes, stop=seeds), slopes, seeds)
 
 
 def gauss_newton_product(

@@ -188,7 +188,8 @@ def seed_nodes(function: str, derivatives: Mapping[Node, Any]) -> dict[Node, Nod
     """The given cotangents or tangents as nodes of the right shape and dtype."""
     if not isinstance(derivatives, Mapping):
         raise ValueAccessError(
-            f"gn.{function} takes a dict {{node: derivative}}, not a {type(derivatives).__name__}"
+            f"gn.{function} takes a dict {{node: derivative}}, not a {type(derivatives).__name__}: what each node's "
+            "derivative is multiplied by has to be given, e.g. {W: np.ones(W.shape)}."
         )
     result: dict[Node, Node] = {}
     for node, derivative in derivatives.items():
