@@ -109,13 +109,7 @@ class Corpus:
             raise DataError(
                 f"the shares of validation ({valid}) and test ({test}) must be >= 0 and sum to less than 1."
             )
-        if not isinstance(text, str):
-            raise DataError(
-                f"Corpus.split takes a text, a str, not {type(text).__name__}; read it from a file first."
-            )
-        vocabulary = Vocabulary.of(text) if text else None
-        if vocabulary is None:
-            raise DataError("the text is empty.")
+        vocabulary = _vocabulary("the text", text)
         symbols = vocabulary.encode(text)
         train_end = round(len(symbols) * (1 - valid - test))
         valid_end = round(len(symbols) * (1 - test))
@@ -128,8 +122,27 @@ class Corpus:
         Raises DataError if another holds characters that the training text does not, unless `unknown` is a
         character to read in their place.
         """
-        vocabulary = Vocabulary.of(train) if train else None
-        if vocabulary is None:
-            raise DataError("the training text is empty.")
+        vocabulary = _vocabulary("the training text", train)
         encoded_valid, encoded_test = vocabulary.encode(valid, unknown), vocabulary.encode(test, unknown)
         return cls(vocabulary.encode(train), encoded_valid, encoded_test, vocabulary)
+
+
+def _vocabulary(what: str, text: str) -> Vocabulary:
+    """All characters of a text that a corpus is made of; DataError if it is none, empty, or a file's name."""
+    is_path = isinstance(text, Path) or (isinstance(text, str) and text.isprintable() and _is_file(text))
+    if is_path:
+        raise DataError(
+            f"{what} is {str(text)!r}, a file's name; give what it holds: rnn.data.read_text({str(text)!r})."
+        )
+    if not isinstance(text, str):
+        raise DataError(f"{what} must be a str, not {type(text).__name__}.")
+    if not text:
+        raise DataError(f"{what} is empty.")
+    return Vocabulary.of(text)
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except OSError:  # longer than a name can be
+        return False

@@ -180,6 +180,21 @@ def test_empty_texts() -> None:
         Corpus.given("", "a")
 
 
+def test_a_file_s_name_is_not_a_text(tmp_path: Path) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("abc" * 100)
+    for name in (str(file), file):
+        with pytest.raises(
+            DataError, match=r"the text is '.*text\.txt', a file's name; .* rnn\.data\.read_text"
+        ):
+            Corpus.split(name)  # type: ignore[arg-type]
+        with pytest.raises(DataError, match=r"the training text is '.*', a file's name"):
+            Corpus.given(name, "a")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="the text must be a str, not bytes"):
+        Corpus.split(b"abc")  # type: ignore[arg-type]
+    assert len(Corpus.split("no name at all " * 1000).train) == 12_000
+
+
 def test_given_texts_share_the_training_vocabulary() -> None:
     corpus = Corpus.given("cab", "bb", "ac")
     assert corpus.vocabulary.characters == "abc"
