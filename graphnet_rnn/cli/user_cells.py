@@ -28,6 +28,11 @@ __all__ = ["classes_of", "find_cell", "make_cell", "own_cells", "slug"]
 def find_cell(text: str) -> type[Cell]:
     """The class, whatever its settings; UsageError says in one sentence why there is none."""
     where, name, _ = taken_apart(text, EXAMPLE)
+    if not where and name.endswith(".py"):
+        found = " or ".join(f"{name}:{cell}" for cell in _cells(_load(name)) if cell not in ALL)
+        raise UsageError(
+            f"{name} is a file; " + (f"say which cell: {found}." if found else "it holds no cell.")
+        )
     if not where:
         return _among(name, ALL)
     module = _load(where)

@@ -249,6 +249,11 @@ def test_resume_where_the_cell_has_moved(elsewhere: Path, capsys: pytest.Capture
             "missing a required argument: 'units'; its settings: Needy(units, speed)",
         ),
         ("../cells/random.py:Needy(3, 0)", "Needy cannot be made: ZeroDivisionError: division by zero"),
+        (
+            "../cells/random.py",
+            "random.py is a file; say which cell: ../cells/random.py:Slow or ../cells/random.py:Layer or ",
+        ),
+        ("../cells/none.py", "there is no file ../cells/none.py."),
         ("../cells/none.py:Slow(3)", "there is no file ../cells/none.py."),
     ],
 )
