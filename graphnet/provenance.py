@@ -105,8 +105,8 @@ def scope(**labels: Any) -> Iterator[None]:
     """Nodes made inside carry these labels, e.g. `scope(layer="layer0", cell="LSTM", time=3)`.
 
     Labels add to those of the enclosing scopes. `Function.profile` sums time by them, `check=True`
-    names them, and pictures group by them: layer, cell and time; `composite="layer norm"` is one operator in
-    compact pictures.
+    names them, and pictures group by them: layer, part of a layer (as its two directions), cell and time;
+    `composite="layer norm"` is one operator in compact pictures.
     """
     before = context.scope
     context.scope = MappingProxyType({**before, **labels})

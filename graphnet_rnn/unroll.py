@@ -157,9 +157,13 @@ class Unrolled(ShowsItself):
         below = xs = [self._input_at(t) for t in range(self.time)]
         hidden = []
         for l, cell in enumerate(layers):
-            with gn.scope(layer=f"layer{l}", cell=type(cell).__name__):
-                read = [self._read(l, h, x) for h, x in zip(below, xs, strict=True)]
-                below, states[l] = cell.sequence(read, states[l])
+            with gn.scope(layer=f"layer{l}"):
+                read = []
+                for t, (h, x) in enumerate(zip(below, xs, strict=True)):
+                    with gn.scope(part="input", time=t + 1):
+                        read.append(self._read(l, h, x))
+                with gn.scope(cell=type(cell).__name__):
+                    below, states[l] = cell.sequence(read, states[l])
             hidden.append(below)
         yield from map(list, zip(*hidden, strict=True))
 

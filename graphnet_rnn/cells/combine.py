@@ -77,7 +77,11 @@ class _Wrapper(Cell):
         self, xs: Sequence[Node], states: Sequence[Node], backward: bool = False
     ) -> tuple[list[Node], tuple[Node, ...]]:
         outputs, after = self.part("inner", self.inner, self.reads).sequence(xs, states, backward)
-        return [self.changed(x, y) for x, y in zip(xs, outputs, strict=True)], after
+        changed = []
+        for t, (x, y) in enumerate(zip(xs, outputs, strict=True)):
+            with gn.scope(time=t + 1):
+                changed.append(self.changed(x, y))
+        return changed, after
 
 
 class Residual(_Wrapper):
@@ -141,9 +145,12 @@ class Bidirectional(Cell):
     ) -> tuple[list[Node], tuple[Node, ...]]:
         count = len(self.forward.states)
         one, other = (self.part(name, getattr(self, name), self.reads) for name in ("forward", "backward"))
-        ahead, after = one.sequence(xs, states[:count], backward)
-        back, before = other.sequence(xs, states[count:], not backward)
-        return [gn.concatenate(list(pair), axis=1) for pair in zip(ahead, back, strict=True)], (
-            *after,
-            *before,
-        )
+        with gn.scope(cell=type(self.forward).__name__, part="forward"):
+            ahead, after = one.sequence(xs, states[:count], backward)
+        with gn.scope(cell=type(self.backward).__name__, part="backward"):
+            back, before = other.sequence(xs, states[count:], not backward)
+        outputs = []
+        for t, pair in enumerate(zip(ahead, back, strict=True)):
+            with gn.scope(time=t + 1):
+                outputs.append(gn.concatenate(list(pair), axis=1))
+        return outputs, (*after, *before)

@@ -68,7 +68,7 @@ def ctc_loss(logits: Any, targets: Any, repeats: str = "merge", blank: int = -1)
     blank = blank_index("ctc_loss", blank, logits.shape[2])
     if targets.dtype != INT64:
         targets = gn.cast(targets, INT64)
-    with gn.scope(layer="ctc"):
+    with gn.scope(layer="ctc", composite="CTC"):
         log_p = gn.maximum(gn.log_softmax(logits), _IMPOSSIBLE)
         labels = _checked_labels(targets, logits.shape[2], blank)
         length = gn.sum(gn.cast(targets >= 0, INT64), axis=1, keepdims=True)
@@ -124,10 +124,9 @@ def _all_emissions(log_p: Node, labels: Node, length: Node, blank: int) -> tuple
     nothing = gn.fill(_IMPOSSIBLE, (batch, 1), log_p.dtype)
     log_s = _start(batch, count, log_p)
     for t in range(time):
-        with gn.scope(time=t + 1):
-            stays = log_s + blanks[t]
-            moves = gn.concatenate([nothing, log_s[:, :-1] + emitted[:, :, t]], axis=1)
-            log_s = _log_add([stays, moves])
+        stays = log_s + blanks[t]
+        moves = gn.concatenate([nothing, log_s[:, :-1] + emitted[:, :, t]], axis=1)
+        log_s = _log_add([stays, moves])
     return log_s, gn.equal(gn.constant(np.arange(count)[None]), length)
 
 
@@ -145,10 +144,9 @@ def _runs(log_p: Node, labels: Node, length: Node, blank: int) -> tuple[Node, No
     nothing = gn.fill(_IMPOSSIBLE, (batch, 2), log_p.dtype)
     log_alpha = _start(batch, count, log_p)
     for t in range(time):
-        with gn.scope(time=t + 1):
-            padded = gn.concatenate([nothing, log_alpha], axis=1)
-            skips = gn.where(may_skip, padded[:, :-2], _IMPOSSIBLE)
-            log_alpha = emitted[:, :, t] + _log_add([log_alpha, padded[:, 1:-1], skips])
+        padded = gn.concatenate([nothing, log_alpha], axis=1)
+        skips = gn.where(may_skip, padded[:, :-2], _IMPOSSIBLE)
+        log_alpha = emitted[:, :, t] + _log_add([log_alpha, padded[:, 1:-1], skips])
     position, end = gn.constant(np.arange(count)[None]), 2 * length
     return log_alpha, gn.where(gn.equal(position, end), True, gn.equal(position, end - 1))
 

@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from html import escape
+from typing import Any
 
 from graphnet.graph import Graph
 from graphnet.node import Node
@@ -21,6 +22,7 @@ from graphnet.ops.leaf import Fill, Parameter
 from graphnet.ops.linear import Product
 from graphnet.ops.random import Random
 from graphnet.ops.shape import Slice, Stack
+from viz.drawing.composites import LABEL
 from viz.drawing.condense import Group, condense, data_behind, leaf_behind, times_of
 from viz.drawing.fold import fold, symbol_of
 from viz.drawing.names import Names, layer_words, number, printable
@@ -48,7 +50,8 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Box:
-    """A place in the grid: row 0 is at the bottom, column -1 holds initial states.
+    """A place in the grid: row 0 is at the bottom. Initial states stand in column -1; those of a row that runs from the
+    last time step to the first, after the last column.
 
     Its lines are markup. `slot` of `slots` is its place among those that share its place in the grid.
     """
@@ -195,13 +198,17 @@ class _Closing:
         initial = self.states[row].initial
         for i, node in enumerate(initial):
             name = self.states[row].name(i)
-            shown = self.names.markup(f"{name}_0") if name else self.name_of(leaf_behind(node))
+            shown = (
+                self.names.markup(f"{name}_{self.before_all(row)}")
+                if name
+                else self.name_of(leaf_behind(node))
+            )
             level = self.level[row]
             self.boxes["state", row, node] = Box(
                 f"s{level}_{i}",
                 Kind.STATE,
                 level,
-                -1,
+                len(self.groups.times) if row in self.groups.reversed else -1,
                 (shown,),
                 _said(node),
                 i,
@@ -209,10 +216,15 @@ class _Closing:
                 self.note(node),
             )
 
+    def before_all(self, row: Hashable) -> Any:
+        """The time of initial states: 0, or that after the last step."""
+        last = self.groups.times[-1]
+        return 0 if row not in self.groups.reversed else last + 1 if isinstance(last, int) else "T+1"
+
     def place_group(self, group: Group) -> None:
         level = self.level[group.row]
         is_cell = group.row in self.groups.cells
-        lines = self.title(group) if is_cell else (self.output_name(group),)
+        lines = self.title(group) if is_cell else self.operation(group)
         kind = Kind.CELL if is_cell else Kind.OUTPUT
         self.boxes[group] = Box(
             f"b{level}_{group.column}",
@@ -229,10 +241,15 @@ class _Closing:
         layer = label.get("layer")
         text = f"layer {layer}" if isinstance(layer, int) else str(layer or "")
         words = [str(label.get("cell") or ""), layer_words(text)]
+        words.append(str(label.get("part") or ""))
         lines = [escape(printable(word, 20)) for word in words if word] or ["step"]
-        if any(_is_mask(x) for node in group.nodes for x in node.inputs):
-            lines.append("<i>dropout</i>")
-        return tuple(lines)
+        return *lines, *_dropout(group)
+
+    def operation(self, group: Group) -> tuple[str, ...]:
+        """What a step of a row that is no cell is called: o_t, or what is done to what a layer reads."""
+        last = group.nodes[-1]
+        drops = any(_is_masked(node) for node in (last, *last.inputs))  # the mask is scaled before it is used
+        return _dropout(group) if drops else (self.output_name(group), *_dropout(group))
 
     def output_name(self, group: Group) -> str:
         if group.row == "output":
@@ -245,7 +262,7 @@ class _Closing:
 
     def contents(self, group: Group) -> str:
         label = group.label
-        words = [str(label[key]) for key in ("cell", "layer") if label.get(key) is not None]
+        words = [str(label[key]) for key in ("cell", "layer", "part") if label.get(key) is not None]
         count = f"{len(group.nodes)} operators"
         return printable(f"{' '.join(words)} t={self.groups.times[group.column]}: {count}".strip(), 200)
 
@@ -280,11 +297,17 @@ class _Closing:
         role = EdgeRole.INNER
         if a.kind is Kind.DATA:
             role = EdgeRole.FROM_INPUT
-        elif b.kind in (Kind.COST, Kind.OUTPUT):
+        elif b.kind is Kind.COST or (b.kind is Kind.OUTPUT and not self.is_read_by_a_cell(head)):
             role = EdgeRole.TO_OUTPUT
         known = self.links.get((a.key, b.key, slot))
         if known is None or (label and not known.label):
             self.links[a.key, b.key, slot] = Link(a.key, b.key, role, label, slot)
+
+    def is_read_by_a_cell(self, thing: object) -> bool:
+        if not isinstance(thing, Group):
+            return False
+        readers = (self.groups.of.get(x) for node in thing.nodes for x in self.graph.consumers[node])
+        return any(reader is not None and reader.row in self.groups.cells for reader in readers)
 
     def link_group(self, group: Group) -> None:
         """Everything that one step of one row reads."""
@@ -297,7 +320,7 @@ class _Closing:
                 other = self.groups.of.get(source)
                 if other is None or other is group or source in carried:
                     continue
-                if other.column < group.column and other.row == group.row:
+                if other.column != group.column and other.row == group.row:
                     unnamed[source] = None
                 else:
                     self.link(other, group, self.weight(node) if group.row not in self.groups.cells else "")
@@ -344,6 +367,14 @@ def _said(thing: object) -> str:
     return printable(f"{thing.describe()} {thing.dtype}", 200)
 
 
+def _dropout(group: Group) -> tuple[str, ...]:
+    return ("<i>dropout</i>",) if any(map(_is_masked, group.nodes)) else ()
+
+
+def _is_masked(node: Node) -> bool:
+    return any(map(_is_mask, node.inputs))
+
+
 def _is_mask(node: Node) -> bool:
     return isinstance(node.op, Random) and node.op.distribution == "bernoulli"
 
@@ -377,6 +408,7 @@ def _cost_lines(after: Iterable[Node]) -> Iterator[str]:
     """`cross-entropy`, `mean over 3 steps`."""
     judges = [node for node in after if node.op.judged_input is not None]
     if not judges:
+        yield from {escape(str(node.scope[LABEL])): None for node in after if node.scope.get(LABEL)}
         return
     yield escape(judges[0].op.symbol or judges[0].op.name)
     sums = [node for node in after if isinstance(node.op, Sum) and not node.shape]

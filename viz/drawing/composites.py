@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from graphnet.graph import Graph
 from graphnet.node import Node
 
-__all__ = ["Composite", "composites_of"]
+__all__ = ["LABEL", "Composite", "composites_of"]
 
 #: The label of a scope that names a composite.
 LABEL = "composite"

@@ -1,12 +1,12 @@
 """Condensing: the nodes of a graph put together by the time step and the layer that they were made in.
 
-Rows are layers, columns are time steps. What is made before all time steps (initial states) and after
-them (the cost) belongs to none.
+Rows are layers, or the parts of a layer, as the two directions of a bidirectional one; columns are time steps. What is
+made before all time steps (initial states) and after them (the cost) belongs to none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +41,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Groups:
-    """All groups, the nodes after them, and the rows from bottom to top, by what they are."""
+    """All groups, the nodes after them, and the rows from bottom to top, by what they are.
+
+    reversed: the rows that run from the last time step to the first.
+    """
 
     times: list[Any]
     at: dict[tuple[int, Hashable], Group]
@@ -50,6 +53,12 @@ class Groups:
     inputs: list[Hashable]
     rows: list[Hashable]
     cells: set[Hashable]
+    reversed: set[Hashable]
+
+    def steps(self, row: Hashable) -> list[Group]:
+        """The time steps of a row, in the order in which it runs."""
+        found = (group for group in self.at.values() if group.row == row)
+        return sorted(found, key=lambda group: group.column, reverse=row in self.reversed)
 
 
 def times_of(graph: Graph) -> list[Any]:
@@ -68,6 +77,7 @@ def condense(graph: Graph) -> Groups:
     of: dict[Node, Group] = {}
     after: dict[Node, None] = {}
     weights: set[Node] = set()
+    flow = _Flow()
     for node in graph.order:
         place = column.get(node.scope.get("time"))
         if isinstance(node.op, (Parameter, Fill)) or (
@@ -78,19 +88,39 @@ def condense(graph: Graph) -> Groups:
             row = _row(node)
             group = of[node] = at.setdefault((place, row), Group(place, row))
             group.nodes.append(node)
-            forward = all(x not in after and (x not in of or of[x].column <= place) for x in node.inputs)
-            if not forward:
+            if any(x in after for x in node.inputs):
                 raise _backwards(node)
+            flow.add(node, group, (of[x] for x in node.inputs if x in of))
         elif any(x in of or x in after for x in node.inputs):
             after[node] = None
     inputs, rows, cells = _rows(at, of)
-    return Groups(times, at, of, list(after), inputs, rows, cells)
+    return Groups(times, at, of, list(after), inputs, rows, cells, flow.reversed)
+
+
+class _Flow:
+    """Which way each row runs: each one way, and none reads another's later step, as derivatives do."""
+
+    def __init__(self) -> None:
+        self.onward: set[Hashable] = set()
+        self.reversed: set[Hashable] = set()
+
+    def add(self, node: Node, group: Group, sources: Iterable[Group]) -> None:
+        for source in sources:
+            if source.column < group.column and source.row == group.row:
+                self.onward.add(group.row)
+            elif source.column > group.column:
+                self.reversed.add(group.row)
+                if source.row != group.row:
+                    raise _backwards(node)
+        if group.row in self.onward & self.reversed:
+            raise _backwards(node)
 
 
 def _row(node: Node) -> Hashable:
-    layer = node.scope.get("layer")
+    layer, part = node.scope.get("layer"), node.scope.get("part")
     found = node.scope.get("cell") if layer is None else layer
-    return found if isinstance(found, Hashable) else str(found)
+    row = found if part is None else (found, part)
+    return row if isinstance(row, Hashable) else str(row)
 
 
 def _backwards(node: Node) -> DrawingError:
@@ -114,7 +144,7 @@ def _rows(
                 reads.add(group.row)
             if source.column == group.column and source.row != group.row:
                 upwards.add((source.row, group.row))
-            elif source.column < group.column and source.row == group.row:
+            elif source.column != group.column and source.row == group.row:
                 cells.add(group.row)
     for _ in level:
         for below, above in upwards:

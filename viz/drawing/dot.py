@@ -191,12 +191,12 @@ def _time_from_left_to_right(picture: Picture) -> Iterator[str]:
     Graphviz cannot be told the order of clusters; it puts them where their edges cross least. That no edge
     of this scaffold has to cross another is what makes time run from left to right.
     """
-    rows: dict[tuple[object, object], dict[object, str]] = {}
+    rows: dict[tuple[object, ...], dict[object, str]] = {}
     for shape in picture.shapes:
         cluster = shape.cluster
         if cluster is not None and cluster.time is not None and shape.role is Role.OPERATOR:
             # The last operator of a cell is its output: the same one at every step.
-            rows.setdefault((cluster.layer, cluster.cell), {})[cluster.time] = shape.key
+            rows.setdefault(cluster.row, {})[cluster.time] = shape.key
     place = {time: i for i, time in enumerate(in_order(picture.times))}
     yield '  node [style=invis, label="", shape=box, fixedsize=true, width=0.1, height=0.1]'
     yield "  edge [style=invis]"

@@ -35,7 +35,8 @@ def rising(start: Point, end: Point) -> list[Point]:
 
 def past_the_row(a: Frame, b: Frame, side: int) -> list[Point]:
     """A curve over (1) or under (-1) the boxes between two of one row."""
-    start, end = (a.x + 0.6 * a.w, a.y + side * a.h), (b.x - 0.6 * b.w, b.y + side * b.h)
+    onward = 1 if a.x < b.x else -1
+    start, end = (a.x + onward * 0.6 * a.w, a.y + side * a.h), (b.x - onward * 0.6 * b.w, b.y + side * b.h)
     height = b.y + side * (b.h + 30)
     return [start, (start[0], height), (end[0], height), end]
 

@@ -158,8 +158,10 @@ class _Grid:
         middle = (self.picture.columns - 1) * self.pitch / 2
         shift = box.slot - (box.slots - 1) / 2
         if box.kind is Kind.STATE:
-            left = self.lanes["left"].values()
-            x = -self.half - (_LANE * (1 + max(left)) if left else 0.0) - 42 - w
+            side = "left" if box.column < 0 else "right"
+            lanes = self.lanes[side].values()
+            away = self.half + (_LANE * (1 + max(lanes)) if lanes else 0.0) + 42 + w
+            x = -away if box.column < 0 else (self.picture.columns - 1) * self.pitch + away
             y -= shift * self.stack_pitch(box)
         elif top and box.kind is Kind.DATA:
             cost = self.size(self.box["cost"])[0]
@@ -193,7 +195,7 @@ class _Grid:
         elif box.kind is Kind.COST:
             style, colours = '"filled,rounded"', (theme.cost, theme.cost, theme.cost_text)
         elif box.kind is Kind.OUTPUT:
-            shape = "circle" if frame.w == frame.h else "box" if box.note else "ellipse"
+            shape = "circle" if frame.w == frame.h else "ellipse" if self.is_round(box) else "box"
             style = '"filled,rounded"' if shape == "box" else style
             colours = (theme.label, theme.line, theme.text)
         elif box.kind is Kind.DATA:
@@ -212,6 +214,10 @@ class _Grid:
             f"tooltip={quoted(box.tooltip)}",
         ]
         return f"{box.key} [{', '.join(attributes)}]"
+
+    def is_round(self, box: Box) -> bool:
+        frame = self.frames[box.key]
+        return box.kind is Kind.OUTPUT and (frame.w == frame.h or not box.note)
 
     def captions(self) -> Iterator[str]:
         """The title above everything, and what the colours mean below it."""
@@ -276,9 +282,9 @@ class _Grid:
         return straight(start, end), (start[0] + width / 2 + 7, (start[1] + end[1]) / 2)
 
     def is_state(self, link: Link) -> bool:
-        """True for edges that run from a box to its right neighbour, and from initial states."""
+        """True for edges that run from a box to its neighbour in the row, and from initial states."""
         tail, head = self.box[link.tail], self.box[link.head]
-        beside = tail.row == head.row and tail.column + 1 == head.column
+        beside = tail.row == head.row and abs(tail.column - head.column) == 1
         return link.slot is not None and beside and head.kind in _CELLS
 
     def sideways(self, link: Link, a: Frame, b: Frame) -> tuple[list[Point], Point]:
@@ -287,12 +293,11 @@ class _Grid:
         slots = tail.slots if tail.kind is Kind.STATE else self.slots_into(link)
         spread = _STATE if slots <= states else 2 * b.h / (slots + 1)
         y = b.y + ((slots - 1) / 2 - (link.slot or 0)) * spread
-        start, end = (a.x + a.w, y), (b.x - b.w, y)
-        if tail.kind is Kind.STATE:
-            start = (a.x + a.w, a.y)
+        onward = 1 if a.x < b.x else -1
+        start, end = (a.x + onward * a.w, a.y if tail.kind is Kind.STATE else y), (b.x - onward * b.w, y)
         right = _LANE * len(set(self.lanes["right"].values()))
         left = _LANE * len(set(self.lanes["left"].values()))
-        return straight(start, end), ((start[0] + right + end[0] - left) / 2, y + self.theme.edge_size * 0.72)
+        return straight(start, end), ((start[0] + end[0] + right - left) / 2, y + self.theme.edge_size * 0.72)
 
     def slots_into(self, link: Link) -> int:
         same = (x for x in self.picture.edges if x.head == link.head and x.tail == link.tail)
@@ -334,8 +339,10 @@ class _Grid:
             start = (a.x + sign * a.w, a.y)
             bend = [start, (x - sign * 6, a.y), (x, a.y + 6), (x, a.y + a.h + 14)]
         else:
-            start = (a.x + sign * a.w * 0.8, a.y + a.h)
-            up = start[1] + _GAP * 0.72
+            # At 0.8 of half its width an ellipse is 0.6 of half its height high.
+            round_top = 0.6 if self.is_round(self.box[link.tail]) else 1.0
+            start = (a.x + sign * a.w * 0.8, a.y + a.h * round_top)
+            up = a.y + a.h + _GAP * 0.72
             bend = [start, (start[0], start[1] + _GAP * 0.5), (x, up - _GAP * 0.42), (x, up)]
         return x, bend, ((start[0] + a.x) / 2, start[1] + _GAP * 0.36)
 

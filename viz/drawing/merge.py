@@ -96,7 +96,7 @@ def fold_time(picture: Picture, steps: int) -> Picture:
         cluster = shape.cluster
         if cluster is None or cluster.time not in hidden:
             continue
-        row = (shape.key in late, cluster.layer, cluster.cell)
+        row = (shape.key in late, cluster.row)
         if row not in ones:
             place_of_all = replace(cluster, time=times[first], title=title)
             words = f"{len(hidden)} time steps"
@@ -106,7 +106,7 @@ def fold_time(picture: Picture, steps: int) -> Picture:
     found = _without_lonely(merged(picture, groups), {one.key for one in ones.values()})
     # Nothing else would hold it at the height of its layer.
     level = {
-        (shape.key in late, shape.cluster.layer, shape.cluster.cell): shape.key
+        (shape.key in late, shape.cluster.row): shape.key
         for shape in found.shapes
         if shape.cluster is not None and shape.cluster.time == times[0] and shape.role is Role.OPERATOR
     }

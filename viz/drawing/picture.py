@@ -45,7 +45,13 @@ class Cluster:
     time: Any = None
     layer: Any = None
     cell: Any = None
+    part: Any = None
     title: str = ""
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        """What it shares with its like at other time steps."""
+        return self.layer, self.cell, self.part
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -53,7 +59,7 @@ class Cluster:
         if self.title:
             return (self.title,)
         layer = f"layer {self.layer}" if isinstance(self.layer, int) else self.layer
-        place = " ".join(str(part) for part in (self.cell, layer) if part is not None)
+        place = " ".join(str(part) for part in (self.cell, layer, self.part) if part is not None)
         time = f"t={self.time}" if self.time is not None else ""
         return tuple(line for line in (place, time) if line)
 
@@ -236,7 +242,7 @@ def role_of(node: Node) -> Role:
 
 
 def _cluster(node: Node) -> Cluster | None:
-    found = Cluster(*(_hashable(node.scope.get(label)) for label in ("time", "layer", "cell")))
+    found = Cluster(*(_hashable(node.scope.get(label)) for label in ("time", "layer", "cell", "part")))
     return found if found.lines else None
 
 

@@ -47,7 +47,7 @@ class States:
 
 def states_of(row: Hashable, groups: Groups) -> States:
     """The states of a row."""
-    steps = [group for group in groups.at.values() if group.row == row]
+    steps = groups.steps(row)
     states = States()
     if not steps:
         return states
@@ -62,7 +62,7 @@ def states_of(row: Hashable, groups: Groups) -> States:
         starts = [
             (i, slot, node)
             for i, slot, node in outside
-            if (source := groups.of.get(steps[1].nodes[i].inputs[slot])) and source.column < steps[1].column
+            if (source := groups.of.get(steps[1].nodes[i].inputs[slot])) and source.column != steps[1].column
         ]
     else:
         starts = [(i, slot, node) for i, slot, node in outside if _looks_initial(node)]

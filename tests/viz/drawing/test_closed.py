@@ -16,7 +16,7 @@ import graphnet_rnn as rnn
 import viz
 from graphnet_rnn import cells
 from viz.drawing.closed import Kind
-from viz.style import LIGHT
+from viz.style import LIGHT, EdgeRole
 
 from ..conftest import make_unrolled
 
@@ -40,15 +40,21 @@ class Placed(NamedTuple):
     y: float
     w: float
     h: float
+    round: bool = False
 
     def holds(self, point, margin=0.0) -> bool:
-        return abs(point[0] - self.x) < self.w - margin and abs(point[1] - self.y) < self.h - margin
+        x, y = abs(point[0] - self.x) / (self.w - margin), abs(point[1] - self.y) / (self.h - margin)
+        return x * x + y * y < 1 if self.round else max(x, y) < 1
 
 
 def frames(dot: str) -> dict[str, Placed]:
     """Centre and half the size of each node, as Graphviz is told them."""
-    found = re.findall(r'^  (\w+) \[pos="([-\d.]+),([-\d.]+)", width=([\d.]+), height=([\d.]+)', dot, re.M)
-    return {key: Placed(float(x), float(y), float(w) * 36, float(h) * 36) for key, x, y, w, h in found}
+    number = r"([-\d.]+)"
+    box = rf'^  (\w+) \[pos="{number},{number}", width={number}, height={number}.*? shape=(\w+)'
+    return {
+        key: Placed(float(x), float(y), float(w) * 36, float(h) * 36, shape in ("circle", "ellipse"))
+        for key, x, y, w, h, shape in re.findall(box, dot, re.M)
+    }
 
 
 def curves(dot: str) -> list[tuple[str, str, list[tuple[float, float]]]]:
@@ -119,6 +125,87 @@ def test_time_runs_left_to_right_and_layers_bottom_to_top_always(time, stack, sk
         assert boxes[Kind.COST] == 1
         into_cells = [link for link in drawing.picture.edges if link.slot is not None]
         assert len(into_cells) == states * time  # one edge a state, not one a weight
+
+
+# -- both directions of time -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("time", [2, 3, 6])
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("initial", ["given", "zero", "learned"])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_both_directions_have_rows_of_their_own(time, skip, initial, dropout):
+    u = unrolled(
+        rnn.Bidirectional(rnn.Elman(2), rnn.LSTM(3)), rnn.GRU(2), rnn.Residual(rnn.Bidirectional(2)),
+        time=time, skip=skip, dropout=dropout, training=True, initial=initial,
+        initial_state="learned" if initial == "learned" else "zero",
+    )  # fmt: skip
+    drawing = viz.draw(u)
+    assert is_closed(drawing)
+    check_layout(drawing)
+    box = {box.key: box for box in drawing.picture.shapes}
+    title = {key: [plain(line) for line in one.lines] for key, one in box.items()}
+    links = {(link.tail, link.head): link for link in drawing.picture.edges if link.slot is not None}
+    steps = Counter()
+    for tail, head in links:
+        a, b = box[tail], box[head]
+        assert a.row == b.row
+        way = title[head][2] if len(title[head]) > 2 else ""
+        assert b.column - a.column == (-1 if way == "backward" else 1), title[head]
+        steps[title[head][0], way] += 1
+    assert steps == {  # of an LSTM both states have an edge from their start, and share those between steps
+        ("Elman", "forward"): time,
+        ("GRU", ""): time,
+        ("LSTM", "forward"): time + 1,
+        ("LSTM", "backward"): 2 * (time + 1),
+    }
+    starts = [one for one in box.values() if one.kind is Kind.STATE]
+    assert Counter(one.column for one in starts) == {-1: 1 + 1 + 2, time: 2 + 2}
+    if initial == "given":
+        assert [plain(one.lines[0]) for one in starts if one.column == time][:2] == [
+            f"hbackward,{time + 1}", f"cbackward,{time + 1}",
+        ]  # fmt: skip
+    read = {tuple(title[key]) for key, one in box.items() if one.kind is Kind.OUTPUT}
+    between = {("concat", "dropout"), ("dropout",), ("concat",)} & read
+    assert between == (
+        {("concat", "dropout") if skip else ("dropout",)} if dropout else {("concat",)} if skip else set()
+    )
+    red = {link.head for link in drawing.picture.edges if link.role is EdgeRole.TO_OUTPUT}
+    assert all(title[key][0].startswith(("o", "cross")) for key in red)
+
+
+def test_layers_of_both_directions_in_one_another_stay_open():
+    """Their rows would run both ways."""
+    u = unrolled(rnn.Bidirectional(rnn.Bidirectional(rnn.Elman(2))))
+    assert not is_closed(viz.draw(u))
+    with pytest.raises(viz.DrawingError, match="closed=False"):
+        viz.draw(u, closed=True)
+
+
+def test_derivatives_of_both_directions_stay_open():
+    u = unrolled(rnn.Bidirectional(rnn.Elman(2)))
+    gradients = gn.gradient(u.cost, list(u.network.parameters.values()))
+    assert not is_closed(viz.draw(gradients))
+    pair = viz.mirror(u.cost)
+    assert {link.back for link in pair.picture.beside.edges} == {True}
+
+
+def test_many_steps_of_both_directions_are_folded():
+    drawing = viz.draw(unrolled(rnn.Bidirectional(rnn.Elman(2)), time=40))
+    check_layout(drawing)
+    ends = {(link.tail, link.head) for link in drawing.picture.edges}
+    assert {("b1_3", "steps_1"), ("steps_1", "b1_37"), ("b2_37", "steps_2"), ("steps_2", "b2_3")} <= ends
+
+
+@pytest.mark.parametrize("layer", [rnn.Elman(2), rnn.Bidirectional(rnn.Elman(2))], ids=repr)
+def test_the_alignments_of_ctc_are_one_cost(layer):
+    u = network(layer, loss="ctc", reads="vectors").unroll(3, 2, labels=2)
+    drawing = viz.draw(u)
+    assert is_closed(drawing)
+    check_layout(drawing)
+    assert says(drawing, Kind.COST) == ["CTC"]
+    compact = viz.draw(u, "compact", closed=False)
+    assert sum(plain(shape.lines[0]) == "CTC" for shape in compact.picture.shapes) == 1
 
 
 #: Without NARX, of whose states most are earlier values of others, and layers that need a whole sequence.
