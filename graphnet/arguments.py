@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphnet.errors import DtypeError, ShapeError
+from graphnet.graph import Graph
 from graphnet.node import Array, Node
+from graphnet.ops.broadcast import BroadcastTo
+from graphnet.ops.elementwise import Cast
+from graphnet.ops.shape import Concatenate, Reshape, Slice, Stack, Transpose
 
-__all__ = ["as_input", "checked_inputs", "sample_inputs"]
+__all__ = ["as_input", "checked_inputs", "index_sizes", "sample_inputs"]
 
+
+#: Ops that hand on the values of their inputs, elsewhere.
+_MOVES = (BroadcastTo, Cast, Concatenate, Reshape, Slice, Stack, Transpose)
 
 #: What a program can read where it lies (see Program.taken), or None.
 Taken = Callable[[Any], Any]
@@ -85,12 +92,34 @@ def _on_host(array: Any) -> Array:
     return np.asarray(array)
 
 
-def sample_inputs(inputs: Sequence[Node]) -> list[Array]:
-    """An array for each input, the same in each run: standard normal, or zeros for integers and booleans."""
-    generator = np.random.default_rng(0)
+def sample_inputs(inputs: Sequence[Node], graph: Graph) -> list[Array]:
+    """An array for each input, the same in each run: standard normal numbers; of integers any that `graph` can look up,
+    or zeros where it looks up nothing by them; False."""
+    floats, integers = np.random.default_rng(0), np.random.default_rng(1)
+    sizes = index_sizes(graph)
     return [
-        generator.standard_normal(node.shape).astype(node.dtype)
+        floats.standard_normal(node.shape).astype(node.dtype)
         if node.dtype.kind == "f"
-        else np.zeros(node.shape, node.dtype)
+        else integers.integers(0, _least_above(node, sizes), node.shape).astype(node.dtype)
         for node in inputs
     ]
+
+
+def _least_above(node: Node, sizes: Mapping[Node, int]) -> int:
+    """What integers of that node are less than, one at least."""
+    size = max(1, sizes.get(node, 1))
+    return size if node.dtype.kind == "b" else min(size, np.iinfo(node.dtype).max + 1)
+
+
+def index_sizes(graph: Graph) -> dict[Node, int]:
+    """For each node of integers that are indices, what they must be less than."""
+    sizes: dict[Node, int] = {}
+    for node in reversed(graph.order):
+        for position, source in enumerate(node.inputs):
+            if source.dtype.kind in "iu":
+                size = node.op.index_size(position, *node.inputs)
+                if size is None and isinstance(node.op, _MOVES):
+                    size = sizes.get(node)
+                if size is not None:
+                    sizes[source] = min(size, sizes.get(source, size))
+    return sizes

@@ -157,9 +157,9 @@ class Function(ShowsItself):
     def profile(self, *arrays: Any, repeats: int = 5) -> Profile:
         """Seconds by node, the median of `repeats` runs.
 
-        Without arrays, it runs on standard normal numbers (zeros for integers and booleans).
+        Without arrays, it runs on standard normal numbers; integers are any indices in range, or zeros.
         """
-        given = checked_inputs(self.inputs, arrays) if arrays else sample_inputs(self.inputs)
+        given = checked_inputs(self.inputs, arrays) if arrays else sample_inputs(self.inputs, self.graph)
         samples = [self._program.timed(given) for _ in range(max(1, repeats))]
         order = self.graph.order
         return Profile(order, tuple(statistics.median(s.get(node, 0.0) for s in samples) for node in order))

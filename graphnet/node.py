@@ -152,6 +152,10 @@ class Op:
             raise NotImplementedError(f"{self.name} needs a `signature` or an `infer` method")
         return parse(self.signature).infer(self.name, inputs), inputs[0].dtype
 
+    def index_size(self, position: int, *inputs: Node) -> int | None:
+        """What each integer of the input at that position must be less than; None where integers are no indices."""
+        return None
+
     # -- applying ----------------------------------------------------------------------------
 
     def __call__(self, *inputs: Any, name: str | None = None) -> Node:

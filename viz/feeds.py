@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from graphnet.arguments import as_input, sample_inputs
@@ -16,14 +16,16 @@ __all__ = ["Feeds", "computed", "fed"]
 Feeds = Mapping[Node, Any]
 
 
-def fed(inputs: Sequence[Node], feeds: Feeds | None) -> dict[Node, Array]:
-    """An array for each input: those of `feeds`, or without any the same standard normal numbers in each run.
+def fed(graph: Graph, feeds: Feeds | None) -> dict[Node, Array]:
+    """An array for each input: those of `feeds`, or without any the same random numbers in each run, standard normal;
+    any integers that are in range where they are indices.
 
     Raises DrawingError for an input without an array and for a key that is no input; ShapeError, DtypeError for an
     array that does not fit.
     """
+    inputs = graph.inputs
     if feeds is None:
-        return dict(zip(inputs, sample_inputs(inputs), strict=True))
+        return dict(zip(inputs, sample_inputs(inputs, graph), strict=True))
     if not isinstance(feeds, Mapping):
         raise DrawingError(f"feeds must be a dict {{input node: array}}, not a {type(feeds).__name__}.")
     strangers = [key for key in feeds if key not in set(inputs)]

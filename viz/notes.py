@@ -84,7 +84,7 @@ def heat_map(array: Array) -> tuple[tuple[float, ...], ...]:
 def values(thing: Drawable, feeds: Feeds | None = None) -> Values:
     """Notes with the value of each node, computed node by node.
 
-    feeds: an array for each Input; without, standard normal numbers (zeros for integers), the same in each run.
+    feeds: an array for each Input; without, standard normal numbers and random indices, the same in each run.
     Raises DrawingError for inputs that feeds lacks and for keys that are no inputs; ShapeError and DtypeError for
     arrays that do not fit.
     """
@@ -95,7 +95,7 @@ def values(thing: Drawable, feeds: Feeds | None = None) -> Values:
 def evaluated(graph: Graph, nodes: Sequence[Node], feeds: Feeds | None = None) -> dict[Node, Array]:
     """The values of nodes that are computed from the inputs of a graph, by the ops' own rules."""
     wanted = set(nodes)
-    found = {node: value for node, value in computed(nodes, fed(graph.inputs, feeds)) if node in wanted}
+    found = {node: value for node, value in computed(nodes, fed(graph, feeds)) if node in wanted}
     return {node: found[node] for node in nodes}
 
 

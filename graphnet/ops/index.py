@@ -47,6 +47,9 @@ class Take(Op):
         _require_integers(self.name, index, inputs)
         return (*x.shape[: self.axis], *index.shape, *x.shape[self.axis + 1 :]), x.dtype
 
+    def index_size(self, position: int, *inputs: Node) -> int | None:
+        return inputs[0].shape[self.axis] if position == 1 else None
+
     def forward(self, x: Array, index: Array) -> Array:
         _check_index(self.name, index, x.shape[self.axis])
         return x.take(index, axis=self.axis)
@@ -78,6 +81,9 @@ class ScatterAdd(Op):
                 + table_of_inputs(inputs)
             )
         return (*x.shape[: self.axis], self.size, *x.shape[stop:]), x.dtype
+
+    def index_size(self, position: int, *inputs: Node) -> int | None:
+        return self.size if position == 1 else None
 
     def forward(self, x: Array, index: Array) -> Array:
         _check_index(self.name, index, self.size)
@@ -112,6 +118,9 @@ class OneHot(Op):
         (index,) = inputs
         _require_integers(self.name, index, inputs)
         return (*index.shape, self.depth), self.of_dtype
+
+    def index_size(self, position: int, *inputs: Node) -> int | None:
+        return self.depth
 
     def forward(self, index: Array) -> Array:
         _check_index(self.name, index, self.depth)

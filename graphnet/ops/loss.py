@@ -69,6 +69,9 @@ class SymbolCrossEntropy(_CrossEntropy):
 
     signature = "... k, ... -> ..."
 
+    def index_size(self, position: int, *inputs: Node) -> int | None:
+        return inputs[0].shape[-1] if position == 1 else None
+
     def forward(self, z: Array, t: Array) -> Array:
         if t.size and (t.min() < 0 or t.max() >= z.shape[-1]):
             wrong = int(t.min() if t.min() < 0 else t.max())

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import graphnet as gn
+from graphnet.arguments import index_sizes
+from graphnet.graph import Graph
 from graphnet.node import Array, Op
 from graphnet.ops import all_ops
 from graphnet.ops.elementwise import Elementwise
@@ -59,6 +61,26 @@ def test_only_stop_gradient_is_spared_a_law() -> None:
 @by_id
 def test_op_holds_the_laws(case: Case) -> None:
     check_op(case.op, *case.arrays, laws=case.laws)
+
+
+INDEXED = [case for case in CASES if any(a.dtype.kind in "iu" and a.size for a in case.arrays)]
+
+
+@pytest.mark.parametrize("case", INDEXED, ids=[case.id for case in INDEXED])
+def test_what_indices_must_be_less_than_is_declared(case: Case) -> None:
+    """An op refuses integers that are out of range if, and only if, its `index_size` says where that begins."""
+    leaves = [gn.input(a.shape, a.dtype) for a in case.arrays]
+    sizes = index_sizes(Graph([case.op(*leaves)], leaves))
+    for place, (leaf, array) in enumerate(zip(leaves, case.arrays, strict=True)):
+        if leaf.dtype.kind not in "iu" or not leaf.size:
+            continue
+        for value in (sizes[leaf] - 1, sizes[leaf]) if leaf in sizes else (100,):
+            arrays = (*case.arrays[:place], np.full_like(array, value), *case.arrays[place + 1 :])
+            if value == sizes.get(leaf):
+                with pytest.raises(gn.GraphnetError, match="out of range"):
+                    run(case.op, arrays)
+            else:
+                run(case.op, arrays)
 
 
 ASKS_FOR_FLOAT64 = {"cast-float", "one_hot-2d", "one_hot-product"}

@@ -51,7 +51,7 @@ def explore(
 
     thing: what `viz.draw` takes; of a Function, the graph as written and what its passes made of it.
     path: the file to write, `.html`. An existing one is replaced when the new one is complete.
-    feeds: {input: array} for all inputs; None draws them from a fixed seed (standard normal; zeros for integers).
+    feeds: {input: array} for all inputs; None draws them from a fixed seed (standard normal; indices at random).
     wrt: the nodes at which ∂cost/∂node is shown, the cost being the first scalar output; None for all.
     tangents: {node: tangent of its shape}; None takes a fixed random direction on the parameters, or on the inputs
     where there are none. R{node} = Σ (∂node/∂w) v_w.
@@ -78,7 +78,7 @@ def _page_of(
 ) -> str:
     function = thing if isinstance(thing, Function) else None
     original = graph_of(thing) if function is None else function.source
-    given = fed(original.inputs, feeds)
+    given = fed(original, feeds)
     graph, copies = in_its_own_place(original)
     given |= {copies[node]: array for node, array in given.items()}
     is_large = len(graph) > _LARGE
@@ -157,7 +157,7 @@ def _about(
     lines = []
     if feeds is None and graph.inputs:
         lines.append(
-            "Inputs: standard normal numbers from a fixed seed, zeros for integers (feeds= gives your own)."
+            "Inputs: standard normal numbers and random indices from a fixed seed (feeds= gives your own)."
         )
     if tangents is None and directions:
         of = "parameters" if any(node.op.is_parameter for node in directions) else "inputs"
