@@ -80,7 +80,6 @@ def other_rows() -> list[Row]:
     """Networks and models that are not cells."""
     curves = rnn.Network(autoencoder_layers(AUTOENCODERS["CURVES"]), 784, 784, loss="sigmoid")
     stacked = rnn.Network([rnn.LSTM(UNITS), rnn.LSTM(UNITS)], SYMBOLS, SYMBOLS, skip=True)
-    logits, labels = gn.input((1, 1, 3), name="logits"), gn.input((1, 1), "int64", name="labels")
     x, u = gn.input((1, 4), name="x_t"), gn.input((1, 2), name="u_t")
     rbm, trbm, rtrbm = (make(64, 32) for make in (rnn.energy.RBM, rnn.energy.TRBM, rnn.energy.RTRBM))
     hmm, controller = rnn.HMM(16, SYMBOLS), Controller()
@@ -127,7 +126,7 @@ def other_rows() -> list[Row]:
             'rnn.Network(..., loss="ctc")',
             rnn.ctc.ctc_loss,
             "0",
-            gn.Graph([rnn.ctc.ctc_loss(logits, labels)], [logits, labels]),
+            rnn.Network([rnn.Bidirectional(rnn.LSTM(8))], 13, 40, loss="ctc"),
         ),
         Row(
             "Arm controller",

@@ -165,6 +165,11 @@ def _edges(picture: Picture, theme: Style, side_by_side: bool) -> Iterator[str]:
             attributes.append(f"label={html_label(f' {edge.label} ')}")
         if edge.back:
             attributes.append("dir=back")
+        if edge.operand is not None:
+            mark = f'<font point-size="{theme.small_size}" color="{theme.muted}">{edge.operand}</font>'
+            # On either side, since two arrows may arrive in one place.
+            side = 25 if edge.operand % 2 else -25
+            attributes.append(f"headlabel={html_label(mark)}, labeldistance=1.3, labelangle={side}")
         if edge.hidden:
             attributes.append("style=invis")
         if beside:

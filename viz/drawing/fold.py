@@ -136,10 +136,11 @@ class _Folding:
         return [self.drawn[node] for node in self.graph.order if node in reached]
 
     def whole(self, composite: Composite) -> Drawn:
-        """A composite as one operator, which reads what its nodes read from outside, but for weights and numbers."""
+        """A composite as one operator, which reads what its nodes read from outside, but for weights and constants."""
         inside = set(composite.nodes)
         sources = dict.fromkeys(x for node in composite.nodes for x in node.inputs if x not in inside)
-        operands = self.operands(tuple(x for x in sources if x not in self.text))
+        own = {x for x in sources if x in self.text or (isinstance(x.op, Constant) and self.is_free(x))}
+        operands = self.operands(tuple(x for x in sources if x not in own))
         return Drawn(
             composite.root, "<br/>".join(escape(composite.name).split()), tuple(dict.fromkeys(operands))
         )

@@ -40,7 +40,8 @@ def merged(picture: Picture, groups: Mapping[str, Shape]) -> Picture:
     for edge in picture.edges:
         tail, head = (groups[key].key if key in groups else key for key in (edge.tail, edge.head))
         if tail != head:
-            edges[replace(edge, tail=tail, head=head)] = None
+            operand = edge.operand if (tail, head) == (edge.tail, edge.head) else None
+            edges[replace(edge, tail=tail, head=head, operand=operand)] = None
     return replace(picture, shapes=tuple(shapes), edges=tuple(edges))
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
 from graphnet.graph import Graph
 from graphnet.node import Node
-from graphnet.ops.elementwise import Cast
+from graphnet.ops.elementwise import Add, Cast, Elementwise, Equal, Logical, Maximum, Minimum, Multiply
 from graphnet.ops.index import OneHot
 from graphnet.ops.leaf import Fill, Parameter
+from graphnet.ops.linear import Product
 from graphnet.ops.shape import Reshape, Slice, Transpose
 from viz.drawing.fold import Drawn, Operand, fold, unfolded
 from viz.drawing.names import Names, number, printable, several_layers, shape_text
@@ -35,6 +36,7 @@ __all__ = [
 
 #: Ops that give data another form.
 _FORMS = (Cast, OneHot, Reshape, Slice, Transpose)
+_COMMUTES = (Add, Equal, Logical, Maximum, Minimum, Multiply)
 STYLES = {"full": unfolded, "compact": fold}
 
 
@@ -92,6 +94,8 @@ class Edge:
     #: Its arrow stands at the tail: a derivative comes back along it.
     back: bool = False
     hidden: bool = False
+    #: Which operand it is, where the order matters: 1, 2, ...
+    operand: int | None = None
 
 
 @dataclass(frozen=True)
@@ -151,12 +155,14 @@ class _Painter:
             if self.is_copied(item.node):
                 continue
             shapes.append(self.shape(item))
+            numbered = len(item.operands) == len(item.node.inputs) and _order_matters(item.node)
             for slot, operand in enumerate(item.operands):
                 tail = self.keys[operand.source]
                 if self.is_copied(operand.source):
                     tail = f"{self.keys[item.node]}_{slot}"
                     shapes.append(self.number(tail, operand.source, item.node))
-                edges.append(self.edge(tail, operand, item.node))
+                edge = self.edge(tail, operand, item.node)
+                edges.append(replace(edge, operand=slot + 1) if numbered else edge)
         scale = self.notes.scale(shape.note for shape in shapes) if self.notes else None
         return Picture(tuple(shapes), tuple(edges), scale)
 
@@ -220,6 +226,17 @@ def _raw(graph: Graph) -> set[Node]:
         if node.op.is_input or (isinstance(node.op, _FORMS) and found.issuperset(node.inputs)):
             found.add(node)
     return found
+
+
+def _order_matters(node: Node) -> bool:
+    """Whether a picture must tell one operand from the other: no name, shape or habit does."""
+    if isinstance(node.op, Product):
+        a, b = (x.shape for x in node.inputs[:2])
+        return a == b and a[-1] == a[-2]
+    pointwise = (
+        isinstance(node.op, Elementwise) and node.op.judged_input is None and len(set(node.inputs)) > 1
+    )
+    return pointwise and not isinstance(node.op, _COMMUTES)
 
 
 def _leads_out(source: Node, head: Node) -> bool:

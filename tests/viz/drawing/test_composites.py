@@ -59,3 +59,13 @@ def test_composites_of_two_time_steps_stay_two_where_one_reads_the_other():
         with gn.scope(composite="twice", time=t):
             h = gn.exp(gn.tanh(h))
     assert symbols(viz.draw(h, "compact", closed=False)) == ["twice", "twice"]
+
+
+def test_constants_that_only_a_composite_reads_are_inside():
+    x, shared = gn.input((2, 3), name="x"), gn.constant(np.arange(3.0, dtype="float32"))
+    with gn.scope(composite="shift"):
+        y = gn.exp(x + gn.constant(np.ones((2, 3), "float32"))) * shared
+    assert "k" in str([shape.lines for shape in viz.draw([y, shared + 1], "compact").picture.shapes])
+    drawing = viz.draw(y, "compact")
+    assert symbols(drawing) == ["shift"]
+    assert len(drawing.picture.shapes) == 2

@@ -105,6 +105,44 @@ def test_only_scalars_at_the_root_are_costs():
     assert to_dot([gn.tanh(inner)]).count(f'fillcolor="{LIGHT.cost}"') == 1
 
 
+@pytest.mark.parametrize("style", ["full", "compact"])
+def test_operands_are_numbered_where_their_order_matters_and_nothing_else_tells(style):
+    a, b = gn.input((2, 2), name="a"), gn.input((2, 2), name="b")
+    w = gn.parameter(np.ones((3, 2), "float32"), name="W")
+    ordered = [a - b, a / b, a**b, a < b, a @ b, gn.where(a > 0, a, b)]
+    others = [
+        a + b, a * b, gn.maximum(a, b), gn.equal(a, b), w @ a, a - a, gn.squared_error(a, b), gn.concatenate([a, b]),
+    ]  # fmt: skip
+    for y in ordered:
+        edges = viz.draw(y, style).picture.edges
+        head = {shape.key for shape in viz.draw(y, style).picture.shapes if shape.nodes == (y,)}
+        numbers = [edge.operand for edge in edges if edge.head in head]
+        assert numbers == [*range(1, len(y.inputs) + 1)], y
+        assert viz.draw(y, style).dot.count("headlabel") == len(y.inputs) + (style == "full") * 2 * (
+            len(numbers) == 3
+        )
+    for y in others:
+        assert {edge.operand for edge in viz.draw(y, style).picture.edges} == {None}, y
+    assert "headlabel" not in viz.draw(1 - a, "compact").dot  # the number stands inside
+    assert {edge.operand for edge in viz.mirror(gn.sum(a - b), "compact").picture.edges if edge.back} == {
+        None
+    }
+
+
+def test_operands_of_folded_steps_are_not_numbered():
+    h = gn.input((1, 2), name="h_0")
+    x = gn.input((1, 2), name="x")
+    for t in range(9):
+        with gn.scope(layer="layer0", cell="Cell", time=t):
+            h = gn.tanh(h - gn.exp(x))
+    drawing = viz.draw(h, closed=False)
+    ellipses = {shape.key for shape in drawing.picture.shapes if "⋯" in shape.lines[0]}
+    assert ellipses
+    numbers = {edge.operand for edge in drawing.picture.edges if {edge.tail, edge.head} & ellipses}
+    assert numbers == {None}
+    assert {1, 2} <= {edge.operand for edge in drawing.picture.edges}
+
+
 def test_numbers_are_printed_beside_each_use():
     x = gn.input((3,), name="x")
     dot = to_dot([(1 - x) * 0.5, x + 1])
