@@ -79,22 +79,12 @@ def _draw_validation(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
     if not points:
         return
     epochs, bits = np.array(points).T
-    axes.plot(epochs, bits, color=_VALIDATION, linewidth=1.2, marker="o", markersize=5, label="validation")
     best = int(bits.argmin())
+    # In the legend: beside the ring, words would hide one curve or the other.
+    said = f"validation: best {bits[best]:.3f}, epoch {epochs[best]:g}"
+    axes.plot(epochs, bits, color=_VALIDATION, linewidth=1.2, marker="o", markersize=5, label=said)
     axes.plot(
         epochs[best], bits[best], "o", markersize=13, color=_VALIDATION, fillstyle="none", markeredgewidth=1.8
-    )
-    # Away from the nearer edge, so that the words stay inside the axes; legible also where a curve passes.
-    late = epochs[best] > (epochs[0] + epochs[-1]) / 2
-    axes.annotate(
-        f"best {bits[best]:.3f}, epoch {epochs[best]:g}",
-        (epochs[best], bits[best]),
-        xytext=(-6 if late else 6, 16),
-        textcoords="offset points",
-        horizontalalignment="right" if late else "left",
-        color=_VALIDATION,
-        fontsize=11,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.0},
     )
 
 
