@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from graphnet_rnn.checkpoint import RunFolder
+from graphnet_rnn.cli.calls import taken_apart
 from graphnet_rnn.cli.console import Console
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
 from graphnet_rnn.cli.program import command_line
@@ -43,10 +45,11 @@ EXAMPLE = """example:
 CELL, EPOCHS = "LSTM", 50
 #: What is no part of a run, so that no checkpoint keeps it, and a resumed run may be given it anew.
 APART = ("quiet", "no_live", "debug", "resume", "command", "out", "checkpoint_seconds", "written")
-#: What may be said beside --resume: the text and the file of a cell may have moved (that they are the same is checked).
-FREE_ON_RESUME = frozenset(
-    {"text", "cell", "epochs", "quiet", "no_live", "resume", "checkpoint_seconds", "debug"}
-)
+#: What may be said anew beside --resume: where files are that have moved (that they are the same is checked), how long
+#: the run is to go on, and how the same is computed.
+FILES = ("text", "valid", "test", "cell")
+ANEW = frozenset({*FILES, "epochs", "backend", "memory", "threads"})
+FREE_ON_RESUME = ANEW | {"quiet", "no_live", "resume", "checkpoint_seconds", "debug"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -184,13 +187,24 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
         raise UsageError(f"{path} was not written by this command; resume it with rnn.Trainer in Python.")
     _refuse_changes(options)
     kept = {**vars(options), **stored}
-    if options.text:  # it may have moved, as may the cell's file; that they are the same is checked
-        kept["text"] = options.text
-    if options.cell:
-        kept["cell"] = options.cell
-    if options.epochs is not None:
-        kept["epochs"] = options.epochs
+    kept |= {name: getattr(options, name) for name in ANEW & options.written}
+    _require_files(kept)
     return argparse.Namespace(**kept)
+
+
+def _require_files(kept: Mapping[str, Any]) -> None:
+    """UsageError for a file of a run that is to be resumed, and is not where it was: how to say where it is."""
+    where, cell, settings = taken_apart(kept["cell"], EXAMPLE)
+    files = {name: kept[name] for name in FILES} | {"cell": where if where.endswith(".py") else None}
+    for name, file in files.items():
+        if file and not Path(file).is_file():
+            moved = f"FOLDER/{Path(file).name}"
+            anew = {"text": moved, "cell": f"--cell {shlex.quote(f'{moved}:{cell}{settings}')}"}
+            raise UsageError(
+                f"there is no file {file} here, which the run was begun with; resume it from the folder where it was "
+                f"begun, or say where the file is: train --resume {shlex.quote(kept['resume'])} "
+                f"{anew.get(name, f'--{name} {moved}')}"
+            )
 
 
 def _refuse_changes(options: argparse.Namespace) -> None:
@@ -198,7 +212,10 @@ def _refuse_changes(options: argparse.Namespace) -> None:
     changed = options.written - FREE_ON_RESUME
     if changed:
         names = ", ".join("--" + k.replace("_", "-") for k in sorted(changed))
-        raise UsageError(f"--resume continues the run as it was; leave out {names} (--epochs may change).")
+        raise UsageError(
+            f"--resume continues the run as it was; leave out {names} (what may change: --epochs, --backend, --memory, "
+            "--threads, and where files are)."
+        )
 
 
 def make_trainer(options: argparse.Namespace, folder: str | Path, console: Console) -> Trainer:

@@ -248,10 +248,31 @@ def test_resume_alone_goes_to_the_epochs_that_were_asked_for(here: Path) -> None
     }
 
 
+def test_resume_computed_in_another_way(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["train", "text.txt", *SMALL, "--out", "run", "--quiet"])
+    again = ["train", "--resume", "run", "--quiet", "--epochs"]
+    assert main([*again, "3", "--backend", "numpy", "--threads", "1"]) == 0
+    assert main([*again, "4", "--backend", "numba", "--memory", "sqrt"]) == 0
+    rows = [json.loads(line) for line in (here / "run" / "history.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in rows if row["event"] == "epoch"] == [1, 2, 3, 4]
+    assert "leave out --seed" in fails(capsys, [*again, "5", "--seed", "3"], code=2)
+
+
+def test_resume_where_the_validation_text_has_moved(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "valid.txt").write_text(TEXT)
+    main(["train", "text.txt", "--valid", "valid.txt", *SMALL, "--out", "run", "--quiet"])
+    (here / "valid.txt").rename(here / "other.txt")
+    again = ["train", "--resume", "run", "--epochs", "3", "--quiet"]
+    assert "train --resume run --valid FOLDER/valid.txt" in fails(capsys, again, code=2)
+    assert main([*again, "--valid", "other.txt"]) == 0
+
+
 def test_resume_where_the_text_has_moved(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["train", "text.txt", *SMALL, "--out", "run", "--quiet"])
     (here / "text.txt").rename(here / "moved.txt")
-    assert "there is no file text.txt" in fails(capsys, ["train", "--resume", "run"])
+    told = fails(capsys, ["train", "--resume", "run"], code=2)
+    assert "there is no file text.txt here" in told
+    assert "say where the file is: train --resume run FOLDER/text.txt" in told
     assert main(["train", "moved.txt", "--resume", "run", "--quiet"]) == 0
     (here / "moved.txt").write_text(TEXT.replace("cat", "tac"))
     assert "the text is another one" in fails(capsys, ["train", "moved.txt", "--resume", "run"], code=2)
@@ -607,7 +628,7 @@ BAD_CELLS: list[tuple[str, int, str]] = [
         r"no\.such\.module cannot be imported: ModuleNotFoundError: No module named 'no'",
     ),
     ("LSTMM", 2, r"there is no cell 'LSTMM'.*Did you mean LSTM\?"),
-    ("my_cells.py", 2, r"there is no cell 'my_cells\.py'.*Your own: my_cells\.py:MyCell"),
+    ("my_cells.py", 2, r"my_cells\.py is a file; say which cell: my_cells\.py:Good or my_cells\.py:Cuts or "),
 ]
 
 
