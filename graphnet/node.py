@@ -55,6 +55,9 @@ INSTEAD_OF_METHODS: dict[str, str] = {
     "dim": "node.ndim",
 }  # fmt: skip
 
+#: NumPy's name of what an operator does -> ours, where they differ.
+_OPERATOR_OF = {"bitwise_and": "both", "bitwise_or": "either"}
+
 _serials = itertools.count()
 
 _VANISHES: dict[str, Callable[[list[bool]], bool]] = {
@@ -194,9 +197,6 @@ class Node(ShowsItself):
     __slots__ = (
         "__weakref__", "dtype", "inputs", "name", "op", "origin", "scope", "serial", "shape", "source_serial",
     )  # fmt: skip
-
-    #: `ndarray @ node` must reach Node.__rmatmul__, and `np.tanh(node)` must be a TypeError.
-    __array_ufunc__ = None
 
     op: Op
     inputs: tuple[Node, ...]
@@ -429,6 +429,15 @@ class Node(ShowsItself):
 
     def __contains__(self, item: Any) -> bool:
         self._symbolic("a container")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **settings: Any) -> Node:
+        """`array @ node` as `node @ array`; ValueAccessError for what no operator is, as np.tanh(node)."""
+        if ufunc in (np.equal, np.not_equal):
+            self.__eq__(inputs[0] if inputs[1] is self else inputs[1])  # which refuses arrays, and says why
+        operator = OPERATORS.get(_OPERATOR_OF.get(ufunc.__name__, ufunc.__name__))
+        if operator is None or method != "__call__" or settings:
+            self._symbolic("an array")
+        return operator(*inputs)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         self._symbolic("an array")

@@ -229,12 +229,19 @@ def test_a_symbolic_node_names_its_line() -> None:
         node.value
 
 
-def test_numpy_functions_on_nodes_are_type_errors() -> None:
-    for function in (np.tanh, np.exp, np.negative):
-        with pytest.raises(TypeError, match="Node"):
-            function(x)
-    with pytest.raises(TypeError, match="Node"):
-        np.add(np.ones((2, 3)), x)
+def test_numpy_functions_on_nodes_name_the_node_and_the_remedy() -> None:
+    array = np.ones((2, 3))
+    uses: list[Callable[[], Any]] = [
+        lambda: np.tanh(x), lambda: np.isnan(x), lambda: np.sum(x), lambda: np.add.reduce(x), lambda: array // x,
+        lambda: array.__iadd__(x), lambda: np.add(array, x, out=array), lambda: np.logical_and(array, x),
+    ]  # fmt: skip
+    for use in uses:
+        with message(gn.ValueAccessError, "x[2, 3]", FILE, "symbolic node, not an array", "gn.tanh"):
+            use()
+    np.testing.assert_array_equal(array, np.ones((2, 3)))
+    for use in (lambda: array == x, lambda: array != x, lambda: x == array):
+        with message(gn.ValueAccessError, "x[2, 3]", FILE, "gn.equal"):
+            use()
 
 
 def test_nodes_are_immutable() -> None:
