@@ -78,8 +78,6 @@ def _line_in_step(cell: Cell, error: BaseException) -> Origin:
 def _remedy(cell: Cell, error: Exception) -> str:
     """What to write instead, where Python's own words do not say it."""
     text = str(error)
-    if "__array_ufunc__" in text:
-        return ". NumPy's functions take arrays, not nodes: use graphnet's, e.g. gn.tanh(h)."
     if "'Node'" in text and "operand" in text:
         return (
             ". Nodes have + - * / ** @, comparisons, & | ~ of these, and slices; all else are functions: "
