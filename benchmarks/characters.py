@@ -146,15 +146,16 @@ def run(job: Job) -> Row:
 def table(rows: list[Row]) -> str:
     """Markdown, in the order of the source's table."""
     lines = [
-        "| net | units | parameters | method | steps (best) | train | valid | test (bits per character) |",
-        "|---|---|---|---|---|---|---|---|",
+        "| net | units | parameters | method | seed | steps (best) | train | valid | test (bits per character) |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     order = {name: i for i, name in enumerate((*ARCHITECTURES, *METHODS))}
     for row in sorted(rows, key=lambda row: (order[row["cell"]], order[row["method"]], row["seed"])):
         per_epoch = row["steps"] / row["epochs"]
         lines.append(
-            f"| {row['cell']} | {row['units']} | {row['parameters']:,} | {row['method']} | {row['steps']:,} "
-            f"({row['best_epoch'] * per_epoch:,.0f}) | {row['train']:.2f} | {row['valid']:.2f} | {row['test']:.2f} |"
+            f"| {row['cell']} | {row['units']} | {row['parameters']:,} | {row['method']} | {row['seed']} | "
+            f"{row['steps']:,} ({row['best_epoch'] * per_epoch:,.0f}) | {row['train']:.2f} | {row['valid']:.2f} | "
+            f"{row['test']:.2f} |"
         )
     return "\n".join(lines)
 
