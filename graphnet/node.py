@@ -432,12 +432,15 @@ class Node(ShowsItself):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **settings: Any) -> Node:
         """`array @ node` as `node @ array`; ValueAccessError for what no operator is, as np.tanh(node)."""
-        if ufunc in (np.equal, np.not_equal):
-            self.__eq__(inputs[0] if inputs[1] is self else inputs[1])  # which refuses arrays, and says why
-        operator = OPERATORS.get(_OPERATOR_OF.get(ufunc.__name__, ufunc.__name__))
-        if operator is None or method != "__call__" or settings:
-            self._symbolic("an array")
-        return operator(*inputs)
+        if method == "__call__" and not settings:
+            if ufunc in (np.equal, np.not_equal):
+                self.__eq__(
+                    inputs[0] if inputs[1] is self else inputs[1]
+                )  # which refuses arrays, and says why
+            operator = OPERATORS.get(_OPERATOR_OF.get(ufunc.__name__, ufunc.__name__))
+            if operator is not None:
+                return operator(*inputs)
+        self._symbolic("an array")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         self._symbolic("an array")

@@ -36,7 +36,7 @@ from graphnet_rnn.masks import Masks
 from graphnet_rnn.settings import fraction, whole_number
 from graphnet_rnn.weights import Weights, WeightsWithin, chosen
 
-__all__ = ["Cell", "State"]
+__all__ = ["Cell", "State", "at_each_step"]
 
 # Lines of this file are machinery: an error should name the equation that called `affine`.
 hide_module(__file__)
@@ -367,6 +367,15 @@ class Cell(ShowsItself):
     def __repr__(self) -> str:
         listed = ", ".join(f"{k}={v!r}" for k, v in self.settings().items())
         return f"{type(self).__name__}({listed})"
+
+
+def at_each_step(make: Callable[..., Node], *sequences: Sequence[Node]) -> list[Node]:
+    """make(x_t, y_t, ...) for each t, labelled with its time step."""
+    made = []
+    for t, given in enumerate(zip(*sequences, strict=True)):
+        with gn.scope(time=t + 1):
+            made.append(make(*given))
+    return made
 
 
 def _described(cell: Cell, name: str, setting: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import graphnet as gn
@@ -12,13 +13,13 @@ from graphnet.display import ShowsItself
 from graphnet.node import Node
 from graphnet.ops.elementwise import Sigmoid, Tanh
 from graphnet.provenance import hide_module
+from graphnet_rnn.cell import Cell, at_each_step
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.losses import LOSSES, SEQUENCE_LOSSES
 from graphnet_rnn.masks import Masks
 from graphnet_rnn.settings import whole_number
 
 if TYPE_CHECKING:
-    from graphnet_rnn.cell import Cell
     from graphnet_rnn.network import Network
 
 __all__ = ["Unrolled"]
@@ -158,10 +159,8 @@ class Unrolled(ShowsItself):
         hidden = []
         for l, cell in enumerate(layers):
             with gn.scope(layer=f"layer{l}"):
-                read = []
-                for t, (h, x) in enumerate(zip(below, xs, strict=True)):
-                    with gn.scope(part="input", time=t + 1):
-                        read.append(self._read(l, h, x))
+                with gn.scope(part="input"):
+                    read = at_each_step(partial(self._read, l), below, xs)
                 with gn.scope(cell=type(cell).__name__):
                     below, states[l] = cell.sequence(read, states[l])
             hidden.append(below)

@@ -9,7 +9,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.node import Node
-from graphnet_rnn.cell import Cell
+from graphnet_rnn.cell import Cell, at_each_step
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.declaration import State
 from graphnet_rnn.errors import UsageError
@@ -77,11 +77,7 @@ class _Wrapper(Cell):
         self, xs: Sequence[Node], states: Sequence[Node], backward: bool = False
     ) -> tuple[list[Node], tuple[Node, ...]]:
         outputs, after = self.part("inner", self.inner, self.reads).sequence(xs, states, backward)
-        changed = []
-        for t, (x, y) in enumerate(zip(xs, outputs, strict=True)):
-            with gn.scope(time=t + 1):
-                changed.append(self.changed(x, y))
-        return changed, after
+        return at_each_step(self.changed, xs, outputs), after
 
 
 class Residual(_Wrapper):
@@ -135,7 +131,7 @@ class Bidirectional(Cell):
         count = len(self.forward.states)
         ahead, after = self.part("forward", self.forward, self.reads).advance(x, states[:count])
         back, before = self.part("backward", self.backward, self.reads).advance(x, states[count:])
-        return gn.concatenate([ahead, back], axis=1), *after, *before
+        return _joined(ahead, back), *after, *before
 
     def name_before(self, state: State) -> str:
         return f"{state.name}_t+1" if state.name.endswith("_backward") else super().name_before(state)
@@ -149,8 +145,8 @@ class Bidirectional(Cell):
             ahead, after = one.sequence(xs, states[:count], backward)
         with gn.scope(cell=type(self.backward).__name__, part="backward"):
             back, before = other.sequence(xs, states[count:], not backward)
-        outputs = []
-        for t, pair in enumerate(zip(ahead, back, strict=True)):
-            with gn.scope(time=t + 1):
-                outputs.append(gn.concatenate(list(pair), axis=1))
-        return outputs, (*after, *before)
+        return at_each_step(_joined, ahead, back), (*after, *before)
+
+
+def _joined(ahead: Node, back: Node) -> Node:
+    return gn.concatenate([ahead, back], axis=1)

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from graphnet_rnn.checkpoint import RunFolder
-from graphnet_rnn.cli.calls import taken_apart
 from graphnet_rnn.cli.console import Console
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
 from graphnet_rnn.cli.program import command_line
-from graphnet_rnn.cli.user_cells import classes_of, make_cell, slug
+from graphnet_rnn.cli.user_cells import classes_of, make_cell, parts_of, slug
 from graphnet_rnn.data import Corpus, read_text, standard_library_text
 from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import UsageError
@@ -194,7 +193,7 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
 
 def _require_files(kept: Mapping[str, Any]) -> None:
     """UsageError for a file of a run that is to be resumed, and is not where it was: how to say where it is."""
-    where, cell, settings = taken_apart(kept["cell"], EXAMPLE)
+    where, cell, settings = parts_of(kept["cell"])
     files = {name: kept[name] for name in FILES} | {"cell": where if where.endswith(".py") else None}
     for name, file in files.items():
         if file and not Path(file).is_file():

@@ -17,17 +17,22 @@ from types import ModuleType
 
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import ALL
-from graphnet_rnn.cli.calls import line_of, made, read_settings, taken_apart, usage
+from graphnet_rnn.cli.calls import Named, line_of, made, read_settings, taken_apart, usage
 from graphnet_rnn.errors import UsageError
 
 EXAMPLE = "RHN(units=64, depth=3)"
 
-__all__ = ["classes_of", "find_cell", "make_cell", "own_cells", "slug"]
+__all__ = ["classes_of", "find_cell", "make_cell", "own_cells", "parts_of", "slug"]
+
+
+def parts_of(text: str) -> Named:
+    """Where the cell is, its name and its settings; UsageError where parentheses do not fit."""
+    return taken_apart(text, EXAMPLE)
 
 
 def find_cell(text: str) -> type[Cell]:
     """The class, whatever its settings; UsageError says in one sentence why there is none."""
-    where, name, _ = taken_apart(text, EXAMPLE)
+    where, name, _ = parts_of(text)
     if not where and name.endswith(".py"):
         found = " or ".join(f"{name}:{cell}" for cell in _cells(_load(name)) if cell not in ALL)
         raise UsageError(
@@ -47,7 +52,7 @@ def make_cell(text: str, units: int | None = None) -> Cell:
 
     Raises UsageError for settings that the cell does not have, that are no literals, or for units said twice.
     """
-    cell, (where, _, settings) = find_cell(text), taken_apart(text, EXAMPLE)
+    cell, (where, _, settings) = find_cell(text), parts_of(text)
     known = {**ALL, **(_cells(_load(where)) if where else {})}
     arguments, named = read_settings(text, settings, EXAMPLE, lambda inner: _among(inner, known))
     if units is not None:
@@ -70,7 +75,7 @@ def own_cells(text: str | None) -> list[type[Cell]]:
     """What `load` needs to know besides graphnet's own cells: the class, and those beside it that it may use."""
     if not text:
         return []
-    where, cell = taken_apart(text, EXAMPLE).where, find_cell(text)
+    where, cell = parts_of(text).where, find_cell(text)
     beside = _cells(_load(where)).items() if where else ()
     return [*(other for name, other in beside if name not in ALL), cell]
 
@@ -84,7 +89,7 @@ def classes_of(cells: Iterable[Cell]) -> Iterator[type[Cell]]:
 
 def slug(text: str) -> str:
     """The cell and its settings as a part of a folder's name: RHN-depth-3."""
-    _, name, settings = taken_apart(text, EXAMPLE)
+    _, name, settings = parts_of(text)
     return re.sub(r"\W+", "-", name + settings).strip("-")
 
 

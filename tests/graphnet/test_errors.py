@@ -232,8 +232,9 @@ def test_a_symbolic_node_names_its_line() -> None:
 def test_numpy_functions_on_nodes_name_the_node_and_the_remedy() -> None:
     array = np.ones((2, 3))
     uses: list[Callable[[], Any]] = [
-        lambda: np.tanh(x), lambda: np.isnan(x), lambda: np.sum(x), lambda: np.add.reduce(x), lambda: array // x,
-        lambda: array.__iadd__(x), lambda: np.add(array, x, out=array), lambda: np.logical_and(array, x),
+        lambda: np.tanh(x), lambda: np.isnan(x), lambda: np.sum(x), lambda: np.add.reduce(x),
+        lambda: np.equal.reduce(x), lambda: array // x, lambda: array.__iadd__(x),
+        lambda: np.add(array, x, out=array), lambda: np.logical_and(array, x),
     ]  # fmt: skip
     for use in uses:
         with message(gn.ValueAccessError, "x[2, 3]", FILE, "symbolic node, not an array", "gn.tanh"):

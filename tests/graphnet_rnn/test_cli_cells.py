@@ -208,6 +208,9 @@ def test_resume_where_the_cell_has_moved(elsewhere: Path, capsys: pytest.Capture
     (elsewhere.parent / "cells").rename(elsewhere.parent / "moved")
     again = ["train", "--resume", "run", "--epochs", "2", "--quiet"]
     assert "there is no file ../cells/random.py" in sentence(capsys, *again)
+    assert "write settings as in Python: 'RHN(units=64, depth=3)'" in sentence(
+        capsys, *again, "--cell", "RHN(3"
+    )
     assert "cannot be continued" in sentence(capsys, *again, "--cell", "GRU")
     assert "cannot be continued" in sentence(capsys, *again, "--cell", "../moved/random.py:Slow(4)")
     assert main([*again, "--cell", "../moved/random.py:Slow(3)"]) == 0

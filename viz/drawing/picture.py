@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -161,8 +161,7 @@ class _Painter:
                 if self.is_copied(operand.source):
                     tail = f"{self.keys[item.node]}_{slot}"
                     shapes.append(self.number(tail, operand.source, item.node))
-                edge = self.edge(tail, operand, item.node)
-                edges.append(replace(edge, operand=slot + 1) if numbered else edge)
+                edges.append(self.edge(tail, operand, item.node, slot + 1 if numbered else None))
         scale = self.notes.scale(shape.note for shape in shapes) if self.notes else None
         return Picture(tuple(shapes), tuple(edges), scale)
 
@@ -205,13 +204,13 @@ class _Painter:
         places = {_cluster(consumer) for consumer in self.graph.consumers[node]}
         return places.pop() if len(places) == 1 else None
 
-    def edge(self, tail: str, operand: Operand, head: Node) -> Edge:
+    def edge(self, tail: str, operand: Operand, head: Node, number: int | None) -> Edge:
         role = EdgeRole.INNER
         if operand.source in self.raw:
             role = EdgeRole.FROM_INPUT
         elif head in self.outputs or _leads_out(operand.source, head):
             role = EdgeRole.TO_OUTPUT
-        return Edge(tail, self.keys[head], role, " ".join(operand.labels))
+        return Edge(tail, self.keys[head], role, " ".join(operand.labels), operand=number)
 
 
 def in_order(times: list[Any]) -> list[Any]:
