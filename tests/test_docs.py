@@ -128,7 +128,8 @@ def test_pages_are_what_their_programs_write(program: str) -> None:
 
 def test_training_on_arrays_runs_as_it_stands() -> None:
     text = (ROOT / "docs" / "training_on_arrays.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    code, reservoir = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(reservoir, {})
     names: dict[str, object] = {}
     exec(code, names)
     assert np.shape(names["outputs"]) == (30, 64, 1)

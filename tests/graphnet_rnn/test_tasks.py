@@ -300,17 +300,19 @@ def test_initial_weights_are_accepted_by_the_cell() -> None:
     rnn.Network([rnn.Elman(20, initial=cell)], 2, 1, loss="squared", initial=output)
 
 
+@pytest.mark.parametrize("last", [None, 2])
 @by_task
-def test_the_cost_is_summed_over_time(name: str) -> None:
-    """Against the loss of each step from plain NumPy."""
+def test_the_cost_is_summed_over_time(name: str, last: int | None) -> None:
+    """Against the loss of each step from plain NumPy, for the scored steps and for a choice of the last ones."""
     task, count = TASKS[name](11), 6
     network = elman(task, units=5)
     x, t = task.batch(RNG(0), count)
-    objective = summed_over_time(task, network, count)
+    unscored = task.unscored if last is None else task.time - last
+    objective = summed_over_time(task, network, count, None if last is None else unscored)
     objective.feed(x, t)
     u = network.unroll(task.time, count, initial="zero")
     (o,) = gn.compile([u.logits], [u.inputs])(x)
-    o, wanted = o[task.unscored :].astype(float), t[task.unscored :]
+    o, wanted = o[unscored:].astype(float), t[unscored:]
     if task.loss == "squared":
         expected = ((o - wanted) ** 2).sum() / count
     elif task.loss == "sigmoid":
@@ -319,13 +321,13 @@ def test_the_cost_is_summed_over_time(name: str) -> None:
         log_p = o - np.logaddexp.reduce(o, axis=2, keepdims=True)
         expected = -np.take_along_axis(log_p, wanted[:, :, None], 2).sum() / count
     assert objective.loss(objective.start()) == pytest.approx(expected, rel=1e-5)
-    scored = network.unroll(task.time, count, initial="zero", unscored=task.unscored)
+    scored = network.unroll(task.time, count, initial="zero", unscored=unscored)
     mean = rnn.Objective(scored.cost, objective.parameters, [scored.inputs, scored.targets])
     mean.feed(x, t)
     v = RNG(1).standard_normal(objective.size)
     products = [objective.curvature(objective.start(), weight)(v) @ v for weight in (0.0, 1.0)]
     assert 0 < products[0] < products[1]
-    steps = task.time - task.unscored
+    steps = task.time - unscored
     assert products[0] == pytest.approx(steps * (mean.curvature(mean.start())(v) @ v), rel=1e-4)
 
 
