@@ -118,7 +118,7 @@ DEPARTURES: dict[str, dict[str, Departure]] = {
             numbers=(0.001, 1.1, 0.1, 1 / 4), clip={"nesterov": 1, "momentum": 0.7}, rates=_RATES
         )
     },
-    "memory-5": {"ours": Departure(0.3)},
+    "memory-5": {"ours": Departure(0.3, clip=dict.fromkeys(METHODS, 300))},
     "memory-20": {
         "ours": Departure(
             orthogonal=(0.1, 0.01),
