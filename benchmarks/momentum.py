@@ -96,7 +96,8 @@ class Departure:
 #: and the highest ends where the momentum rises to 0.98: where it outlasts that, classical momentum explodes, and
 #: Nesterov's begins late or, on a seed, not at all. Gradients are clipped, but not too short: at 0.3 half of addition
 #: stayed wrong. Classical momentum wants half of the later rates, too.
-#: The rates for 5 bits ("around to 0.00001") lose what was learned as soon as the momentum goes up.
+#: The rates for 5 bits ("around to 0.00001") lose what was learned as soon as the momentum goes up; with 0.3 of them a
+#: seed in two still loses it all at once, to a gradient of many thousands, unless that is clipped.
 #: For 20 bits a sparse W_hh of the source's radius is a matter of luck: in half of the seeds what the ten symbols leave
 #: behind is gone, or scrambled, after T steps. States that an orthogonal W_hh and small W_xh turn round and round keep
 #: it: linear regression on them already has the answers. Learning then needs rates of 100 times the source's, with
