@@ -301,24 +301,6 @@ def test_a_start_that_the_model_rejects_is_no_success() -> None:
     assert state["damping"][0] == pytest.approx(0.15)
 
 
-@pytest.mark.parametrize("kind", [HessianFree, GreedyHessianFree])
-def test_damping_does_not_run_away_where_the_loss_shows_nothing(kind: type[HessianFree]) -> None:
-    """On a plateau that is higher than what rounding lets through, λ grows only until steps are too short to see."""
-    objective = Valley(spoilt=lambda w, loss: 1.0)
-    objective.gradient = lambda w: (1.0, np.linspace(1e-3, 2e-3, 6))  # type: ignore[method-assign]
-    optimizer = kind(damping=0.1, adapts="damping")
-    theta = np.full(6, 9.0)
-    state = optimizer.init(theta)
-    dampings = []
-    for _ in range(200):
-        report = optimizer.step(objective, theta, state)
-        assert not report.taken
-        dampings.append(state["damping"][0])
-    # |g|² / 2 λ, the reduction that the model promises, is then about the precision of numbers.
-    assert 1e9 < max(dampings[100:]) < 1e12
-    assert max(dampings[100:]) < 4 * min(dampings[100:])
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1e30])
 def test_a_step_that_only_harms_is_not_taken(value: float) -> None:
     """Everywhere but at the start the loss is terrible: θ stays, λ grows, the next run starts cold."""
