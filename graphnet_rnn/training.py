@@ -348,6 +348,9 @@ class Trainer:
                     **report.row(),
                 },
             )
+            seconds = report.row(times=True).get("seconds")
+            if seconds is not None:
+                append_line(self.folder.timing, {"step": progress.step, "seconds": seconds})
         self.listener.stepped(self, nats)
 
     def _end_epoch(self) -> None:

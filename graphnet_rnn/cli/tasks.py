@@ -106,7 +106,7 @@ def _train(
     most = source.minibatches * source.minibatch
     while not wrong < source.success and trial.steps < options.steps and trial.sequences <= most:
         report = trial.step()
-        record("step", step=trial.steps, **report.row())
+        record("step", step=trial.steps, **report.row(times=True))
         line = f"{trial.steps:>4}  {report}"
         if trial.steps % options.test_every == 0 or trial.steps == options.steps:
             wrong = trial.wrong()

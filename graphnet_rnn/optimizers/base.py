@@ -67,9 +67,9 @@ class Report:
     def __str__(self) -> str:
         return f"loss {self.loss:.6g}  |g| {self.gradient_norm:.2g}"
 
-    def row(self) -> dict[str, Any]:
-        """What a history keeps of it, as JSON: all but times, which are another run's others; null if not finite."""
-        return {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name != "seconds"}
+    def row(self, times: bool = False) -> dict[str, Any]:
+        """What a history keeps of it, as JSON, null if not finite. times: seconds, too, which no other run repeats."""
+        return {f.name: _plain(getattr(self, f.name)) for f in fields(self) if times or f.name != "seconds"}
 
 
 @dataclass(frozen=True)

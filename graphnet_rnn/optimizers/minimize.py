@@ -48,7 +48,7 @@ class Result(ShowsItself):
     def __history__(self) -> list[dict[str, Any]]:
         """The reports as rows, for pictures."""
         return [
-            {"event": "step", "step": step, **report.row()}
+            {"event": "step", "step": step, **report.row(times=True)}
             for step, report in enumerate(self.reports, start=1)
         ]
 

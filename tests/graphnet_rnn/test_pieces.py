@@ -184,6 +184,9 @@ def test_hessian_free_learns_a_text_and_records_its_flight(tmp_path: Path) -> No
     for row in rows:
         assert {"before", "after", "ratio", "damping", "cg_steps", "cg_values", "chosen", "scale"} <= set(row)
         assert "seconds" not in row
+    timing = [row for row in read_history(tmp_path / "run" / "timing.jsonl") if "step" in row]
+    assert [row["step"] for row in timing] == [row["step"] for row in rows]
+    assert all(row["seconds"] > 0 for row in timing)
 
 
 def test_other_settings_are_another_run(tmp_path: Path) -> None:

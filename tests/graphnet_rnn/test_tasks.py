@@ -527,6 +527,7 @@ def test_command_records_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture
     steps = [row for row in rows if row["event"] == "step"]
     assert [row["step"] for row in steps] == list(range(1, len(steps) + 1))
     assert len(steps[0]["cg_values"]) == steps[0]["cg_steps"] + 1
+    assert all(row["seconds"] > 0 for row in steps)
     assert rows[0]["event"] == "test"
     assert rows[-1]["event"] == "outcome"
     assert (rows[-1]["task"], rows[-1]["structural"]) == ("addition", True)

@@ -66,7 +66,8 @@ def caption(axes: Axes, words: str) -> None:
     axes.set_title(words, loc="left", fontsize=11)
     count = len(axes.get_legend_handles_labels()[1])
     if count:
-        columns = count if count <= 5 else -(-count // 2)
+        rows = 1 if count <= 5 else -(-count // 4)
+        columns = -(-count // rows)
         axes.legend(
             loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns, frameon=False, fontsize=9.5, borderaxespad=0,
             borderpad=0.25, handlelength=2.2, handletextpad=0.4, columnspacing=1.1,

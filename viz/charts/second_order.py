@@ -49,9 +49,10 @@ def flight_recorder(history: History, title: str | None = None) -> Chart:
     run was begun again from there, and what it had recorded from that step on is left out.
     Panels: the loss before and after each step on the batch of the curvature, rejected steps marked; the test error;
     ρ = what the loss did / what the quadratic model predicted, off the scale at the edge, and marked there, too, where
-    it predicted no reduction (the damping then grows); λ and λ μ, if there are any; norms of gradient and step; α of
-    the line search; CG's steps, and the one whose iterate was taken; φ after each of them, as a part of φ at the end,
-    of 40 HF steps at most.
+    it predicted no reduction (the damping then grows); λ, and λ μ or μ, if there are any; norms of gradient and step;
+    α of the line search; seconds, which the history of a training run has not (its bytes are those of any such run);
+    CG's steps, and the one whose iterate was taken; φ after each of them, as a part of φ at the end, of 40 HF steps at
+    most.
     Raises DrawingError if the file cannot be read or nothing in it can be drawn.
     Source: Martens 2010, 4; Sutskever 2013, 4.2 and algorithm 5.
     """
@@ -180,7 +181,7 @@ def _draw_loss(axes: Axes, run: _Run) -> None:
         none = (before == 0) | (after == 0)
         if none.any():
             _mark_zeros(axes, x[none], positive.min() / 2, "0")
-    chart.caption(axes, "Loss before and after each step" if run.knows("after") else "Loss")
+    chart.caption(axes, "Loss")
 
 
 def _mark_zeros(axes: Axes, x: chart.Numbers, edge: float, label: str) -> None:
@@ -228,15 +229,24 @@ def _draw_ratio(axes: Axes, run: _Run) -> None:
     high = _WILD[1] if (ratio > _WILD[1]).any() else max(1.2, min(ratio.max(initial=1.0), _WILD[1]) + 0.1)
     axes.set_ylim(low, high)
     for bound, words, style in ((0.75, "3/4", chart.DASHES), (0.25, "1/4", chart.DOTS)):
-        axes.axhline(bound, color=chart.GREY, linewidth=1.3, linestyle=style, label=words, zorder=4)
+        axes.axhline(bound, color=chart.GREY, linewidth=1.3, linestyle=style, zorder=4)
+        # Not in the legend, which needs the room beside the caption.
+        axes.text(
+            1.005,
+            bound,
+            words,
+            transform=axes.get_yaxis_transform(),
+            fontsize=9.5,
+            verticalalignment="center",
+        )
     if len(x) <= 2 * _CURVES:
         axes.plot(x, np.clip(ratio, low, high), color=chart.BLUE, linewidth=0.6, alpha=0.4)
     inside = (ratio >= low) & (ratio <= high)
     chart.mark(axes, x[inside], ratio[inside], "o", color=chart.BLUE)
-    for beyond, edge, sign, marker in ((ratio > high, high, ">", "^"), (ratio < low, low, "<", "v")):
+    for beyond, edge, marker in ((ratio > high, high, "^"), (ratio < low, low, "v")):
         if beyond.any():
             most = max(ratio[beyond], key=abs)
-            label = f"{sign} {edge:g}, to {most:.3g}".replace("-", "−").replace("inf", "∞")
+            label = f"to {most:.3g}".replace("-", "−").replace("inf", "∞")
             chart.mark(
                 axes, x[beyond], np.full(beyond.sum(), edge), marker, color=chart.VERMILION, label=label
             )
@@ -254,28 +264,24 @@ def _damped(run: _Run) -> npt.NDArray[np.bool_]:
 
 def _draw_damping(axes: Axes, run: _Run) -> None:
     x, damping, structural = run.at, run.column("damping"), run.column("structural")
-    shown = [damping]
-    chart.line(axes, x, damping, "λ", chart.BLUE, "o")
+    shown = []
+    if (damping > 0).any():
+        shown.append(damping)
+        chart.line(axes, x, damping, "λ", chart.BLUE, "o")
     if (structural > 0).any():
         shown.append(structural)
-        chart.line(
-            axes,
-            x,
-            structural,
-            f"λμ (structural{_weight(damping, structural)})",
-            chart.VERMILION,
-            "s",
-            chart.DASHES,
-        )
+        chart.line(axes, x, structural, _structural(damping, structural), chart.VERMILION, "s", chart.DASHES)
     chart.logarithmic(axes, np.concatenate(shown))
     chart.caption(axes, "Damping")
 
 
-def _weight(damping: chart.Numbers, structural: chart.Numbers) -> str:
-    """μ in words, if the steps agree on it."""
+def _structural(damping: chart.Numbers, structural: chart.Numbers) -> str:
+    """The weight of structural damping in words: λ μ if the steps agree on a μ, else μ itself."""
     known = (damping > 0) & np.isfinite(structural)
     weights = structural[known] / damping[known]
-    return f", μ = {weights[0]:.3g}" if weights.size and np.allclose(weights, weights[0], rtol=1e-3) else ""
+    if weights.size and np.allclose(weights, weights[0], rtol=1e-3):
+        return f"λμ (structural, μ = {weights[0]:.3g})"
+    return "μ (structural)"
 
 
 def _draw_norms(axes: Axes, run: _Run) -> None:
@@ -297,6 +303,13 @@ def _draw_scale(axes: Axes, run: _Run) -> None:
     if run.rejected.any():
         chart.mark(axes, x[run.rejected], scale[run.rejected], "x", label="0: rejected", size=1.2)
     chart.caption(axes, "Line search α")
+
+
+def _draw_seconds(axes: Axes, run: _Run) -> None:
+    seconds = run.column("seconds")
+    chart.line(axes, run.at, seconds, "", chart.GREEN, "o")
+    axes.set_ylim(0, 1.1 * max(np.nanmax(seconds), 1e-3))
+    chart.caption(axes, "Seconds a step")
 
 
 def _draw_cg(axes: Axes, run: _Run) -> None:
@@ -402,6 +415,7 @@ _PANELS = (
     (
         _Panel(1.7, _knowing("gradient_norm", "step_norm"), _draw_norms),
         _Panel(1.0, _knowing("scale"), _draw_scale),
+        _Panel(1.0, _knowing("seconds"), _draw_seconds),
         _Panel(2.1, _knowing("cg_steps"), _draw_cg),
         _Panel(3.2, lambda run: bool(_curves(run)), _draw_curves, by_step=False),
     ),

@@ -12,13 +12,13 @@ import viz
 
 pytest.importorskip("matplotlib")
 
-LOSS, RATIO = "Loss before and after each step", "Reduction ratio ρ"
+LOSS, RATIO = "Loss", "Reduction ratio ρ"
 TEST = "Test sequences that are wrong (%)"
 MODEL = "Quadratic model φ / φ at the end"
 #: What each panel is drawn from.
 PANELS = {
     LOSS: {"before", "after"}, TEST: {"wrong"}, RATIO: {"ratio"}, "Damping": {"damping", "structural"},
-    "Norms": {"gradient_norm", "step_norm"}, "Line search α": {"scale"},
+    "Norms": {"gradient_norm", "step_norm"}, "Line search α": {"scale"}, "Seconds a step": {"seconds"},
     "CG steps": {"cg_steps", "cg_reason", "chosen"}, MODEL: {"cg_values", "chosen"},
 }  # fmt: skip
 STEP = {
@@ -125,6 +125,17 @@ def test_no_panel_for_a_run_without_damping():
     assert "Damping" not in panels(viz.flight_recorder(rows))
 
 
+def test_the_weight_of_structural_damping_is_named():
+    """λ μ where it goes with λ, μ where it does not; and no λ where there is none (Krause)."""
+    tied = [step(k, damping=0.5**k, structural=0.02 * 0.5**k) for k in (1, 2, 3)]
+    assert labels(panel("Damping", tied)) == ["λ", "λμ (structural, μ = 0.02)"]
+    own = [step(k, damping=0.1, structural=0.5**k) for k in (1, 2, 3)]
+    assert labels(panel("Damping", own)) == ["λ", "μ (structural)"]
+    alone = [step(k, damping=0.0, structural=0.5**k) for k in (1, 2, 3)]
+    assert labels(panel("Damping", alone)) == ["μ (structural)"]
+    assert points(panel("Damping", alone), "μ (structural)") == [(k, 0.5**k) for k in (1, 2, 3)]
+
+
 def test_rejected_steps_are_marked_in_the_loss_and_in_the_line_search(usual):
     rows = [*history(), step(7, before=0.5, after=0.5, scale=0.0), step(8, scale=0.64)]
     found = panels(viz.flight_recorder(rows))
@@ -157,15 +168,37 @@ def test_wild_ratios_are_at_the_edge_and_said():
     ratios = [0.9, 1.3, -8.61, 40.0, -1.5, math.nan, None, -math.inf]
     axes = panel(RATIO, [step(k, ratio=r) for k, r in enumerate(ratios, start=1)])
     assert axes.get_ylim() == (-1, 2)
-    assert points(axes, "> 2, to 40") == [(4.0, 2.0)]
-    assert points(axes, "< −1, to −∞") == [(3.0, -1.0), (5.0, -1.0), (8.0, -1.0)]
-    assert [line(axes, bound).get_ydata()[0] for bound in ("3/4", "1/4")] == [0.75, 0.25]
+    assert points(axes, "to 40") == [(4.0, 2.0)]
+    assert points(axes, "to −∞") == [(3.0, -1.0), (5.0, -1.0), (8.0, -1.0)]
+    assert [(text.get_text(), text.get_position()[1]) for text in axes.texts] == [
+        ("3/4", 0.75),
+        ("1/4", 0.25),
+    ]
+    assert {float(other.get_ydata()[0]) for other in axes.get_lines() if len(other.get_ydata()) == 2} >= {
+        0.75,
+        0.25,
+    }
     assert [list(other.get_xdata()) for other in axes.get_lines() if other.get_marker() == "o"] == [[1, 2]]
+
+
+def test_legends_leave_room_for_captions():
+    """Where a run has everything that a panel can say, too."""
+    reasons = ["progress", "limit", "solved", "curvature", "not finite", "loss", "ratio", "failures", "?"]
+    rows = [*history(2), step(3, ratio=None, scale=0.0, after=0.0), step(4, ratio=-1e5), step(5, ratio=1e5)]
+    rows += [step(k, cg_reason=reason) for k, reason in enumerate(reasons, start=6)]
+    figure = viz.flight_recorder(rows)
+    figure.draw_without_rendering()
+    found = panels(figure)
+    assert set(PANELS) == set(found)
+    for name, axes in found.items():
+        if (legend := axes.get_legend()) is not None:
+            caption, below = axes._left_title.get_window_extent(), legend.get_window_extent()
+            assert caption.x1 < below.x0 or caption.y0 > below.y1, name
 
 
 def test_usual_ratios_need_no_edge(usual):
     axes = usual[RATIO]
-    assert labels(axes) == ["3/4", "1/4"]
+    assert labels(axes) == []
     assert axes.get_ylim() == pytest.approx((-0.1, 1.2))
 
 
