@@ -10,13 +10,11 @@ from typing import Any
 
 from graphnet.node import Array
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
-from graphnet_rnn.files import write_atomically
-from graphnet_rnn.model_file import ModelFile, describe_network, network_tensors, read_model_file
 from graphnet_rnn.network import Network
+from graphnet_rnn.training_state import TrainingState, read_training_state, write_training_state
 
 __all__ = ["RunFolder"]
 
-PREFIX = "state."
 KEPT = 2
 
 
@@ -73,32 +71,25 @@ class RunFolder:
             )
 
     def write_checkpoint(
-        self, network: Network, step: int, arrays: Mapping[str, Array], training: Mapping[str, Any]
-    ) -> Path:
+        self, network: Network, step: int, state: Mapping[str, Array], arrays: Mapping[str, Array],
+        training: Mapping[str, Any],
+    ) -> Path:  # fmt: skip
         """Writes a checkpoint and removes all but the last two."""
-        tensors = {**network_tensors(network), **{PREFIX + name: a for name, a in arrays.items()}}
         file = self.path / f"checkpoint-{step:09d}.safetensors"
-        description = {**describe_network(network), "training": dict(training)}
-        write_atomically(file, ModelFile(tensors, description).to_bytes())
+        write_training_state(file, network, state, arrays, training)
         # What a killed process was writing is of no use to anyone.
         for old in [*self.checkpoints()[:-KEPT], *self.path.glob(".*.part")]:
             old.unlink(missing_ok=True)
         return file
 
-    def read_checkpoint(self) -> tuple[ModelFile, dict[str, Array], dict[str, Any], Path]:
-        """The newest checkpoint that is whole: file, arrays of the state, training description, path.
-
-        Falls back to the one before if the newest is damaged; ModelFileError if there is none.
-        """
+    def read_checkpoint(self) -> TrainingState:
+        """The newest checkpoint that is whole: the one before if the newest is damaged; ModelFileError if none is."""
         problems = []
         for path in reversed(self.checkpoints()):
             try:
-                file = read_model_file(path)
+                return read_training_state(path)
             except ModelFileError as error:
                 problems.append(str(error))
-                continue
-            arrays = {k[len(PREFIX) :]: v for k, v in file.tensors.items() if k.startswith(PREFIX)}
-            return file, arrays, dict(file.description["training"]), path
         reason = " ".join(problems) or "There is no checkpoint in it."
         raise ModelFileError(f"{self.path} cannot be resumed. {reason}")
 

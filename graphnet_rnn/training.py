@@ -21,10 +21,10 @@ from graphnet.display import ShowsItself
 from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.data.text import Corpus
 from graphnet_rnn.early_stopping import EarlyStopping
-from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
+from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.files import append_line
-from graphnet_rnn.model_file import has_same_equations, save
+from graphnet_rnn.model_file import save
 from graphnet_rnn.network import Network
 from graphnet_rnn.norms import weight_norms
 from graphnet_rnn.optimizers import (
@@ -449,8 +449,8 @@ class Trainer:
     def _checkpoint(self) -> None:
         self._require_finite()
         self.network.theta = np.asarray(self.theta)
-        arrays = {f"optimizer.{name}": np.asarray(a) for name, a in self.state.items()}
-        arrays |= {f"carried.{i:03d}": np.asarray(a) for i, a in enumerate(self.pieces.carried)}
+        state = {name: np.asarray(a) for name, a in self.state.items()}
+        arrays = {f"carried.{i:03d}": np.asarray(a) for i, a in enumerate(self.pieces.carried)}
         training = {
             "run": self._description(),
             "notes": self.notes,
@@ -459,7 +459,7 @@ class Trainer:
             "history_size": self.folder.history_size(),
         }
         self.folder.sync_history()
-        self.folder.write_checkpoint(self.network, self.progress.step, arrays, training)
+        self.folder.write_checkpoint(self.network, self.progress.step, state, arrays, training)
         self._last_checkpoint = clock.monotonic()
 
     def resume(self) -> None:
@@ -467,30 +467,16 @@ class Trainer:
 
         Raises ModelFileError if there is none, UsageError if its settings, its text or the equations are others.
         """
-        file, arrays, training, path = self.folder.read_checkpoint()
-        described = self._description()
-        stored = dict.fromkeys(self._later_settings()) | training["run"]
-        differences = [
-            what for key, value in stored.items() for what in _differences(key, value, described.get(key))
-        ]
-        if differences:
-            raise UsageError(f"{path} cannot be continued: {'; '.join(differences)}.")
-        if not has_same_equations(self.network, file):
-            raise UsageError(f"{path} cannot be continued: the equations of a cell have changed since.")
-        for name, node in (self.network.parameters | self.network.fixed).items():
-            node.value[...] = file.tensors[name]
+        stored = self.folder.read_checkpoint()
+        stored.require_same(self._description(), dict.fromkeys(self._later_settings()))
+        stored.restore(self.network, self.state)
         self.theta = gn.place(self.network.theta, self.backend)
-        try:
-            for name, array in self.state.items():
-                array[...] = arrays[f"optimizer.{name}"]
-            self.pieces.carried = [arrays[f"carried.{i:03d}"] for i in range(len(self.pieces.carried))]
-        except KeyError as error:
-            raise ModelFileError(f"{path} lacks {error}.") from None
-        progress = dict(training["progress"])
+        self.pieces.carried = [stored.array(f"carried.{i:03d}") for i in range(len(self.pieces.carried))]
+        progress = dict(stored.training["progress"])
         progress["best_bits"] = math.inf if progress["best_bits"] is None else progress["best_bits"]
         self.progress = Progress(**progress)
-        self._random.state = training["random"]
-        self.folder.cut_history(training["history_size"])
+        self._random.state = stored.training["random"]
+        self.folder.cut_history(stored.training["history_size"])
         self._resumed = True
         if self.progress.finished != "early stopping":  # more epochs, or fewer, may have been asked for
             self.progress.finished = "epochs" if self.progress.epoch >= self.epochs else ""
@@ -498,19 +484,3 @@ class Trainer:
 
 def _json_number(value: float) -> float | None:
     return value if np.isfinite(value) else None
-
-
-def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
-    """What has changed of a setting, each part by its own name: `network.layers[0].units was 8, now it is 9`."""
-    if name == "text" and before != now:
-        yield "the text is another one"
-    elif isinstance(before, Mapping) and isinstance(now, Mapping):
-        # Settings of another optimiser, or of another cell, are not to be compared.
-        kind = next((key for key in ("name", "cell") if before.get(key) != now.get(key)), None)
-        for key in {**before, **now} if kind is None else [kind]:
-            yield from _differences(f"{name}.{key}", before.get(key), now.get(key))
-    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        for i, (a, b) in enumerate(zip(before, now, strict=True)):
-            yield from _differences(f"{name}[{i}]", a, b)
-    elif before != now:
-        yield f"{name} was {before}, now it is {now}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ EXAMPLE = """example:
   graphnet-rnn tasks --task memory-5 --length 50 --no-structural
   graphnet-rnn tasks --task xor --length 50 --batch 1000 --gradient-batches 10
   graphnet-rnn tasks --task addition --length 20 --optimizer adam --rate 0.001 --steps 2000"""
+
+#: A checkpoint is written at the end, and after a step at most so often.
+CHECKPOINT_SECONDS = 20.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--record", metavar="FILE", help="append each step, each test and the outcome, as lines of JSON")
     add("--picture", metavar="FILE", help="draw the run at its end, however it ends; .svg, .png or .pdf")
     add("--model", metavar="FILE", help="write the network at its end, however it ends; .safetensors")
+    add(
+        "--checkpoint",
+        metavar="FILE",
+        help="keep the run there (.safetensors), and go on from it where it is there already",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -66,6 +75,9 @@ def run(options: argparse.Namespace) -> int:
         require_ending("--picture", options.picture)
     if options.model is not None:
         require_ending("--model", options.model, (".safetensors",), "a model")
+    if options.checkpoint is not None:
+        require_ending("--checkpoint", options.checkpoint, (".safetensors",), "a checkpoint")
+        require_folder("--checkpoint", options.checkpoint)
     if options.record is not None:
         require_folder("--record", options.record)
     record = _Record(options.record)
@@ -84,9 +96,13 @@ def run(options: argparse.Namespace) -> int:
     )
     print(f"{task}: {task.time} steps; {trial.network!r}")
     print(f"{trial.optimizer}")
+    if options.checkpoint is not None and Path(options.checkpoint).exists():
+        trial.resume(options.checkpoint)
+        print(f"{options.checkpoint}: goes on after step {trial.steps}")
     wrong = trial.wrong()
-    record("test", step=0, wrong=wrong)
-    print(f"before training {wrong:.2%} of {trial.test:,} test sequences are wrong", flush=True)
+    record("test", step=trial.steps, wrong=wrong)
+    when = f"after step {trial.steps}" if trial.steps else "before training"
+    print(f"{when} {wrong:.2%} of {trial.test:,} test sequences are wrong", flush=True)
     try:
         _train(options, trial, record, source, wrong)
     except BaseException:  # an interruption, or a loss that is no longer finite, shall not lose what there is
@@ -104,6 +120,7 @@ def _train(
     """Steps until it is solved, or may not go on; prints each, and the verdict."""
     task = trial.task
     most = source.minibatches * source.minibatch
+    kept = time.monotonic()
     while not wrong < source.success and trial.steps < options.steps and trial.sequences <= most:
         report = trial.step()
         record("step", step=trial.steps, **report.row(times=True))
@@ -113,6 +130,11 @@ def _train(
             record("test", step=trial.steps, wrong=wrong)
             line += f"  wrong {wrong:.2%}"
         print(line, flush=True)
+        if options.checkpoint is not None and time.monotonic() - kept > CHECKPOINT_SECONDS:
+            trial.save(options.checkpoint)
+            kept = time.monotonic()
+    if options.checkpoint is not None:
+        trial.save(options.checkpoint)
     wrong = trial.wrong()
     record(
         "outcome", task=task.name, length=task.length, structural=bool(getattr(trial.optimizer, "structural", 0)),
@@ -131,7 +153,8 @@ def _keep(options: argparse.Namespace, trial: Trial, record: _Record) -> list[Ex
         from viz import flight_recorder
 
         title = f"{trial.task.name}, T = {trial.task.length}"
-        flight_recorder(record.rows, title).savefig(path, dpi=150)
+        # What was recorded before the run was taken up is in the file alone.
+        flight_recorder(record.rows if record.path is None else record.path, title).savefig(path, dpi=150)
 
     files = [(options.model, write_model), (options.picture, draw)]
     failed: list[Exception] = []

@@ -180,10 +180,12 @@ def _tested(trainer: Trainer) -> str:
 
 
 def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
-    _, _, training, path = RunFolder(options.resume).read_checkpoint()
-    stored: dict[str, Any] = training["notes"].get("arguments", {})
+    checkpoint = RunFolder(options.resume).read_checkpoint()
+    stored: dict[str, Any] = checkpoint.training["notes"].get("arguments", {})
     if not stored:
-        raise UsageError(f"{path} was not written by this command; resume it with rnn.Trainer in Python.")
+        raise UsageError(
+            f"{checkpoint.path} was not written by this command; resume it with rnn.Trainer in Python."
+        )
     _refuse_changes(options)
     kept = {**vars(options), **stored}
     kept |= {name: getattr(options, name) for name in ANEW & options.written}

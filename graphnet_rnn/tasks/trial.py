@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import graphnet as gn
 from graphnet.node import Array
 from graphnet_rnn.batched import BatchedObjective
-from graphnet_rnn.errors import TrainingError, UsageError
+from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
 from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers import Optimizer, Report
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.tasks.objective import summed_over_time
 from graphnet_rnn.tasks.pathological import Task
 from graphnet_rnn.tasks.source import elman, settings
+from graphnet_rnn.training_state import read_training_state, write_training_state
 
 __all__ = ["Trial"]
 
@@ -29,6 +32,8 @@ class Trial:
     threads, backend: see gn.compile.
     Where the problem has no more different sequences than `batch` or `test`, all of them are taken, each once.
     steps: how many were made. sequences: how many went through the network, with each gradient and each step of CG.
+    `save` writes all that it takes to go on; a trial that was made in the same way and resumed from there ends with the
+    same bytes as one that was never stopped.
     """
 
     def __init__(
@@ -88,6 +93,45 @@ class Trial:
         self.steps += 1
         self.sequences += self.batch * (self.gradient_batches * report.gradients + report.products)
         return report
+
+    def save(self, path: str | Path) -> None:
+        """Writes the weights, the optimiser's state and that of the random numbers; the file is a model file, too.
+
+        Raises SaveError if that cannot be done; the file that was there is then as it was.
+        """
+        training = {
+            "run": self._settings(),
+            "steps": self.steps,
+            "sequences": self.sequences,
+            "random": self._generator.bit_generator.state,
+        }
+        state = {name: np.asarray(array) for name, array in self.state.items()}
+        write_training_state(Path(path), self.network, state, {}, training)
+
+    def resume(self, path: str | Path) -> None:
+        """Goes on where the trial was that was saved there.
+
+        Raises ModelFileError if it cannot be read, UsageError if problem, network, optimiser, batches or seed differ.
+        """
+        stored = read_training_state(Path(path))
+        if "random" not in stored.training or "steps" not in stored.training:
+            raise ModelFileError(f"{path} is of another kind of training than a Trial.")
+        stored.require_same(self._settings(), {})
+        stored.restore(self.network, self.state)
+        self.theta = gn.place(self.network.theta, self.backend)
+        self.steps, self.sequences = stored.training["steps"], stored.training["sequences"]
+        self._generator.bit_generator.state = stored.training["random"]
+
+    def _settings(self) -> dict[str, Any]:
+        """What must be the same to go on."""
+        return {
+            "task": {"name": self.task.name, "length": self.task.length},
+            "network": self.network.settings(),
+            "optimizer": {"name": type(self.optimizer).__name__, **self.optimizer.settings()},
+            "batch": self.batch,
+            "gradient_batches": self.gradient_batches,
+            "seed": self.seed,
+        }
 
     def wrong(self) -> float:
         """The share of the test sequences that the network misclassifies, see Task.wrong."""
