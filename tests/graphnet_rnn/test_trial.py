@@ -79,7 +79,7 @@ def test_another_trial_does_not_go_on_from_it(tmp_path: Path, other, words: str)
 
 def test_files_that_are_no_trials(tmp_path: Path) -> None:
     trial = made()
-    with pytest.raises(ModelFileError, match="none.safetensors"):
+    with pytest.raises(ModelFileError, match=r"none\.safetensors"):
         trial.resume(tmp_path / "none.safetensors")
     rnn.save(trial.network, tmp_path / "model.safetensors")
     with pytest.raises(ModelFileError, match="is a model alone, without the state of a training run"):
