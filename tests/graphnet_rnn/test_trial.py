@@ -93,7 +93,23 @@ def test_files_that_are_no_trials(tmp_path: Path) -> None:
         trial.resume(run.folder.checkpoints()[-1])
 
 
-COMMAND = "tasks --length 10 --batch 10 --units 8 --test 50 --test-every 2 --threads 1 --seed 3".split()
+COMMAND = [
+    "tasks",
+    "--length",
+    "10",
+    "--batch",
+    "10",
+    "--units",
+    "8",
+    "--test",
+    "50",
+    "--test-every",
+    "2",
+    "--threads",
+    "1",
+    "--seed",
+    "3",
+]
 
 
 def test_the_command_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
