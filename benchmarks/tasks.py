@@ -122,9 +122,7 @@ def main() -> None:
     if chosen.picture is not None:
         import viz
 
-        viz.minibatches_and_failures([row for row in rows if not row["open"]]).savefig(
-            chosen.picture, dpi=150
-        )
+        viz.minibatches_and_failures(rows).savefig(chosen.picture, dpi=150)
 
 
 if __name__ == "__main__":

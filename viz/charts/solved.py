@@ -45,11 +45,12 @@ _DAMPED = {
 
 
 def minibatches_and_failures(table: History, title: str | None = None) -> Chart:
-    """For each problem, the minibatches that it took to solve it against T, and the share of runs that failed.
+    """For each problem, the minibatches that it took to solve it against T, and the share of runs that did not.
 
     table: rows, or the path of a JSON-lines file of rows, one for each run: `{"task": "addition", "length": 30,
     "structural": True, "solved": True, "minibatches": 574.0}`; rows without a "task" are skipped.
-    Above: mean, least and most of the runs that solved it; below: the failures among all runs, in per cent.
+    Above: mean, least and most of the runs that solved it; below: the share of all runs that did not, whether they failed or
+    were ended early, in per cent.
     Raises DrawingError if the file cannot be read, a row is not complete, or there is none.
     Source: Sutskever 2013, figure 4.1.
     """
@@ -115,11 +116,11 @@ def _outcome(row: Mapping[str, Any], count: int) -> _Outcome:
 
 
 def _draw_outcomes(above: Axes, below: Axes, some: Sequence[_Outcome], look: _Look, aside: float) -> Any:
-    """The mean and range over what was solved, a gap where nothing was, and the failures; what the legend shows."""
+    """The mean and range over what was solved, a gap where nothing was, and the share that was not; what the legend shows."""
     lengths = sorted({outcome.length for outcome in some})
     x = aside * np.array(lengths)
     solved = [[o.minibatches for o in some if o.length == t and o.minibatches is not None] for t in lengths]
-    failed = [
+    unsolved = [
         100 * (1 - len(s) / sum(o.length == t for o in some)) for t, s in zip(lengths, solved, strict=True)
     ]
     mean = np.array([np.mean(s) if s else np.nan for s in solved])
@@ -134,7 +135,7 @@ def _draw_outcomes(above: Axes, below: Axes, some: Sequence[_Outcome], look: _Lo
     drawn = above.errorbar(
         x, mean, yerr=[mean - least, most - mean], capsize=3, elinewidth=1.1, label=look.label, **style
     )
-    below.plot(x, failed, label=look.label, **style)
+    below.plot(x, unsolved, label=look.label, **style)
     return drawn
 
 
@@ -153,7 +154,7 @@ def _finish_outcomes(grid: Any) -> None:
     """What the columns share."""
     above, below = grid[:, 0]
     above.set_ylabel("minibatches to solve it", fontsize=12)
-    below.set_ylabel("failed (%)", fontsize=12)
+    below.set_ylabel("not solved (%)", fontsize=12)
     below.set_ylim(-8, 108)
     below.set_yticks([0, 50, 100])
     ends = [np.asarray(line.get_ydata(), np.float64) for axes in grid[0] for line in axes.get_lines()]

@@ -432,7 +432,7 @@ def test_mean_least_and_most_of_the_solved_and_failures_of_all():
     assert addition.get_shared_y_axes().joined(addition, xor)
     assert [axes.get_title().strip() for axes in (addition, xor)] == ["addition", "xor"]
     assert [axes.texts[0].get_text() for axes in (addition, xor)] == ["1 to 3 runs each", "1 run each"]
-    assert [failed.get_xlabel(), failed.get_ylabel()] == ["T", "failed (%)"]
+    assert [failed.get_xlabel(), failed.get_ylabel()] == ["T", "not solved (%)"]
 
 
 def test_the_two_kinds_of_damping_stand_side_by_side_at_the_lengths():
