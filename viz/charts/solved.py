@@ -49,8 +49,8 @@ def minibatches_and_failures(table: History, title: str | None = None) -> Chart:
 
     table: rows, or the path of a JSON-lines file of rows, one for each run: `{"task": "addition", "length": 30,
     "structural": True, "solved": True, "minibatches": 574.0}`; rows without a "task" are skipped.
-    Above: mean, least and most of the runs that solved it; below: the share of all runs that did not, whether they failed or
-    were ended early, in per cent.
+    Above: mean, least and most of the runs that solved it; below: the share of all runs that did
+    not, whether they failed or were ended early, in per cent.
     Raises DrawingError if the file cannot be read, a row is not complete, or there is none.
     Source: Sutskever 2013, figure 4.1.
     """
@@ -116,7 +116,7 @@ def _outcome(row: Mapping[str, Any], count: int) -> _Outcome:
 
 
 def _draw_outcomes(above: Axes, below: Axes, some: Sequence[_Outcome], look: _Look, aside: float) -> Any:
-    """The mean and range over what was solved, a gap where nothing was, and the share that was not; what the legend shows."""
+    """The mean and range over what was solved, a gap where nothing was, and the share that was not."""
     lengths = sorted({outcome.length for outcome in some})
     x = aside * np.array(lengths)
     solved = [[o.minibatches for o in some if o.length == t and o.minibatches is not None] for t in lengths]
