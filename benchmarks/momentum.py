@@ -6,8 +6,9 @@
 Settings of the source (Sutskever 2013, 7.4; rnn.tasks.momentum_settings): 100 tanh units initialised as an echo state
 network, 50,000 steps on fresh minibatches of 100 sequences (32 for memory-5, all that there are), rate and momentum by
 step, at T of table 7.3. Read to the letter they do not train here; `DEPARTURES` has what ours change. "ours" scores of
-20 bits the ten answers alone, as the zero-one loss does; "silent" (for 20 bits only) every step, so that the net must
-also learn when to answer. Every run is a process on one core, some five minutes, and a line of `runs`; runs that are
+20 bits the ten answers alone, as the zero-one loss does (the source calls the predictions before them irrelevant, and
+does not say whether its cost has them); "silent" (for 20 bits only) every step, so that the net must also learn when to
+answer. Every run is a process on one core, some five minutes, and a line of `runs`; runs that are
 there already are not made again. The table gives, for each, the zero-one loss on 10,000 test sequences
 (rnn.tasks.zero_one_loss) of each seed, beside the source's mean of ten runs.
 """
