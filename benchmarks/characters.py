@@ -7,8 +7,9 @@ After Krause 2015, table 4.5, on fewer characters: all nets have about the same 
 same time on one core, and keeps its best epoch on the validation part. Hessian-free: independent sequences of 100
 characters, each step's gradient over all of the training part, its curvature over a random quarter, at most 100 steps
 of conjugate gradient, no Tikhonov damping; structural: μ of the source, adapted by its rule, and CG starts from 0.
-Weights: as the source says. Adam: pieces of 100 characters in 20 lanes whose states are carried, the library's own initial weights, a rate of
-0.005, gradients clipped at 5. Every run is a line of `runs`; runs that are there already are not made again.
+Weights: as the source says. Adam: pieces of 100 characters in 20 lanes whose states are carried, the library's own
+initial weights, a rate of 0.005, gradients clipped at 5. Every run is a line of `runs`; runs that are there already are
+not made again.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ class _Clock(Listener):
 
 def optimizer(architecture: Architecture, method: str) -> Optimizer:
     if method == "structural":
-        # Without λ the last direction is a start from which the model predicts a rise, nearly always: CG then spends its
-        # steps on making up for it. (Line-search damping judges its start by the loss.) The source names no start.
+        # Without λ the last direction is a start from which the model nearly always predicts a rise, and CG spends its
+        # steps on making up for that. (Line-search damping judges its start by the loss.) The source names no start.
         return HessianFree(
             damping=0.0, structural=architecture.structural, adapts="structural", cg_steps=100, retained=0.0,
             warm_start=0.0,
