@@ -80,7 +80,8 @@ def run(options: argparse.Namespace) -> int:
         require_folder("--checkpoint", options.checkpoint)
     if options.record is not None:
         require_folder("--record", options.record)
-    record = _Record(options.record)
+    taken_up = options.checkpoint is not None and Path(options.checkpoint).exists()
+    record = _Record(options.record, taken_up)
     task = TASKS[options.task](options.length)
     source = settings(task, structural=not options.no_structural)
     trial = Trial(
@@ -96,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     )
     print(f"{task}: {task.time} steps; {trial.network!r}")
     print(f"{trial.optimizer}")
-    if options.checkpoint is not None and Path(options.checkpoint).exists():
+    if taken_up:
         trial.resume(options.checkpoint)
         print(f"{options.checkpoint}: goes on after step {trial.steps}")
     wrong = trial.wrong()
@@ -173,10 +174,10 @@ def _keep(options: argparse.Namespace, trial: Trial, record: _Record) -> list[Ex
 class _Record:
     """Rows of a run: kept, and appended to a file if there is one."""
 
-    def __init__(self, path: str | None) -> None:
+    def __init__(self, path: str | None, taken_up: bool) -> None:
         self.path = None if path is None else Path(path)
         self.rows: list[dict[str, Any]] = []
-        if self.path is not None and self.path.is_file():
+        if self.path is not None and self.path.is_file() and not taken_up:
             print(f"{self.path} is there already: this run is added to it, and charts show the last one")
 
     def __call__(self, event: str, **row: Any) -> None:

@@ -133,6 +133,7 @@ def test_the_command_goes_on_where_it_was(tmp_path: Path, capsys: pytest.Capture
     assert main(again) == 0
     said = capsys.readouterr().out
     assert "second.safetensors: goes on after step 3" in said
+    assert "is there already" not in said
     assert "\nafter step 3 " in said
     assert Path(first).read_bytes() == Path(second).read_bytes()
     rows = [json.loads(line) for line in record.read_text().splitlines()]
