@@ -9,7 +9,7 @@ where less than 1 % of 10,000 test sequences are wrong, failed after 50,000 mini
 a process on one core, and a line of `runs`; runs that are there already are not made again, so this can be stopped and
 taken up. At the end, or with --workers 0 at once, what is there becomes a table: for each problem and T, solved runs of
 all, and the least, median and most minibatches and core minutes of the solved ones. --seconds ends a run early; it is
-"open", neither solved nor failed.
+"open", neither solved nor failed (in the picture: not solved).
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ class RunFolder:
     """model.safetensors (the best so far), checkpoint-*.safetensors, history.jsonl, timing.jsonl.
 
     A checkpoint is a model file that also holds the training state. The history holds nothing that differs
-    between a run and the same run interrupted and resumed; times are in timing.jsonl.
+    between a run and the same run interrupted and resumed; times are in timing.jsonl, of epochs and of the steps that
+    say theirs, all that were made: a resumed run makes some again.
     """
 
     def __init__(self, path: str | Path) -> None:

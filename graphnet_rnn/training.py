@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
-import signal
-import threading
 import time as clock
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -24,6 +20,7 @@ from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.files import append_line
+from graphnet_rnn.interruption import Interruption
 from graphnet_rnn.model_file import save
 from graphnet_rnn.network import Network
 from graphnet_rnn.norms import weight_norms
@@ -41,6 +38,7 @@ from graphnet_rnn.optimizers.base import Report, State
 from graphnet_rnn.pieces import CarriedPieces, DrawnSequences, Pieces
 from graphnet_rnn.sampling import Sampler
 from graphnet_rnn.settings import amount, whole_number
+from graphnet_rnn.training_state import require_finite
 
 __all__ = ["Listener", "Outcome", "Trainer"]
 
@@ -193,7 +191,7 @@ class Trainer:
         self.theta = gn.place(network.theta, backend)
         self.state: State = self.optimizer.init(self.theta)
         self.progress = Progress()
-        self._resumed = self._interrupted = False
+        self._resumed, self._interruption = False, Interruption()
         self._stop_reason = ""
 
     @staticmethod
@@ -270,8 +268,8 @@ class Trainer:
             )
         self.listener.started(self)
         self._last_checkpoint = clock.monotonic()
-        with self._interruptible():
-            while not (progress.finished or self._interrupted or self._stop_reason):
+        with self._interruption:
+            while not (progress.finished or self._interruption.came or self._stop_reason):
                 self._run_epoch()
         outcome = Outcome(
             progress.finished or self._stop_reason or "interrupted",
@@ -293,7 +291,7 @@ class Trainer:
         started, first_piece = clock.monotonic(), progress.piece
         while progress.piece < len(self.pieces):
             self._run_piece()
-            if self._interrupted:
+            if self._interruption.came:
                 self._checkpoint()
                 return
             if clock.monotonic() - self._last_checkpoint > self.checkpoint_seconds:
@@ -348,7 +346,7 @@ class Trainer:
                     **report.row(),
                 },
             )
-            seconds = report.row(times=True).get("seconds")
+            seconds = getattr(report, "seconds", None)
             if seconds is not None:
                 append_line(self.folder.timing, {"step": progress.step, "seconds": seconds})
         self.listener.stepped(self, nats)
@@ -393,32 +391,7 @@ class Trainer:
         return {"sample": "".join(self._sampler.sample(self.sample_length, seed=self.progress.epoch))}
 
     def _require_finite(self) -> None:
-        """A step may give infinite weights from a finite gradient; they must reach no file."""
-        if not np.isfinite(self.theta).all():
-            raise TrainingError(
-                f"the weights are no longer finite after step {self.progress.step}, so training cannot go on; try a "
-                f"smaller --rate or --clip-norm. The checkpoints in {self.folder.path} are untouched."
-            )
-
-    @contextlib.contextmanager
-    def _interruptible(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM let the step in hand finish; a second Ctrl-C ends at once."""
-        self._interrupted = False
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def handle(number: int, frame: FrameType | None) -> None:
-            if self._interrupted:
-                raise KeyboardInterrupt
-            self._interrupted = True
-
-        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        require_finite(self.theta, self.progress.step, f"The checkpoints in {self.folder.path} are")
 
     # -- resuming ------------------------------------------------------------------------------
 

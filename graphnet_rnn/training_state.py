@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from graphnet.node import Array
-from graphnet_rnn.errors import ModelFileError, UsageError
+from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
 from graphnet_rnn.files import write_atomically
 from graphnet_rnn.model_file import (
     ModelFile,
@@ -19,7 +21,7 @@ from graphnet_rnn.model_file import (
 )
 from graphnet_rnn.network import Network
 
-__all__ = ["TrainingState", "read_training_state", "write_training_state"]
+__all__ = ["TrainingState", "read_training_state", "require_finite", "write_training_state"]
 
 PREFIX = "state."
 OPTIMIZER = "optimizer."
@@ -41,7 +43,10 @@ class TrainingState:
             what for key, value in stored.items() for what in _differences(key, value, settings.get(key))
         ]
         if differences:
-            raise UsageError(f"{self.path} cannot be continued: {'; '.join(differences)}.")
+            raise UsageError(
+                f"{self.path} cannot be continued: {'; '.join(differences)}. Say the same again, or keep this run in "
+                "another place."
+            )
 
     def restore(self, network: Network, state: Mapping[str, Array]) -> None:
         """Writes the weights into the network, and the optimiser's arrays into `state`.
@@ -50,15 +55,25 @@ class TrainingState:
         """
         if not has_same_equations(network, self.file):
             raise UsageError(f"{self.path} cannot be continued: the equations of a cell have changed since.")
+        stored = {name: self.array(OPTIMIZER + name) for name in state}  # all, before anything is written
         for name, node in (network.parameters | network.fixed).items():
             node.value[...] = self.file.tensors[name]
         for name, array in state.items():
-            array[...] = self.array(OPTIMIZER + name)
+            array[...] = stored[name]
 
     def array(self, name: str) -> Array:
         if name not in self.arrays:
-            raise ModelFileError(f"{self.path} lacks {name!r}.")
+            raise ModelFileError(f"{self.path} lacks {name!r}: it is of another run, or of another version.")
         return self.arrays[name]
+
+
+def require_finite(theta: Array, step: int, untouched: str) -> None:
+    """TrainingError if a step gave infinite weights from a finite gradient; they must reach no file."""
+    if not np.isfinite(theta).all():
+        raise TrainingError(
+            f"the weights are no longer finite after step {step}, so training cannot go on; try a smaller --rate or "
+            f"--clip-norm. {untouched} untouched."
+        )
 
 
 def write_training_state(
@@ -79,7 +94,9 @@ def read_training_state(path: Path) -> TrainingState:
     """Raises ModelFileError if there is no such file, or if it is damaged or a model alone."""
     file = read_model_file(path)
     if "training" not in file.description:
-        raise ModelFileError(f"{path} is a model alone, without the state of a training run.")
+        raise ModelFileError(
+            f"{path} is a model alone, without the state of a training run; name another file."
+        )
     arrays = {k[len(PREFIX) :]: v for k, v in file.tensors.items() if k.startswith(PREFIX)}
     return TrainingState(path, file, arrays, dict(file.description["training"]))
 

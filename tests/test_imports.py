@@ -37,7 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "initializers"),
-    ("settings", "files", "losses", "masks", "vectors", "weights", "ctc"),
+    ("settings", "files", "interruption", "losses", "masks", "vectors", "weights", "ctc"),
     ("declaration", "data"),
     ("tracing",),
     ("cell",),

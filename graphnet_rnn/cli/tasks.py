@@ -7,9 +7,12 @@ when conjugate gradient stops. It is solved when fewer than 1 % of the test sequ
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import re
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
 from graphnet_rnn.cli.pictures import require_ending, require_folder
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files import append_line
+from graphnet_rnn.interruption import Interruption
 from graphnet_rnn.model_file import save
 from graphnet_rnn.optimizers import ALL, HessianFree, Optimizer
 from graphnet_rnn.tasks import TASKS, Settings, Task, Trial, elman, settings
@@ -64,7 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--checkpoint",
         metavar="FILE",
-        help="keep the run there (.safetensors), and go on from it where it is there already",
+        help="keep the run there (.safetensors), and go on from it where it is there already: the same command, but "
+        "for --steps (those made before count), --test, --test-every and the files",
     )
 
 
@@ -77,11 +82,9 @@ def run(options: argparse.Namespace) -> int:
         require_ending("--model", options.model, (".safetensors",), "a model")
     if options.checkpoint is not None:
         require_ending("--checkpoint", options.checkpoint, (".safetensors",), "a checkpoint")
-        require_folder("--checkpoint", options.checkpoint)
     if options.record is not None:
         require_folder("--record", options.record)
-    taken_up = options.checkpoint is not None and Path(options.checkpoint).exists()
-    record = _Record(options.record, taken_up)
+    _require_different_files(options)
     task = TASKS[options.task](options.length)
     source = settings(task, structural=not options.no_structural)
     trial = Trial(
@@ -97,15 +100,20 @@ def run(options: argparse.Namespace) -> int:
     )
     print(f"{task}: {task.time} steps; {trial.network!r}")
     print(f"{trial.optimizer}")
-    if taken_up:
+    if options.checkpoint is not None and Path(options.checkpoint).exists():
         trial.resume(options.checkpoint)
         print(f"{options.checkpoint}: goes on after step {trial.steps}")
+    record = _Record(options.record, trial.steps)
     wrong = trial.wrong()
     record("test", step=trial.steps, wrong=wrong)
     when = f"after step {trial.steps}" if trial.steps else "before training"
     print(f"{when} {wrong:.2%} of {trial.test:,} test sequences are wrong", flush=True)
     try:
-        _train(options, trial, record, source, wrong)
+        if options.checkpoint is None:
+            _train(options, trial, record, source, wrong, Interruption())
+        else:
+            with Interruption() as interruption:
+                _train(options, trial, record, source, wrong, interruption)
     except BaseException:  # an interruption, or a loss that is no longer finite, shall not lose what there is
         for error in _keep(options, trial, record):
             print(f"not written: {error}", file=sys.stderr)
@@ -115,13 +123,33 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _require_different_files(options: argparse.Namespace) -> None:
+    """UsageError if two of the files to write are the same one."""
+    named: dict[Path, str] = {}
+    for option in ("record", "picture", "model", "checkpoint"):
+        path = getattr(options, option)
+        if path is not None:
+            other = named.setdefault(Path(path).resolve(), option)
+            if other != option:
+                raise UsageError(f"--{other} and --{option} are the same file, {path}; name two")
+
+
 def _train(
-    options: argparse.Namespace, trial: Trial, record: _Record, source: Settings, wrong: float
+    options: argparse.Namespace,
+    trial: Trial,
+    record: _Record,
+    source: Settings,
+    wrong: float,
+    interruption: Interruption,
 ) -> None:
     """Steps until it is solved, or may not go on; prints each, and the verdict."""
-    task = trial.task
+    task, began = trial.task, trial.steps
     most = source.minibatches * source.minibatch
     kept = time.monotonic()
+    if (
+        began % options.test_every
+    ):  # a run that was never stopped does not test here, so it must not end this one
+        wrong = math.inf
     while not wrong < source.success and trial.steps < options.steps and trial.sequences <= most:
         report = trial.step()
         record("step", step=trial.steps, **report.row(times=True))
@@ -131,16 +159,21 @@ def _train(
             record("test", step=trial.steps, wrong=wrong)
             line += f"  wrong {wrong:.2%}"
         print(line, flush=True)
-        if options.checkpoint is not None and time.monotonic() - kept > CHECKPOINT_SECONDS:
-            trial.save(options.checkpoint)
-            kept = time.monotonic()
-    if options.checkpoint is not None:
+        if options.checkpoint is not None:
+            if interruption.came or time.monotonic() - kept > CHECKPOINT_SECONDS:
+                trial.save(options.checkpoint)
+                kept = time.monotonic()
+            if interruption.came:
+                raise KeyboardInterrupt
+    if options.checkpoint is not None and trial.steps > began:
         trial.save(options.checkpoint)
     wrong = trial.wrong()
-    record(
-        "outcome", task=task.name, length=task.length, structural=bool(getattr(trial.optimizer, "structural", 0)),
-        seed=trial.seed, solved=wrong < source.success, minibatches=trial.sequences / source.minibatch,
-    )  # fmt: skip
+    if trial.steps > began or not began:
+        record(
+            "outcome", task=task.name, length=task.length,
+            structural=bool(getattr(trial.optimizer, "structural", 0)), seed=trial.seed,
+            solved=wrong < source.success, minibatches=trial.sequences / source.minibatch,
+        )  # fmt: skip
     print(_verdict(task, trial, source, wrong))
 
 
@@ -154,8 +187,7 @@ def _keep(options: argparse.Namespace, trial: Trial, record: _Record) -> list[Ex
         from viz import flight_recorder
 
         title = f"{trial.task.name}, T = {trial.task.length}"
-        # What was recorded before the run was taken up is in the file alone.
-        flight_recorder(record.rows if record.path is None else record.path, title).savefig(path, dpi=150)
+        flight_recorder(record.rows, title).savefig(path, dpi=150)
 
     files = [(options.model, write_model), (options.picture, draw)]
     failed: list[Exception] = []
@@ -172,18 +204,33 @@ def _keep(options: argparse.Namespace, trial: Trial, record: _Record) -> list[Ex
 
 
 class _Record:
-    """Rows of a run: kept, and appended to a file if there is one."""
+    """Rows of a run: kept, and appended to a file if there is one; with those of its first `steps` if that has them."""
 
-    def __init__(self, path: str | None, taken_up: bool) -> None:
+    def __init__(self, path: str | None, steps: int) -> None:
         self.path = None if path is None else Path(path)
         self.rows: list[dict[str, Any]] = []
-        if self.path is not None and self.path.is_file() and not taken_up:
-            print(f"{self.path} is there already: this run is added to it, and charts show the last one")
+        if self.path is not None and self.path.is_file():
+            before = list(_rows(self.path))
+            if steps and any(row.get("event") == "step" and row.get("step") == steps for row in before):
+                self.rows = before
+            else:
+                print(f"{self.path} is there already: this run is added to it, and charts show the last one")
 
     def __call__(self, event: str, **row: Any) -> None:
         self.rows.append({"event": event, **row})
         if self.path is not None:
             append_line(self.path, self.rows[-1])
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines that are whole: a killed run may leave a torn one."""
+    for line in path.read_bytes().splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            yield row
 
 
 def _optimizer(options: argparse.Namespace, source: Settings) -> Optimizer:

@@ -67,7 +67,7 @@ def alphabet(generator: np.random.Generator, lines: int = 1000) -> Drawn:
     After each letter, with probability 1/26, (0 ... 9); after each digit, with probability 1/5, [nine capitals].
     The main sequence resumes after an insertion where it was left. A line needs 26 h(1/26) + 10 h(1/5) + 2 · 9 log₂ 26
     = 97.9 bits in the mean, h being a coin's entropy. Source: Ollivier 2013, example 1 and section 4 (where 1,000 lines
-    need 88,482 bits, as they would with nothing ever inserted after the 9).
+    need 88,482 bits, about what they would with nothing ever inserted after the 9).
     """
     writer, generator = _Writer(), require_generator("alphabet", generator)
     for _ in range(whole_number("alphabet: lines", lines)):

@@ -18,7 +18,7 @@ from graphnet_rnn.settings import whole_number
 from graphnet_rnn.tasks.objective import summed_over_time
 from graphnet_rnn.tasks.pathological import Task
 from graphnet_rnn.tasks.source import elman, settings
-from graphnet_rnn.training_state import read_training_state, write_training_state
+from graphnet_rnn.training_state import read_training_state, require_finite, write_training_state
 
 __all__ = ["Trial"]
 
@@ -97,8 +97,10 @@ class Trial:
     def save(self, path: str | Path) -> None:
         """Writes the weights, the optimiser's state and that of the random numbers; the file is a model file, too.
 
-        Raises SaveError if that cannot be done; the file that was there is then as it was.
+        Raises SaveError if that cannot be done, TrainingError if the weights are no longer finite; the file that was
+        there is then as it was.
         """
+        require_finite(np.asarray(self.theta), self.steps, f"{path} is")
         training = {
             "run": self._settings(),
             "steps": self.steps,
@@ -115,7 +117,7 @@ class Trial:
         """
         stored = read_training_state(Path(path))
         if "random" not in stored.training or "steps" not in stored.training:
-            raise ModelFileError(f"{path} is of another kind of training than a Trial.")
+            raise ModelFileError(f"{path} is of another kind of training than a Trial; name another file.")
         stored.require_same(self._settings(), {})
         stored.restore(self.network, self.state)
         self.theta = gn.place(self.network.theta, self.backend)

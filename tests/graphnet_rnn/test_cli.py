@@ -294,7 +294,7 @@ def test_interrupted_ends_with_130(
 
     def interrupt(self: object, trainer: rnn.Trainer, loss: float) -> None:
         stepped(self, trainer, loss)  # type: ignore[arg-type]
-        trainer._interrupted = True
+        trainer._interruption.came = True
 
     monkeypatch.setattr("graphnet_rnn.cli.console.Console.stepped", interrupt)
     assert main(["train", "text.txt", *SMALL, "--out", "my run", *quiet]) == 130

@@ -139,7 +139,7 @@ class InterruptAt(Listener):
 
     def stepped(self, run: Trainer, loss: float) -> None:
         if run.progress.step == self.step:
-            run._interrupted = True
+            run._interruption.came = True
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -402,7 +402,7 @@ def test_a_trainer_with_schedules_resumes_to_the_byte(tmp_path: Path) -> None:
     class StopAt(rnn.training.Listener):
         def stepped(self, trainer: rnn.Trainer, loss: float) -> None:
             if trainer.progress.step == 12:
-                trainer._interrupted = True
+                trainer._interruption.came = True
 
     whole = trainer("whole")
     whole.run()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 
 import graphnet_rnn as rnn
 from graphnet_rnn.__main__ import main
-from graphnet_rnn.errors import ModelFileError, UsageError
+from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
 from graphnet_rnn.optimizers import Adam, AugmentedHessianFree, HessianFree, Nesterov, Optimizer, Stepwise
 from graphnet_rnn.tasks import TASKS, Trial
 
@@ -141,6 +143,102 @@ def test_the_command_goes_on_where_it_was(tmp_path: Path, capsys: pytest.Capture
     assert picture.read_text().startswith("<?xml")
     assert main([*COMMAND, "--steps", "6", "--seed", "4", "--checkpoint", second]) == 2
     assert "seed was 3, now it is 4" in capsys.readouterr().err
+
+
+def outcomes(record: Path) -> list[str]:
+    return [
+        row["event"] for row in map(json.loads, record.read_text().splitlines()) if row["event"] == "outcome"
+    ]
+
+
+def test_a_command_with_nothing_left_to_do_changes_nothing(tmp_path: Path) -> None:
+    file, record = tmp_path / "run.safetensors", tmp_path / "run.jsonl"
+    how = [*COMMAND, "--checkpoint", str(file), "--record", str(record)]
+    assert main([*how, "--steps", "3"]) == 0
+    before = file.read_bytes()
+    assert main([*how, "--steps", "2"]) == 0
+    assert main([*how, "--steps", "3"]) == 0
+    assert file.read_bytes() == before
+    assert len(outcomes(record)) == 1
+
+
+def test_where_it_was_stopped_does_not_decide_where_it_ends(tmp_path: Path) -> None:
+    """Solved is what is solved at a step that is tested, as in a run that was never stopped."""
+    task, size = TASKS["temporal-order"](10), {"units": 30, "batch": 200, "test": 500}
+    solves = ["tasks", "--task", task.name, "--length", "10", "--test-every", "7", "--threads", "1"]
+    for option, value in size.items():
+        solves += [f"--{option}", str(value)]
+    whole, parts = tmp_path / "whole.safetensors", tmp_path / "parts.safetensors"
+    assert main([*solves, "--steps", "20", "--checkpoint", str(whole)]) == 0
+    probe = Trial(
+        task, rnn.tasks.settings(task).optimizer(), rnn.tasks.elman(task, 30, 0), 200, 1, 500, threads=1
+    )
+    probe.resume(whole)
+    assert 4 < probe.steps < 20
+    for steps in (*range(4, probe.steps), 20):
+        assert main([*solves, "--steps", str(steps), "--checkpoint", str(parts)]) == 0
+    assert whole.read_bytes() == parts.read_bytes()
+
+
+def test_an_interrupted_step_is_finished_and_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in the third step: the same command ends as if it had not been."""
+    files = [tmp_path / f"{name}.safetensors" for name in "ab"]
+    assert main([*COMMAND, "--steps", "5", "--checkpoint", str(files[0])]) == 0
+    step = Trial.step
+
+    def interrupted(trial: Trial) -> object:
+        if trial.steps == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(trial)
+
+    monkeypatch.setattr(Trial, "step", interrupted)
+    assert main([*COMMAND, "--steps", "5", "--checkpoint", str(files[1])]) == 130
+    monkeypatch.undo()
+    capsys.readouterr()
+    assert main([*COMMAND, "--steps", "5", "--checkpoint", str(files[1])]) == 0
+    assert "goes on after step 3" in capsys.readouterr().out
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_a_run_is_kept_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the clock, not only at its end: a killed one has lost little."""
+    monkeypatch.setattr("graphnet_rnn.cli.tasks.CHECKPOINT_SECONDS", 0.0)
+    kept: list[int] = []
+    monkeypatch.setattr(Trial, "save", lambda trial, path: kept.append(trial.steps))
+    assert main([*COMMAND, "--steps", "3", "--checkpoint", str(tmp_path / "run.safetensors")]) == 0
+    assert kept == [1, 2, 3, 3]
+
+
+def test_infinite_weights_reach_no_file(tmp_path: Path) -> None:
+    trial = made()
+    trial.save(tmp_path / "trial.safetensors")
+    before = (tmp_path / "trial.safetensors").read_bytes()
+    trial.theta[3] = np.inf
+    with pytest.raises(
+        TrainingError, match=r"no longer finite after step 0.*trial\.safetensors is untouched"
+    ):
+        trial.save(tmp_path / "trial.safetensors")
+    assert (tmp_path / "trial.safetensors").read_bytes() == before
+
+
+def test_a_record_of_another_run_is_no_part_of_this_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And a torn line, which a killed run leaves, does not matter."""
+    file, record = str(tmp_path / "run.safetensors"), tmp_path / "run.jsonl"
+    record.write_text('{"event": "step", "step": 1, "loss": 9.0}\n{"event": "st')
+    assert main([*COMMAND, "--steps", "3", "--checkpoint", file]) == 0
+    how = [*COMMAND, "--steps", "4", "--checkpoint", file, "--record", str(record)]
+    assert main([*how, "--picture", str(tmp_path / "run.svg")]) == 0
+    assert "is there already: this run is added to it" in capsys.readouterr().out
+
+
+def test_outputs_are_different_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(tmp_path / "run.safetensors")
+    assert main([*COMMAND, "--checkpoint", file, "--model", file]) == 2
+    assert "--model and --checkpoint are the same file" in capsys.readouterr().err
 
 
 def test_the_command_refuses_a_place_where_nothing_can_be_kept(

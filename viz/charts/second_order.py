@@ -50,7 +50,7 @@ def flight_recorder(history: History, title: str | None = None) -> Chart:
     Panels: the loss before and after each step on the batch of the curvature, rejected steps marked; the test error;
     ρ = what the loss did / what the quadratic model predicted, off the scale at the edge, and marked there, too, where
     it predicted no reduction (the damping then grows); λ, and λ μ or μ, if there are any; norms of gradient and step;
-    α of the line search; seconds, which the history of a training run has not (its bytes are those of any such run);
+    α of the line search; seconds, if the rows have them (a training run keeps them apart, in timing.jsonl);
     CG's steps, and the one whose iterate was taken; φ after each of them, as a part of φ at the end, of 40 HF steps at
     most.
     Raises DrawingError if the file cannot be read or nothing in it can be drawn.
@@ -276,12 +276,13 @@ def _draw_damping(axes: Axes, run: _Run) -> None:
 
 
 def _structural(damping: chart.Numbers, structural: chart.Numbers) -> str:
-    """The weight of structural damping in words: λ μ if the steps agree on a μ, else μ itself."""
+    """The weight of structural damping in words: λ μ if it goes with a λ that changes, else μ itself."""
     known = (damping > 0) & np.isfinite(structural)
     weights = structural[known] / damping[known]
-    if weights.size and np.allclose(weights, weights[0], rtol=1e-3):
+    changes = known.any() and np.ptp(damping[known]) > 0
+    if changes and np.allclose(weights, weights[0], rtol=1e-3):
         return f"λμ (structural, μ = {weights[0]:.3g})"
-    return "μ (structural)"
+    return "structural" if known.all() and not changes and np.ptp(structural) == 0 else "μ (structural)"
 
 
 def _draw_norms(axes: Axes, run: _Run) -> None:

@@ -48,7 +48,8 @@ def minibatches_and_failures(table: History, title: str | None = None) -> Chart:
     """For each problem, the minibatches that it took to solve it against T, and the share of runs that did not.
 
     table: rows, or the path of a JSON-lines file of rows, one for each run: `{"task": "addition", "length": 30,
-    "structural": True, "solved": True, "minibatches": 574.0}`; rows without a "task" are skipped.
+    "structural": True, "solved": True, "minibatches": 574.0}`; rows without a "task" are skipped, and of
+    rows with one "seed", problem and damping the last one counts: a run that was taken up again.
     Above: mean, least and most of the runs that solved it; below: the share of all runs that did
     not, whether they failed or were ended early, in per cent.
     Raises DrawingError if the file cannot be read, a row is not complete, or there is none.
@@ -89,10 +90,15 @@ def minibatches_and_failures(table: History, title: str | None = None) -> Chart:
 
 def _outcomes(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[_Outcome]]:
     """By problem."""
-    tasks: dict[str, list[_Outcome]] = {}
+    found: dict[tuple[Any, ...], tuple[str, _Outcome]] = {}
     for count, row in enumerate(rows, start=1):
         if "task" in row:
-            tasks.setdefault(str(row["task"]), []).append(_outcome(row, count))
+            name, outcome = str(row["task"]), _outcome(row, count)
+            which = repr(row["seed"]) if "seed" in row else count
+            found[name, outcome.length, outcome.structural, which] = name, outcome
+    tasks: dict[str, list[_Outcome]] = {}
+    for name, outcome in found.values():
+        tasks.setdefault(name, []).append(outcome)
     if not tasks:
         raise DrawingError(
             "table holds nothing to draw: it needs rows with 'task', 'length', 'structural', 'solved' and "

@@ -133,6 +133,8 @@ def test_the_weight_of_structural_damping_is_named():
     assert labels(panel("Damping", own)) == ["λ", "μ (structural)"]
     alone = [step(k, damping=0.0, structural=0.5**k) for k in (1, 2, 3)]
     assert labels(panel("Damping", alone)) == ["μ (structural)"]
+    still = [step(k, damping=0.1, structural=0.03) for k in (1, 2, 3)]  # λ μ or μ: the rows do not say
+    assert labels(panel("Damping", still)) == ["λ", "structural"]
     assert points(panel("Damping", alone), "μ (structural)") == [(k, 0.5**k) for k in (1, 2, 3)]
 
 
@@ -418,6 +420,14 @@ def drawn(axes, label: str):
     """Of one kind of damping: the line, or the container with line, caps and bars."""
     (found,) = [h for h, name in zip(*axes.get_legend_handles_labels(), strict=True) if name == label]
     return found
+
+
+def test_of_a_run_that_was_taken_up_the_last_outcome_counts():
+    rows = [outcome(solved=False, seed=1), outcome(solved=False, seed=2), outcome(minibatches=7.0, seed=1)]
+    above, below = viz.minibatches_and_failures(rows).axes
+    assert [text.get_text() for text in above.texts] == ["2 runs each"]
+    assert drawn(above, "structural damping")[0].get_ydata() == [7.0]
+    assert drawn(below, "structural damping").get_ydata() == [50.0]
 
 
 def test_mean_least_and_most_of_the_solved_and_failures_of_all():
