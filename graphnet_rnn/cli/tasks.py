@@ -146,9 +146,8 @@ def _train(
     task, began = trial.task, trial.steps
     most = source.minibatches * source.minibatch
     kept = time.monotonic()
-    if (
-        began % options.test_every
-    ):  # a run that was never stopped does not test here, so it must not end this one
+    # A run that was never stopped is tested at its own steps alone, and no other may end this one.
+    if began % options.test_every:
         wrong = math.inf
     while not wrong < source.success and trial.steps < options.steps and trial.sequences <= most:
         report = trial.step()
