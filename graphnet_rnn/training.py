@@ -422,8 +422,7 @@ class Trainer:
     def _checkpoint(self) -> None:
         self._require_finite()
         self.network.theta = np.asarray(self.theta)
-        state = {name: np.asarray(a) for name, a in self.state.items()}
-        arrays = {f"carried.{i:03d}": np.asarray(a) for i, a in enumerate(self.pieces.carried)}
+        arrays = {f"carried.{i:03d}": a for i, a in enumerate(self.pieces.carried)}
         training = {
             "run": self._description(),
             "notes": self.notes,
@@ -432,7 +431,7 @@ class Trainer:
             "history_size": self.folder.history_size(),
         }
         self.folder.sync_history()
-        self.folder.write_checkpoint(self.network, self.progress.step, state, arrays, training)
+        self.folder.write_checkpoint(self.network, self.progress.step, self.state, arrays, training)
         self._last_checkpoint = clock.monotonic()
 
     def resume(self) -> None:

@@ -83,9 +83,9 @@ def write_training_state(
     arrays: Mapping[str, Array],
     training: Mapping[str, Any],
 ) -> None:
-    """state: the optimiser's. arrays: others. training: JSON; its "run" has the settings that must stay the same."""
-    named = {PREFIX + OPTIMIZER + name: array for name, array in state.items()}
-    named |= {PREFIX + name: array for name, array in arrays.items()}
+    """state: the optimiser's; arrays: others, of any back end. training: JSON; its "run" has what must not change."""
+    named = {PREFIX + OPTIMIZER + name: np.asarray(array) for name, array in state.items()}
+    named |= {PREFIX + name: np.asarray(array) for name, array in arrays.items()}
     description = {**describe_network(network), "training": dict(training)}
     write_atomically(path, ModelFile({**network_tensors(network), **named}, description).to_bytes())
 

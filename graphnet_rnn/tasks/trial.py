@@ -107,8 +107,7 @@ class Trial:
             "sequences": self.sequences,
             "random": self._generator.bit_generator.state,
         }
-        state = {name: np.asarray(array) for name, array in self.state.items()}
-        write_training_state(Path(path), self.network, state, {}, training)
+        write_training_state(Path(path), self.network, self.state, {}, training)
 
     def resume(self, path: str | Path) -> None:
         """Goes on where the trial was that was saved there.
