@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import os
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from graphnet.backends import load_backend
 from graphnet.backends.base import Program
 from graphnet.dtypes import as_dtype, assign
 from graphnet.errors import BackendError, ValueAccessError
+from graphnet.files import write_whole
 from graphnet.node import Array, Node
 from graphnet.ops.leaf import input
 from graphnet.plan import Memory
@@ -52,19 +52,10 @@ def store_function(
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **{"header": text, **arrays})
     body = content.getvalue()
-    target = Path(path)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(MAGIC + hashlib.sha256(body).digest() + body)
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(path, MAGIC + hashlib.sha256(body).digest() + body)
     except OSError as error:
-        raise BackendError(f"save: cannot write {target}: {error.strerror}") from None
+        raise BackendError(f"save: cannot write {os.fspath(path)}: {error.strerror}") from None
 
 
 def load_function(path: str | os.PathLike[str]) -> StoredFunction:

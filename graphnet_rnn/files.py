@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from graphnet.errors import GraphnetError
+from graphnet.files import write_whole
 from graphnet_rnn.errors import SaveError
 
 __all__ = ["append_line", "read_bytes", "write_atomically"]
@@ -28,26 +27,16 @@ def read_bytes(path: str | Path, error: type[GraphnetError]) -> bytes:
 
 
 def write_atomically(path: str | Path, content: bytes) -> None:
-    """Writes beside the file, syncs to disk, then renames over it; SaveError leaves the old file as it was."""
+    """Writes the file wholly, durably, or not at all (see graphnet.files); SaveError leaves the old one as it was."""
     target = Path(path)
     if target.exists() and not target.is_file():
         raise SaveError(f"{target} is a folder or a device, not a file; name another.")
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with open(beside, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, target)
-        _sync_folder(target.parent)
+        write_whole(target, content)
     except OSError as error:
         raise SaveError(
             f"{target} could not be written: {error.strerror or error}. What was saved before is untouched."
         ) from None
-    finally:  # also after a second Ctrl-C
-        with contextlib.suppress(OSError):
-            beside.unlink()
 
 
 def append_line(path: Path, row: Mapping[str, Any]) -> None:
@@ -57,13 +46,3 @@ def append_line(path: Path, row: Mapping[str, Any]) -> None:
             stream.write(json.dumps(row).encode() + b"\n")
     except OSError as error:
         raise SaveError(f"{path} could not be written: {error.strerror}.") from None
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes the rename itself durable, where the system can."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -17,7 +17,6 @@ from safetensors.numpy import save as safetensors_save
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.node import Array, Node
-from graphnet_rnn import files
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import ModelFileError, SaveError
 from graphnet_rnn.fingerprint import fingerprint, same_fingerprint
@@ -384,9 +383,11 @@ def no_space() -> OSError:
 def plant(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Makes one step of writing a file fail."""
     if where == "open":
-        monkeypatch.setattr(files, "open", fail(PermissionError(13, "Permission denied")), raising=False)
+        monkeypatch.setattr(
+            "graphnet.files.open", fail(PermissionError(13, "Permission denied")), raising=False
+        )
     elif where == "write":
-        monkeypatch.setattr(files, "open", FullDisk, raising=False)
+        monkeypatch.setattr("graphnet.files.open", FullDisk, raising=False)
     else:
         monkeypatch.setattr(os, where, fail(no_space()))
 

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
-from graphnet_rnn import files, optimizers
+from graphnet_rnn import optimizers
 from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.data import Corpus
 from graphnet_rnn.early_stopping import EarlyStopping
@@ -488,7 +488,7 @@ class FullDisk(Listener):
             def refuse(descriptor: int) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-            self.monkeypatch.setattr(files.os, "fsync", refuse)
+            self.monkeypatch.setattr(os, "fsync", refuse)
 
 
 def test_full_disk_at_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

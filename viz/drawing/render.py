@@ -23,6 +23,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from graphnet.files import write_whole
 from viz.drawing.closed import ClosedPicture
 from viz.drawing.dot import dot_of, with_less_effort, without_common_ranks
 from viz.drawing.grid import grid_dot
@@ -32,7 +33,7 @@ from viz.errors import DrawingError, LayoutTimeoutError
 from viz.notebook import bundle_of
 from viz.style import LIGHT, Style
 
-__all__ = ["RENDERERS", "Drawing", "Renderer", "check_limit", "write_whole"]
+__all__ = ["RENDERERS", "Drawing", "Renderer", "check_limit", "write_file"]
 
 FORMATS = ("svg", "png", "pdf", "dot", "html")
 _ID = re.compile(r'(<\w+ id=")')
@@ -106,7 +107,7 @@ class Drawing:
         if suffix not in FORMATS:
             listed = ", ".join(f".{known}" for known in FORMATS)
             raise DrawingError(f"path {str(path)!r}: the suffix must be one of {listed}.")
-        write_whole(target, self._contents(suffix))
+        write_file(target, self._contents(suffix))
         return target
 
     @property
@@ -300,15 +301,12 @@ def _page(body: str) -> str:
     )
 
 
-def write_whole(target: Path, contents: bytes) -> None:
-    """Writes beside the target, then renames: a reader never sees half a file."""
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+def write_file(target: Path, contents: bytes) -> None:
+    """Whole or not at all; DrawingError if the folder is missing or may not be written to."""
     try:
-        try:
-            beside.write_bytes(contents)
-            os.replace(beside, target)
-        finally:
-            beside.unlink(missing_ok=True)
+        if not target.parent.is_dir():
+            raise FileNotFoundError(0, f"there is no folder {target.parent}")
+        write_whole(target, contents, durable=False)
     except OSError as error:
         reason = error.strerror or str(error)
         raise DrawingError(

@@ -12,7 +12,7 @@ from graphnet.graph import Graph
 from graphnet.node import Node
 from graphnet.passes import DEFAULT, Pass
 from viz.drawing.names import printable
-from viz.drawing.render import write_whole
+from viz.drawing.render import write_file
 from viz.drawing.things import Drawable, graph_of
 from viz.errors import DrawingError
 from viz.explorer.derivatives import (
@@ -64,7 +64,7 @@ def explore(
         raise DrawingError(f"path {str(path)!r}: the explorer is a page; the suffix must be .html.")
     style = None if theme == "auto" else style_of(theme)
     text = _page_of(thing, feeds, wrt, tangents, passes, style)
-    write_whole(target, text.encode())
+    write_file(target, text.encode())
     return target
 
 

@@ -1,0 +1,93 @@
+"""Files that others may read or write at the same time: written whole, and guarded by locks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["locked", "write_whole"]
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes, durable: bool = True) -> None:
+    """Writes beside the file, then renames over it: whoever reads meanwhile sees the old one or the new one, whole.
+
+    Makes the folder. durable: what was written is on the disk when this returns, and survives a power cut; False for
+    what can be made again. Raises OSError; the old file is then as it was, and nothing is left beside it.
+    """
+    target = Path(os.path.realpath(path))  # a link stays one
+    beside = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.part")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with open(beside, "wb") as file:
+            file.write(content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(beside, target)
+        if durable:
+            _sync_folder(target.parent)
+    finally:  # also after a Ctrl-C
+        with contextlib.suppress(OSError):
+            beside.unlink()
+
+
+@contextlib.contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Keeps other processes (and threads) out of what this path names, a file or a folder, until the block ends.
+
+    However the process ends, its lock ends with it. The lock is a file of its own beside the path (in it, if it is a
+    folder), since the file itself is replaced when it is written. Raises BlockingIOError at once if another has it,
+    another OSError if no lock can be made.
+    """
+    named = Path(os.path.realpath(path))
+    lock = named / ".lock" if named.is_dir() else named.with_name(f".{named.name}.lock")
+    descriptor = _open_locked(lock)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # before it is given back, or another's could be removed
+            lock.unlink()
+        os.close(descriptor)
+
+
+def _open_locked(lock: Path) -> int:
+    """The lock's descriptor. Whoever had it before may have removed the file that was opened here: then once more."""
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        try:
+            _lock(descriptor)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), os.stat(lock)):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """BlockingIOError if another has it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        except OSError as error:
+            raise BlockingIOError(*error.args) from None
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the rename itself durable, where the system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
