@@ -17,11 +17,12 @@ from graphnet.backends.numba.operands import Operand, Reduced, Stored, lanes_for
 from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
 from graphnet.node import Node
 from graphnet.plan.axes import joined, strides_over
-from graphnet.plan.instructions import Access, Loop, Scatter
+from graphnet.plan.instructions import Access, Host, Loop, Scatter
 from graphnet.plan.views import View
 
 __all__ = [
     "LEAST",
+    "HostJob",
     "Job",
     "LoopJob",
     "Record",
@@ -128,6 +129,17 @@ class Job(ABC):
     def scratch(self, vector_bytes: int, parts: int) -> int:
         """Bytes of memory that each core needs for itself while it runs."""
         return 0
+
+
+class HostJob(Job):
+    """The op's own `forward`, between two stretches of native code."""
+
+    def __init__(self, host: Host) -> None:
+        self.host, self.nodes, self.reads, self.writes = host, host.nodes, host.reads, host.writes
+        self.split, self.count = "", 1
+
+    def records(self, target: Target, part: int, parts: int) -> list[Record]:
+        return []
 
 
 # -- loops ---------------------------------------------------------------------------------------

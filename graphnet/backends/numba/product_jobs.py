@@ -140,7 +140,7 @@ class PackJob(Job):
     def __init__(self, packed: Packed, reads: Sequence[Access], parts: int) -> None:
         self.packed, self.nodes = packed, (packed.node,)
         self.reads = [read._replace(by_rows=False) for read in reads]
-        self.writes = [Access(packed.view, packed.view.buffer, False)]
+        self.writes = [Access(packed.view, False)]
         columns = packed.source.shape[1]
         self.split, self.count = (
             ("columns", columns) if columns >= packed.width * parts > packed.width else ("", 1)
@@ -167,7 +167,7 @@ class PackedProductJob(_ProductJob):
     def __init__(self, product: Product, packed: Packed, parts: int, least: int = LEAST) -> None:
         super().__init__(product, parts, least)
         self.packed = packed
-        self.reads = [product.reads[0], Access(packed.view, packed.view.buffer, False)]
+        self.reads = [product.reads[0], Access(packed.view, False)]
 
     def records(self, target: Target, part: int, parts: int) -> list[Record]:
         a, c = self.product.a, self.product.c

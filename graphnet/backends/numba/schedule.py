@@ -7,8 +7,9 @@ import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from graphnet.backends.numba.barriers import barriers_of
 from graphnet.backends.numba.image import ARENA, HEADER, Image, Place, address, make_tape
-from graphnet.backends.numba.jobs import LEAST, Job, LoopJob, Record, ScatterJob, Target
+from graphnet.backends.numba.jobs import LEAST, HostJob, Job, LoopJob, Record, ScatterJob, Target
 from graphnet.backends.numba.machine import Machine
 from graphnet.backends.numba.product_jobs import (
     BlockedProductJob,
@@ -22,10 +23,8 @@ from graphnet.backends.numba.tape import barrier_text
 from graphnet.errors import BackendError
 from graphnet.graph import Graph
 from graphnet.node import Node
-from graphnet.ops.broadcast import BroadcastTo
 from graphnet.ops.leaf import Input
 from graphnet.ops.random import Random
-from graphnet.ops.shape import Concatenate, Slice, Stack, Transpose
 from graphnet.passes.analysis import varying_nodes
 from graphnet.plan.arena import ALIGNMENT, Life, give_places
 from graphnet.plan.instructions import Access, Host, Loop, Product, Scatter, looking_at
@@ -42,23 +41,12 @@ WORTH_SHARING = 3_000_000
 FEW_ROWS = 8
 
 
-class HostJob(Job):
-    """The op's own `forward`, between two stretches of native code."""
-
-    def __init__(self, host: Host) -> None:
-        self.host, self.nodes, self.reads, self.writes = host, host.nodes, host.reads, host.writes
-        self.split, self.count = "", 1
-
-    def records(self, target: Target, part: int, parts: int) -> list[Record]:
-        return []
-
-
 def make_image(graph: Graph, machine: Machine, threads: int | None, check: bool) -> Image:
     """The program of a graph. check: the error flag is raised where a value is not finite."""
     lowered = lower(graph)
     parts = _parts(lowered, threads)
     jobs, fixed = _jobs(lowered, parts, machine, check)
-    barriers = _barriers(jobs, fixed)
+    barriers = barriers_of(jobs, fixed)
     if parts == 1 and all(job.tiles == 1 for job in jobs):
         barriers = set(range(len(jobs)))  # nothing runs out of order, so memory is free at once
     size = _give_places(lowered, jobs, barriers, fixed)
@@ -226,7 +214,7 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> tuple[
     jobs: list[Job] = []
     for b, products in users.items():
         rows = sum(p.c.shape[0] for p in products)
-        right = products[0].reads[1].node
+        right = products[0].nodes[0].inputs[1]
         # A join of inputs has no writer: they are brought to their places in it.
         static = writer_of.get(b.buffer, -1) < lowered.static and not _is_fed(right) and right not in varying
         if rows <= FEW_ROWS or not (static or len(products) > 1):
@@ -242,7 +230,7 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> tuple[
         else:
             reads = [copy.reads[0] for copy in joins[b.buffer]]
             in_pieces.add(b)
-        packed[b] = Packed(b, buffer.whole((buffer.size,)), width, right, pieces)  # type: ignore[arg-type]
+        packed[b] = Packed(b, buffer.whole((buffer.size,)), width, right, pieces)
         waiting[b] = PackJob(packed[b], reads, parts)
         if static:
             early.append(b)
@@ -282,7 +270,7 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> tuple[
         rows = job.count if job.split == "rows" else 0
         divided.update((access.view.buffer, rows) for access in instruction.writes)
         if check and not (isinstance(instruction, Loop) and not instruction.reductions):
-            jobs += [LoopJob(looking_at(access), parts) for access in instruction.writes]
+            jobs += [LoopJob(looking_at(a.view, instruction.nodes), parts) for a in instruction.writes]
     return jobs, fixed
 
 
@@ -364,97 +352,3 @@ def _rows_of(job: Job, access: Access) -> tuple[int, int] | None:
     if job.split != "rows" or not access.by_rows or not view.shape or view.shape[0] != job.count:
         return None
     return (job.count, job.tiles) if view.strides[0] * job.count == view.buffer.size else None
-
-
-def _barriers(jobs: Sequence[Job], fixed: int) -> set[int]:
-    """Before which jobs all cores must meet: those that read what another core wrote since the last meeting, and the
-    first that varies.
-    """
-    barriers: set[int] = set()
-    written: dict[object, list[tuple[int, Job, Access]]] = defaultdict(list)
-    origins = _Origins()
-    since = 0
-    for i, job in enumerate(jobs):
-        if isinstance(job, HostJob):
-            since = i + 1
-            barriers.add(i)
-            continue
-        first_to_vary = fixed > 0 and i == fixed
-        if first_to_vary or any(_clashes(job, access, written, origins, since) for access in job.reads):
-            barriers.add(i)
-            since = i
-        for access in job.writes:
-            written[access.node].append((i, job, access))
-    return barriers
-
-
-def _clashes(
-    job: Job,
-    access: Access,
-    written: dict[object, list[tuple[int, Job, Access]]],
-    origins: _Origins,
-    since: int,
-) -> bool:
-    view = access.view
-    for node, whole_rows in origins.of(access.node):
-        for i, writer, made in reversed(written.get(node, ())):
-            if i < since:
-                break
-            if made.view.buffer is not view.buffer:
-                continue
-            if job.key != writer.key:
-                return True
-            if not job.split:
-                continue
-            aligned = (
-                job.split == "rows"
-                and access.by_rows
-                and made.by_rows
-                and whole_rows
-                and view.shape[0] == made.view.shape[0]
-                and view.strides[0] == made.view.strides[0]
-            )
-            if not aligned:
-                return True
-    return False
-
-
-def _keeps_rows(view: Node) -> bool:
-    """Whether row i of a view is row i of what it looks at, for all i."""
-    x = view.inputs[0]
-    if not x.shape or view.shape[:1] != x.shape[:1]:
-        return False
-    if isinstance(view.op, BroadcastTo):
-        return view.ndim == x.ndim
-    if isinstance(view.op, Slice):
-        return view.op.key[0] == (0, x.shape[0], 1)
-    return not isinstance(view.op, Transpose) or view.op.axes[0] == 0
-
-
-class _Origins:
-    """For each node, the nodes that wrote its memory, and whether its rows are theirs, one for one."""
-
-    def __init__(self) -> None:
-        self._found: dict[object, list[tuple[object, bool]]] = {}
-
-    def of(self, node: object) -> list[tuple[object, bool]]:
-        found = self._found.get(node)
-        if found is None:
-            found = self._found[node] = list(self._search(node))
-        return found
-
-    def _search(self, start: object) -> list[tuple[object, bool]]:
-        result: list[tuple[object, bool]] = []
-        pending: list[tuple[object, bool]] = [(start, True)]
-        seen: set[object] = set()
-        while pending:
-            node, rows = pending.pop()
-            result.append((node, rows))
-            if not isinstance(node, Node) or node in seen:
-                continue
-            seen.add(node)
-            if node.op.is_view:
-                pending.append((node.inputs[0], rows and _keeps_rows(node)))
-            elif isinstance(node.op, (Concatenate, Stack)):
-                pending += [(x, rows) for x in node.inputs]
-        return result
