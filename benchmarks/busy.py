@@ -1,4 +1,4 @@
-"""What a net costs beside other work: milliseconds of loss and gradient by one thread, by two, by as many as it chooses.
+"""What a net costs beside other work: ms of loss and gradient by one thread, by two, by as many as it chooses.
 
 python -m benchmarks.busy                     # all loads, an LSTM of 64 units (batch 32, 50 steps)
 python -m benchmarks.busy --units 256 --loads idle "1 busy"
