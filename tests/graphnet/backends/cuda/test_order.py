@@ -1,6 +1,6 @@
 """Law 8 on the GPU's schedule: blocks of a launch in any order, over memory full of NaN, give the same bits.
 
-Launches run one after the other, on one stream. The simulator runs a launch's blocks, and starts a block's threads, in an
+Launches run one after the other, on one stream. The simulator runs a launch's blocks, and starts their threads, in an
 order that is chosen here.
 """
 
@@ -99,7 +99,7 @@ def test_what_is_read_too_early_is_seen(monkeypatch: pytest.MonkeyPatch) -> None
     real = schedule.give_places
 
     def early(lives: Any) -> int:
-        return real([life._replace(last=life.first) for life in lives])
+        return real([life._replace(last=life.first, epoch=(life.first, life.first)) for life in lives])
 
     _, inputs, arrays = PROGRAMS["every function"].nodes()
     x = inputs[0]
