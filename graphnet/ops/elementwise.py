@@ -15,7 +15,7 @@ import numpy as np
 from graphnet.dtypes import BOOL, FLOAT64, as_dtype, common_dtype, is_float
 from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueAccessError, table_of_inputs
 from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape, shared
-from graphnet.ops.broadcast import broadcast_to
+from graphnet.ops.broadcast import STRETCH, broadcast_to
 from graphnet.ops.leaf import as_node, fill, zeros
 
 __all__ = [
@@ -171,6 +171,9 @@ class Add(Elementwise):
     def forward(self, *arrays: Array) -> Array:
         if len(arrays) == 1:
             return arrays[0]
+        if len(arrays) > STRETCH:  # stretch by stretch, as `summed`
+            some = -(-len(arrays) // STRETCH)
+            arrays = tuple([self.forward(*arrays[i : i + some]) for i in range(0, len(arrays), some)])
         y = arrays[0] + arrays[1]
         for x in arrays[2:]:
             y += x

@@ -11,7 +11,7 @@ import numpy as np
 from graphnet.dtypes import FLOAT64, INT64, is_float
 from graphnet.errors import ShapeError, table_of_inputs
 from graphnet.node import Array, Dtype, Node, Op, Shape, shared
-from graphnet.ops.broadcast import Sum, broadcast_to
+from graphnet.ops.broadcast import Sum, broadcast_to, summed
 from graphnet.ops.elementwise import cast, equal, exp
 from graphnet.ops.leaf import as_node, zeros
 from graphnet.ops.shape import normalize_axes, normalize_axis, reshape
@@ -125,7 +125,7 @@ class Softmax(_OverAxis):
 
     def forward(self, x: Array) -> Array:
         e = np.exp(shifted(x, self.axis)[0])
-        return e / e.sum(axis=self.axis, keepdims=True)
+        return e / summed(e, (self.axis,), keepdims=True)
 
     def jacobian_product(self, u: Node, y: Node) -> Node:
         weighted = u * y
@@ -147,7 +147,7 @@ class LogSoftmax(_OverAxis):
 
     def forward(self, x: Array) -> Array:
         x, _ = shifted(x, self.axis)
-        return x - np.log(np.exp(x).sum(axis=self.axis, keepdims=True))
+        return x - np.log(summed(np.exp(x), (self.axis,), keepdims=True))
 
     def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         return (gy - exp(y) * spread(Sum((self.axis,))(gy), y, (self.axis,)),)
@@ -170,7 +170,8 @@ class LogSumExp(_OverAxis):
     def forward(self, x: Array) -> Array:
         x, top = shifted(x, self.axis)
         with np.errstate(divide="ignore"):  # log 0 = -inf is the right answer for an all -inf row
-            return np.asarray((np.log(np.exp(x).sum(axis=self.axis, keepdims=True)) + top).squeeze(self.axis))
+            total = summed(np.exp(x), (self.axis,), keepdims=True)
+            return np.asarray((np.log(total) + top).squeeze(self.axis))
 
     def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         return (spread(gy, x, (self.axis,)) * Softmax(self.axis)(x),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -399,27 +400,33 @@ class _Lowering:
         )  # fmt: skip
 
     def _wide_sum(self, node: Node) -> None:
-        """So many terms at a time, added to what there is."""
+        """So many terms at a time, added to what there is; so many such sums apart, or rounding would take too much."""
         target = self._own(node)
         if not node.size:
             return
         terms = [(self.view(x), x) for x in node.inputs]
-        for start in range(0, len(terms), WIDEST):
-            some = terms[start : start + WIDEST]
-            reads = [Access(v, x, _moves_by_rows(v)) for v, x in some]
+        most = WIDEST * WIDEST
+        for start in range(0, len(terms), most):
+            total = Buffer(node.size, node.dtype).whole(node.shape) if start else target
+            for first in range(start, min(start + most, len(terms)), WIDEST):
+                some = terms[first : min(first + WIDEST, start + most)]
+                self._add_up(node, some if first == start else [*some, (total, node)], total)
             if start:
-                reads.insert(0, Access(target, node, True))
-            loads = [Load("plain", r.view, None, node.dtype) for r in reads]
-            steps = [
-                Step("x + y", node.dtype, (i - 1 if i == 1 else len(loads) + i - 2, i))
-                for i in range(1, len(loads))
-            ]
-            self.instructions.append(
-                Loop(
-                    (node,), node.shape, loads, steps, [(len(loads) + len(steps) - 1, target)],
-                    reads=reads, writes=[Access(target, node, True)],
-                )
-            )  # fmt: skip
+                self._add_up(node, [(total, node), (target, node)], target)
+
+    def _add_up(self, node: Node, terms: Sequence[tuple[View, Node]], target: View) -> None:
+        reads = [Access(v, x, _moves_by_rows(v)) for v, x in terms]
+        loads = [Load("plain", r.view, None, node.dtype) for r in reads]
+        steps = [
+            Step("x + y", node.dtype, (i - 1 if i == 1 else len(loads) + i - 2, i))
+            for i in range(1, len(loads))
+        ]
+        self.instructions.append(
+            Loop(
+                (node,), node.shape, loads, steps, [(len(loads) + len(steps) - 1, target)],
+                reads=reads, writes=[Access(target, node, True)],
+            )
+        )  # fmt: skip
 
     def _host(self, node: Node) -> None:
         sources = [self.view(x) for x in node.inputs]
