@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.dtypes import BOOL, FLOAT64, as_dtype, common_dtype, is_float
+from graphnet.dtypes import BOOL, FLOAT64, as_dtype, common_dtype, converted, is_float
 from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueAccessError, table_of_inputs
 from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape, shared
 from graphnet.ops.broadcast import STRETCH, broadcast_to
@@ -659,7 +659,7 @@ class Cast(Elementwise):
         return inputs[0].shape, self.to
 
     def forward(self, x: Array) -> Array:
-        return x.astype(self.to)
+        return converted(x, self.to)
 
     def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         if is_float(self.to) and is_float(x.dtype):

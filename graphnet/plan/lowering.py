@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from graphnet.collector import collector_paused
+from graphnet.dtypes import BOOL
 from graphnet.graph import Graph, Group, dependents
-from graphnet.node import Dtype, Node
+from graphnet.node import Dtype, Node, Shape
 from graphnet.ops.broadcast import BroadcastTo, Sum
 from graphnet.ops.elementwise import Add, Elementwise
-from graphnet.ops.index import OneHot, ScatterAdd, Take
+from graphnet.ops.index import OneHot, ScatterAdd, Take, is_by_columns
 from graphnet.ops.leaf import Fill, Input
 from graphnet.ops.linear import BatchMatMul, MatMul
 from graphnet.ops.random import Random
@@ -238,33 +239,28 @@ class _Lowering:
 
     def _single(self, node: Node) -> None:
         op = node.op
-        if op.is_view:
+        if not node.size:
+            self._own(node)
+        elif op.is_view:
             self._as_view(node)
         elif isinstance(op, (Concatenate, Stack)):
             self._join(node)
-        elif isinstance(op, MatMul) and node.dtype.kind == "f":
+        elif isinstance(op, MatMul) and node.dtype != BOOL:
             a, b = map(self.view, node.inputs)
             self._product(node, a, b, self._own(node))
-        elif isinstance(op, BatchMatMul) and node.dtype.kind == "f":
+        elif isinstance(op, BatchMatMul) and node.dtype != BOOL:
             self._batch_product(node)
-        elif type(op) in REDUCTIONS and node.dtype.kind != "u":
+        elif type(op) in REDUCTIONS:
             self._reduction(node)
-        elif isinstance(op, ScatterAdd) and op.axis == 0 and node.size and self._scatter(node):
-            pass
-        elif (
-            isinstance(op, ScatterAdd)
-            and op.axis == 1
-            and node.inputs[0].ndim == 2
-            and node.inputs[1].ndim == 1
-            and node.dtype.kind == "f"
-            and node.size
-        ):
+        elif isinstance(op, ScatterAdd) and op.axis == 0 and node.dtype != BOOL:
+            self._scatter(node)
+        elif isinstance(op, ScatterAdd) and is_by_columns(node.inputs[0], node.inputs[1], op.axis):
             self._scatter_columns(node)
         elif isinstance(op, Place):
             self._place_piece(node)
         elif is_fusable(node):
             self._fused(Group((node,), (node,)))
-        elif isinstance(op, Add) and node.dtype.kind != "u":
+        elif isinstance(op, Add):
             self._wide_sum(node)
         else:
             self._host(node)
@@ -367,26 +363,33 @@ class _Lowering:
         view = self.view(x)
         return [Load("plain", view, None, x.dtype)], [], [Access(view, x, _moves_by_rows(view))]
 
-    def _scatter(self, node: Node) -> bool:
+    def _scatter(self, node: Node) -> None:
         assert isinstance(node.op, ScatterAdd)
         x, index = node.inputs
-        source, at = self.view(x), self.view(index)
-        width = node.size // max(node.shape[0], 1)
-        rows = source.reshaped((index.size, width))
-        flat = at.reshaped((index.size,))
-        if rows is None or flat is None or rows.strides[1] != 1 or node.dtype.kind != "f":
-            return False
-        y = self._own(node).reshaped((node.shape[0], width))
-        if y is None:
-            return False
+        shape = node.shape[0], node.size // node.shape[0]
+        own = self._own(node)
+        rows, read_rows = self._reshaped(node, x, (index.size, shape[1]))
+        flat, read_index = self._reshaped(node, index, (index.size,))
+        y = own.reshaped(shape)
+        target = y or Buffer(node.size, node.dtype).whole(shape)
         self.instructions.append(
             Scatter(
-                (node,), rows, flat, y,
-                reads=[Access(source, x, False), Access(at, index, False)],
-                writes=[Access(y, node, False)],
+                (node,), rows, flat, target,
+                reads=[read_rows, read_index], writes=[Access(target, node, False)],
             )
         )  # fmt: skip
-        return True
+        if y is None:
+            self._copy(node, node, target.buffer.whole(node.shape), own)
+
+    def _reshaped(self, node: Node, x: Node, shape: Shape) -> tuple[View, Access]:
+        """x in another shape, of contiguous rows, and what is read for it: a copy that the node makes, if need be."""
+        source = self.view(x)
+        found = source.reshaped(shape)
+        if found is None or (len(shape) > 1 and found.strides[-1] != 1 and found.size):
+            copy = Buffer(x.size, x.dtype).whole(x.shape)
+            self._copy(node, x, source, copy)
+            return copy.buffer.whole(shape), Access(copy, node, False)
+        return found, Access(source, x, False)
 
     def _scatter_columns(self, node: Node) -> None:
         x, index = node.inputs

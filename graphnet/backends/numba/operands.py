@@ -214,7 +214,8 @@ class OperandCode(Code):
                 place = Place(self.bases[k], begin, operand.move, self.strides[operand.strides][-1])
                 values.append(self._load(operand.dtype, place, j, mask, lanes))
         for step in self.kernel.steps:
-            values.append(evaluate(self, step, [values[s] for s in step.sources], lanes))
+            unsigned = any(self._dtype(s).kind == "u" for s in step.sources)
+            values.append(evaluate(self, step, [values[s] for s in step.sources], lanes, unsigned))
         if self.kernel.check:
             self._check(values, mask)
         return values

@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from graphnet.backends.numba.expressions import FLOATS, convert
 from graphnet.backends.numba.ir import Value, element, lanes_of, llvm_type, vector_type
 from graphnet.backends.numba.operands import LoopForm, OperandCode, Place, Row
@@ -110,8 +112,8 @@ class ReductionCode(OperandCode):
             return self.constant(type_, -math.inf if fold.how == "max" else math.inf)
         if scalar == "i1":
             return self.constant(type_, fold.how == "min")
-        bits = int(scalar[1:])
-        return self.constant(type_, -(1 << (bits - 1)) if fold.how == "max" else (1 << (bits - 1)) - 1)
+        info = np.iinfo(fold.dtype)
+        return self.constant(type_, info.min if fold.how == "max" else info.max)
 
     def _identities(self, count: int) -> _Totals:
         """What the totals begin with, of `count` vectors for each reduction."""
@@ -185,14 +187,15 @@ class ReductionCode(OperandCode):
     def _combined(self, fold: _Fold, total: Value, x: Value) -> Value:
         """x is of the total's type, or of one that it is converted from."""
         scalar = element(total.type)
-        if fold.how == "sum":
+        if fold.how == "sum" and scalar != "i1":
             return self.add(total, convert(self, x, scalar))
         if scalar in FLOATS:
             better = self.compare("ogt" if fold.how == "max" else "olt", x, total)
             return self.select(self.binary("or", better, self.compare("uno", x, x)), x, total)
         if scalar == "i1":
-            return self.binary("or" if fold.how == "max" else "and", total, x)
-        return self.select(self.compare("sgt" if fold.how == "max" else "slt", x, total), x, total)
+            return self.binary("and" if fold.how == "min" else "or", total, x)
+        sign = "u" if fold.dtype.kind == "u" else "s"
+        return self.select(self.compare(sign + ("gt" if fold.how == "max" else "lt"), x, total), x, total)
 
     def _combined_where(self, fold: _Fold, total: Value, x: Value, mask: Value | None) -> Value:
         result = self._combined(fold, total, x)
