@@ -265,7 +265,7 @@ class Negative(Elementwise):
 
 @dataclass(frozen=True, eq=False)
 class Power(Elementwise):
-    """y = x ** n, n a fixed number"""
+    """y = x ** n, n a fixed number; x ** 0.5 is √x"""
 
     exponent: float = 2.0
     domain: ClassVar[str] = "common"
@@ -279,7 +279,11 @@ class Power(Elementwise):
         return f"x ** {self.exponent!r}"
 
     def forward(self, x: Array) -> Array:
-        return np.power(x, x.dtype.type(self.exponent))
+        return (
+            np.sqrt(x)
+            if self.exponent == 0.5 and is_float(x.dtype)
+            else np.power(x, x.dtype.type(self.exponent))
+        )
 
     def partials(self, y: Node, x: Node) -> Sequence[Node]:
         n = self.exponent
@@ -298,7 +302,10 @@ class PowerOf(Elementwise):
         return np.power(x, y)
 
     def partials(self, z: Node, x: Node, y: Node) -> Sequence[Node]:
-        return y * x ** (y - 1), z * log(x)
+        # 0 · ∞ is meant to be 0 in two places: 0 · x^-1 where y = 0, and 0^y log 0 where y >= 0.
+        lowered = where(equal(y, 0), 0, y - 1)
+        flat = logical_and(equal(x, 0), greater_equal(y, 0))
+        return y * x**lowered, z * log(where(flat, 1, x))
 
 
 # -- functions of one variable ---------------------------------------------------------------

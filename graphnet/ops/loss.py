@@ -37,7 +37,7 @@ class _CrossEntropy(Op):
         return result
 
     def log_probabilities(self, logits: Array) -> Array:
-        x, _ = shifted(logits, -1)
+        x = shifted(logits, -1)
         return x - np.log(summed(np.exp(x), (-1,), keepdims=True))
 
 

@@ -90,11 +90,9 @@ class ArgMax(Op):
         return zeros(y.shape, rx.dtype)
 
 
-def shifted(x: Array, axis: int) -> tuple[Array, Array]:
-    """x minus its maximum over the axis, and the maximum; a row without a finite one is left as it is."""
-    top = x.max(axis=axis, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0) if x.size else top
-    return x - top, top
+def shifted(x: Array, axis: int) -> Array:
+    """x minus its maximum over the axis; where that is infinite, no share is known, and all of the row becomes NaN."""
+    return np.asarray(x - x.max(axis=axis, keepdims=True))
 
 
 class _OverAxis(Op):
@@ -124,7 +122,7 @@ class Softmax(_OverAxis):
     symbol: ClassVar[str] = "softmax"
 
     def forward(self, x: Array) -> Array:
-        e = np.exp(shifted(x, self.axis)[0])
+        e = np.exp(shifted(x, self.axis))
         return e / summed(e, (self.axis,), keepdims=True)
 
     def jacobian_product(self, u: Node, y: Node) -> Node:
@@ -146,7 +144,7 @@ class LogSoftmax(_OverAxis):
     symbol: ClassVar[str] = "log softmax"
 
     def forward(self, x: Array) -> Array:
-        x, _ = shifted(x, self.axis)
+        x = shifted(x, self.axis)
         return x - np.log(summed(np.exp(x), (self.axis,), keepdims=True))
 
     def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
@@ -168,9 +166,10 @@ class LogSumExp(_OverAxis):
         return (*shape[: self.axis], *shape[self.axis + 1 :]), dtype
 
     def forward(self, x: Array) -> Array:
-        x, top = shifted(x, self.axis)
+        top = x.max(axis=self.axis, keepdims=True)
+        top = np.where(np.isfinite(top), top, 0)  # beside an infinity the others count for nothing
         with np.errstate(divide="ignore"):  # log 0 = -inf is the right answer for an all -inf row
-            total = summed(np.exp(x), (self.axis,), keepdims=True)
+            total = summed(np.exp(x - top), (self.axis,), keepdims=True)
             return np.asarray((np.log(total) + top).squeeze(self.axis))
 
     def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:

@@ -36,14 +36,8 @@ def expand(graph: Graph) -> Graph:
     return graph.rewrite(replace)
 
 
-def _top(x: Node, axis: int) -> Node:
-    """The maximum over the axis, 0 where it is not finite: an all -inf row is left as it is."""
-    top = Max((axis,))(x)
-    return where(equal(top - top, 0), top, 0)
-
-
 def _shifted(x: Node, axis: int) -> Node:
-    return x - spread(_top(x, axis), x, (axis,))
+    return x - spread(Max((axis,))(x), x, (axis,))
 
 
 def _softmax(node: Node) -> Node:
@@ -65,7 +59,9 @@ def _log_softmax(node: Node) -> Node:
 def _log_sum_exp(node: Node) -> Node:
     (x,) = node.inputs
     axis = node.op.axis  # type: ignore[attr-defined]
-    return log(Sum((axis,))(exp(_shifted(x, axis)))) + _top(x, axis)
+    top = Max((axis,))(x)
+    top = where(equal(top - top, 0), top, 0)  # beside an infinity the others count for nothing
+    return log(Sum((axis,))(exp(x - spread(top, x, (axis,))))) + top
 
 
 def _symbol_cross_entropy(node: Node) -> Node:
