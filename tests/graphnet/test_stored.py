@@ -14,7 +14,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet import stored
 from graphnet.errors import BackendError, DtypeError, GraphnetError, ShapeError, ValueAccessError
-from graphnet.node import Array, Node
+from graphnet.node import Array
 
 GENERATOR = np.random.default_rng(3)
 
@@ -154,10 +154,6 @@ def test_arguments_are_checked_as_before(tmp_path: Path) -> None:
         loaded(arrays[0] + 5, *arrays[1:])
 
 
-def only_python(x: Node) -> Node:
-    return gn.argmax(x)
-
-
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -170,12 +166,6 @@ def test_what_no_file_can_hold(tmp_path: Path, how: dict[str, object], words: st
     with pytest.raises(BackendError, match=words):
         gn.compile([gn.tanh(x)], [x], **how).save(tmp_path / "f.gn")  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
-
-
-def test_ops_that_only_python_runs_are_named(tmp_path: Path) -> None:
-    x = gn.input((3,))
-    with pytest.raises(BackendError, match=r"ArgMax.*test_stored"):
-        gn.compile([only_python(x)], [x]).save(tmp_path / "f.gn")
 
 
 class TestBadFiles:

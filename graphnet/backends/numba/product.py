@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from graphnet.backends.numba.ir import Code, Value, vector_type
+from graphnet.backends.numba.ir import Code, Value, bytes_of, vector_type
 
 __all__ = ["PackKernel", "ProductKernel", "block_rows", "panel_vectors"]
 
@@ -78,7 +78,7 @@ class ProductKernel:
 
     @property
     def lanes(self) -> int:
-        return self.vector_bytes // (4 if self.scalar == "float" else 8)
+        return self.vector_bytes // bytes_of(self.scalar)
 
     def text(self) -> str:
         return _ProductCode(self).module()
@@ -206,7 +206,7 @@ class PackKernel:
 
     def text(self) -> str:
         code = Code(self.vector_bytes)
-        lanes = self.vector_bytes // (4 if self.scalar == "float" else 8)
+        lanes = self.vector_bytes // bytes_of(self.scalar)
         b, p = code.pointer_slot(2), code.pointer_slot(3)
         K, b_k, p_k, panels, p_panel, b_n = (code.slot(i) for i in range(4, 10))
         zero = code.integer(0)

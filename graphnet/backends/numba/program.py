@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.backends.base import OUT_OF_RANGE, Program, stored_parameters
+from graphnet.backends.base import OUT_OF_RANGE, Program, runs_in_python, stored_parameters
 from graphnet.backends.numba.image import HEADER, Image, Place, Tape
 from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.pace import Pace
@@ -73,11 +73,7 @@ class NumbaProgram(Program):
     def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
         for _, host in self.image.segments:
             if host is not None:
-                node = host[0]
-                raise BackendError(
-                    f"this function cannot be stored: {node.describe()} (made at {node.origin}) runs the Python rule "
-                    f"of {node.op.name}, which no file can hold. Give the op a `kernel`, or leave it out."
-                )
+                raise runs_in_python(host[0])
         if self.check:
             raise BackendError("a function compiled with check=True cannot be stored: errors need its graph")
         machine = this_machine()
