@@ -405,7 +405,7 @@ def _pairs(structure: Any) -> list[tuple[Node, Node]]:
     for (a, h), count in Counter(listed).items():
         if count > 1:
             raise UsageError(
-                f"Objective: structure lists {a.describe()} with {h.describe()} (made at {h.origin}) twice, which would "
-                "damp it twice"
+                f"Objective: structure lists {a.describe()} and {h.describe()} (made at {h.origin}) twice, so they "
+                "would be damped twice"
             )
     return listed

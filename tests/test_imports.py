@@ -37,7 +37,18 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "initializers"),
-    ("settings", "files", "interruption", "losses", "masks", "vectors", "weights", "ctc"),
+    (
+        "settings",
+        "files",
+        "json_values",
+        "tensor_file",
+        "interruption",
+        "losses",
+        "masks",
+        "vectors",
+        "weights",
+        "ctc",
+    ),
     ("declaration", "data"),
     ("tracing",),
     ("cell",),

@@ -289,7 +289,7 @@ def test_structure_that_lists_a_unit_twice_is_refused() -> None:
     network = rnn.Network([rnn.Elman(2)], 3, 3)
     u = network.unroll(2, 1, initial="zero")
     fed = [u.inputs, u.targets]
-    with pytest.raises(UsageError, match="lists .* twice, which would damp it twice"):
+    with pytest.raises(UsageError, match=r"lists .* twice, so they would be damped twice"):
         rnn.Objective(u.cost, network.parameters, fed, structure=[*u.structure, u.structure[0]])
 
 
