@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 import graphnet as gn
@@ -35,7 +35,7 @@ from graphnet_rnn.masks import Masks
 from graphnet_rnn.settings import fraction, whole_number
 from graphnet_rnn.weights import Weights, WeightsWithin, chosen
 
-__all__ = ["Cell", "State", "at_each_step"]
+__all__ = ["Cell", "State", "at_each_step", "classes_of"]
 
 # Lines of this file are machinery: an error should name the equation that called `affine`.
 hide_module(__file__)
@@ -395,6 +395,18 @@ class Cell(ShowsItself):
     def __repr__(self) -> str:
         listed = ", ".join(f"{k}={v!r}" for k, v in self.settings().items())
         return f"{type(self).__name__}({listed})"
+
+
+def classes_of(settings: Iterable[Any]) -> Iterator[type[Cell]]:
+    """The classes of all cells among these, and among the settings of these, however deep."""
+    for value in settings:
+        if isinstance(value, Cell):
+            yield type(value)
+            yield from classes_of(value.settings().values())
+        elif isinstance(value, (tuple, list)):
+            yield from classes_of(value)
+        elif isinstance(value, dict):
+            yield from classes_of(value.values())
 
 
 def at_each_step(make: Callable[..., Node], *sequences: Sequence[Node]) -> list[Node]:
