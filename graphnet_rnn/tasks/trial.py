@@ -102,7 +102,7 @@ class Trial:
         """
         require_finite(np.asarray(self.theta), self.steps, f"{path} is")
         training = {
-            "run": self._settings(),
+            "run": self.settings(),
             "steps": self.steps,
             "sequences": self.sequences,
             "random": self._generator.bit_generator.state,
@@ -117,13 +117,13 @@ class Trial:
         stored = read_training_state(Path(path))
         if "random" not in stored.training or "steps" not in stored.training:
             raise ModelFileError(f"{path} is of another kind of training than a Trial; name another file.")
-        stored.require_same(self._settings(), {})
+        stored.require_same(self.settings(), {})
         stored.restore(self.network, self.state)
         self.theta = gn.place(self.network.theta, self.backend)
         self.steps, self.sequences = stored.training["steps"], stored.training["sequences"]
         self._generator.bit_generator.state = stored.training["random"]
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """What must be the same to go on."""
         return {
             "task": {"name": self.task.name, "length": self.task.length},
