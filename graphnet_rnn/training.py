@@ -36,7 +36,7 @@ from graphnet_rnn.optimizers.base import Report, State
 from graphnet_rnn.pieces import CarriedPieces, DrawnSequences, Pieces
 from graphnet_rnn.sampling import Sampler
 from graphnet_rnn.settings import amount, whole_number
-from graphnet_rnn.training_state import TrainingState, require_finite
+from graphnet_rnn.training_state import TrainingState, as_stored, require_finite, said
 
 __all__ = ["Listener", "Outcome", "Trainer"]
 
@@ -407,22 +407,26 @@ class Trainer:
     def _description(self) -> dict[str, Any]:
         """What must be the same for a run to be continued."""
         digest = hashlib.sha256()
-        for part in (self.data.train, self.data.valid, self.data.test):
+        parts = self.data.train, self.data.valid, self.data.test
+        for part in parts:
             digest.update(part.tobytes())
-        return {
-            "event": "start",
-            "network": self.network.settings(),
-            "optimizer": {"name": type(self.optimizer).__name__, **self.optimizer.settings()},
-            "time": self.time,
-            "batch": self.batch,
-            "clip_values": self.clip_values,
-            **{name: value for name, value in self._later_settings().items() if value},
-            "schedule": repr(self.schedule),
-            "stopping": repr(self.stopping),
-            "sample_length": self.sample_length,
-            "log_every": self.log_every,
-            "text": digest.hexdigest(),
-        }
+        return as_stored(
+            {
+                "event": "start",
+                "network": self.network.settings(),
+                "optimizer": {"name": type(self.optimizer).__name__, **self.optimizer.settings()},
+                "time": self.time,
+                "batch": self.batch,
+                "clip_values": self.clip_values,
+                **{name: value for name, value in self._later_settings().items() if value},
+                "schedule": said(self.schedule),
+                "stopping": said(self.stopping),
+                "sample_length": self.sample_length,
+                "log_every": self.log_every,
+                "text": digest.hexdigest(),
+                "parts": [len(part) for part in parts],
+            }
+        )
 
     def _later_settings(self) -> dict[str, Any]:
         """Those that older checkpoints do not know, which are as if these had them at their defaults."""
@@ -448,7 +452,7 @@ class Trainer:
         """
         stored = self.folder.read_checkpoint()
         self._take_up(stored)
-        self.folder.require_history(stored.training["history_size"])
+        self.folder.require_history(stored.told("history_size", 0))
         self._resumed = True
 
     def _take_up(self, stored: TrainingState) -> None:
@@ -456,11 +460,11 @@ class Trainer:
         stored.require_same(self._description(), dict.fromkeys(self._later_settings()))
         stored.restore(self.network, self.state)
         self.theta = gn.place(self.network.theta, self.backend)
-        self.pieces.carried = [stored.array(f"carried.{i:03d}") for i in range(len(self.pieces.carried))]
-        progress = dict(stored.training["progress"])
-        progress["best_bits"] = math.inf if progress["best_bits"] is None else progress["best_bits"]
-        self.progress = Progress(**progress)
-        self._random.state = stored.training["random"]
+        self.pieces.carried = [
+            stored.array(f"carried.{i:03d}", array) for i, array in enumerate(self.pieces.carried)
+        ]
+        self.progress = Progress(**stored.told("progress", vars(Progress())))
+        self._random.state = stored.told("random", self._random.state)
         if self.progress.finished != "early stopping":  # more epochs, or fewer, may have been asked for
             self.progress.finished = "epochs" if self.progress.epoch >= self.epochs else ""
 
