@@ -19,7 +19,7 @@ import numpy as np
 
 from graphnet.errors import GraphnetError
 from graphnet.node import Array
-from graphnet_rnn.cell import Cell
+from graphnet_rnn.cell import Cell, classes_of
 from graphnet_rnn.cells import ALL
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import ModelFileError, UsageError
@@ -168,8 +168,8 @@ def network_of(file: ModelFile, path: str, cells: type[Cell] | Iterable[type[Cel
     except (GraphnetError, ValueError, RecursionError) as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).split("\n")[0]
         raise ModelFileError(
-            f"{path}: the network that it describes cannot be made: {what.rstrip('.')}; the file is damaged, or a cell "
-            "has changed since it was written."
+            f"{path}: the network that it describes cannot be made: {what.rstrip('.'):.500}; the file is damaged, or a "
+            "cell has changed since it was written."
         ) from error
     if not same:
         kinds = ", ".join(dict.fromkeys(type(cell).__name__ for cell in network.layers))
@@ -223,7 +223,12 @@ class _Reader:
         arguments = {key: self.value(value) for key, value in described.items() if key != "cell"}
         try:
             self.require_weights(self.known[name], arguments)
-            return self.known[name](**arguments)
+            made = self.known[name](**arguments)
+            for setting, value in made.settings().items():
+                # A few of those within each other would be more than a machine holds.
+                if setting not in arguments and any(classes_of([value])):
+                    raise ValueError(f"it does not say which cell is the {setting}")
+            return made
         except GraphnetError:
             raise
         except Exception as error:  # a user's class may raise anything

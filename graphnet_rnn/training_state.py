@@ -34,6 +34,8 @@ __all__ = [
 ]
 
 OPTIMIZER = "optimizer."
+#: So many differences are named.
+LISTED = 5
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,17 @@ class TrainingState:
     def require_same(self, settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         """UsageError if the run's settings, `training["run"]`, were others; defaults: of those that it may lack."""
         stored, now = {**defaults, **self._mapping("run")}, as_stored(settings)
-        differences = [
-            what for key, value in stored.items() for what in _differences(key, value, now.get(key))
-        ]
+        try:
+            differences = [
+                what for key, value in stored.items() for what in _differences(key, value, now.get(key))
+            ]
+        except RecursionError:
+            raise ModelFileError(f"{self.path} says settings that are nested too deeply.") from None
         if differences:
+            more = [f"and {len(differences) - LISTED} more"] if len(differences) > LISTED else []
             raise UsageError(
-                f"{self.path} cannot be continued: {'; '.join(differences)}. Say the same again, or keep this run in "
-                "another place."
+                f"{self.path} cannot be continued: {'; '.join([*differences[:LISTED], *more])}. Say the same again, or "
+                "keep this run in another place."
             )
 
     def restore(self, network: Network, state: Mapping[str, Array]) -> None:
@@ -189,4 +195,4 @@ def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
         for i, (a, b) in enumerate(zip(before, now, strict=True)):
             yield from _differences(f"{name}[{i}]", a, b)
     elif before != now:
-        yield f"{name} was {before}, now it is {now}"
+        yield f"{name:.80} was {before!s:.100}, now it is {now!s:.100}"

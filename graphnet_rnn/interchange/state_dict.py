@@ -285,7 +285,10 @@ def find_initial(tensors: Tensors, part: Recurrent) -> dict[str, Array]:
     states = [state.name for state in part.family.cell.states]
     found = {state: tensors[f"{INITIAL}{state}"] for state in states if f"{INITIAL}{state}" in tensors}
     if found and len(found) < len(states):
-        raise DataError(f"{', '.join(INITIAL + s for s in states if s not in found)} missing.")
+        raise DataError(
+            f"{', '.join(INITIAL + s for s in states if s not in found)} missing: learned initial states are all "
+            "there, or none."
+        )
     for state, array in found.items():
         _check(INITIAL + state, array, (part.layers, 1, part.units), "a learned initial state")
     return found
