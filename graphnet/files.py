@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["locked", "write_whole"]
+__all__ = ["lock_file", "locked", "sync", "write_whole"]
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes, durable: bool = True) -> None:
@@ -18,10 +18,11 @@ def write_whole(path: str | os.PathLike[str], content: bytes, durable: bool = Tr
     what can be made again. Raises OSError; the old file is then as it was, and nothing is left beside it.
     """
     target = Path(os.path.realpath(path))  # a link stays one
-    beside = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.part")
+    # At random: processes of two containers that share the folder may have one number.
+    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with open(beside, "wb") as file:
+        with open(beside, "xb") as file:
             file.write(content)
             if durable:
                 file.flush()
@@ -34,13 +35,20 @@ def write_whole(path: str | os.PathLike[str], content: bytes, durable: bool = Tr
             beside.unlink()
 
 
+def sync(path: str | os.PathLike[str]) -> None:
+    """Brings what others have written to a file to the disk itself, where it survives a power cut. Raises OSError."""
+    with open(path, "r+b") as file:  # Windows syncs no file that is open for reading only
+        os.fsync(file.fileno())
+    _sync_folder(Path(os.path.realpath(path)).parent)
+
+
 @contextlib.contextmanager
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Keeps other processes (and threads) out of what this path names, a file or a folder, until the block ends.
+    """Keeps other processes (and threads) out of what this path names until the block ends: a file, or a folder.
 
     However the process ends, its lock ends with it. The lock is a file of its own beside the path (in it, if it is a
-    folder), since the file itself is replaced when it is written. Raises BlockingIOError at once if another has it,
-    another OSError if no lock can be made.
+    folder, which must be there), since the file itself is replaced when it is written. Raises BlockingIOError at once
+    if another has it, another OSError if no lock can be made.
     """
     named = Path(os.path.realpath(path))
     lock = named / ".lock" if named.is_dir() else named.with_name(f".{named.name}.lock")
@@ -53,12 +61,34 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
         os.close(descriptor)
 
 
+def lock_file(descriptor: int, wait: bool = False) -> None:
+    """Locks an open file until it is closed.
+
+    Raises BlockingIOError if another has it, unless wait; another OSError if it cannot be locked.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        # A byte that no file has: who reads is not kept out by it.
+        os.lseek(descriptor, 2**62, os.SEEK_SET)
+        how = msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK  # type: ignore[attr-defined,unused-ignore]
+        try:
+            msvcrt.locking(descriptor, how, 1)  # type: ignore[attr-defined,unused-ignore]
+        except OSError as error:
+            raise BlockingIOError(*error.args) from None
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def _open_locked(lock: Path) -> int:
     """The lock's descriptor. Whoever had it before may have removed the file that was opened here: then once more."""
+    how = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
     while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        descriptor = os.open(lock, how, 0o600)
         try:
-            _lock(descriptor)
+            lock_file(descriptor)
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), os.stat(lock)):
                     return descriptor
@@ -66,21 +96,6 @@ def _open_locked(lock: Path) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
-
-
-def _lock(descriptor: int) -> None:
-    """BlockingIOError if another has it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        except OSError as error:
-            raise BlockingIOError(*error.args) from None
-    else:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -6,6 +6,7 @@ rnn.testing.check_cell(MyCell)
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +17,9 @@ import graphnet as gn
 from graphnet.node import Array, Node
 from graphnet.testing import TOLERANCES, LawError, check_graph, require_same_in_any_order
 from graphnet.testing.laws import held_where_stopped
-from graphnet_rnn.cell import Cell
+from graphnet_rnn.cell import Cell, classes_of
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.model_file import ModelFile, describe_network, network_of, network_tensors
 from graphnet_rnn.network import Network
 from graphnet_rnn.unroll import Unrolled
 
@@ -325,7 +327,6 @@ def cores_run_in_any_order(subject: Subject) -> str:
 
 def trains_in_float32(subject: Subject) -> str:
     """In float32 and with other sizes the cell is made again from its settings, and gives the same numbers."""
-    subject.cell.description()  # CellError for settings that no model file can hold
     cell, again = subject.cell.resized(5), subject.cell.resized(5)
     single = Network([cell, cell], SYMBOLS, SYMBOLS, skip=True, dtype="float32")
     double = Network([again, again], SYMBOLS, SYMBOLS, skip=True, dtype="float64")
@@ -350,6 +351,20 @@ def trains_in_float32(subject: Subject) -> str:
     return f"cost and {found.size - 1} derivatives agree with float64 to {worst:.1e}"
 
 
+def comes_back_from_a_file(subject: Subject) -> str:
+    """What a model file gives back has the same settings, kind by kind, and the same weights."""
+    network = subject.network
+    described = json.loads(json.dumps(describe_network(network)))
+    file = ModelFile(network_tensors(network), described)
+    again = network_of(file, "a model file", classes_of(network.layers))
+    before, after = (repr([cell.settings() for cell in net.layers]) for net in (network, again))
+    if before != after:
+        raise LawError(f"{subject.name}: a model file gives back {after} for the settings {before}")
+    if again.theta.tobytes() != network.theta.tobytes():
+        raise LawError(f"{subject.name}: a model file gives back other weights")
+    return f"{len(network.layers[0].settings())} settings and {network.theta.size} weights are the same again"
+
+
 CHECKS: dict[str, Callable[[Subject], str]] = {
     "gradient": gradient_is_slope,  # first, since it names the weight
     "one step": step_obeys_the_laws,
@@ -359,6 +374,7 @@ CHECKS: dict[str, Callable[[Subject], str]] = {
     "Gauss-Newton": gauss_newton_is_dense,
     "threads": cores_run_in_any_order,
     "float32": trains_in_float32,
+    "file": comes_back_from_a_file,
 }
 
 

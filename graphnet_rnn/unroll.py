@@ -12,6 +12,7 @@ from graphnet.collector import collector_paused
 from graphnet.display import ShowsItself
 from graphnet.node import Node
 from graphnet.ops.elementwise import Sigmoid, Tanh
+from graphnet.passes.merge import values_of
 from graphnet.provenance import hide_module
 from graphnet_rnn.cell import Cell, at_each_step
 from graphnet_rnn.errors import UsageError
@@ -181,12 +182,19 @@ class Unrolled(ShowsItself):
 
     @property
     def structure(self) -> list[tuple[Node, Node]]:
-        """(a, h = e(a)) for each tanh and σ of the layers: what structural damping keeps from changing too fast."""
-        return [
-            (node.inputs[0], node)
-            for node in gn.Graph([self.cost]).order
-            if isinstance(node.op, (Tanh, Sigmoid)) and "cell" in node.scope
+        """(a, h = e(a)) for each tanh and σ of the layers: what structural damping keeps from changing too fast.
+
+        Each unit is there once, however often the equations write it.
+        """
+        graph = gn.Graph([self.cost])
+        squashed = [
+            node for node in graph.order if isinstance(node.op, (Tanh, Sigmoid)) and "cell" in node.scope
         ]
+        value = values_of(graph)
+        units: dict[Node, Node] = {}
+        for node in squashed:
+            units.setdefault(value[node], node)
+        return [(node.inputs[0], node) for node in units.values()]
 
     def __graph__(self) -> gn.Graph:
         """The cost as a graph, for pictures."""

@@ -46,6 +46,8 @@ class Weights:
     seed: int
     dtype: Dtype
     initial: Mapping[str, Initializer]
+    #: What they hold, by their full names, instead of what initializers draw: nothing is allocated that is not there.
+    values: Mapping[str, Array] | None = None
     nodes: dict[str, Node] = field(default_factory=dict)
     #: The names of those that training leaves as they are.
     fixed: set[str] = field(default_factory=set)
@@ -96,11 +98,24 @@ class Weights:
         return tuple(int(n) for n in sizes)
 
     def _make(self, name: str, shape: tuple[int, ...], initializer: Initializer | None) -> Node:
+        if self.values is not None:
+            return gn.parameter(self._given(name, shape, self.values), name=self.full_name(name))
         initializer = chosen(self.initial, name, initializer)
         if initializer is None:
             initializer = initializers.glorot() if len(shape) > 1 else initializers.zeros()
         value = self._initial_value(name, shape, initializer)
         return gn.parameter(value.astype(self.dtype), name=self.full_name(name))
+
+    def _given(self, name: str, shape: tuple[int, ...], values: Mapping[str, Array]) -> Array:
+        """A copy of the weight's value, if there is one of this shape and dtype."""
+        value = values.get(self.full_name(name))
+        if value is None or value.shape != shape:
+            raise UsageError(
+                f"the weight {self.full_name(name)} is missing or of another shape than {list(shape)}"
+            )
+        if value.dtype != self.dtype:
+            raise UsageError(f"the weight {self.full_name(name)} is {value.dtype}, not {self.dtype}")
+        return value.copy()
 
     def _initial_value(self, name: str, shape: tuple[int, ...], initializer: Initializer) -> Array:
         """What the initializer gives, if that is finite numbers of this shape."""

@@ -39,6 +39,10 @@ class NARX(Cell):
         if not outputs:
             self.output = State("h")
 
+    @classmethod
+    def least_weights(cls, *, order: int = 3, taps: int = 2, **settings: Any) -> int:
+        return order + taps
+
     def step(self, x: Node, *delayed: Node) -> tuple[Node, ...]:
         outputs, inputs = delayed[: self.order], (x, *delayed[self.order :])
         sources: dict[str, Any] = {f"x{k}": node for k, node in enumerate(inputs)}

@@ -8,6 +8,7 @@ O(edges), and x is looked up, not multiplied, where it is a symbol.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -79,6 +80,10 @@ class _OverGraph(Cell):
         self.sources, self.targets = random_edges(self.units, min(self.edges, self.units), self.graph_seed)
         with scope(cell=name):
             self._i, self._j = constant(self.sources, name="i"), constant(self.targets, name="j")
+
+    @classmethod
+    def least_weights(cls, *, units: int = 128, edges: int = 10, **settings: Any) -> int:
+        return units * min(edges, units)
 
     def over_edges(self, a: Node, tau: Node) -> Node:
         """Σ_i τ_ij a_i over the edges i → j; tau: (edges,), or (batch, edges)"""

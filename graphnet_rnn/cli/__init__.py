@@ -1,7 +1,7 @@
 """The command line: graphnet-rnn demo | train | sample | evaluate | draw | check | cells | export | tasks.
 
 One file for each command: it adds its arguments to a parser, and runs. Exit codes: 0 well, 1 a failure, 2 a
-usage error, 130 interrupted. A failure is one clear sentence; --debug shows the traceback.
+usage error, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP). A failure is one clear sentence; --debug shows the traceback.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from graphnet.errors import GraphnetError
 from graphnet.version import __version__
 from graphnet_rnn.cli import cells, check, demo, draw, evaluate, export, sample, tasks, train
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.interruption import ends_like_ctrl_c
 
 __all__ = ["main"]
 
@@ -87,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"graphnet-rnn {options.command}: {message}", file=sys.stderr)
 
     try:
-        with warnings.catch_warnings():
+        with ends_like_ctrl_c(), warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = show
             return int(COMMANDS[options.command].run(options) or 0)

@@ -12,14 +12,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from graphnet_rnn.cell import classes_of
 from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.cli.console import Console
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
 from graphnet_rnn.cli.program import command_line
-from graphnet_rnn.cli.user_cells import classes_of, make_cell, parts_of, slug
+from graphnet_rnn.cli.user_cells import make_cell, parts_of, slug
 from graphnet_rnn.data import Corpus, read_text, standard_library_text
 from graphnet_rnn.early_stopping import EarlyStopping
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.model_file import load
 from graphnet_rnn.network import Network
@@ -47,6 +48,8 @@ APART = ("quiet", "no_live", "debug", "resume", "command", "out", "checkpoint_se
 #: What may be said anew beside --resume: where files are that have moved (that they are the same is checked), how long
 #: the run is to go on, and how the same is computed.
 FILES = ("text", "valid", "test", "cell")
+#: The arguments without a default that are words; the others are numbers.
+WORDS = (*FILES, "unknown", "memory")
 ANEW = frozenset({*FILES, "epochs", "backend", "memory", "threads"})
 FREE_ON_RESUME = ANEW | {"quiet", "no_live", "resume", "checkpoint_seconds", "debug"}
 
@@ -181,16 +184,34 @@ def _tested(trainer: Trainer) -> str:
 
 def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
     checkpoint = RunFolder(options.resume).read_checkpoint()
-    stored: dict[str, Any] = checkpoint.training["notes"].get("arguments", {})
+    notes = checkpoint.training.get("notes")
+    stored = notes.get("arguments") if isinstance(notes, dict) else None
     if not stored:
         raise UsageError(
             f"{checkpoint.path} was not written by this command; resume it with rnn.Trainer in Python."
         )
     _refuse_changes(options)
-    kept = {**vars(options), **stored}
+    kept = vars(options) | _checked_arguments(checkpoint.path, stored, vars(options))
     kept |= {name: getattr(options, name) for name in ANEW & options.written}
     _require_files(kept)
     return argparse.Namespace(**kept)
+
+
+def _checked_arguments(path: Path, stored: Any, known: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a checkpoint keeps; ModelFileError unless each is of the kind of this command's own."""
+    if not isinstance(stored, dict):
+        raise ModelFileError(f"{path} keeps {stored!r:.60} for the arguments of this command.")
+    kept = {name: value for name, value in stored.items() if name in known}
+    for name, value in kept.items():
+        default = known[name]
+        kinds: tuple[type, ...] = (type(default), int) if isinstance(default, float) else (type(default),)
+        if default is None:
+            kinds = (type(None), str) if name in WORDS else (type(None), int, float)
+        if type(value) not in kinds:
+            raise ModelFileError(
+                f"{path} keeps {value!r:.60} for --{name.replace('_', '-')}, which cannot be."
+            )
+    return kept
 
 
 def _require_files(kept: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -22,7 +22,7 @@ from graphnet_rnn.errors import UsageError
 
 EXAMPLE = "RHN(units=64, depth=3)"
 
-__all__ = ["classes_of", "find_cell", "make_cell", "own_cells", "parts_of", "slug"]
+__all__ = ["find_cell", "make_cell", "own_cells", "parts_of", "slug"]
 
 
 def parts_of(text: str) -> Named:
@@ -78,13 +78,6 @@ def own_cells(text: str | None) -> list[type[Cell]]:
     where, cell = parts_of(text).where, find_cell(text)
     beside = _cells(_load(where)).items() if where else ()
     return [*(other for name, other in beside if name not in ALL), cell]
-
-
-def classes_of(cells: Iterable[Cell]) -> Iterator[type[Cell]]:
-    """The classes of cells and of the cells among their settings."""
-    for cell in cells:
-        yield type(cell)
-        yield from classes_of(value for value in cell.settings().values() if isinstance(value, Cell))
 
 
 def slug(text: str) -> str:

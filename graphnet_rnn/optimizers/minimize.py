@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from graphnet.node import Array
 from graphnet_rnn.batched import BatchedObjective
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.objective import Objective
-from graphnet_rnn.optimizers.base import Optimizer, Report, State
+from graphnet_rnn.optimizers.base import Optimizer, Report, State, taken_up
 from graphnet_rnn.optimizers.first_order import Adam
 from graphnet_rnn.settings import amount, is_true, whole_number
 
@@ -92,7 +92,7 @@ def minimize(
         raise UsageError(
             f"minimize: start has shape {list(theta.shape)}, but there are {objective.size} parameters"
         )
-    state = _state(chosen, theta, state)
+    state = taken_up("minimize", type(chosen).__name__, chosen.init(theta), state)
     reports: list[Report] = []
     reason, idle = "steps", 0
     for step in range(steps):
@@ -124,28 +124,3 @@ def minimize(
     objective.set(theta)
     kept = {name: np.asarray(array) for name, array in state.items()}
     return Result(np.asarray(theta), objective.loss(theta), reports, reason, kept)
-
-
-def _state(optimizer: Optimizer, theta: Array, given: State | None) -> State:
-    """The optimiser's state before the next step, a copy, where θ is; UsageError for one that it cannot have."""
-    fresh = optimizer.init(theta)
-    if given is None:
-        return fresh
-    owner = type(optimizer).__name__
-    if not isinstance(given, Mapping):
-        raise UsageError(f"minimize: state must be a dict of arrays, as result.state, not {given!r:.60}")
-    for names, what in ((fresh.keys() - given.keys(), "lacks"), (given.keys() - fresh.keys(), "has")):
-        if names:
-            raise UsageError(
-                f"minimize: state {what} {', '.join(sorted(names))}; {owner} keeps {', '.join(fresh) or 'nothing'}"
-            )
-    for name, held in fresh.items():
-        array = np.asarray(given[name])
-        fits = array.shape == held.shape and np.can_cast(array.dtype, held.dtype, "same_kind")
-        if not fits or not np.isfinite(array).all():
-            raise UsageError(
-                f"minimize: {name} in state must be finite, of shape {list(held.shape)} and {held.dtype}, which "
-                f"{owner} keeps here, not {array.dtype} of shape {list(array.shape)}"
-            )
-        held[...] = array
-    return fresh

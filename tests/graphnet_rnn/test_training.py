@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import random
@@ -315,7 +316,7 @@ def test_killed_between_first_checkpoint_and_history(tmp_path: Path, monkeypatch
         raise ConnectionError
 
     with monkeypatch.context() as planted:
-        planted.setattr("graphnet_rnn.training.append_line", die)
+        planted.setattr("graphnet_rnn.checkpoint.append_line", die)
         with pytest.raises(ConnectionError):
             trainer(tmp_path / "parts").run()
     last = trainer(tmp_path / "parts")
@@ -506,14 +507,27 @@ def test_full_disk_at_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_full_disk_at_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Any, mode: str) -> Any:
-        if mode == "ab":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return open(path, mode)
+    """It takes a part of a row: none of it stays, and the run can be continued once there is room."""
+    trainer(tmp_path / "whole").run()
 
-    monkeypatch.setattr("graphnet_rnn.files.open", refuse, raising=False)
-    with pytest.raises(SaveError, match=r"history\.jsonl could not be written: No space left on device"):
-        trainer(tmp_path / "run").run()
+    def half(file: io.FileIO, line: bytes) -> None:
+        file.write(line[: len(line) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    class Full(Listener):
+        def stepped(self, trainer: Trainer, loss: float) -> None:
+            if trainer.progress.step == 10:
+                planted.setattr("graphnet.json_lines._write", half)
+
+    with monkeypatch.context() as planted:
+        run = trainer(tmp_path / "parts", listener=Full())
+        with pytest.raises(SaveError, match=r"history\.jsonl could not be written: No space left on device"):
+            run.run()
+    assert rows(tmp_path / "parts", "step")[-1]["step"] == 10
+    last = trainer(tmp_path / "parts")
+    last.resume()
+    last.run()
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
 
 
 def test_folder_that_is_a_file(tmp_path: Path) -> None:

@@ -203,12 +203,12 @@ def test_an_interrupted_step_is_finished_and_kept(
 
 
 def test_a_run_is_kept_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the clock, not only at its end: a killed one has lost little."""
+    """Before its first step and by the clock, not only at its end: a killed one has lost little."""
     monkeypatch.setattr("graphnet_rnn.cli.tasks.CHECKPOINT_SECONDS", 0.0)
     kept: list[int] = []
     monkeypatch.setattr(Trial, "save", lambda trial, path: kept.append(trial.steps))
     assert main([*COMMAND, "--steps", "3", "--checkpoint", str(tmp_path / "run.safetensors")]) == 0
-    assert kept == [1, 2, 3, 3]
+    assert kept == [0, 1, 2, 3, 3]
 
 
 def test_infinite_weights_reach_no_file(tmp_path: Path) -> None:

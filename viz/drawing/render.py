@@ -23,17 +23,17 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from graphnet.files import write_whole
 from viz.drawing.closed import ClosedPicture
 from viz.drawing.dot import dot_of, with_less_effort, without_common_ranks
 from viz.drawing.grid import grid_dot
 from viz.drawing.picture import Picture
 from viz.drawing.scripts import with_scripts
 from viz.errors import DrawingError, LayoutTimeoutError
+from viz.files import write_file
 from viz.notebook import bundle_of
 from viz.style import LIGHT, Style
 
-__all__ = ["RENDERERS", "Drawing", "Renderer", "check_limit", "write_file"]
+__all__ = ["RENDERERS", "Drawing", "Renderer", "check_limit"]
 
 FORMATS = ("svg", "png", "pdf", "dot", "html")
 _ID = re.compile(r'(<\w+ id=")')
@@ -290,25 +290,9 @@ def _fonts_conf(fonts: Path) -> Path:
     return path
 
 
-# -- files -----------------------------------------------------------------------------------
-
-
 def _page(body: str) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>graphnet</title>\n'
         "<style>body { margin: 1rem; font-family: sans-serif; } svg { max-width: 100%; height: auto; }"
         f"</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
-
-
-def write_file(target: Path, contents: bytes) -> None:
-    """Whole or not at all; DrawingError if the folder is missing or may not be written to."""
-    try:
-        if not target.parent.is_dir():
-            raise FileNotFoundError(0, f"there is no folder {target.parent}")
-        write_whole(target, contents, durable=False)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise DrawingError(
-            f"path {str(target)!r} cannot be written ({reason}); give a file in an existing, writable folder."
-        ) from None
