@@ -41,8 +41,8 @@ from graphnet_rnn.optimizers.schedules import (
 __all__ = [
     "ALL", "LBFGS", "SGD", "Adam", "AugmentedHessianFree", "ConstantRate", "CurvedOptimizer", "DelayedDecay",
     "FirstOrder", "GreedyHessianFree", "HessianFree", "HessianFreeReport", "LineSearchOptimizer", "LineSearchReport",
-    "Momentum", "Nesterov", "NesterovMomentum", "NonlinearConjugateGradient", "Optimizer", "RMSprop", "Report", "Result",
-    "Schedule", "StepSchedule", "Stepwise", "conjugate_gradient", "minimize",
+    "Momentum", "Nesterov", "NesterovMomentum", "NonlinearConjugateGradient", "Optimizer", "RMSprop", "Report",
+    "Result", "Schedule", "StepSchedule", "Stepwise", "conjugate_gradient", "minimize",
 ]  # fmt: skip
 
 #: Every optimiser by the name that the command line uses.
