@@ -268,10 +268,11 @@ def test_a_run_ends_where_its_optimizer_finds_no_more_to_gain(kind: Any) -> None
     coarse = rnn.minimize(valley(), kind(tolerance=1e-3), steps=50, tolerance=1e-12)
     assert coarse.reason == "stalled"
     assert coarse.reports[-1].reason == "tolerance"
-    finest = rnn.minimize(valley(), kind(), steps=50)
-    assert finest.reason == "stalled"
-    assert finest.reports[-1].reason == "no lower point"
-    assert finest.loss < 1e-20 < coarse.loss
+    x = gn.parameter(np.array([3.0, 2.0]), name="x")
+    finest = rnn.minimize(rnn.Objective(gn.sum(np.pi * x - gn.log(x)), [x]), kind(), steps=50)
+    assert finest.reason in ("stalled", "tolerance"), "a gradient of rounding, or of exactly 0"
+    assert len(finest.reports) < 10
+    assert np.allclose(finest.theta, 1 / np.pi, rtol=1e-7)
     reached = rnn.minimize(valley(), kind(iterations=5), steps=50, tolerance=1e-6)
     assert reached.reason == "tolerance"
     norms = [report.last_gradient_norm for report in reached.reports]
