@@ -54,8 +54,13 @@ class Report:
 
     @property
     def settled(self) -> bool:
-        """Whether another step on the same batch would do the same, which was nothing."""
+        """Whether the step found that on this batch there is no more to gain, so another one is not worth making."""
         return False
+
+    @property
+    def last_gradient_norm(self) -> float:
+        """The norm of the gradient where the step ended, if it took that one; else the norm before it."""
+        return self.gradient_norm
 
     @property
     def gradients(self) -> int:

@@ -28,7 +28,7 @@ class Result(ShowsItself):
     """The last point, its loss, what each step reported, why there were no more, and what the next would start from.
 
     reason: "steps" (as many as were asked for), "tolerance" (the gradient is that small), "callback" (it said so), or
-    "stalled" (30 steps in a row changed nothing; or, without feed and callback, one did that would again do the same).
+    "stalled" (30 steps in a row changed nothing; or, without feed and callback, one found that there is no more to gain).
     state: the optimiser's, with which `minimize(..., start=result.theta, state=result.state)` goes on to the same
     numbers. Notebooks show what each step reported as curves.
     """
@@ -63,14 +63,13 @@ def minimize(
     feed: Callable[[int], object] | None = None,
     state: State | None = None,
 ) -> Result:
-    """Steps until the gradient's norm is at most `tolerance`, or nothing moves any more, at most `steps` times.
+    """Steps until the gradient's norm is at most `tolerance`, or there is no more to gain, at most `steps` times.
 
     start: the first point (the parameters' present values). callback(step, report) may return True to
     stop. feed(step) is called before each step, to feed the objective another batch. The objective's parameters hold
     the last point when either is called, and afterwards. state: of the optimiser, as the Result of an earlier run of
     the same optimiser has it, to go on from there; by default that before the first step. It is copied; steps are
     counted from 0 again.
-    LBFGS and NonlinearConjugateGradient also stop by a tolerance (and decrease) of their own, with each step.
     Raises TrainingError when the loss or its gradient is no longer finite, naming the first node that broke.
     """
     steps = whole_number("minimize: steps", steps)
@@ -114,7 +113,7 @@ def minimize(
         idle = 0 if report.taken else idle + 1
         if callback is not None and is_true(callback(step, report)):
             reason = "callback"
-        elif report.gradient_norm <= tolerance:
+        elif report.last_gradient_norm <= tolerance:
             reason = "tolerance"
         elif idle == STALLED or (report.settled and feed is None and callback is None):
             reason = "stalled"
