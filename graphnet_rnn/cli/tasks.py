@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import glob
 import json
 import math
 import re
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from graphnet.files import remove_parts
 from graphnet.json_lines import Row, read_rows
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
 from graphnet_rnn.cli.pictures import require_ending, require_folder
@@ -94,6 +96,7 @@ def run(options: argparse.Namespace) -> int:
                     f"another process writes {path} now; wait for it, or name another file with --{option}."
                 )
                 locks.enter_context(locked(path, busy))
+                remove_parts(path.parent, glob.escape(path.name))
         return _run(options)
 
 
