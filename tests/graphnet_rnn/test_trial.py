@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import signal
@@ -375,6 +377,22 @@ def test_signals_end_a_run_like_ctrl_c(tmp_path: Path, monkeypatch: pytest.Monke
     assert main([*COMMAND, "--steps", "5", "--checkpoint", str(file)]) == 130
     assert training_state.read_training_state(file).training["steps"] == 3
     assert signal.getsignal(number) == before
+
+
+def test_a_terminal_that_has_gone_loses_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes no more words, some time before SIGHUP comes or without one."""
+
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            if text.startswith("   3  loss"):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().write(text)
+
+    file = tmp_path / "run.safetensors"
+    with monkeypatch.context() as planted:
+        planted.setattr("sys.stdout", Gone())
+        assert main([*COMMAND, "--steps", "5", "--checkpoint", str(file)]) == 1
+    assert training_state.read_training_state(file).training["steps"] == 3
 
 
 def test_outputs_are_different_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
