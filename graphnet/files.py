@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["lock_file", "locked", "sync", "write_whole"]
+__all__ = ["lock_file", "locked", "remove_parts", "sync", "write_whole"]
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes, durable: bool = True) -> None:
@@ -33,6 +33,16 @@ def write_whole(path: str | os.PathLike[str], content: bytes, durable: bool = Tr
     finally:  # also after a Ctrl-C
         with contextlib.suppress(OSError):
             beside.unlink()
+
+
+def remove_parts(folder: Path, name: str) -> None:
+    """Removes what killed processes were writing in place of a file; name: its own, or a pattern as of `glob`.
+
+    For who alone writes such a file (see `locked`): what another is writing now would go, too.
+    """
+    for part in folder.glob(f".{name}.*.part"):
+        with contextlib.suppress(OSError):
+            part.unlink()
 
 
 def sync(path: str | os.PathLike[str]) -> None:

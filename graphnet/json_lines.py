@@ -73,7 +73,9 @@ def _rows(content: bytes, error: type[GraphnetError], name: str) -> Iterator[tup
         except (ValueError, RecursionError) as problem:
             raise error(f"{name}, line {number}, is not JSON: {problem}") from None
         if not isinstance(row, dict):
-            raise error(f"{name}, line {number}, must be an object, not {line.decode().strip():.40}")
+            raise error(
+                f"{name}, line {number}, must be an object, not {line.decode(errors='replace').strip():.40}"
+            )
         yield row, end
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from graphnet.files import remove_parts
 from graphnet.node import Array
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.files import append_line, cut, locked, sync
@@ -107,10 +108,10 @@ class RunWriter:
             file, network, state, arrays, {**training, "history_size": folder.history_size()}
         )
         # What a killed run was writing is of no use to anyone. Others (a picture, a copy) may write here meanwhile.
-        parts = (f".{name}*.part" for name in ("checkpoint-", folder.model.name))
-        for old in [*folder.checkpoints()[:-KEPT], *(p for part in parts for p in folder.path.glob(part))]:
-            with contextlib.suppress(OSError):
-                old.unlink()
+        for name in ("checkpoint-*", folder.model.name):
+            remove_parts(folder.path, name)
+        for old in folder.checkpoints()[:-KEPT]:
+            old.unlink(missing_ok=True)
         return file
 
     def write_model(self, network: Network, notes: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import glob
 import json
 import math
 import re
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from graphnet.files import remove_parts
 from graphnet.json_lines import Row, read_rows
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
 from graphnet_rnn.cli.pictures import require_ending, require_folder
@@ -64,7 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--backend", choices=["numba", "cuda", "numpy"], default="numba", help="what computes")
     add("--threads", type=int, help="at most so many cores (default: all; see gn.compile)")
     add("--seed", type=int, default=0, help="of weights and sequences")
-    add("--record", metavar="FILE", help="append each step, each test and the outcome, as lines of JSON")
+    add(
+        "--record",
+        metavar="FILE",
+        help="append each step, each test and the outcome, as lines of JSON; of a run that goes on from its "
+        "--checkpoint, each once",
+    )
     add("--picture", metavar="FILE", help="draw the run at its end, however it ends; .svg, .png or .pdf")
     add("--model", metavar="FILE", help="write the network at its end, however it ends; .safetensors")
     add(
@@ -94,6 +101,7 @@ def run(options: argparse.Namespace) -> int:
                     f"another process writes {path} now; wait for it, or name another file with --{option}."
                 )
                 locks.enter_context(locked(path, busy))
+                remove_parts(path.parent, glob.escape(path.name))
         return _run(options)
 
 
@@ -166,6 +174,12 @@ def _train(
     task, began = trial.task, trial.steps
     most = source.minibatches * source.minibatch
     kept = time.monotonic()
+
+    def keep() -> None:
+        if options.checkpoint is not None:
+            record.sync()
+            trial.save(options.checkpoint)
+
     # A run that was never stopped is tested at its own steps alone, and no other may end this one.
     if began % options.test_every:
         wrong = math.inf
@@ -177,18 +191,18 @@ def _train(
             wrong = trial.wrong()
             record("test", step=trial.steps, wrong=wrong)
             line += f"  wrong {wrong:.2%}"
-        if options.checkpoint is not None and (
-            interruption.came or time.monotonic() - kept > CHECKPOINT_SECONDS
-        ):
-            record.sync()
-            trial.save(options.checkpoint)
+        if interruption.came or time.monotonic() - kept > CHECKPOINT_SECONDS:
+            keep()
             kept = time.monotonic()
-        print(line, flush=True)
+        try:
+            print(line, flush=True)
+        except OSError:  # what it prints to has gone; the step is whole
+            keep()
+            raise
         if interruption.came:
             raise KeyboardInterrupt
-    if options.checkpoint is not None and trial.steps > began:
-        record.sync()
-        trial.save(options.checkpoint)
+    if trial.steps > began:
+        keep()
     # What follows is of this end alone: a run that goes on from the checkpoint does not have it.
     if trial.steps % options.test_every:
         wrong = trial.wrong()

@@ -20,7 +20,7 @@ from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.cli.user_cells import make_cell, parts_of, slug
 from graphnet_rnn.data import Corpus, read_text, standard_library_text
 from graphnet_rnn.early_stopping import EarlyStopping
-from graphnet_rnn.errors import ModelFileError, UsageError
+from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.model_file import load
 from graphnet_rnn.network import Network
@@ -146,9 +146,11 @@ def run(options: argparse.Namespace) -> int:
         settings.epochs = EPOCHS
     if settings.cell is None:
         settings.cell = CELL
-    folder = options.resume or options.out or str(_new_folder(settings))
+    given = options.resume or options.out
     console = Console(options.quiet, live=not options.no_live)
-    trainer = make_trainer(settings, folder, console)
+    trainer = make_trainer(settings, given or "runs", console)
+    if not given:  # now that nothing is wrong with the arguments
+        trainer.folder = RunFolder(_new_folder(settings))
     if options.resume:
         trainer.resume()
         if trainer.progress.finished and not options.quiet:
@@ -160,7 +162,9 @@ def run(options: argparse.Namespace) -> int:
     interrupted = outcome.reason == "interrupted"
     lines = _draw_curve(trainer.folder) if outcome.epochs else []
     if interrupted:
-        lines.append(f"continue with: {command_line()} train --resume {shlex.quote(folder)}")
+        lines.append(
+            f"continue with: {command_line()} train --resume {shlex.quote(str(trainer.folder.path))}"
+        )
     else:
         own = f" --cell {shlex.quote(settings.cell)}" if ":" in settings.cell else ""
         model = shlex.quote(str(trainer.folder.model))
@@ -348,15 +352,20 @@ def _curvature_batches(options: argparse.Namespace) -> int | None:
 
 
 def _new_folder(options: argparse.Namespace) -> Path:
-    """runs/book-LSTM, or the first of -2, -3, ... that is not taken."""
+    """Makes runs/book-LSTM, or the first of -2, -3, ... that is not taken: two commands at once get one each."""
     text = Path(options.text).stem if options.text else "python"
     units = "" if options.units is None else f"-{options.units}"
     base = Path("runs") / f"{text}-{slug(options.cell)}{units}"
     number, folder = 1, base
-    while folder.exists():
-        number += 1
-        folder = base.with_name(f"{base.name}-{number}")
-    return folder
+    while True:
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except FileExistsError:
+            number += 1
+            folder = base.with_name(f"{base.name}-{number}")
+        except OSError as error:
+            raise SaveError(f"the folder {folder} cannot be made: {error.strerror}.") from None
 
 
 def _draw_curve(folder: RunFolder) -> list[str]:

@@ -320,6 +320,27 @@ def test_default_folder_is_a_new_one(here: Path) -> None:
     assert {p.name for p in (here / "runs").iterdir()} == {"text-LSTM-6", "text-LSTM-6-2"}
 
 
+def test_two_default_folders_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder is made where its name is chosen: another command that starts before the first trains takes the next."""
+    names, run = [], rnn.Trainer.run
+
+    def meanwhile(trainer: rnn.Trainer) -> object:
+        if not names:
+            names.append(trainer.folder.path.name)
+            assert main(["train", "text.txt", *SMALL, "--epochs", "1", "--quiet"]) == 0
+        names.append(trainer.folder.path.name)
+        return run(trainer)
+
+    monkeypatch.setattr(rnn.Trainer, "run", meanwhile)
+    assert main(["train", "text.txt", *SMALL, "--epochs", "1", "--quiet"]) == 0
+    assert names == ["text-LSTM-6", "text-LSTM-6-2", "text-LSTM-6"]
+
+
+def test_wrong_arguments_make_no_folder(here: Path) -> None:
+    assert main(["train", "text.txt", *SMALL, "--time", "0"]) == 2
+    assert not (here / "runs").exists()
+
+
 def test_given_validation_text_and_options(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "valid.txt").write_text(TEXT[:200])
     options = "--optimizer nesterov --rate 0.05 --clip-value 1 --clip-norm 0 --layers 2 --skip --dropout 0.1"
@@ -740,7 +761,6 @@ def test_resume_refuses_options_that_would_change_the_run(
 
 def test_two_processes_cannot_train_in_one_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The second is told so; once the first is gone, by any end, the folder is free."""
-    pytest.importorskip("fcntl")
     text = tmp_path / "text.txt"
     text.write_text("the same few words again and again. " * 30)
     train = ["train", str(text), "--units", "4", "--batch", "2", "--time", "5", "--epochs", "1"]
