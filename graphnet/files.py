@@ -6,22 +6,26 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 __all__ = ["locked", "write_whole"]
 
 
-def write_whole(path: str | os.PathLike[str], content: bytes, durable: bool = True) -> None:
+def write_whole(
+    path: str | os.PathLike[str], content: bytes, durable: bool = True, mode: int = 0o666
+) -> None:
     """Writes beside the file, then renames over it: whoever reads meanwhile sees the old one or the new one, whole.
 
     Makes the folder. durable: what was written is on the disk when this returns, and survives a power cut; False for
-    what can be made again. Raises OSError; the old file is then as it was, and nothing is left beside it.
+    what can be made again. mode: the file's permissions, less what the user's mask takes away. Raises OSError; the old
+    file is then as it was, and nothing is left beside it.
     """
     target = Path(os.path.realpath(path))  # a link stays one
     beside = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.part")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with open(beside, "wb") as file:
+        with open(beside, "wb", opener=partial(os.open, mode=mode)) as file:
             file.write(content)
             if durable:
                 file.flush()

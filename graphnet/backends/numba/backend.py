@@ -24,7 +24,7 @@ class NumbaBackend(Backend):
         machine = this_machine()
         image = make_image(graph, machine, threads, check)
         return NumbaProgram(
-            image, source, check, machine.addresses(image.kernels), [node.value for node in image.leaves],
+            image, source, check, machine.kernels(image.kernels), [node.value for node in image.leaves],
             [partial(_value, node) for node in image.brought_from],
         )  # fmt: skip
 

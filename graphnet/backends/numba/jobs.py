@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from graphnet.backends.numba.loop import LoopKernel
@@ -79,9 +79,9 @@ class Kernel(Protocol):
     def __hash__(self) -> int: ...
 
 
-@cache
+@lru_cache(maxsize=1024)
 def text_of(kernel: Kernel) -> str:
-    """The kernel's text, made once."""
+    """The kernel's text, made once for a program: not for all that a process ever compiles."""
     return kernel.text()
 
 
@@ -187,6 +187,8 @@ class Layout(NamedTuple):
 
 
 _layouts: dict[Hashable, Layout] = {}
+#: So many layouts are remembered, far more than a program has.
+REMEMBERED = 1024
 
 
 def _layout_of(loop: Loop, rows: int, target: Target) -> Layout:
@@ -194,6 +196,8 @@ def _layout_of(loop: Loop, rows: int, target: Target) -> Layout:
     key = (rows, target.vector_bytes, target.check, target.avx512, loop.form)
     found = _layouts.get(key)
     if found is None:
+        if len(_layouts) >= REMEMBERED:
+            _layouts.clear()
         found = _layouts[key] = _layout(loop, rows, target)
     return found
 

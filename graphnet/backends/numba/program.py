@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from graphnet.backends.base import OUT_OF_RANGE, Program, stored_parameters
+from graphnet.backends.cache import open_cache
 from graphnet.backends.numba.image import HEADER, Image, Place
-from graphnet.backends.numba.machine import this_machine
+from graphnet.backends.numba.machine import Kernel, symbol_of, this_machine
 from graphnet.backends.numba.threads import run_together
 from graphnet.backends.numpy import NumpyProgram, call_forward
 from graphnet.errors import BackendError, GraphnetError
@@ -29,8 +30,8 @@ __all__ = ["Arena", "NumbaProgram"]
 class NumbaProgram(Program):
     """source: the graph that the user gave, which tells what went wrong; None for one that comes from a file.
 
-    kernels: addresses. leaves: the arrays that are read where they are. brought: what gives those that are
-    copied before each run. All in the image's order.
+    kernels: held as long as the program is. leaves: the arrays that are read where they are. brought: what gives those
+    that are copied before each run. All in the image's order.
     """
 
     def __init__(
@@ -38,19 +39,21 @@ class NumbaProgram(Program):
         image: Image,
         source: Graph | None,
         check: bool,
-        kernels: Sequence[int],
+        kernels: Sequence[Kernel],
         leaves: Sequence[Array],
         brought: Sequence[Callable[[], Array]],
     ) -> None:
         self.image, self.source, self.check = image, source, check
         self.memory = image.memory
         self.leaves = list(leaves)
+        self._kernels = list(kernels)
         self._arena = Arena(image.arena_bytes)
         # Piece 0 is nothing, 1 the arena, then the leaves.
         pieces = np.array([0, self._arena.address, *(a.ctypes.data for a in self.leaves)], np.int64)
+        addresses = np.array([kernel.address for kernel in kernels], np.int64)
         self._tapes: list[list[tuple[Array, Array]]] = []
         for tapes, _ in image.segments:
-            located = [tape.located(pieces, np.array(kernels, np.int64)) for tape in tapes]
+            located = [tape.located(pieces, addresses) for tape in tapes]
             self._tapes.append(
                 [(t, np.array([t.ctypes.data, t.ctypes.data + t.nbytes], np.int64)) for t in located]
             )
@@ -81,7 +84,8 @@ class NumbaProgram(Program):
         machine = this_machine()
         header, arrays = self.image.stored()
         keys = machine.keys(self.image.kernels)
-        codes = [machine.machine_code(k, t) for k, t in zip(keys, self.image.kernels, strict=True)]
+        kept = open_cache()
+        codes = [machine.machine_code(k, t, kept) for k, t in zip(keys, self.image.kernels, strict=True)]
         header |= {
             "machine": machine.fingerprint,
             "kernels": keys,
@@ -106,8 +110,8 @@ class NumbaProgram(Program):
         code_of = {key: arrays[f"kernel.{i}"].tobytes() for i, key in enumerate(keys)}
         leaves = [arrays[f"leaf.{i}"] for i in range(header["leaves"])]
         brought = [arrays[f"brought.{i}"] for i in range(len(header["brought"]))]
-        addresses = machine.load(keys, code_of.__getitem__)
-        return cls(Image.restored(header, arrays), None, False, addresses, leaves, [a.copy for a in brought])
+        kernels = machine.load(keys, symbol_of, code_of.__getitem__)
+        return cls(Image.restored(header, arrays), None, False, kernels, leaves, [a.copy for a in brought])
 
     # -- running -----------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 
-from graphnet.backends.numba.machine import this_machine
+from graphnet.backends.numba.machine import Kernel, this_machine
 
 __all__ = ["address_of_runner", "barrier_text", "mail", "runner"]
 
@@ -208,14 +208,15 @@ Native = Callable[[int], None]
 
 
 @cache
-def _address(text: str) -> int:
-    (address,) = this_machine().addresses([text])
-    return address
+def _kernel(text: str) -> Kernel:
+    """Held for good: threads may be in it at any time."""
+    (kernel,) = this_machine().kernels([text])
+    return kernel
 
 
 @cache
 def _native(text: str) -> Native:
-    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_address(text))
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_kernel(text).address)
 
 
 def runner(timed: bool = False) -> Native:
@@ -225,7 +226,7 @@ def runner(timed: bool = False) -> Native:
 
 def address_of_runner(timed: bool) -> int:
     """The same, for native code to call."""
-    return _address(_run_text(timed))
+    return _kernel(_run_text(timed)).address
 
 
 @cache
