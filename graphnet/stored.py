@@ -27,7 +27,7 @@ from graphnet.node import Array, Node
 from graphnet.ops.leaf import input
 from graphnet.plan import Memory
 from graphnet.provenance import Origin
-from graphnet.running import Running
+from graphnet.running import InFiles, Running
 from graphnet.version import __version__
 
 __all__ = ["StoredFunction", "load_function", "store_function"]
@@ -123,7 +123,7 @@ class StoredParameters(Mapping[str, Array]):
         return f"StoredParameters({self._arrays!r})"
 
 
-class StoredFunction:
+class StoredFunction(InFiles):
     """A compiled function from a file: call it with one array for each input; it returns a tuple of arrays.
 
     parameters: name -> array, in the order of use (the second `b` is `b_2`); what is written into them, or set by name,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import multiprocessing
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -220,32 +224,30 @@ class TestBadFiles:
             gn.load_function(path)
 
 
-def test_a_damaged_kernel_is_made_again(tmp_path: Path) -> None:
-    """A kernel on disk with a flipped bit is never run: another process compiles it anew."""
-    program = """
-import numpy as np, graphnet as gn
-from graphnet.backends.numba.machine import this_machine
-x = gn.input((5,), "float64")
-value = gn.compile([gn.tanh(x) * 3], [x], threads=1)(np.arange(5.0))[0]
-print(this_machine().compiled, this_machine().found, *value)
-"""
-    environment = {**_environment(), "GRAPHNET_CACHE": str(tmp_path)}
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_copies_are_made_by_files(tmp_path: Path, how: Callable[[object], object]) -> None:
+    x = gn.input((3,), name="x")
+    function = gn.compile([gn.tanh(x)], [x])
+    function.save(tmp_path / "f.gn")
+    for held in (function, [function], gn.load_function(tmp_path / "f.gn")):
+        if how is not copy.copy or not isinstance(held, list):
+            with pytest.raises(
+                BackendError, match=r"Function cannot be pickled or copied.* function\.save\(path\)"
+            ):
+                how(held)
+    for node in (x, gn.parameter(np.ones(3), name="x")):
+        with pytest.raises(
+            ValueAccessError, match=r"x\[3\] \(made at .*test_stored.py:\d+\) cannot be pickled"
+        ):
+            how(node)
 
-    def run() -> list[str]:
-        command = [sys.executable, "-c", program]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-        return done.stdout.split()
 
-    first = run()
-    assert int(first[0]) > 0
-    again = run()
-    assert (int(again[0]), again[2:]) == (0, first[2:])
-    for kernel in tmp_path.glob("*.kernel"):
-        content = bytearray(kernel.read_bytes())
-        content[len(content) // 2] ^= 1
-        kernel.write_bytes(content)
-    damaged = run()
-    assert (damaged[0], damaged[2:]) == (first[0], first[2:])
+def test_a_function_for_a_process_that_is_spawned() -> None:
+    x = gn.input((3,))
+    function = gn.compile([gn.tanh(x)], [x])
+    process = multiprocessing.get_context("spawn").Process(target=print, args=(function,))
+    with pytest.raises(BackendError, match=r"function\.save\(path\)"):
+        process.start()
 
 
 @pytest.mark.parametrize("threads", [2, 3])
