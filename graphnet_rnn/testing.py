@@ -14,7 +14,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.node import Array, Node
-from graphnet.testing import TOLERANCES, LawError, check_graph
+from graphnet.testing import TOLERANCES, LawError, check_graph, require_same_in_any_order
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network import Network
@@ -143,13 +143,13 @@ def _small(cell: Cell | type[Cell]) -> Cell:
 
 
 def step_obeys_the_laws(subject: Subject) -> str:
-    """One step, as a function of x, the states and every weight, obeys laws 1-7."""
+    """One step, as a function of x, the states and every weight, obeys laws 1-8."""
     graph = subject.network.layers[0].__graph__()
     leaves = [*graph.inputs, *subject.network.layers[0].weights.values()]
     values = [0.5 * subject.generator.standard_normal(leaf.shape) for leaf in leaves]
     # The states themselves, not their labels: what fails is then told with the line of its equation.
     check_graph([label.inputs[0] for label in graph.outputs], leaves, values)
-    return f"{len(graph)} nodes, {len(leaves)} leaves: laws 1-7 hold"
+    return f"{len(graph)} nodes, {len(leaves)} leaves: laws 1-8 hold"
 
 
 def cases_are_independent(subject: Subject) -> str:
@@ -191,7 +191,7 @@ def _differ(found: Array, expected: Array) -> bool:
 
 
 def unrolled_is_a_loop(subject: Subject) -> str:
-    """An unrolled network = its step in a plain loop (law 8): stacked, skipping, batch 1, one time step."""
+    """An unrolled network = its step in a plain loop (law 11): stacked, skipping, batch 1, one time step."""
     cases = 0
     for layers in (1, 2):
         for skip in (False, True):
@@ -313,6 +313,16 @@ def gauss_newton_is_dense(subject: Subject) -> str:
     return f"{size} × {size} matrix, largest difference {worst:.1e}, symmetric, PSD"
 
 
+def cores_run_in_any_order(subject: Subject) -> str:
+    """Cost, gradient and Gv have the bits of one core, whichever order any number of cores runs in (law 8)."""
+    u, arrays = subject.unroll(3, 12)
+    parameters = list(subject.network.parameters.values())
+    tangents = {node: subject.generator.standard_normal(node.shape) for node in parameters}
+    nodes = [u.cost, *gn.gradient(u.cost, parameters), *gn.gauss_newton_product(u.cost, tangents)]
+    require_same_in_any_order(gn.Graph(nodes, [u.inputs, u.targets, *u.initial]), arrays)
+    return f"{len(nodes)} results have the same bits on 1, 2, 3 and 8 cores"
+
+
 def trains_in_float32(subject: Subject) -> str:
     """In float32 and with other sizes the cell is made again from its settings, and gives the same numbers."""
     subject.cell.description()  # CellError for settings that no model file can hold
@@ -347,6 +357,7 @@ CHECKS: dict[str, Callable[[Subject], str]] = {
     "unrolling": unrolled_is_a_loop,
     "R-operator": rop_is_slope,
     "Gauss-Newton": gauss_newton_is_dense,
+    "threads": cores_run_in_any_order,
     "float32": trains_in_float32,
 }
 

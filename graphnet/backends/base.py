@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,16 @@ class Backend(ABC):
 
         It uses at most so many threads; None leaves the choice to it.
         """
+
+    def rehearse(
+        self, graph: Graph, source: Graph, arrays: Sequence[Array], check: bool = False
+    ) -> Iterator[tuple[str, list[Array]]]:
+        """(which order, the outputs) for orders in which cores may happen to run, one that is always right first.
+
+        All outputs must have the same bits. Work is divided as finely as it can be, one core runs at a time, and memory
+        is full of NaN before each run, so that what is read too early is seen. A back end without cores gives nothing.
+        """
+        return iter(())
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Program:
         """The program that was stored. BackendError if it was made for another machine."""

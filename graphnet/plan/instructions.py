@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from graphnet.node import Dtype, Node, Shape
-from graphnet.plan.views import Buffer, View
+from graphnet.plan.views import View
 
 __all__ = [
     "Access",
@@ -24,13 +26,12 @@ __all__ = [
 
 
 class Access(NamedTuple):
-    """A view that is read or written, and the node (or the buffer made by a back end) that it is part of.
+    """A view that is read or written. by_rows: row i of the instruction touches row i of the view and no other.
 
-    by_rows: row i of the instruction touches row i of the view and no other.
+    Instructions work it out from their views, so that it cannot be said wrongly: cores that divide rows rely on it.
     """
 
     view: View
-    node: Node | Buffer
     by_rows: bool
 
 
@@ -59,12 +60,24 @@ class Step(NamedTuple):
 
 
 @dataclass(eq=False)
-class Instruction:
-    """`nodes`: what it computes. `reads`, `writes`: the memory that it touches."""
+class Instruction(ABC):
+    """`nodes`: what it computes. `reads`, `writes`: the memory that it touches. Its rows are what cores may divide."""
 
     nodes: tuple[Node, ...]
-    reads: list[Access] = field(default_factory=list, kw_only=True)
-    writes: list[Access] = field(default_factory=list, kw_only=True)
+
+    @cached_property
+    def reads(self) -> list[Access]:
+        return list(self._reads())
+
+    @cached_property
+    def writes(self) -> list[Access]:
+        return list(self._writes())
+
+    @abstractmethod
+    def _reads(self) -> Iterator[Access]: ...
+
+    @abstractmethod
+    def _writes(self) -> Iterator[Access]: ...
 
 
 class Reduction(NamedTuple):
@@ -88,6 +101,25 @@ class Loop(Instruction):
     stores: list[tuple[int, View]]
     reduced: tuple[int, ...] = ()
     reductions: list[Reduction] = field(default_factory=list)
+
+    @property
+    def row_axis(self) -> int:
+        """Its rows run along the first axis that is kept; -1 if none is."""
+        return next((i for i in range(len(self.shape)) if i not in self.reduced), -1)
+
+    def _reads(self) -> Iterator[Access]:
+        first = self.row_axis == 0
+        for load in self.loads:
+            if load.at is not None:
+                yield Access(load.at, first and load.kind != "columns" and _moves(load.at))
+            if load.data is not None:
+                yield Access(load.data, first and load.kind != "rows" and _moves(load.data))
+
+    def _writes(self) -> Iterator[Access]:
+        for _, view in self.stores:
+            yield Access(view, self.row_axis == 0)
+        for reduction in self.reductions:  # its axes are those that are kept
+            yield Access(reduction.view, self.row_axis >= 0)
 
     @property
     def views(self) -> list[View]:
@@ -135,6 +167,13 @@ class Product(Instruction):
     b: View
     c: View
 
+    def _reads(self) -> Iterator[Access]:
+        yield Access(self.a, True)
+        yield Access(self.b, False)
+
+    def _writes(self) -> Iterator[Access]:
+        yield Access(self.c, True)
+
 
 @dataclass(eq=False)
 class Scatter(Instruction):
@@ -145,6 +184,13 @@ class Scatter(Instruction):
     y: View
     by_columns: bool = False
 
+    def _reads(self) -> Iterator[Access]:
+        yield Access(self.x, self.by_columns and _moves(self.x))
+        yield Access(self.index, False)
+
+    def _writes(self) -> Iterator[Access]:
+        yield Access(self.y, self.by_columns)
+
 
 @dataclass(eq=False)
 class Host(Instruction):
@@ -154,10 +200,18 @@ class Host(Instruction):
     sources: list[View]
     target: View
 
+    def _reads(self) -> Iterator[Access]:
+        return (Access(view, False) for view in self.sources)
 
-def looking_at(access: Access) -> Loop:
-    """A loop that reads a value and stores nothing."""
-    view, node = access.view, access.node
-    assert isinstance(node, Node)
-    load = Load("plain", view, None, view.dtype)
-    return Loop((node,), view.shape, [load], [], [], reads=[access])
+    def _writes(self) -> Iterator[Access]:
+        yield Access(self.target, False)
+
+
+def _moves(view: View) -> bool:
+    """Whether another row is another part of memory."""
+    return bool(view.shape) and view.strides[0] != 0
+
+
+def looking_at(view: View, nodes: tuple[Node, ...]) -> Loop:
+    """A loop that reads a value and stores nothing; nodes: whose value it is."""
+    return Loop(nodes, view.shape, [Load("plain", view, None, view.dtype)], [], [])

@@ -22,7 +22,6 @@ from graphnet.passes.analysis import varying_nodes
 from graphnet.passes.fuse import WIDEST, is_fusable
 from graphnet.passes.fuse_reductions import REDUCTIONS
 from graphnet.plan.instructions import (
-    Access,
     Host,
     Instruction,
     Load,
@@ -209,9 +208,7 @@ class _Lowering:
             number = self.numbers[node]
             found = self._own(node)
             step = _number(number, node.dtype)
-            self.instructions.append(
-                Loop((node,), node.shape, [], [step], [(0, found)], writes=[Access(found, node, True)])
-            )
+            self.instructions.append(Loop((node,), node.shape, [], [step], [(0, found)]))
         return found
 
     # -- instructions --------------------------------------------------------------------------------
@@ -288,7 +285,6 @@ class _Lowering:
         self.instructions.append(
             Loop(
                 (node,), source.shape, [Load("plain", source, None, source.dtype)], [], [(0, target)],
-                reads=[Access(source, x, True)], writes=[Access(target, node, True)],
             )
         )  # fmt: skip
 
@@ -300,9 +296,7 @@ class _Lowering:
         for x, region in self.copies[node]:
             if x in self.numbers and x not in self.views:
                 step = _number(self.numbers[x], x.dtype)
-                self.instructions.append(
-                    Loop((node,), x.shape, [], [step], [(0, region)], writes=[Access(region, node, True)])
-                )
+                self.instructions.append(Loop((node,), x.shape, [], [step], [(0, region)]))
             else:
                 self._copy(node, x, self.view(x), region)
 
@@ -311,29 +305,22 @@ class _Lowering:
         (x,) = node.inputs
         target = self._own(node)
         zero = Step("0", node.dtype, ())
-        by_rows = node.ndim > 0 and node.op.key[0] == (0, node.shape[0], 1)
-        self.instructions.append(
-            Loop((node,), node.shape, [], [zero], [(0, target)], writes=[Access(target, node, by_rows)])
-        )
+        self.instructions.append(Loop((node,), node.shape, [], [zero], [(0, target)]))
         source = self.view(x)
         if source.size:
             region = target.sliced(node.op.key)
             self.instructions.append(
                 Loop(
                     (node,), source.shape, [Load("plain", source, None, source.dtype)], [], [(0, region)],
-                    reads=[Access(source, x, by_rows), Access(target, node, by_rows)],
-                    writes=[Access(target, node, by_rows)],
                 )
             )  # fmt: skip
 
     def _product(self, node: Node, a: View, b: View, c: View) -> None:
         if not c.size:
             return
-        x, y = node.inputs
         self.instructions.append(
             Product(
                 (node,), a, b, c,
-                reads=[Access(a, x, True), Access(b, y, False)], writes=[Access(c, node, True)],
             )
         )  # fmt: skip
 
@@ -350,21 +337,17 @@ class _Lowering:
         if not node.size:
             return
         axes = node.op.axes  # type: ignore[attr-defined]
-        loads, steps, reads = self._operand(x)
-        by_rows = bool(node.shape) and 0 not in axes
-        reads = [r._replace(by_rows=r.by_rows and by_rows) for r in reads]
+        loads, steps = self._operand(x)
         self.instructions.append(
             Loop(
                 (node,), x.shape, loads, steps, [], axes, [Reduction(REDUCTIONS[type(node.op)], 0, target)],
-                reads=reads, writes=[Access(target, node, True)],
             )
         )  # fmt: skip
 
-    def _operand(self, x: Node) -> tuple[list[Load], list[Step], list[Access]]:
+    def _operand(self, x: Node) -> tuple[list[Load], list[Step]]:
         if x in self.numbers:
-            return [], [_number(self.numbers[x], x.dtype)], []
-        view = self.view(x)
-        return [Load("plain", view, None, x.dtype)], [], [Access(view, x, _moves_by_rows(view))]
+            return [], [_number(self.numbers[x], x.dtype)]
+        return [Load("plain", self.view(x), None, x.dtype)], []
 
     def _scatter(self, node: Node) -> bool:
         assert isinstance(node.op, ScatterAdd)
@@ -381,8 +364,6 @@ class _Lowering:
         self.instructions.append(
             Scatter(
                 (node,), rows, flat, y,
-                reads=[Access(source, x, False), Access(at, index, False)],
-                writes=[Access(y, node, False)],
             )
         )  # fmt: skip
         return True
@@ -393,8 +374,6 @@ class _Lowering:
         self.instructions.append(
             Scatter(
                 (node,), source, at, y, by_columns=True,
-                reads=[Access(source, x, _moves_by_rows(source)), Access(at, index, False)],
-                writes=[Access(y, node, True)],
             )
         )  # fmt: skip
 
@@ -403,13 +382,10 @@ class _Lowering:
         target = self._own(node)
         if not node.size:
             return
-        terms = [(self.view(x), x) for x in node.inputs]
+        terms = [self.view(x) for x in node.inputs]
         for start in range(0, len(terms), WIDEST):
             some = terms[start : start + WIDEST]
-            reads = [Access(v, x, _moves_by_rows(v)) for v, x in some]
-            if start:
-                reads.insert(0, Access(target, node, True))
-            loads = [Load("plain", r.view, None, node.dtype) for r in reads]
+            loads = [Load("plain", view, None, node.dtype) for view in ([target] if start else []) + some]
             steps = [
                 Step("x + y", node.dtype, (i - 1 if i == 1 else len(loads) + i - 2, i))
                 for i in range(1, len(loads))
@@ -417,7 +393,6 @@ class _Lowering:
             self.instructions.append(
                 Loop(
                     (node,), node.shape, loads, steps, [(len(loads) + len(steps) - 1, target)],
-                    reads=reads, writes=[Access(target, node, True)],
                 )
             )  # fmt: skip
 
@@ -427,8 +402,6 @@ class _Lowering:
         self.instructions.append(
             Host(
                 (node,), node, sources, target,
-                reads=[Access(v, x, False) for v, x in zip(sources, node.inputs, strict=True)],
-                writes=[Access(target, node, False)],
             )
         )  # fmt: skip
 
@@ -438,20 +411,17 @@ class _Lowering:
         reductions = [node for node in group.nodes if type(node.op) in REDUCTIONS]
         elementwise = [node for node in group.nodes if type(node.op) not in REDUCTIONS]
         loads: list[Load] = []
-        reads: list[Access] = []
         number: dict[Node, int] = {}  # node -> position in loads; or, for steps, ~position
         own = set(group.nodes)
         for node in elementwise:
             if isinstance(node.op, (Take, OneHot)):
                 number[node] = len(loads)
-                self._lookup(node, loads, reads)
+                loads.append(self._lookup(node))
                 continue
             for x in node.inputs:
                 if x not in own and x not in number and x not in self.numbers:
                     number[x] = len(loads)
-                    view = self.view(x)
-                    loads.append(Load("plain", view, None, x.dtype))
-                    reads.append(Access(view, x, _moves_by_rows(view)))
+                    loads.append(Load("plain", self.view(x), None, x.dtype))
         steps: list[Step] = []
 
         def add(step: Step) -> int:
@@ -473,46 +443,26 @@ class _Lowering:
                 number[node] = total
             else:
                 number[node] = add(Step(node.op.kernel, node.dtype, tuple(sources)))
-        stores, combined, writes = [], [], []
+        stores, combined = [], []
         for node in group.outputs:
             for view in (self._own(node), *self.extra.get(node, ())):
                 if type(node.op) in REDUCTIONS:
                     combined.append(Reduction(REDUCTIONS[type(node.op)], number[node.inputs[0]], view))
                 else:
                     stores.append((number[node], view))
-                writes.append(Access(view, node, True))
         axes = reductions[0].op.axes if reductions else ()  # type: ignore[attr-defined]
-        if any(access.view.size for access in writes):  # a sum of nothing is something
-            self.instructions.append(
-                Loop(
-                    group.nodes,
-                    elementwise[-1].shape,
-                    loads,
-                    steps,
-                    stores,
-                    axes,
-                    combined,
-                    reads=reads,
-                    writes=writes,
-                )
-            )
+        loop = Loop(group.nodes, elementwise[-1].shape, loads, steps, stores, axes, combined)
+        if any(access.view.size for access in loop.writes):  # a sum of nothing is something
+            self.instructions.append(loop)
 
-    def _lookup(self, node: Node, loads: list[Load], reads: list[Access]) -> None:
+    def _lookup(self, node: Node) -> Load:
         index = self.view(node.inputs[-1])
-        if isinstance(node.op, Take) and node.op.axis:
-            table = self.view(node.inputs[0])
-            reads.append(Access(index, node.inputs[-1], False))
-            reads.append(Access(table, node.inputs[0], _moves_by_rows(table)))
-            loads.append(Load("columns", table, index, node.dtype, table.shape[1]))
-            return
-        by_rows = len(node.shape) > 1 and _moves_by_rows(index)
-        reads.append(Access(index, node.inputs[-1], by_rows))
         if isinstance(node.op, OneHot):
-            loads.append(Load("one_hot", None, index, node.dtype, node.op.depth))
-            return
+            return Load("one_hot", None, index, node.dtype, node.op.depth)
         table = self.view(node.inputs[0])
-        reads.append(Access(table, node.inputs[0], False))
-        loads.append(Load("rows", table, index, node.dtype, table.shape[0]))
+        if isinstance(node.op, Take) and node.op.axis:
+            return Load("columns", table, index, node.dtype, table.shape[1])
+        return Load("rows", table, index, node.dtype, table.shape[0])
 
 
 def _adds_up(node: Node) -> bool:
@@ -526,10 +476,6 @@ def _adds_up(node: Node) -> bool:
 def _number(number: float | int | bool, dtype: Dtype) -> Step:
     """The number as a step without sources."""
     return Step(repr(np.asarray(number, dtype).item()), dtype, ())
-
-
-def _moves_by_rows(view: View) -> bool:
-    return bool(view.shape) and (view.strides[0] != 0 or view.shape[0] == 1)
 
 
 def _view_of(node: Node, x: View) -> View | None:

@@ -56,6 +56,17 @@ class View:
         return math.prod(self.shape)
 
     @property
+    def row_extent(self) -> tuple[int, int]:
+        """(first, end): the elements of row 0 lie at buffer[first : end], though maybe not all of these are its own."""
+        first = last = self.offset
+        for size, stride in zip(self.shape[1:], self.strides[1:], strict=True):
+            if stride < 0:
+                first += (size - 1) * stride
+            else:
+                last += (size - 1) * stride
+        return first, last + 1
+
+    @property
     def is_contiguous(self) -> bool:
         step = 1
         for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):

@@ -24,7 +24,7 @@ __all__ = ["check_graph", "check_op"]
 
 
 def check_op(op: Op | Callable[..., Node], *example_inputs: Any, laws: Iterable[int] = tuple(LAWS)) -> None:
-    """Holds an op to laws 1-7, at the example and at smaller shapes; LawError where one does not hold.
+    """Holds an op to laws 1-8, at the example and at smaller shapes; LawError where one does not hold.
 
     op: an Op, or any function from nodes to a node. example_inputs: arrays; float ones are differentiated
     (keep them away from kinks, where no derivative exists), integers and booleans are data. Sizes 1 and 0
@@ -182,7 +182,7 @@ def check_graph(
     values: Sequence[Any] | None = None,
     laws: Iterable[int] = tuple(LAWS),
 ) -> None:
-    """Holds a graph, as a function of `inputs`, to laws 1-7; LawError where one does not hold.
+    """Holds a graph, as a function of `inputs`, to laws 1-8; LawError where one does not hold.
 
     inputs: Input or Parameter nodes; the float ones are differentiated. values: one array for each, by
     default standard normal numbers for float inputs, each parameter's own value, and zeros for integers.

@@ -7,6 +7,7 @@
 5  Hv is symmetric and = finite difference of the gradient; Gv = the dense Jᵀ H_L J v, symmetric.
 6  Every pass keeps every output and every derivative.
 7  Every back end agrees with NumPy.
+8  Threads: the cores may run in any order, and be any number; the bits are those of one core.
 
 All derivatives are checked in float64.
 """
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from graphnet import passes
-from graphnet.backends import usable_backends
+from graphnet.backends import load_backend, usable_backends
 from graphnet.backends.numpy import NumpyProgram
 from graphnet.curvature import gauss_newton_product, hessian_product
 from graphnet.diff import backward, gradient, rop
@@ -34,13 +35,13 @@ from graphnet.ops.leaf import Constant, Parameter, constant, input, parameter
 from graphnet.ops.random import Random
 from graphnet.ops.reduce import sum as sum_of
 
-__all__ = ["LAWS", "TOLERANCES", "LawError", "Problem", "make_problem"]
+__all__ = ["LAWS", "TOLERANCES", "LawError", "Problem", "make_problem", "require_same_in_any_order"]
 
 #: Relative to the size of what is compared: "exact" for two ways to the same number, "difference" for
 #: finite differences.
 TOLERANCES: dict[str, dict[str, float]] = {
     "float32": {"exact": 2e-5, "difference": 1e-2},
-    "float64": {"exact": 1e-10, "difference": 1e-6},
+    "float64": {"exact": 1e-10, "difference": 1e-6, "bits": 0.0},
 }
 
 STEP = 1e-5
@@ -330,6 +331,30 @@ def law_7_backends(problem: Problem) -> None:
             require_close(f"law 7 (back end {backend} sees parameters)", "the value", node, a, b, "exact")
 
 
+def law_8_threads(problem: Problem) -> None:
+    """Whichever order the cores run in, and however many they are, the bits are those of one core."""
+    require_same_in_any_order(Graph(_everything(problem), problem.leaves), problem.values)
+
+
+def require_same_in_any_order(source: Graph, values: Sequence[Array]) -> None:
+    """Law 8 for the graph's outputs: with all passes and with none, with recomputation, with every value looked at."""
+    ways: Sequence[tuple[str, Sequence[passes.Pass], bool]] = (
+        ("", passes.DEFAULT, False),
+        (", without passes, check=True", (), True),
+        (", memory='sqrt'", (*passes.recomputing(), *passes.DEFAULT), False),
+    )
+    for backend in map(load_backend, usable_backends()):
+        for name, chosen, check in ways:
+            graph, _ = passes.optimize(source, chosen, backend.has)
+            expected: list[Array] | None = None
+            for order, found in backend.rehearse(graph, source, values, check):
+                expected = expected or found
+                for node, a, b in zip(source.outputs, found, expected, strict=True):
+                    if a.tobytes() != b.tobytes():
+                        law = f"law 8 (back end {backend.name}{name}: {order} = one core)"
+                        require_close(law, "the value", node, a, b, "bits")
+
+
 #: Law number -> (function, whether it needs derivatives).
 LAWS: dict[int, tuple[Callable[[Problem], None], bool]] = {
     1: (law_1_forward, False),
@@ -339,4 +364,5 @@ LAWS: dict[int, tuple[Callable[[Problem], None], bool]] = {
     5: (law_5_curvature, True),
     6: (law_6_passes, False),
     7: (law_7_backends, False),
+    8: (law_8_threads, False),
 }

@@ -40,7 +40,7 @@ batch, expand, fold, fuse, fuse_reductions, joining, products, prune, recompute,
     )
 )  # fmt: skip
 
-ALL_LAWS = (1, 2, 3, 4, 5, 6, 7)
+ALL_LAWS = (1, 2, 3, 4, 5, 6, 7, 8)
 
 Patch = tuple[Any, Any, Any]
 

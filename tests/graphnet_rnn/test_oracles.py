@@ -1,4 +1,4 @@
-"""Law 8: an unrolled network = a plain loop written by hand in NumPy (oracles.py), and what follows from it."""
+"""Law 11: an unrolled network = a plain loop written by hand in NumPy (oracles.py), and what follows from it."""
 
 from __future__ import annotations
 

@@ -201,6 +201,7 @@ def _in_groups(instructions: Sequence[Instruction]) -> list[tuple[int, Instructi
 def _actions(
     instruction: Instruction | list[Product], target: Target, library: bool, check: bool, chains: Chains
 ) -> list[Action]:
+    nodes = instruction[0].nodes if isinstance(instruction, list) else instruction.nodes
     if isinstance(instruction, list):
         together = grouped(instruction)
         products = [together] if together else [p for each in instruction if (p := grouped([each]))]
@@ -217,7 +218,9 @@ def _actions(
         raise BackendError(f"the cuda back end has no kernel for {type(instruction).__name__}")
     if check:
         actions += [
-            launch for access in writes for launch in loop_launches(looking_at(access), target, check)
+            launch
+            for access in writes
+            for launch in loop_launches(looking_at(access.view, nodes), target, check)
         ]
     return actions
 

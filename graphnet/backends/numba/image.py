@@ -22,8 +22,8 @@ __all__ = ["ARENA", "HEADER", "SHIFT", "Image", "Place", "Tape", "address", "mak
 #: Bits of a symbolic address that count bytes; those above them name the piece of memory.
 SHIFT = 44
 ARENA = 1
-#: Bytes at the start of the arena: the error flag and the barriers' count, each on a line of its own.
-HEADER = 256
+#: Bytes at the start of the arena, for the error flag.
+HEADER = 64
 
 
 def address(piece: int, byte: int) -> int:
@@ -63,11 +63,14 @@ class Place:
 
 @dataclass
 class Tape:
-    """What one core does: words, the places of the kernels' addresses among them, and which kernel each is."""
+    """What one part of a program does: words, the places of the kernels' addresses among them, which kernel each is,
+    and where supersteps end.
+    """
 
     words: Array
     heads: Array
     kernels: Array
+    ends: Array
 
     def located(self, pieces: Array, kernels: Array) -> Array:
         """The words with real addresses."""
@@ -79,28 +82,31 @@ class Tape:
         return words
 
 
-def make_tape(records: Sequence[Record], numbers: dict[str, int]) -> Tape:
+def make_tape(supersteps: Sequence[Sequence[Record]], numbers: dict[str, int]) -> Tape:
     """numbers: text of a kernel -> its number; new kernels are added."""
     words: list[int] = []
     heads: list[int] = []
     kernels: list[int] = []
-    for record in records:
-        heads.append(len(words))
-        kernels.append(numbers.setdefault(record.text, len(numbers)))
-        words.append(0)
-        words.append(2 + len(record.words))
-        words.extend(record.words)
-    return Tape(*(np.array(part, np.int64) for part in (words, heads, kernels)))
+    ends: list[int] = []
+    for records in supersteps:
+        for record in records:
+            heads.append(len(words))
+            kernels.append(numbers.setdefault(record.text, len(numbers)))
+            words.append(0)
+            words.append(2 + len(record.words))
+            words.extend(record.words)
+        ends.append(len(words))
+    return Tape(*(np.array(numbers_, np.int64) for numbers_ in (words, heads, kernels, ends)))
 
 
 @dataclass
 class Image:
-    """segments: for each stretch of native code, a tape for each core; then, if any, the node whose own
+    """segments: for each stretch of native code, a tape for each part; then, if any, the node whose own
     `forward` Python runs, with the places of its inputs and of its value.
 
     leaves: parameters and constants that are read where they are. brought: where other leaves are copied to
     first, from the arrays of `brought_from`.
-    owners: for each segment and core, the nodes that each record works for (for profiles; not stored).
+    owners: for each segment and part, the nodes that each record works for (for profiles; not stored).
     fixed: how many segments, at the start, depend on no input that varies. varying: which of the inputs do.
     """
 
@@ -138,6 +144,7 @@ class Image:
                     f"words.{i}.{k}": tape.words,
                     f"heads.{i}.{k}": tape.heads,
                     f"kernels.{i}.{k}": tape.kernels,
+                    f"ends.{i}.{k}": tape.ends,
                 }
         return header, arrays
 
@@ -152,7 +159,7 @@ class Image:
             segments=[
                 (
                     [
-                        Tape(*(arrays[f"{part}.{i}.{k}"] for part in ("words", "heads", "kernels")))
+                        Tape(*(arrays[f"{part}.{i}.{k}"] for part in ("words", "heads", "kernels", "ends")))
                         for k in range(count)
                     ],
                     None,

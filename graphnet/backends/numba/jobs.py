@@ -17,31 +17,48 @@ from graphnet.backends.numba.operands import Operand, Reduced, Stored, lanes_for
 from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
 from graphnet.node import Node
 from graphnet.plan.axes import joined, strides_over
-from graphnet.plan.instructions import Access, Loop, Scatter
+from graphnet.plan.instructions import Access, Host, Loop, Scatter
 from graphnet.plan.views import View
 
 __all__ = [
-    "LEAST",
+    "Division",
+    "HostJob",
     "Job",
     "LoopJob",
     "Record",
     "ScatterJob",
     "Target",
     "part_of",
-    "rows_of",
     "share_of",
     "text_of",
-    "tiles_of",
 ]
 
-#: Work smaller than this (elements, or multiply-adds / 100) is not divided, unless what it reads is.
-LEAST = 256
-#: Rows of a tile, at least.
-TILE = 64
 #: The axis of the rows of what all rows read.
 NO_ROWS = 1 << 30
 #: The most that a scatter adds up in a core's own memory: a part of what the core's second cache holds.
 OWN_BYTES = 128 << 10
+
+
+class Division(NamedTuple):
+    """How work is divided: into so many parts, one for each core. Smaller work than `least` (elements, multiply-adds /
+    100) is not divided, unless what it reads is. tile: rows of a tile, columns: those of a part, at least.
+    """
+
+    parts: int
+    least: int = 256
+    tile: int = 64
+    columns: int = 16
+
+    def tiles(self, rows: int) -> int:
+        """Into how many tiles a core divides its rows: what one tile computes stays in its second cache."""
+        return max(1, rows // self.parts // self.tile)
+
+    def rows_of(self, count: int, share: int, shares: int) -> tuple[int, int]:
+        """A share of the rows, in whole tiles of products where there are many."""
+        if count < shares * self.tile:
+            return share_of(count, share, shares)
+        start, stop = share_of(-(-count // 8), share, shares)
+        return start * 8, min(stop * 8, count)
 
 
 class Record(NamedTuple):
@@ -89,23 +106,10 @@ def share_of(count: int, part: int, parts: int) -> tuple[int, int]:
     return count * part // parts, count * (part + 1) // parts
 
 
-def rows_of(count: int, part: int, parts: int) -> tuple[int, int]:
-    """A share of the rows, in whole tiles of products where there are many."""
-    if count < parts * TILE:
-        return share_of(count, part, parts)
-    start, stop = share_of(-(-count // 8), part, parts)
-    return start * 8, min(stop * 8, count)
-
-
-def tiles_of(count: int, parts: int) -> int:
-    """Into how many tiles a core divides its rows: what one tile computes stays in its second cache."""
-    return max(1, count // parts // TILE)
-
-
 class Job(ABC):
     """split: "rows" (of `count`), "columns", or "" for what one core does alone.
 
-    tiles: how often each core divides its rows again. Between two meetings it does all jobs for one tile, then
+    tiles: how often each core divides its rows again. Between two barriers it does all jobs for one tile, then
     all for the next.
     """
 
@@ -116,25 +120,49 @@ class Job(ABC):
     count: int
     tiles: int = 1
 
+    def __init__(self, division: Division) -> None:
+        self.division = division
+
+    @property
+    def shares(self) -> int:
+        """Into how many it is divided: the tiles of all parts."""
+        return self.division.parts * self.tiles
+
     @property
     def key(self) -> tuple[str, int, int]:
         """Jobs of one key divide their rows at the same places."""
         return (self.split, self.count if self.split else 0, self.tiles)
 
     @abstractmethod
-    def records(self, target: Target, part: int, parts: int) -> list[Record]:
-        """What one core does."""
+    def records(self, target: Target, share: int) -> list[Record]:
+        """What one share is."""
 
-    def scratch(self, vector_bytes: int, parts: int) -> int:
+    def scratch(self, vector_bytes: int) -> int:
         """Bytes of memory that each core needs for itself while it runs."""
         return 0
+
+    def rows_of(self, share: int) -> tuple[int, int]:
+        return self.division.rows_of(self.count, share, self.shares)
+
+
+class HostJob(Job):
+    """The op's own `forward`, between two stretches of native code."""
+
+    def __init__(self, host: Host, division: Division) -> None:
+        super().__init__(division)
+        self.host, self.nodes, self.reads, self.writes = host, host.nodes, host.reads, host.writes
+        self.split, self.count = "", 1
+
+    def records(self, target: Target, share: int) -> list[Record]:
+        return []
 
 
 # -- loops ---------------------------------------------------------------------------------------
 
 
 class LoopJob(Job):
-    def __init__(self, loop: Loop, parts: int, least: int = LEAST) -> None:
+    def __init__(self, loop: Loop, division: Division, follows: bool = False) -> None:
+        super().__init__(division)
         self.loop, self.nodes, self.reads, self.writes = loop, loop.nodes, loop.reads, loop.writes
         shape = loop.shape
         kept = [i for i in range(len(shape)) if i not in loop.reduced]
@@ -143,15 +171,16 @@ class LoopJob(Job):
         # A row that is looked up, or made of a code, is found from its first column on.
         looks_up = any(load.kind != "plain" for load in loop.loads)
         divisible = bool(kept) and not (looks_up and kept[0] == len(shape) - 1)
-        if divisible and rows >= parts and math.prod(shape) >= least:
-            self.split, self.count, self.tiles = "rows", rows, tiles_of(rows, parts)
+        large = follows or math.prod(shape) >= division.least
+        if divisible and rows >= division.parts and large:
+            self.split, self.count, self.tiles = "rows", rows, division.tiles(rows)
 
-    def records(self, target: Target, part: int, parts: int) -> list[Record]:
+    def records(self, target: Target, share: int) -> list[Record]:
         if self.split:
-            start, stop = rows_of(self.count, part, parts)
+            start, stop = self.rows_of(share)
             if start == stop:
                 return []
-        elif part == 0:
+        elif share == 0:
             start, stop = 0, -1
         else:
             return []
@@ -344,17 +373,19 @@ def _move(stride: int | None) -> str:
 class ScatterJob(Job):
     """Rows that an index sends to rows are added up column by column; columns to columns, row by row."""
 
-    def __init__(self, scatter: Scatter, parts: int, least: int = LEAST) -> None:
+    def __init__(self, scatter: Scatter, division: Division, follows: bool = False) -> None:
+        super().__init__(division)
         self.scatter, self.nodes = scatter, scatter.nodes
         self.reads, self.writes = scatter.reads, scatter.writes
         rows, columns = scatter.y.shape
         self.split, self.count = "", 1
+        large = scatter.x.size >= division.least
         if scatter.by_columns:
-            if rows >= parts and scatter.x.size >= least:
-                self.split, self.count, self.tiles = "rows", rows, tiles_of(rows, parts)
-        elif columns >= 16 * parts and scatter.x.size >= LEAST:
+            if rows >= division.parts and (large or follows):
+                self.split, self.count, self.tiles = "rows", rows, division.tiles(rows)
+        elif columns >= division.columns * division.parts and large:
             self.split, self.count = "columns", columns
-        wide = -(-columns // (parts if self.split else 1))
+        wide = -(-columns // (division.parts if self.split else 1))
         #: Numbers in the memory of its own in which a core adds up many rows to few; 0 if it adds them up in place.
         self.own = 0
         if not scatter.by_columns and scatter.x.shape[0] >= 4 * rows and columns >= 16:
@@ -362,17 +393,16 @@ class ScatterJob(Job):
             if self.own * scatter.y.dtype.itemsize > OWN_BYTES:
                 self.own = 0
 
-    def scratch(self, vector_bytes: int, parts: int) -> int:
+    def scratch(self, vector_bytes: int) -> int:
         return self.own * self.scatter.y.dtype.itemsize
 
-    def records(self, target: Target, part: int, parts: int) -> list[Record]:
+    def records(self, target: Target, share: int) -> list[Record]:
         x, index, y = self.scatter.x, self.scatter.index, self.scatter.y
         if self.split:
-            divide = rows_of if self.split == "rows" else share_of
-            start, stop = divide(self.count, part, parts)
-            axis = 0 if self.split == "rows" else 1
-            x, y = part_of(x, axis, start, stop), part_of(y, axis, start, stop)
-        elif part:
+            rows = self.split == "rows"
+            start, stop = self.rows_of(share) if rows else share_of(self.count, share, self.shares)
+            x, y = (part_of(view, 0 if rows else 1, start, stop) for view in (x, y))
+        elif share:
             return []
         step = index.strides[0] if index.shape else 1
         words: tuple[int, ...] = (
@@ -385,5 +415,5 @@ class ScatterJob(Job):
             kernel = ScatterKernel(x.dtype, index.dtype, target.vector_bytes, bool(self.own))
             words += (y.shape[0], x.strides[0], step, y.strides[0])
             if self.own:
-                words += (target.scratch + part * target.scratch_stride,)
+                words += (target.scratch + share * target.scratch_stride,)
         return [Record(text_of(kernel), words)]

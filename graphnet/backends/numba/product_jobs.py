@@ -7,15 +7,13 @@ from typing import NamedTuple
 
 from graphnet.backends.numba.ir import llvm_type
 from graphnet.backends.numba.jobs import (
-    LEAST,
+    Division,
     Job,
     Record,
     Target,
     part_of,
-    rows_of,
     share_of,
     text_of,
-    tiles_of,
 )
 from graphnet.backends.numba.product import PackKernel, ProductKernel
 from graphnet.node import Node
@@ -51,18 +49,19 @@ def _unit(view: View) -> str:
 
 
 class _ProductJob(Job):
-    def __init__(self, product: Product, parts: int, least: int = LEAST) -> None:
+    def __init__(self, product: Product, division: Division, follows: bool = False) -> None:
+        super().__init__(division)
         self.product, self.nodes = product, product.nodes
         self.reads, self.writes = product.reads, product.writes
         self.scalar = llvm_type(product.c.dtype)
         rows, columns = product.c.shape
-        self.divide(rows, columns, product.a.shape[1], parts, least)
-
-    def divide(self, rows: int, columns: int, inner: int, parts: int, least: int) -> None:
-        work = rows * columns * inner / 100
+        work = rows * columns * product.a.shape[1] / 100
         self.split, self.count = "", 1
-        if work >= least and rows >= 2 * parts:
-            self.split, self.count, self.tiles = "rows", rows, tiles_of(rows, parts)
+        self.divide(rows, columns, follows or work >= division.least)
+
+    def divide(self, rows: int, columns: int, large: bool) -> None:
+        if large and rows >= 2 * self.division.parts:
+            self.split, self.count, self.tiles = "rows", rows, self.division.tiles(rows)
 
     def lanes(self, target: Target) -> int:
         return target.vector_bytes // self.product.c.dtype.itemsize
@@ -137,23 +136,24 @@ class Packed(NamedTuple):
 class PackJob(Job):
     """Brings a right operand into panels, for all products that use it."""
 
-    def __init__(self, packed: Packed, reads: Sequence[Access], parts: int) -> None:
+    def __init__(self, packed: Packed, reads: Sequence[Access], division: Division) -> None:
+        super().__init__(division)
         self.packed, self.nodes = packed, (packed.node,)
         self.reads = [read._replace(by_rows=False) for read in reads]
-        self.writes = [Access(packed.view, packed.view.buffer, False)]
+        self.writes = [Access(packed.view, False)]
         columns = packed.source.shape[1]
         self.split, self.count = (
-            ("columns", columns) if columns >= packed.width * parts > packed.width else ("", 1)
+            ("columns", columns) if columns >= packed.width * division.parts > packed.width else ("", 1)
         )
 
-    def records(self, target: Target, part: int, parts: int) -> list[Record]:
+    def records(self, target: Target, share: int) -> list[Record]:
         packed, width = self.packed, self.packed.width
         rows = packed.source.shape[0]
         base, item = target.address(packed.view), packed.source.dtype.itemsize
         found = []
         for source, row, column in packed.pieces:
             panels = -(-source.shape[1] // width)
-            start, stop = share_of(panels, part, parts) if self.split else (0, 0 if part else panels)
+            start, stop = share_of(panels, share, self.shares) if self.split else (0, 0 if share else panels)
             if start < stop:
                 columns = part_of(source, 1, start * width, min(stop * width, source.shape[1]))
                 at = base + ((column + start * width) * rows + row * width) * item
@@ -164,19 +164,19 @@ class PackJob(Job):
 class PackedProductJob(_ProductJob):
     """A product whose right operand lies in panels already."""
 
-    def __init__(self, product: Product, packed: Packed, parts: int, least: int = LEAST) -> None:
-        super().__init__(product, parts, least)
+    def __init__(self, product: Product, packed: Packed, division: Division, follows: bool = False) -> None:
+        super().__init__(product, division, follows)
         self.packed = packed
-        self.reads = [product.reads[0], Access(packed.view, packed.view.buffer, False)]
+        self.reads = [product.reads[0], Access(packed.view, False)]
 
-    def records(self, target: Target, part: int, parts: int) -> list[Record]:
+    def records(self, target: Target, share: int) -> list[Record]:
         a, c = self.product.a, self.product.c
         if self.split:
-            start, stop = rows_of(self.count, part, parts)
+            start, stop = self.rows_of(share)
             if start == stop:
                 return []
             a, c = a.row_range(start, stop), c.row_range(start, stop)
-        elif part:
+        elif share:
             return []
         width = self.packed.width
         return [
@@ -190,44 +190,44 @@ class BlockedProductJob(_ProductJob):
     """A product that is the only one of its right operand, block by block. The operand's rows are read where they lie:
     bringing them into panels first, for so few readers, costs more than it gains. Columns are packed."""
 
-    def divide(self, rows: int, columns: int, inner: int, parts: int, least: int) -> None:
-        work = rows * columns * inner / 100
-        if work < least or parts == 1:
-            self.split, self.count = "", 1
-        elif columns >= 32 * parts:
+    def divide(self, rows: int, columns: int, large: bool) -> None:
+        parts = self.division.parts
+        if not large or parts == 1:
+            return
+        if columns >= 2 * self.division.columns * parts:
             self.split, self.count = "columns", columns
-        else:
-            self.split, self.count = ("rows", rows) if rows >= parts else ("", 1)
+        elif rows >= parts:
+            self.split, self.count = "rows", rows
 
-    def _share(self, part: int, parts: int, lanes: int) -> tuple[View, View, View] | None:
+    def _share(self, share: int, lanes: int) -> tuple[View, View, View] | None:
         a, b, c = self.product.a, self.product.b, self.product.c
         if self.split == "columns":
             unit = 2 * lanes
             pieces = -(-self.count // unit)
-            start, stop = (min(n * unit, self.count) for n in share_of(pieces, part, parts))
+            start, stop = (min(n * unit, self.count) for n in share_of(pieces, share, self.shares))
             b, c = part_of(b, 1, start, stop), part_of(c, 1, start, stop)
         elif self.split:
-            start, stop = rows_of(self.count, part, parts)
+            start, stop = self.rows_of(share)
             a, c = a.row_range(start, stop), c.row_range(start, stop)
-        elif part:
+        elif share:
             return None
         return (a, b, c) if c.size else None
 
-    def scratch(self, vector_bytes: int, parts: int) -> int:
+    def scratch(self, vector_bytes: int) -> int:
         if self.product.b.strides[1] == 1:
             return 0
         lanes = vector_bytes // self.product.c.dtype.itemsize
         columns = -(-self.product.c.shape[1] // (4 * lanes)) * 4 * lanes + 4 * lanes
         if self.split == "columns":
-            columns = columns // parts + 8 * lanes
+            columns = columns // self.division.parts + 8 * lanes
         return min(self.product.a.shape[1], 2 * BLOCK_K) * columns * self.product.c.dtype.itemsize
 
-    def records(self, target: Target, part: int, parts: int) -> list[Record]:
+    def records(self, target: Target, share: int) -> list[Record]:
         lanes = self.lanes(target)
-        share = self._share(part, parts, lanes)
-        if share is None:
+        own = self._share(share, lanes)
+        if own is None:
             return []
-        a, b, c = share
+        a, b, c = own
         width = panel_width(c.shape[1], lanes, target.registers) * lanes
         blocks = max(1, round(a.shape[1] / BLOCK_K))
         found: list[Record] = []
@@ -237,7 +237,7 @@ class BlockedProductJob(_ProductJob):
             at, along_k, panel = target.address(right), b.strides[0], width
             if b.strides[1] != 1:
                 at, along_k, panel = (
-                    target.scratch + part * target.scratch_stride,
+                    target.scratch + share * target.scratch_stride,
                     width,
                     (stop - start) * width,
                 )

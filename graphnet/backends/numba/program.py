@@ -8,16 +8,17 @@ import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphnet.backends.base import OUT_OF_RANGE, Program, stored_parameters
 from graphnet.backends.cache import open_cache
-from graphnet.backends.numba.image import HEADER, Image, Place
+from graphnet.backends.numba.image import HEADER, Image, Place, Tape
 from graphnet.backends.numba.machine import Kernel, symbol_of, this_machine
-from graphnet.backends.numba.threads import run_together
+from graphnet.backends.numba.tape import runner
+from graphnet.backends.numba.threads import Team
 from graphnet.backends.numpy import NumpyProgram, call_forward
 from graphnet.errors import BackendError, GraphnetError
 from graphnet.graph import Graph
@@ -51,13 +52,11 @@ class NumbaProgram(Program):
         # Piece 0 is nothing, 1 the arena, then the leaves.
         pieces = np.array([0, self._arena.address, *(a.ctypes.data for a in self.leaves)], np.int64)
         addresses = np.array([kernel.address for kernel in kernels], np.int64)
-        self._tapes: list[list[tuple[Array, Array]]] = []
-        for tapes, _ in image.segments:
-            located = [tape.located(pieces, addresses) for tape in tapes]
-            self._tapes.append(
-                [(t, np.array([t.ctypes.data, t.ctypes.data + t.nbytes], np.int64)) for t in located]
-            )
-        self._starts = [[bounds.ctypes.data for _, bounds in tapes] for tapes in self._tapes]
+        self._segments = [
+            _Segment([tape.located(pieces, addresses) for tape in tapes], tapes)
+            for tapes, _ in image.segments
+        ]
+        self._team = Team(image.parts)
         self._given = [None if p is None else self._array(p) for p in image.given]
         self._results = [self._array(p) for p in image.results]
         self._brought = [(self._array(p), get) for p, get in zip(image.brought, brought, strict=True)]
@@ -139,6 +138,28 @@ class NumbaProgram(Program):
                 return list(map(np.ndarray.copy, self._results))
         return self._explain(arrays)
 
+    def run_alone(self, arrays: Sequence[Array], parts: Sequence[int]) -> Iterator[tuple[str, list[Array]]]:
+        """As `run`, then, where something varies, as `again`: one thread alone, which does the parts of each superstep
+        in this order, over memory that was full of NaN.
+        """
+        with self._lock:
+            self._arena.bytes.fill(0xFF)
+            self._bring(arrays)
+            for name, first in (("", 0), (", again", self.image.fixed)):
+                if name and not first:
+                    break
+                self._arena.header[0] = 0
+                for segment, (_, host) in zip(
+                    self._segments[first:], self.image.segments[first:], strict=True
+                ):
+                    segment.run_alone(parts)
+                    if host is not None:
+                        self._run_host(*host)
+                yield (
+                    name,
+                    self._explain(arrays) if self._arena.header[0] else [r.copy() for r in self._results],
+                )
+
     def _explain(self, arrays: Sequence[Array]) -> list[Array]:
         """An index was out of range, or a value not finite: the NumPy back end says which, in its words."""
         if self.source is None:
@@ -154,19 +175,11 @@ class NumbaProgram(Program):
 
     def _execute(self, first: int = 0) -> None:
         """Runs the segments from `first` on."""
-        header = self._arena.header
-        header.fill(0)
-        for i in range(first, len(self._starts)):
-            if i == self.image.fixed:
-                header[8] = 0  # meetings are counted anew from here, so that a run can begin here
-            run_together(self._starts[i], self._give_up)
-            host = self.image.segments[i][1]
+        self._arena.header[0] = 0
+        for segment, (_, host) in zip(self._segments[first:], self.image.segments[first:], strict=True):
+            segment.run(self._team, self.image.parts)
             if host is not None:
                 self._run_host(*host)
-
-    def _give_up(self) -> None:
-        """No barrier holds any more: whoever waits goes on to the end of its tape."""
-        self._arena.header[9] = 1
 
     def _run_host(self, node: Node, sources: Sequence[Place], target: Place) -> None:
         self._array(target)[...] = call_forward(node, [self._array(p) for p in sources])
@@ -176,29 +189,60 @@ class NumbaProgram(Program):
         spent: dict[Node, float] = defaultdict(float)
         with self._lock:
             self._bring(arrays)
-            self._arena.header[:] = 0
-            for tapes, (_, host), owners in zip(
-                self._tapes, self.image.segments, self.image.owners, strict=True
+            self._arena.header[0] = 0
+            for segment, (_, host), owners in zip(
+                self._segments, self.image.segments, self.image.owners, strict=True
             ):
-                self._time_segment([bounds for _, bounds in tapes], owners, spent)
+                segment.time(self._team, self.image.parts, owners, spent)
                 if host is not None:
                     start = time.perf_counter()
                     self._run_host(*host)
                     spent[host[0]] += time.perf_counter() - start
         return spent
 
-    def _time_segment(
-        self, bounds: Sequence[Array], owners: Sequence[Sequence[tuple[Node, ...]]], spent: dict[Node, float]
+
+class _Segment:
+    """A stretch of native code: the tapes of all parts, with real addresses."""
+
+    def __init__(self, words: Sequence[Array], tapes: Sequence[Tape]) -> None:
+        self._words = words
+        #: How many records of each part end with each superstep.
+        self._records = np.array([np.searchsorted(tape.heads, tape.ends) for tape in tapes])
+        ends = np.array([w.ctypes.data + 8 * tape.ends for w, tape in zip(words, tapes, strict=True)])
+        starts = np.array([[w.ctypes.data, *row[:-1]] for w, row in zip(words, ends, strict=True)])
+        #: For each superstep and part: the address of its first record, of their end, and where times go.
+        self.table = np.ascontiguousarray(np.stack([starts, ends, 0 * ends], -1).transpose(1, 0, 2), np.int64)
+        self._busy = [part for part, w in enumerate(words) if len(w)]
+
+    def run(self, team: Team, threads: int) -> None:
+        if len(self._busy) > 1:
+            team.run(self.table, threads)
+        else:
+            self.run_alone(self._busy)
+
+    def run_alone(self, parts: Iterable[int]) -> None:
+        """Superstep by superstep, the parts one after the other, in this order."""
+        order = list(parts)
+        run = runner()
+        for row in self.table:
+            for part in order:
+                run(row[part].ctypes.data)
+
+    def time(
+        self, team: Team, threads: int, owners: Sequence[Sequence[tuple[Node, ...]]], spent: dict[Node, float]
     ) -> None:
+        """Adds each node's seconds."""
         ticks = [np.zeros(len(owner), np.int64) for owner in owners]
-        extended = [np.append(b, t.ctypes.data) for b, t in zip(bounds, ticks, strict=True)]
+        table = self.table.copy()
+        for part, (ends, counted) in enumerate(zip(self._records, ticks, strict=True)):
+            table[:, part, 2] = counted.ctypes.data + 8 * np.array([0, *ends[:-1]])
         start = time.perf_counter()
-        run_together([b.ctypes.data for b in extended], self._give_up, timed=True)
+        team.run(table, threads if len(self._busy) > 1 else 1, timed=True)
         elapsed = time.perf_counter() - start
         longest = max((int(t.sum()) for t in ticks), default=0)
         for counted, owner in zip(ticks, owners, strict=True):
             for count, nodes in zip(counted.tolist(), owner, strict=True):
-                share = count * elapsed / max(longest, 1) / len(nodes) / len(ticks)
+                share = count * elapsed / max(longest, 1) / len(nodes) / max(len(self._busy), 1)
                 for node in nodes:
                     spent[node] += share
 

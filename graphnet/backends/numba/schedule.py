@@ -1,4 +1,4 @@
-"""Schedule: from a graph to an image: jobs, where cores must meet, places in memory, tapes."""
+"""Schedule: from a graph to an image: jobs, barriers, places in memory, tapes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from graphnet.backends.numba.barriers import barriers_of
 from graphnet.backends.numba.image import ARENA, HEADER, Image, Place, address, make_tape
-from graphnet.backends.numba.jobs import LEAST, Job, LoopJob, Record, ScatterJob, Target
+from graphnet.backends.numba.jobs import Division, HostJob, Job, LoopJob, Record, ScatterJob, Target
 from graphnet.backends.numba.machine import Machine
 from graphnet.backends.numba.product_jobs import (
     BlockedProductJob,
@@ -18,14 +19,11 @@ from graphnet.backends.numba.product_jobs import (
     Piece,
     panel_width,
 )
-from graphnet.backends.numba.tape import barrier_text
 from graphnet.errors import BackendError
 from graphnet.graph import Graph
 from graphnet.node import Node
-from graphnet.ops.broadcast import BroadcastTo
 from graphnet.ops.leaf import Input
 from graphnet.ops.random import Random
-from graphnet.ops.shape import Concatenate, Slice, Stack, Transpose
 from graphnet.passes.analysis import varying_nodes
 from graphnet.plan.arena import ALIGNMENT, Life, give_places
 from graphnet.plan.instructions import Access, Host, Loop, Product, Scatter, looking_at
@@ -42,27 +40,21 @@ WORTH_SHARING = 3_000_000
 FEW_ROWS = 8
 
 
-class HostJob(Job):
-    """The op's own `forward`, between two stretches of native code."""
-
-    def __init__(self, host: Host) -> None:
-        self.host, self.nodes, self.reads, self.writes = host, host.nodes, host.reads, host.writes
-        self.split, self.count = "", 1
-
-    def records(self, target: Target, part: int, parts: int) -> list[Record]:
-        return []
-
-
-def make_image(graph: Graph, machine: Machine, threads: int | None, check: bool) -> Image:
-    """The program of a graph. check: the error flag is raised where a value is not finite."""
+def make_image(
+    graph: Graph, machine: Machine, threads: int | None, check: bool, finely: bool = False
+) -> Image:
+    """The program of a graph. check: the error flag is raised where a value is not finite. finely: all that can be
+    divided is, however small: what races there are in large programs, a small one has then, too.
+    """
     lowered = lower(graph)
     parts = _parts(lowered, threads)
-    jobs, fixed = _jobs(lowered, parts, machine, check)
-    barriers = _barriers(jobs, fixed)
+    division = Division(parts, least=0, tile=1, columns=1) if finely else Division(parts)
+    jobs, fixed = _jobs(lowered, division, machine, check)
+    barriers = barriers_of(jobs, fixed)
     if parts == 1 and all(job.tiles == 1 for job in jobs):
         barriers = set(range(len(jobs)))  # nothing runs out of order, so memory is free at once
     size = _give_places(lowered, jobs, barriers, fixed)
-    scratch = max((job.scratch(machine.vector_bytes, parts) for job in jobs), default=0)
+    scratch = max((job.scratch(machine.vector_bytes) for job in jobs), default=0)
     scratch = -(-scratch // ALIGNMENT) * ALIGNMENT + 5 * ALIGNMENT
     leaves: dict[Node, int] = {}
     for node in graph.order:
@@ -87,7 +79,7 @@ def make_image(graph: Graph, machine: Machine, threads: int | None, check: bool)
         memory=Memory(sum(node.nbytes for node in leaves), total),
         segments=[
             (
-                [make_tape(tape, numbers) for tape in tapes if tape],
+                [make_tape(tape, numbers) for tape in tapes],
                 None if host is None else (host.node, [place(v) for v in host.sources], place(host.target)),
             )
             for tapes, host in segments
@@ -135,52 +127,52 @@ def _give_places(lowered: Lowered, jobs: Sequence[Job], barriers: set[int], fixe
 
 
 Owners = list[list[tuple[Node, ...]]]
+#: What one part does: its records, by supersteps.
+Supersteps = list[list[Record]]
 
 
 def _segments(
     jobs: Sequence[Job], barriers: set[int], target: Target, parts: int, fixed: int
-) -> tuple[list[tuple[list[list[Record]], Host | None]], list[Owners], int]:
-    """The records of each core, cut where Python has to do something and before job `fixed`; whom each works for; and
-    how many segments come before that job.
+) -> tuple[list[tuple[list[Supersteps], Host | None]], list[Owners], int]:
+    """The records of each part, by supersteps, cut where Python has to do something and before job `fixed`; whom each
+    works for; and how many segments come before that job.
     """
-    segments: list[tuple[list[list[Record]], Host | None]] = []
+    segments: list[tuple[list[Supersteps], Host | None]] = []
     all_owners: list[Owners] = []
-    tapes: list[list[Record]] = [[] for _ in range(parts)]
+    tapes: list[Supersteps] = [[[]] for _ in range(parts)]
     owners: Owners = [[] for _ in range(parts)]
-    # What is done since the last meeting: for each core, for each tile, (record, nodes)s.
+    # What is done in this superstep: for each part, for each tile, (record, nodes)s.
     since: list[dict[int, list[tuple[Record, tuple[Node, ...]]]]] = [defaultdict(list) for _ in range(parts)]
-    met = kept = 0
+    kept = 0
 
     def write_out() -> None:
         for tape, owner, by_tile in zip(tapes, owners, since, strict=True):
             for tile in sorted(by_tile):
-                tape += [record for record, _ in by_tile[tile]]
+                tape[-1] += [record for record, _ in by_tile[tile]]
                 owner += [nodes for _, nodes in by_tile[tile]]
             by_tile.clear()
 
     def cut(host: Host | None) -> None:
         nonlocal tapes, owners
         segments.append((tapes, host))
-        all_owners.append([owner for owner in owners if owner])
-        tapes, owners = [[] for _ in range(parts)], [[] for _ in range(parts)]
+        all_owners.append(owners)
+        tapes, owners = [[[]] for _ in range(parts)], [[] for _ in range(parts)]
 
     for i, job in enumerate(jobs):
         if i in barriers:
             write_out()
         if fixed and i == fixed:
             cut(None)
-            met, kept = 0, len(segments)
+            kept = len(segments)
         if isinstance(job, HostJob):
             cut(job.host)
             continue
-        if i in barriers and parts > 1 and any(tapes):
-            met += 1
-            for tape, owner in zip(tapes, owners, strict=True):
-                tape.append(Record(barrier_text(), (target.flag + 64, met * parts)))
-                owner.append(job.nodes)
+        if i in barriers and parts > 1 and any(tape[-1] for tape in tapes):
+            for tape in tapes:
+                tape.append([])
         for part, by_tile in enumerate(since):
             for tile in range(job.tiles):
-                for record in job.records(target, part * job.tiles + tile, parts * job.tiles):
+                for record in job.records(target, part * job.tiles + tile):
                     by_tile[tile].append((record, job.nodes))
     write_out()
     cut(None)
@@ -204,7 +196,7 @@ def _parts(lowered: Lowered, threads: int | None) -> int:
     return min(cores, 16) if _work(lowered) >= WORTH_SHARING else 1
 
 
-def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> tuple[list[Job], int]:
+def _jobs(lowered: Lowered, division: Division, machine: Machine, check: bool) -> tuple[list[Job], int]:
     """A job for each instruction, and the packing of right operands that several rows share; the first that varies.
 
     check: loops look at all that they read and compute; what other jobs make is looked at by a loop of its own.
@@ -226,7 +218,7 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> tuple[
     jobs: list[Job] = []
     for b, products in users.items():
         rows = sum(p.c.shape[0] for p in products)
-        right = products[0].reads[1].node
+        right = products[0].nodes[0].inputs[1]
         # A join of inputs has no writer: they are brought to their places in it.
         static = writer_of.get(b.buffer, -1) < lowered.static and not _is_fed(right) and right not in varying
         if rows <= FEW_ROWS or not (static or len(products) > 1):
@@ -242,8 +234,8 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> tuple[
         else:
             reads = [copy.reads[0] for copy in joins[b.buffer]]
             in_pieces.add(b)
-        packed[b] = Packed(b, buffer.whole((buffer.size,)), width, right, pieces)  # type: ignore[arg-type]
-        waiting[b] = PackJob(packed[b], reads, parts)
+        packed[b] = Packed(b, buffer.whole((buffer.size,)), width, right, pieces)
+        waiting[b] = PackJob(packed[b], reads, division)
         if static:
             early.append(b)
     needless = _needless_copies(lowered, joins, in_pieces)
@@ -258,31 +250,30 @@ def _jobs(lowered: Lowered, parts: int, machine: Machine, check: bool) -> tuple[
             a.by_rows and a.view.shape and divided.get(a.view.buffer) == a.view.shape[0]
             for a in instruction.reads
         )
-        least = 0 if follows else LEAST
         if isinstance(instruction, Product):
             b = instruction.b
             if b in waiting:
                 jobs.append(waiting.pop(b))
             job: Job = (
-                PackedProductJob(instruction, packed[b], parts, least)
+                PackedProductJob(instruction, packed[b], division, follows)
                 if b in packed
-                else BlockedProductJob(instruction, parts)
+                else BlockedProductJob(instruction, division)
             )
         elif isinstance(instruction, Loop):
             if instruction in needless:
                 continue
-            job = LoopJob(instruction, parts, least)
+            job = LoopJob(instruction, division, follows)
         elif isinstance(instruction, Scatter):
-            job = ScatterJob(instruction, parts, least)
+            job = ScatterJob(instruction, division, follows)
         elif isinstance(instruction, Host):
-            job = HostJob(instruction)
+            job = HostJob(instruction, division)
         else:
             raise BackendError(f"the numba back end has no job for {type(instruction).__name__}")
         jobs.append(job)
         rows = job.count if job.split == "rows" else 0
         divided.update((access.view.buffer, rows) for access in instruction.writes)
         if check and not (isinstance(instruction, Loop) and not instruction.reductions):
-            jobs += [LoopJob(looking_at(access), parts) for access in instruction.writes]
+            jobs += [LoopJob(looking_at(a.view, instruction.nodes), division) for a in instruction.writes]
     return jobs, fixed
 
 
@@ -364,97 +355,3 @@ def _rows_of(job: Job, access: Access) -> tuple[int, int] | None:
     if job.split != "rows" or not access.by_rows or not view.shape or view.shape[0] != job.count:
         return None
     return (job.count, job.tiles) if view.strides[0] * job.count == view.buffer.size else None
-
-
-def _barriers(jobs: Sequence[Job], fixed: int) -> set[int]:
-    """Before which jobs all cores must meet: those that read what another core wrote since the last meeting, and the
-    first that varies.
-    """
-    barriers: set[int] = set()
-    written: dict[object, list[tuple[int, Job, Access]]] = defaultdict(list)
-    origins = _Origins()
-    since = 0
-    for i, job in enumerate(jobs):
-        if isinstance(job, HostJob):
-            since = i + 1
-            barriers.add(i)
-            continue
-        first_to_vary = fixed > 0 and i == fixed
-        if first_to_vary or any(_clashes(job, access, written, origins, since) for access in job.reads):
-            barriers.add(i)
-            since = i
-        for access in job.writes:
-            written[access.node].append((i, job, access))
-    return barriers
-
-
-def _clashes(
-    job: Job,
-    access: Access,
-    written: dict[object, list[tuple[int, Job, Access]]],
-    origins: _Origins,
-    since: int,
-) -> bool:
-    view = access.view
-    for node, whole_rows in origins.of(access.node):
-        for i, writer, made in reversed(written.get(node, ())):
-            if i < since:
-                break
-            if made.view.buffer is not view.buffer:
-                continue
-            if job.key != writer.key:
-                return True
-            if not job.split:
-                continue
-            aligned = (
-                job.split == "rows"
-                and access.by_rows
-                and made.by_rows
-                and whole_rows
-                and view.shape[0] == made.view.shape[0]
-                and view.strides[0] == made.view.strides[0]
-            )
-            if not aligned:
-                return True
-    return False
-
-
-def _keeps_rows(view: Node) -> bool:
-    """Whether row i of a view is row i of what it looks at, for all i."""
-    x = view.inputs[0]
-    if not x.shape or view.shape[:1] != x.shape[:1]:
-        return False
-    if isinstance(view.op, BroadcastTo):
-        return view.ndim == x.ndim
-    if isinstance(view.op, Slice):
-        return view.op.key[0] == (0, x.shape[0], 1)
-    return not isinstance(view.op, Transpose) or view.op.axes[0] == 0
-
-
-class _Origins:
-    """For each node, the nodes that wrote its memory, and whether its rows are theirs, one for one."""
-
-    def __init__(self) -> None:
-        self._found: dict[object, list[tuple[object, bool]]] = {}
-
-    def of(self, node: object) -> list[tuple[object, bool]]:
-        found = self._found.get(node)
-        if found is None:
-            found = self._found[node] = list(self._search(node))
-        return found
-
-    def _search(self, start: object) -> list[tuple[object, bool]]:
-        result: list[tuple[object, bool]] = []
-        pending: list[tuple[object, bool]] = [(start, True)]
-        seen: set[object] = set()
-        while pending:
-            node, rows = pending.pop()
-            result.append((node, rows))
-            if not isinstance(node, Node) or node in seen:
-                continue
-            seen.add(node)
-            if node.op.is_view:
-                pending.append((node.inputs[0], rows and _keeps_rows(node)))
-            elif isinstance(node.op, (Concatenate, Stack)):
-                pending += [(x, rows) for x in node.inputs]
-        return result

@@ -1,109 +1,114 @@
-"""The threads that run tapes side by side: made when first needed, looking for more work for a moment, then asleep."""
+"""The threads that share programs: made when first needed, looking for more work for a moment, then asleep."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+import weakref
+from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 
-from graphnet.backends.numba.tape import IDLE, address_of_runner, mail, runner
+from graphnet.backends.numba.tape import address_of_runner
+from graphnet.backends.numba.team import CLAIMS, LINE, run_program, serve
+from graphnet.node import Array
 
-__all__ = ["run_together"]
+__all__ = ["Team"]
+
+
+def _on_a_line(words: int) -> Array:
+    """So many words that are 0, beginning where a line of the cache (or two) does."""
+    memory = np.zeros(words + LINE, np.int64)
+    start = -memory.ctypes.data % (8 * LINE) // 8
+    return memory[start : start + words]
 
 
 class _Worker:
-    """A thread with a mailbox. It looks there, in native code, and sleeps when nothing has come for a while."""
+    """A thread with a mailbox, in native code for ever: it needs none of Python's locks, and hears no interrupt."""
 
     def __init__(self) -> None:
-        # A line of its own, or two workers' boxes would slow each other down.
-        self._memory = np.full(32, IDLE, np.int64)
-        start = -self._memory.ctypes.data % 128 // 8
-        self.box = self._memory[start : start + 16]
-        self.box[3] = 1  # nothing is under way
-        self.address = self.box.ctypes.data
-        self._wake = threading.Semaphore(0)
+        self._box = _on_a_line(LINE)
+        self.address = self._box.ctypes.data
         threading.Thread(target=self._serve, daemon=True, name="graphnet").start()
 
-    def start(self, run: int, tape: int) -> None:
-        """Hands it the bounds of a tape, and the native loop that runs it."""
-        _, post, _ = mail()
-        self.box[1], self.box[2] = tape, run
-        post(self.address)
-        if self.box[4]:
-            self.wake()
-
-    def wake(self) -> None:
-        """Makes it look into its mailbox. Once too often does no harm."""
-        self._wake.release()
-
-    def join(self) -> None:
-        _, _, join = mail()
-        join(self.address)
-
     def _serve(self) -> None:
-        serve, _, _ = mail()
-        while True:
-            serve(self.address)
-            self._wake.acquire()
+        serve()(self.address)
 
 
 class _Pool:
-    """Idle workers. A program takes as many as it needs and gives them back; a fork starts with none."""
+    """Idle workers, and blocks of memory that no program uses now. A fork starts with none."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._idle: list[_Worker] = []
         self._process = os.getpid()
+        self._workers: list[_Worker] = []
+        self._blocks: defaultdict[int, list[Array]] = defaultdict(list)
+
+    def _look_for_fork(self) -> None:
+        if (
+            self._process != os.getpid()
+        ):  # threads do not survive it, and blocks may be in the middle of a run
+            self.__init__()  # type: ignore[misc]
 
     def take(self, count: int) -> list[_Worker]:
-        if self._process != os.getpid():  # threads do not survive a fork
-            self._lock, self._idle, self._process = threading.Lock(), [], os.getpid()
-        with self._lock:
-            taken = [self._idle.pop() for _ in range(min(count, len(self._idle)))]
-        return taken + [_Worker() for _ in range(count - len(taken))]
+        """Lists are changed by one call at a time: it takes no lock, which a fork or an interrupt could leave shut."""
+        self._look_for_fork()
+        taken: list[_Worker] = []
+        while len(taken) < count:
+            try:
+                taken.append(self._workers.pop())
+            except IndexError:
+                taken.append(_Worker())
+        return taken
 
     def give(self, workers: Sequence[_Worker]) -> None:
-        with self._lock:
-            self._idle.extend(workers)
+        """The next one who takes gets them in the same order: they know their parts of its arrays."""
+        self._workers.extend(reversed(workers))
+
+    def take_block(self, parts: int) -> Array:
+        self._look_for_fork()
+        try:
+            return self._blocks[parts].pop()
+        except IndexError:
+            block = _on_a_line(CLAIMS + LINE * parts)
+            block[4] = parts
+            return block
+
+    def give_block(self, process: int, parts: int, block: Array) -> None:
+        """It is never freed, since a thread that is late may still look at it."""
+        if process == os.getpid():
+            self._blocks[parts].append(block)
 
 
 _pool = _Pool()
 
 
-def run_together(tapes: Sequence[int], give_up: Callable[[], None], timed: bool = False) -> None:
-    """Runs all tapes at once, the first one here, and returns when all have ended.
+class Team:
+    """What the threads of one program share. One run at a time."""
 
-    Ctrl-C is let through then; `give_up` makes sure that nobody waits for a tape that was never started.
-    """
-    run = runner(timed)
-    if len(tapes) < 2:
-        for tape in tapes:
-            run(tape)
-        return
-    native = address_of_runner(timed)
-    workers = _pool.take(len(tapes) - 1)
-    interrupted: BaseException | None = None
-    started = 0
-    try:
-        for worker, tape in zip(workers, tapes[1:], strict=True):
-            started += 1
-            worker.start(native, tape)
-        run(tapes[0])
-    except BaseException as error:
-        interrupted = error
-        give_up()
-        for worker in workers[:started]:
-            worker.wake()
-    for worker in workers[:started]:
-        while True:
-            try:
-                worker.join()
-                break
-            except BaseException as error:
-                interrupted = error
-                give_up()
-    _pool.give(workers)
-    if interrupted is not None:
-        raise interrupted
+    def __init__(self, parts: int) -> None:
+        self.parts = parts
+        self._process = os.getpid()
+        self._block = _pool.take_block(parts)
+        weakref.finalize(self, _pool.give_block, self._process, parts, self._block).atexit = False
+
+    def run(self, table: Array, threads: int, timed: bool = False) -> None:
+        """Runs all parts of all supersteps, by so many threads, of which this is one.
+
+        table[superstep, part]: the address of the first record, of their end, and where times go.
+        """
+        if self._process != os.getpid():  # a fork in the middle of a run would leave the block as it was
+            self.__init__(self.parts)  # type: ignore[misc]
+        workers: list[_Worker] = []
+        try:
+            workers = _pool.take(threads - 1)
+            request = np.array(
+                [
+                    self._block.ctypes.data, table.shape[0], threads, table.ctypes.data, address_of_runner(timed),
+                    *(worker.address for worker in workers),
+                ],
+                np.int64,
+            )  # fmt: skip
+            run_program()(request.ctypes.data)
+        finally:
+            _pool.give(workers)

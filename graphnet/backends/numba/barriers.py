@@ -1,0 +1,144 @@
+"""Barriers: before which jobs all cores must meet.
+
+A core runs on without waiting while it touches only memory that no other core has written since the last barrier. Jobs
+that divide their rows at the same places, and whose rows lie in the same stretches of memory, are safe: each core finds
+its own rows again. All else is judged by the memory that views cover, never by what nodes mean.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from graphnet.backends.numba.jobs import HostJob, Job
+from graphnet.plan.instructions import Access
+from graphnet.plan.views import Buffer
+
+__all__ = ["barriers_of"]
+
+_start = attrgetter("start")
+
+
+def barriers_of(jobs: Sequence[Job], fixed: int) -> set[int]:
+    """Before which jobs all cores must meet: those that touch what another core may have written since the last
+    barrier, and the first that varies.
+
+    Nobody needs to wait for readers: a value is written once, so what is written over within a buffer (a sum that is
+    added up in several jobs) is read by the job that writes it alone; and when memory is given to another value,
+    plan.arena heeds the barriers.
+    """
+    barriers: set[int] = set()
+    written: defaultdict[Buffer, _Written] = defaultdict(_Written)
+    for i, job in enumerate(jobs):
+        if isinstance(job, HostJob):
+            barriers.add(i)
+            written.clear()
+            continue
+        if (fixed > 0 and i == fixed) or any(
+            access.view.buffer in written and written[access.view.buffer].clashes(_Region.of(job, access))
+            for access in (*job.reads, *job.writes)
+        ):
+            barriers.add(i)
+            written.clear()
+        for access in job.writes:
+            if access.view.size:
+                written[access.view.buffer].add(_Region.of(job, access))
+    return barriers
+
+
+class _Region(NamedTuple):
+    """What a job touches: row 0 begins at `first` and ends before `end`; the next row lies `pitch` elements further on.
+
+    start, stop: all of it. who: jobs that agree in it divide their rows at the same places; None: any core may touch
+    any part.
+    """
+
+    who: Hashable
+    pitch: int
+    first: int
+    end: int
+    start: int
+    stop: int
+
+    @classmethod
+    def of(cls, job: Job, access: Access) -> _Region:
+        view = access.view
+        pitch = view.strides[0] if view.shape else 0
+        across = (view.shape[0] - 1) * pitch if pitch else 0
+        first, end = view.row_extent
+        who: Hashable = None
+        if not job.split:
+            who = "one core"
+        elif job.split == "rows" and access.by_rows:
+            who = job.key
+        return cls(who, pitch, first, end, first + min(across, 0), end + max(across, 0))
+
+    def is_beside(self, other: _Region) -> bool:
+        """Whether they have nothing in common though they reach into each other: columns of rows of one length."""
+        pitch = abs(self.pitch)
+        if pitch != abs(other.pitch):
+            return False
+        a, b = self.first % pitch if pitch else 0, other.first % pitch if pitch else 0
+        a_end, b_end = a + self.end - self.first, b + other.end - other.first
+        return a_end <= pitch and b_end <= pitch and (a_end <= b or b_end <= a)
+
+
+class _Written:
+    """What has been written of a buffer since the last barrier."""
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[Hashable, int], _Group] = {}
+
+    def add(self, region: _Region) -> None:
+        key = region.who, region.pitch
+        if key not in self._groups:
+            self._groups[key] = _Group()
+        self._groups[key].add(region)
+
+    def clashes(self, region: _Region) -> bool:
+        """Whether a core may touch what another one has written."""
+        for (who, pitch), group in self._groups.items():
+            same = who is not None and who == region.who
+            if same and (who == "one core" or pitch == region.pitch):
+                # Each core keeps to its own rows, as long as no row reaches into the next one.
+                if who == "one core" or group.rows_with(region) <= abs(pitch):
+                    continue
+                if all(
+                    max(region.end, other.end) - min(region.first, other.first) <= abs(pitch)
+                    or region.is_beside(other)
+                    for other in group.near(region)
+                ):
+                    continue
+                return True
+            if any(not region.is_beside(other) for other in group.near(region)):
+                return True
+        return False
+
+
+class _Group:
+    """Regions of one pitch whose rows are divided at the same places, by where they begin."""
+
+    def __init__(self) -> None:
+        self._regions: list[_Region] = []
+        self._longest = 0
+        self._first, self._end = 0, 0
+
+    def add(self, region: _Region) -> None:
+        if not self._regions:
+            self._first, self._end = region.first, region.end
+        self._first, self._end = min(self._first, region.first), max(self._end, region.end)
+        self._longest = max(self._longest, region.stop - region.start)
+        bisect.insort(self._regions, region, key=_start)
+
+    def rows_with(self, region: _Region) -> int:
+        """How many elements all rows 0 cover together, with this one."""
+        return max(self._end, region.end) - min(self._first, region.first)
+
+    def near(self, region: _Region) -> list[_Region]:
+        """Those that reach into the same stretch of memory."""
+        at = bisect.bisect_right(self._regions, region.start - self._longest, key=_start)
+        upto = bisect.bisect_left(self._regions, region.stop, key=_start)
+        return [other for other in self._regions[at:upto] if other.stop > region.start]
