@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from graphnet.backends.numba.loop import LoopKernel
 from graphnet.backends.numba.operands import Operand, Reduced, Stored, lanes_for
+from graphnet.backends.numba.records import RecordForm
 from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
 from graphnet.node import Node
 from graphnet.plan.axes import joined, strides_over
@@ -89,9 +90,11 @@ class Target(NamedTuple):
 
 
 class Kernel(Protocol):
-    """What has a text: equal kernels have one."""
+    """What has a text, and tells what its records are: equal kernels have one."""
 
     def text(self) -> str: ...
+
+    def record(self) -> RecordForm: ...
 
     def __hash__(self) -> int: ...
 
@@ -99,7 +102,7 @@ class Kernel(Protocol):
 @lru_cache(maxsize=1024)
 def text_of(kernel: Kernel) -> str:
     """The kernel's text, made once for a program: not for all that a process ever compiles."""
-    return kernel.text()
+    return kernel.record().line() + kernel.text()
 
 
 def share_of(count: int, part: int, parts: int) -> tuple[int, int]:
