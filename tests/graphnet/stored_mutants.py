@@ -156,7 +156,7 @@ def used(path: Path) -> str:
         return "runs"
     assert "\n" not in text, text
     assert len(text) < 400, text
-    return " ".join(text.rsplit(": ", maxsplit=1)[-1].split()[:7])
+    return "refused"
 
 
 def memory() -> int:

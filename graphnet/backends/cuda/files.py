@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,11 +37,13 @@ def told(schedule: Schedule) -> tuple[dict[str, Any], dict[str, Array]]:
         for upload in schedule.uploads
         for node in upload.nodes
     ]
+    runs = [[_run(run, texts) for run in stretch.runs] for stretch in schedule.stretches]
     header = {
         "arena_bytes": schedule.arena_bytes,
         "memory": [schedule.memory.leaves, schedule.memory.peak],
-        "runs": [[_run(run, texts) for run in stretch.runs] for stretch in schedule.stretches],
-        "texts": [[contents.seal([text.encode()]), text] for text in texts],
+        "runs": runs,
+        "texts": list(texts),
+        "seal": _seal(list(texts), runs, schedule.arena_bytes),
         "fixed": schedule.fixed,
         "given": [None if place is None else _place(place) for place in schedule.given],
         "varying": schedule.varying,
@@ -60,14 +63,16 @@ def told(schedule: Schedule) -> tuple[dict[str, Any], dict[str, Array]]:
 def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Schedule:
     """The schedule that was stored; its leaves are the arrays, so what is written into these holds from then on.
 
-    BackendError for what is none. What kernels do with their arguments is not known: the GPU sees to its own memory.
+    BackendError for what is none. What kernels do with their arguments is not known, so these are sealed with them.
     """
     trainable = set(contents.parameters(header, arrays).values())
     leaves, peak = (contents.whole(size, "its memory") for size in _listed(header, "memory", 2))
     arena = contents.whole(contents.entry(header, "arena_bytes"), "the size of its arena")
     if arena != leaves + peak:
         contents.refuse("its arena is of another size than its memory")
-    texts = [_text_of(told) for told in _listed(header, "texts")]
+    texts, runs = _listed(header, "texts"), _listed(header, "runs")
+    if _seal(texts, runs, arena) != contents.entry(header, "seal"):
+        contents.refuse("what it launches is not what was sealed")
 
     def leaf(key: str) -> Node:
         return (Parameter if key in trainable else Constant)(contents.array(arrays, key))()
@@ -96,8 +101,8 @@ def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Sched
     if any((node.shape, node.dtype) != (to.shape, to.dtype) for node, to in brought):
         contents.refuse("an array does not fit its place")
     stretches = [
-        Stretch([_run_of(run, texts, arena) for run in contents.listed(runs, "a stretch")], None)
-        for runs in _listed(header, "runs")
+        Stretch([_run_of(run, texts, arena) for run in contents.listed(stretch, "a stretch")], None)
+        for stretch in runs
     ]
     given = [None if told is None else place(told) for told in _listed(header, "given")]
     varying = [contents.truth(told, "whether an input varies") for told in _listed(header, "varying")]
@@ -120,12 +125,9 @@ def _listed(header: Mapping[str, Any], name: str, length: int | None = None) -> 
     return contents.listed(contents.entry(header, name), f"its list {name!r}", length)
 
 
-def _text_of(told: Any) -> str:
-    """The code is executed, so it is at least what was sealed."""
-    seal, text = contents.listed(told, "a kernel", 2)
-    if contents.seal([contents.text(text, "a kernel", 1 << 24).encode()]) != seal:
-        contents.refuse("the code of a kernel is not what was sealed")
-    return str(text)
+def _seal(texts: list[str], runs: list[list[Any]], arena: int) -> str:
+    """Of the code that is executed, and of what it is given."""
+    return contents.seal([json.dumps([texts, runs, arena]).encode()])
 
 
 def _place(place: Place) -> list[Any]:
@@ -162,7 +164,8 @@ def _run_of(told: Any, texts: Sequence[str], arena: int) -> Launch | LibraryProd
     if across * down * deep > 1024 or max(y, z) > 65535:
         contents.refuse("a launch is larger than a GPU can have it")
     return Launch(
-        texts[contents.whole(number, "the number of a kernel", len(texts) - 1)], tuple(names),
+        contents.text(texts[contents.whole(number, "the number of a kernel", len(texts) - 1)], "a kernel", 1 << 24),
+        tuple(names),
         tuple(
             contents.whole(argument, "an argument of a launch", least=-contents.MOST)
             for argument in contents.listed(arguments, "the arguments of a launch")

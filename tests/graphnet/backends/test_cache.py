@@ -438,8 +438,10 @@ def test_what_is_remembered_of_other_graphs_is_bounded(monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_memory_does_not_grow_with_the_graphs_that_were_compiled() -> None:
+def test_memory_does_not_grow_with_the_graphs_that_were_compiled(pytestconfig: pytest.Config) -> None:
     """After those that fill what is remembered."""
+    if "slow" not in pytestconfig.getoption("markexpr"):
+        pytest.skip("compiles 5,000 graphs, for minutes: -m slow")
     program = """
 import gc
 import numpy as np
