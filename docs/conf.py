@@ -77,6 +77,7 @@ guides_that_run = [
     "adding_an_op",
     "finding_a_nan",
     "speed_and_memory",
+    "threads",
     "on_a_gpu",
     "drawing",
     "reading_a_run",

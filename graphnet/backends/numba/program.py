@@ -18,6 +18,7 @@ from graphnet.backends.base import OUT_OF_RANGE, Program, stored_parameters
 from graphnet.backends.cache import open_cache
 from graphnet.backends.numba.image import HEADER, Image, Place, Tape
 from graphnet.backends.numba.machine import Kernel, symbol_of, this_machine
+from graphnet.backends.numba.pace import Pace
 from graphnet.backends.numba.reach import arena_end
 from graphnet.backends.numba.records import RecordForm, form_of, from_told
 from graphnet.backends.numba.tape import runner
@@ -60,6 +61,8 @@ class NumbaProgram(Program):
             for tapes, _ in image.segments
         ]
         self._team = Team(image.parts)
+        #: By the segment that a run begins with.
+        self._paces = {first: Pace(image.parts) for first in (0, image.fixed)}
         self._given = [None if p is None else self._array(p) for p in image.given]
         self._results = [self._array(p) for p in image.results]
         self._brought = [(self._array(p), get) for p, get in zip(image.brought, brought, strict=True)]
@@ -191,10 +194,12 @@ class NumbaProgram(Program):
     def _execute(self, first: int = 0) -> None:
         """Runs the segments from `first` on."""
         self._arena.header[0] = 0
+        pace, start = self._paces[first], time.perf_counter()
         for segment, (_, host) in zip(self._segments[first:], self.image.segments[first:], strict=True):
-            segment.run(self._team, self.image.parts)
+            segment.run(self._team, pace.threads)
             if host is not None:
                 self._run_host(*host)
+        pace.took(time.perf_counter() - start)
 
     def _run_host(self, node: Node, sources: Sequence[Place], target: Place) -> None:
         self._array(target)[...] = call_forward(node, [self._array(p) for p in sources])

@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import graphnet as gn
 from graphnet import passes
-from graphnet.backends.numba import jobs, product_jobs, schedule
+from graphnet.backends.numba.backend import NumbaBackend
+from graphnet.backends.numba.machine import this_machine
+from graphnet.backends.numba.schedule import make_image
 from graphnet.dtypes import is_float
-from graphnet.graph import substitute
+from graphnet.graph import Graph, substitute
 from graphnet.node import Array, Node
 
 from ..test_random_graphs import graphs
+from .races import planned, races
 
 # Few, since each graph has kernels of its own to compile; the laws' own graphs are 200 more.
 few = settings(
@@ -70,12 +72,19 @@ def test_threads_and_checks(drawn: Any) -> None:
 @given(graphs(rows=12))
 def test_work_that_is_divided(drawn: Any) -> None:
     """Graphs this small run on one core, in one piece; here each loop, product and scatter is cut as large ones are."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (jobs, product_jobs, schedule):
-            for name, value in (("LEAST", 0), ("TILE", 1)):
-                if hasattr(module, name):
-                    patch.setattr(module, name, value)
-        require_same(drawn, [{"threads": 1}, {"threads": 2}, {"threads": 3, "check": True}])
+    outputs, leaves, values = drawn
+    nodes = with_derivatives(outputs, leaves)
+    expected = gn.compile(nodes, leaves, backend="numpy", passes=())(*values)
+    source = Graph(nodes, leaves)
+    graph, _ = passes.optimize(source, passes.DEFAULT, NumbaBackend.has)
+    for check in (False, True):
+        rehearsed = list(NumbaBackend().rehearse(graph, source, values, check))
+        for a, b in zip(rehearsed[0][1], expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+        for order, found in rehearsed:
+            assert [a.tobytes() for a in found] == [b.tobytes() for b in rehearsed[0][1]], order
+    plan = planned(lambda: make_image(graph, this_machine(), 3, False, finely=True))
+    assert list(races(plan)) == []
 
 
 @few

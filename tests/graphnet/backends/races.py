@@ -1,0 +1,204 @@
+"""An oracle for races: which bytes every share of every job reads and writes, one by one, and who meets whom.
+
+It knows nothing of `Access`, of matching rows or of barriers, only what kernels do with a share: which rows or columns
+of their views they touch. Two shares of one superstep that may run at the same time, or in another order than the
+program's, must not touch the same byte if one of them writes it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from graphnet.backends.numba import schedule
+from graphnet.backends.numba.jobs import HostJob, Job, LoopJob, ScatterJob, share_of
+from graphnet.backends.numba.product_jobs import BlockedProductJob, PackedProductJob, PackJob
+from graphnet.node import Array
+from graphnet.plan.views import View
+
+__all__ = ["Planned", "planned", "races"]
+
+Views = list[View]
+
+
+class Planned(NamedTuple):
+    """What a schedule decided: the jobs, with their memory placed, and before which of them all cores meet."""
+
+    jobs: Sequence[Job]
+    barriers: set[int]
+    parts: int
+    vector_bytes: int
+
+
+def planned(build: Callable[[], object]) -> Planned:
+    """The jobs and barriers of the program that `build` compiles."""
+    found: list[Planned] = []
+    real = schedule._segments
+
+    def segments(jobs, barriers, target, parts, fixed):  # type: ignore[no-untyped-def]
+        found.append(Planned(jobs, set(barriers), parts, target.vector_bytes))
+        return real(jobs, barriers, target, parts, fixed)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedule, "_segments", segments)
+        build()
+    (only,) = found
+    return only
+
+
+def races(plan: Planned, without: int = -1) -> Iterator[tuple[int, int]]:
+    """Pairs of jobs that race; without: as if this barrier were not there."""
+    step: list[int] = []
+    for i, job in enumerate(plan.jobs):
+        if (i in plan.barriers and i != without) or isinstance(job, HostJob):
+            yield from _races_in(plan, step)
+            step = []
+        if not isinstance(job, HostJob):
+            step.append(i)
+    yield from _races_in(plan, step)
+
+
+def _races_in(plan: Planned, step: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """What one core does of one tile runs in order, and so do the tiles of a core; all else may run in any order."""
+    rows = []
+    unit = min((access.view.dtype.itemsize for job in plan.jobs for access in job.writes), default=1)
+    for i in step:
+        job = plan.jobs[i]
+        for share in range(plan.parts * job.tiles):
+            for writes, views in enumerate(_touched(job, share, plan.vector_bytes)):
+                touched = _bytes(views, unit)
+                who = np.array([share // job.tiles, share % job.tiles, i, writes])
+                rows.append(np.column_stack([touched, np.broadcast_to(who, (len(touched), 4))]))
+    if not rows:
+        return
+    table = np.concatenate(rows)
+    table = table[np.lexsort((table[:, 4], table[:, 0]))]  # by byte; readers first
+    starts = np.flatnonzero(np.diff(table[:, 0], prepend=-1))
+    ends = np.append(starts[1:], len(table))
+    written = table[ends - 1, 4] == 1
+    shared = (np.minimum.reduceat(table, starts) != np.maximum.reduceat(table, starts))[:, 1:4].any(1)
+    found: set[tuple[int, int]] = set()
+    for start, end in zip(starts[written & shared], ends[written & shared], strict=True):
+        group = [tuple(row) for row in np.unique(table[start:end, 1:], axis=0).tolist()]
+        for a, b in itertools.combinations(group, 2):
+            in_order = a[0] == b[0] and (a[1] - b[1]) * (a[2] - b[2]) >= 0
+            if (a[3] or b[3]) and not in_order:
+                found.add((min(a[2], b[2]), max(a[2], b[2])))
+    yield from sorted(found)
+
+
+def _bytes(views: Views, unit: int) -> Array:
+    """Which units of so many bytes of the arena; leaves are only read, and by all."""
+    places = [
+        _places(view.offset, view.shape, view.strides, view.dtype.itemsize, unit) + view.buffer.offset // unit
+        for view in views
+        if view.buffer.leaf is None and view.size
+    ]
+    return np.concatenate(places) if places else np.zeros(0, int)
+
+
+@cache
+def _places(offset: int, shape: tuple[int, ...], strides: tuple[int, ...], item: int, unit: int) -> Array:
+    """Of the elements of a view, from the start of its buffer."""
+    at = np.array(offset * item // unit)
+    for size, stride in zip(shape, strides, strict=True):
+        at = at[..., None] + stride * item // unit * np.arange(size)
+    return np.ravel(at[..., None] + np.arange(item // unit))
+
+
+def _cut(view: View | None, axis: int, start: int, stop: int) -> Views:
+    """Rows start ... stop of the view, or all of it where it has but one for all."""
+    if view is None or start >= stop:
+        return []
+    if axis >= len(view.shape):
+        return [view]
+    key: list[int | tuple[int, int, int]] = [(0, n, 1) for n in view.shape]
+    key[axis] = (start, stop, 1)
+    return [view.sliced(key)]
+
+
+def _touched(job: Job, share: int, vector_bytes: int) -> tuple[Views, Views]:
+    if isinstance(job, LoopJob):
+        return _of_loop(job, share)
+    if isinstance(job, ScatterJob):
+        return _of_scatter(job, share)
+    if isinstance(job, PackJob):
+        return _of_packing(job, share)
+    if isinstance(job, PackedProductJob):
+        a, c = job.product.a, job.product.c
+        start, stop = job.rows_of(share) if job.split else (0, 0 if share else a.shape[0])
+        panels = [job.packed.view] if start < stop else []
+        return [*_cut(a, 0, start, stop), *panels], _cut(c, 0, start, stop)
+    assert isinstance(job, BlockedProductJob)
+    return _of_blocks(job, share, vector_bytes)
+
+
+def _of_loop(job: LoopJob, share: int) -> tuple[Views, Views]:
+    loop = job.loop
+    kept = [axis for axis in range(len(loop.shape)) if axis not in loop.reduced]
+    if job.split:
+        start, stop = job.rows_of(share)
+        axis = kept[0]
+    else:
+        start, stop, axis = 0, 0 if share else 1, len(loop.shape)  # beyond all axes: nothing is cut
+    reads: Views = []
+    for load in loop.loads:
+        if load.kind == "rows":
+            reads += _cut(load.data, len(loop.shape), start, stop)
+        else:
+            reads += _cut(load.data, axis, start, stop)
+        whole = load.kind == "columns" or load.at is None or axis >= len(load.at.shape)
+        reads += _cut(load.at, len(loop.shape) if whole else axis, start, stop)
+    writes = [view for _, store in loop.stores for view in _cut(store, axis, start, stop)]
+    for reduction in loop.reductions:
+        writes += _cut(reduction.view, 0 if job.split else len(loop.shape), start, stop)
+    return reads, writes
+
+
+def _of_scatter(job: ScatterJob, share: int) -> tuple[Views, Views]:
+    scatter = job.scatter
+    if job.split == "rows":
+        start, stop = job.rows_of(share)
+        axis = 0
+    elif job.split == "columns":
+        start, stop = share_of(job.count, share, job.shares)
+        axis = 1
+    else:
+        start, stop, axis = 0, 0 if share else 1, 2
+    reads = [*_cut(scatter.x, axis, start, stop), *_cut(scatter.index, 2, start, stop)]
+    return reads, _cut(scatter.y, axis, start, stop)
+
+
+def _of_packing(job: PackJob, share: int) -> tuple[Views, Views]:
+    packed = job.packed
+    reads: Views = []
+    writes: Views = []
+    rows = packed.source.shape[0]
+    for source, row, column in packed.pieces:
+        panels = -(-source.shape[1] // packed.width)
+        start, stop = share_of(panels, share, job.shares) if job.split else (0, 0 if share else panels)
+        if start < stop:
+            columns = min(stop * packed.width, source.shape[1])
+            reads += _cut(source, 1, start * packed.width, columns)
+            for panel in range(start, stop):
+                begin = (column + panel * packed.width) * rows + row * packed.width
+                length = source.shape[0] * packed.width
+                writes.append(View(packed.view.buffer, begin, (length,), (1,)))
+    return reads, writes
+
+
+def _of_blocks(job: BlockedProductJob, share: int, vector_bytes: int) -> tuple[Views, Views]:
+    a, b, c = job.product.a, job.product.b, job.product.c
+    if job.split == "rows":
+        start, stop = job.rows_of(share)
+        return [*_cut(a, 0, start, stop), *_cut(b, 2, start, stop)], _cut(c, 0, start, stop)
+    if job.split == "columns":
+        unit = 2 * vector_bytes // c.dtype.itemsize
+        start, stop = (min(n * unit, job.count) for n in share_of(-(-job.count // unit), share, job.shares))
+        return [*_cut(a, 2, start, stop), *_cut(b, 1, start, stop)], _cut(c, 1, start, stop)
+    return ([], []) if share else ([a, b], [c])

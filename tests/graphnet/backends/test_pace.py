@@ -1,0 +1,60 @@
+"""Pace: the number of threads follows what they gain, and finding out costs next to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from graphnet.backends.numba.pace import LATEST, LONG, Pace
+
+
+def spent(pace: Pace, seconds_of: Callable[[int, float], float], until: float, clock: float = 0.0) -> float:
+    """Seconds of a call, on average, if a call by so many threads takes so long at this time."""
+    calls, start = 0, clock
+    while clock < until:
+        seconds = seconds_of(pace.threads, clock)
+        pace.took(seconds)
+        clock += seconds
+        calls += 1
+    return (clock - start) / calls
+
+
+@pytest.mark.parametrize(
+    ("one", "two"), [(1.2e-3, 0.6e-3), (1e-3, 5e-3), (1e-3, 30e-3), (10e-6, 50e-6), (1e-3, 1e-3)]
+)
+def test_the_faster_way_is_found_and_kept(one: float, two: float) -> None:
+    pace = Pace(2)
+    spent(pace, lambda threads, now: {1: one, 2: two}[threads], 2.0)
+    best = min(one, two)
+    assert spent(pace, lambda threads, now: {1: one, 2: two}[threads], 60.0, 2.0) < 1.02 * best
+
+
+def test_it_changes_when_the_load_does() -> None:
+    def seconds(threads: int, now: float) -> float:
+        busy = 10.0 < now < 40.0
+        return 1.2e-3 if threads == 1 else 8e-3 if busy else 0.6e-3
+
+    pace = Pace(2)
+    for start, end, best in ((0.0, 10.0, 0.6e-3), (10.0, 40.0, 1.2e-3), (40.0, 90.0, 0.6e-3)):
+        spent(pace, seconds, start + 1.2 * LATEST, start)
+        assert spent(pace, seconds, end, start + 1.2 * LATEST) < 1.05 * best
+
+
+def test_noise_changes_little() -> None:
+    generator = np.random.default_rng(0)
+
+    def seconds(threads: int, now: float) -> float:
+        stolen = 5e-3 if generator.random() < 0.05 else 0.0
+        return (0.7e-3 if threads == 2 else 1.2e-3) * generator.uniform(0.9, 1.2) + stolen
+
+    always = np.mean([seconds(2, 0.0) for _ in range(5000)])
+    assert spent(Pace(2), seconds, 60.0) < 1.1 * always
+
+
+def test_one_thread_and_long_calls_are_left_alone() -> None:
+    pace = Pace(1)
+    assert all((pace.took(1e-3), pace.threads)[1] == 1 for _ in range(1000))
+    pace = Pace(16)
+    assert all((pace.took(LONG / 15), pace.threads)[1] == 16 for _ in range(1000))
