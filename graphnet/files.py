@@ -6,23 +6,27 @@ import contextlib
 import os
 import secrets
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 __all__ = ["lock_file", "locked", "remove_parts", "sync", "write_whole"]
 
 
-def write_whole(path: str | os.PathLike[str], content: bytes, durable: bool = True) -> None:
+def write_whole(
+    path: str | os.PathLike[str], content: bytes, durable: bool = True, mode: int = 0o666
+) -> None:
     """Writes beside the file, then renames over it: whoever reads meanwhile sees the old one or the new one, whole.
 
     Makes the folder. durable: what was written is on the disk when this returns, and survives a power cut; False for
-    what can be made again. Raises OSError; the old file is then as it was, and nothing is left beside it.
+    what can be made again. mode: the file's permissions, less what the user's mask takes away. Raises OSError; the old
+    file is then as it was, and nothing is left beside it.
     """
     target = Path(os.path.realpath(path))  # a link stays one
     # At random: processes of two containers that share the folder may have one number.
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with open(beside, "xb") as file:
+        with open(beside, "xb", opener=partial(os.open, mode=mode)) as file:
             file.write(content)
             if durable:
                 file.flush()

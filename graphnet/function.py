@@ -20,7 +20,7 @@ from graphnet.node import Array, Node
 from graphnet.passes import Pass, PassReport, Stage
 from graphnet.plan import Memory, listing, lower, readable_bytes
 from graphnet.profile import Profile
-from graphnet.running import Running
+from graphnet.running import InFiles, Running
 from graphnet.stored import store_function
 
 __all__ = ["Function", "compile"]
@@ -83,7 +83,7 @@ def _within(budget: int, function: Callable[[Sequence[Pass]], Function]) -> Func
     return found
 
 
-class Function(ShowsItself):
+class Function(InFiles, ShowsItself):
     """A compiled graph: call it with one array for each input; it returns a tuple of arrays."""
 
     def __init__(

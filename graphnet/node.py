@@ -427,6 +427,13 @@ class Node(ShowsItself):
             "gn.compile([node], inputs=[...])(*arrays) to compute it."
         )
 
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Of pickle, copy, and processes that are spawned."""
+        raise ValueAccessError(
+            f"{self.describe()} (made at {self.origin}) cannot be pickled or copied, nor what holds it: a node is "
+            "equal to itself alone. Build the graph where it is used; Function.save and rnn.save write to files."
+        )
+
     def __contains__(self, item: Any) -> bool:
         self._symbolic("a container")
 

@@ -10,7 +10,18 @@ from graphnet.backends.base import Program
 from graphnet.errors import BackendError
 from graphnet.node import Array, Node
 
-__all__ = ["Running"]
+__all__ = ["InFiles", "Running"]
+
+
+class InFiles:
+    """What native code is held by: a file takes it to another process, and nothing else does."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Of pickle, copy, and processes that are spawned."""
+        raise BackendError(
+            f"a {type(self).__name__} cannot be pickled or copied, since it holds native code: write the compiled "
+            "function to a file with function.save(path); gn.load_function(path) reads it, in another process too."
+        )
 
 
 class Running:

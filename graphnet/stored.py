@@ -1,38 +1,42 @@
 """Compiled functions in files: run again in another process without differentiating, optimising or compiling.
 
-A file holds a line that says what it is, the SHA-256 of all behind it, and an uncompressed NumPy archive (no
-pickles): the header as JSON, tapes, machine code, and the values of parameters and constants. It is run only on
-the kind of processor, and with the version of LLVM, that it was made for.
+A file holds a line that says what it is, the SHA-256 of all behind it, the length of the header, the header as JSON,
+and arrays, one behind the other: tapes, machine code, and the values of parameters and constants. It is run only on the
+kind of processor, and with the version of LLVM, that it was made for.
+
+What a file says is looked at before it is used: sizes before memory is taken for them, and all that is told to machine
+code before it runs. The machine code itself is executed as it stands; its seal keeps it from damage, not from malice.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
+import math
 import os
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from graphnet.backends import load_backend
+from graphnet.backends import contents, load_backend
 from graphnet.backends.base import Program
-from graphnet.dtypes import as_dtype, assign
+from graphnet.dtypes import assign
 from graphnet.errors import BackendError, ValueAccessError
 from graphnet.files import write_whole
 from graphnet.node import Array, Node
 from graphnet.ops.leaf import input
 from graphnet.plan import Memory
 from graphnet.provenance import Origin
-from graphnet.running import Running
+from graphnet.running import InFiles, Running
 from graphnet.version import __version__
 
 __all__ = ["StoredFunction", "load_function", "store_function"]
 
-MAGIC = b"graphnet function 3\n"
+MAGIC = b"graphnet function 4\n"
+#: Bytes that tell how long the header is.
+LENGTH = 8
 
 
 def store_function(
@@ -43,15 +47,14 @@ def store_function(
     header |= {
         "graphnet": __version__,
         "backend": backend,
-        "inputs": [
-            [n.name, list(n.shape), n.dtype.name, n.origin.file, n.origin.line, n.op.varying]  # type: ignore[attr-defined]
-            for n in inputs
-        ],
+        "inputs": contents.stored_inputs(inputs),
     }
-    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    content = io.BytesIO()
-    np.savez(content, allow_pickle=False, **{"header": text, **arrays})
-    body = content.getvalue()
+    held = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    header["arrays"] = [[name, array.dtype.str, list(arrays[name].shape)] for name, array in held.items()]
+    text = json.dumps(header).encode()
+    body = b"".join(
+        [len(text).to_bytes(LENGTH, "little"), text, *(array.tobytes() for array in held.values())]
+    )
     try:
         write_whole(path, MAGIC + hashlib.sha256(body).digest() + body)
     except OSError as error:
@@ -77,18 +80,43 @@ def load_function(path: str | os.PathLike[str]) -> StoredFunction:
         raise BackendError(
             f"load_function: {os.fspath(path)} is damaged: its checksum does not fit; save it again"
         )
-    try:
-        with np.load(io.BytesIO(content[start:]), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        header = json.loads(arrays.pop("header").tobytes())
-    except (ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise BackendError(f"load_function: {os.fspath(path)} cannot be read: {error}") from None
-    if header["graphnet"] != __version__:
+    header, first = _header_of(content, start)
+    if contents.entry(header, "graphnet") != __version__:
         raise BackendError(
-            f"load_function: {os.fspath(path)} was stored by graphnet {header['graphnet']}, this is {__version__}; "
-            "compile and save it again."
+            f"load_function: {os.fspath(path)} was stored by graphnet {header['graphnet']!s:.20}, this is "
+            f"{__version__}; compile and save it again."
         )
-    return StoredFunction(header, arrays)
+    return StoredFunction(header, _arrays_of(header, content, first))
+
+
+def _header_of(content: bytes, start: int) -> tuple[dict[str, Any], int]:
+    """The header, and where it ends."""
+    length = int.from_bytes(content[start : start + LENGTH], "little")
+    end = start + LENGTH + length
+    try:
+        header = json.loads(content[start + LENGTH : end])
+    except (ValueError, RecursionError) as error:
+        contents.refuse(f"its header cannot be read ({error})")
+    if not isinstance(header, dict) or end > len(content):
+        contents.refuse("it has no header")
+    return header, end
+
+
+def _arrays_of(header: dict[str, Any], content: bytes, start: int) -> dict[str, Array]:
+    """Copies of the arrays that fill the file from here on, so nothing is taken that is not there."""
+    found: dict[str, Array] = {}
+    for told in contents.listed(contents.entry(header, "arrays"), "its arrays"):
+        name, dtype, sizes = contents.listed(told, "an array", 3)
+        what = f"the array {contents.text(name, 'the name of an array'):.40}"
+        kind, shape = contents.dtype(dtype, what), contents.shape(sizes, what)
+        end = start + math.prod(shape) * kind.itemsize
+        if end > len(content) or name in found:
+            contents.refuse(f"{what} is not there")
+        found[name] = np.frombuffer(bytearray(content[start:end]), kind).reshape(shape)
+        start = end
+    if start != len(content):
+        contents.refuse(f"it has {len(content) - start} bytes too many")
+    return found
 
 
 class StoredParameters(Mapping[str, Array]):
@@ -123,7 +151,7 @@ class StoredParameters(Mapping[str, Array]):
         return f"StoredParameters({self._arrays!r})"
 
 
-class StoredFunction:
+class StoredFunction(InFiles):
     """A compiled function from a file: call it with one array for each input; it returns a tuple of arrays.
 
     parameters: name -> array, in the order of use (the second `b` is `b_2`); what is written into them, or set by name,
@@ -131,13 +159,13 @@ class StoredFunction:
     """
 
     def __init__(self, header: dict[str, Any], arrays: dict[str, Array]) -> None:
-        self._program = load_backend(header["backend"]).restore(header, arrays)
-        self.backend: str = header["backend"]
-        self.inputs: tuple[Node, ...] = tuple(map(_input, header["inputs"]))
+        backend = contents.text(contents.entry(header, "backend"), "its back end", 20)
+        named = contents.parameters(header, arrays)
+        self.inputs: tuple[Node, ...] = tuple(map(_input, contents.inputs(header)))
+        self._program = load_backend(backend).restore(header, arrays)
+        self.backend = backend
         self._running = Running(self.inputs, self._program)
-        self.parameters = StoredParameters(
-            {name: arrays[place] for name, place in header["parameters"].items()}
-        )
+        self.parameters = StoredParameters({name: arrays[key] for name, key in named.items()})
 
     @property
     def memory(self) -> Memory:
@@ -157,8 +185,7 @@ class StoredFunction:
         return f"<StoredFunction of ({listed}) on {self.backend}>"
 
 
-def _input(told: Sequence[Any]) -> Node:
-    name, shape, dtype, file, line, varying = told
-    node = input(shape, as_dtype(dtype), name=name, varying=varying)
-    node.origin = Origin(file, line)
+def _input(told: contents.Given) -> Node:
+    node = input(told.shape, told.dtype, name=told.name, varying=told.varying)
+    node.origin = Origin(told.file, told.line)
     return node

@@ -1,18 +1,242 @@
-"""Where compiled kernels are kept."""
+"""What can be made again, kept on disk: machine code of kernels, and what Numba keeps for a GPU.
+
+Code from here is executed, so nothing here is trusted blindly. The folder, and each file in it, must be ours and
+writable by nobody else; those above it ours or the system's, and writable by nobody else, or sticky, like /tmp. Each
+file is sealed by a SHA-256 over its name and its content: a damaged one, or one under another's name, is made again.
+A secret key in that seal would add nothing: it would lie where the files lie, and whoever can change these is the user,
+the system's administrator, or the machine that serves the disk; each of them can change the programs as well.
+
+The folder is bounded by $GRAPHNET_CACHE_MB (256): what was not used for longest goes.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import re
+import stat
 import sys
+import time
+import warnings
+from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
-__all__ = ["cache_folder"]
+from graphnet.errors import BackendError
+from graphnet.files import write_whole
+
+__all__ = ["Cache", "open_cache"]
+
+#: Names of what is kept here, and of what a killed process left: nothing else is ever removed. The first group is what
+#: files that belong together have in common.
+_KEPT = re.compile(
+    r"\.?([0-9a-f]{64}|kernel_[0-9a-f]{32})\.(kernel|seal|py|pyc|[\w.-]+\.(part|pyc|nbi|nbc)|[\w.-]+\.tmp\.[0-9a-f]+)"
+)
+#: Megabytes that are kept where $GRAPHNET_CACHE_MB does not say.
+_MEGABYTES = 256
+#: A file is as old as when it was last used, give or take a day: a lookup need not write.
+_FRESH = 86_400.0
+#: One of so many parts of the bound is written, on average, until somebody looks whether it is exceeded.
+_LOOKS = 16
 
 
-def cache_folder() -> Path:
-    """Where kernels are kept: $GRAPHNET_CACHE, else the user's cache folder."""
+class Cache:
+    """A folder that only this user can write to. `open_cache()` finds it. Several processes may use it at once."""
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self.folder, self.limit = folder, limit
+
+    def read(self, name: str) -> bytes | None:
+        """The content that was kept under this name; None if there is none that can be trusted."""
+        path = self.folder / name
+        try:
+            descriptor = os.open(
+                path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+            )
+        except OSError:
+            return None
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            fault = _fault(status) if stat.S_ISREG(status.st_mode) else "is no file"
+            if fault:
+                _warn_once("file", f"{path} {fault}: what it holds would be executed, so it is made again")
+                return None
+            content = file.read()
+        digest, kept = content[:32], content[32:]
+        if _seal(name, kept) != digest:
+            return None
+        if time.time() - status.st_mtime > _FRESH:
+            with contextlib.suppress(OSError):
+                os.utime(path)
+        return kept
+
+    def write(self, name: str, content: bytes) -> None:
+        """Keeps it, whole or not at all: where the folder cannot be written to, it is made again next time."""
+        path = self.folder / name
+        with contextlib.suppress(OSError):
+            if path.is_symlink():
+                path.unlink()
+            write_whole(path, _seal(name, content) + content, durable=False, mode=0o600)
+        self.wrote(name, len(content))
+
+    def wrote(self, name: str, nbytes: int) -> None:
+        """Now and then, after something was written under this name: looks whether all is too much.
+
+        Whether it is now is read from the name, which is a hash: so processes that write little each take their turns.
+        """
+        share = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) / 2**32
+        if share * self.limit <= _LOOKS * max(nbytes, 4096):
+            self.prune()
+
+    def prune(self) -> None:
+        """Removes what was not used for longest, if there is more than the bound. Others may be at it, too."""
+        groups: dict[str, list[tuple[Path, os.stat_result]]] = defaultdict(list)
+        for folder in (self.folder, self.folder / "cuda", self.folder / "cuda" / "__pycache__"):
+            for name, path, status in _files(folder):
+                groups[name].append((path, status))
+        sizes = {name: sum(_taken(status) for _, status in files) for name, files in groups.items()}
+        total = sum(sizes.values())
+        if total <= self.limit:
+            return
+        for name in sorted(groups, key=lambda n: max(status.st_mtime for _, status in groups[n])):
+            for path, _ in groups[name]:
+                with contextlib.suppress(OSError):  # somebody else was faster, or has it open
+                    path.unlink()
+            total -= sizes[name]
+            if total <= self.limit * 7 // 8:
+                return
+
+    def within(self, name: str) -> Path | None:
+        """A folder in this one, made where there is none; None if it cannot be had or trusted."""
+        return _usable(self.folder / name)
+
+
+def open_cache() -> Cache | None:
+    """$GRAPHNET_CACHE, else the user's cache folder; None if there is none, or none that can be trusted.
+
+    Then everything is compiled in memory; a folder that cannot be trusted is told of, once. Raises BackendError if
+    $GRAPHNET_CACHE_MB is no number.
+    """
+    limit = _limit()
+    named = _named_folder()
+    folder = _usable(named) if named is not None and limit else None
+    return None if folder is None else Cache(folder, limit)
+
+
+def _limit() -> int:
+    """Bytes; 0: nothing is kept."""
+    told = os.environ.get("GRAPHNET_CACHE_MB") or str(_MEGABYTES)
+    try:
+        limit = int(float(told) * 2**20)
+    except (ValueError, OverflowError):
+        limit = -1
+    if limit < 0:
+        raise BackendError(f"GRAPHNET_CACHE_MB must be a number of megabytes (0: keep nothing), not {told!r}")
+    return limit
+
+
+def _named_folder() -> Path | None:
+    """Where kernels are to be kept; None for a user without a home."""
     chosen = os.environ.get("GRAPHNET_CACHE")
     if chosen:
         return Path(chosen)
-    base = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "graphnet"
+    base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "graphnet"
+    except RuntimeError:
+        return None
+
+
+def _usable(named: Path) -> Path | None:
+    """The folder itself, links resolved, so that none of them can be turned elsewhere from now on."""
+    try:
+        folder = Path(os.path.realpath(named))
+        _make(folder)
+        fault = _fault_of(folder)
+    except OSError:
+        return None
+    if not fault:
+        return folder
+    _warn_once(
+        "folder",
+        f"{fault}: the cache of compiled kernels in {named} is not used, since what it holds is executed. Remove it, "
+        "or set GRAPHNET_CACHE to a folder that only you can write to; until then every process compiles its own.",
+    )
+    return None
+
+
+def _make(folder: Path) -> None:
+    """Makes the folder, and those above it, for this user alone."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(0o700)
+
+
+def _fault_of(folder: Path) -> str:
+    """Why this folder must not be used; empty if it may."""
+    status = folder.stat()
+    fault = _fault(status) if stat.S_ISDIR(status.st_mode) else "is no folder"
+    if fault:
+        return f"{folder} {fault}"
+    for parent in folder.parents:
+        fault = _fault(parent.stat(), above=True)
+        if fault:
+            return f"{parent}, above {folder}, {fault}"
+    return ""
+
+
+def _fault(status: os.stat_result, above: bool = False) -> str:
+    """Why what has this status must not be used: others could have written to it.
+
+    above: it holds the folder that is meant; the system's own folders do, and sticky ones, in which nobody can rename
+    what is another's.
+    """
+    if not hasattr(os, "geteuid"):  # Windows: the user's cache folder is the user's alone
+        return ""
+    owners = {os.geteuid(), 0, _system()} if above else {os.geteuid()}
+    if status.st_uid not in owners:
+        return f"belongs to another user (number {status.st_uid})"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not (above and status.st_mode & stat.S_ISVTX):
+        return f"can be written to by others (its mode is {stat.S_IMODE(status.st_mode):o})"
+    return ""
+
+
+@cache
+def _system() -> int:
+    """Who owns the root folder: in a container that knows only its own users, this is not 0."""
+    return os.stat("/").st_uid
+
+
+#: What was warned of: once is enough for a process.
+_warned: set[str] = set()
+
+
+def _warn_once(what: str, text: str) -> None:
+    if what not in _warned:
+        _warned.add(what)
+        warnings.warn(text, stacklevel=2)
+
+
+def _seal(name: str, content: bytes) -> bytes:
+    digest = hashlib.sha256(f"{name}\n".encode())
+    digest.update(content)
+    return digest.digest()
+
+
+def _files(folder: Path) -> list[tuple[str, Path, os.stat_result]]:
+    """What is kept in a folder: what it belongs to, where it is, and its status."""
+    found = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            match = _KEPT.fullmatch(entry.name)
+            with contextlib.suppress(OSError):
+                if match and entry.is_file(follow_symlinks=False):
+                    found.append((match[1], Path(entry.path), entry.stat(follow_symlinks=False)))
+    return found
+
+
+def _taken(status: os.stat_result) -> int:
+    """Bytes of the disk."""
+    return int(getattr(status, "st_blocks", 0)) * 512 or status.st_size

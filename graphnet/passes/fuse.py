@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import lru_cache
 
 from graphnet.collector import collector_paused
 from graphnet.expression import is_compilable
@@ -170,7 +170,7 @@ def _sunk(graph: Graph, reads: _Reads, level: Sequence[int]) -> list[int]:
     return sunk
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _is_costly(kernel: str) -> bool:
     return any(function in kernel for function in COSTLY)
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import json
+import multiprocessing
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +18,14 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet import stored
+from graphnet.backends import contents
+from graphnet.backends.numba.machine import symbol_of, this_machine
+from graphnet.backends.numba.program import NumbaProgram
+from graphnet.backends.numba.reach import arena_end
+from graphnet.backends.numba.records import form_of, from_told
 from graphnet.errors import BackendError, DtypeError, GraphnetError, ShapeError, ValueAccessError
 from graphnet.node import Array
+from tests.graphnet.stored_mutants import sealed, split
 
 GENERATOR = np.random.default_rng(3)
 
@@ -202,40 +213,106 @@ class TestBadFiles:
         with pytest.raises(BackendError, match=r"stored by graphnet .* this is 0\.0\.0"):
             gn.load_function(path)
 
-    def test_another_processor(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from graphnet.backends.numba.machine import this_machine
+    def test_memory_is_not_taken_for_what_is_claimed(self, path: Path) -> None:
+        header, data = split(path.read_bytes())
+        for name, value, words in (
+            ("arena_bytes", 10**13, "its arena is of another size than what it uses"),
+            ("arena_bytes", 10**15, "the size of its arena is 1000000000000000"),
+            ("arrays", [["a", "<f8", [10**12]]], "the array a is not there"),
+            ("arrays", [["a", "<f8", [2**31, 2**31]]], "the shape of the array a"),
+            ("inputs", [["x", [2**60], "<f4", "f", 1, False]], "a size of an input"),
+        ):
+            path.write_bytes(sealed({**header, name: value}, data))
+            with pytest.raises(BackendError, match=words):
+                gn.load_function(path)
 
+    @pytest.mark.parametrize(
+        "text", [b"[" * 100_000, b"1", b"{", b"\xff", b"", b'{"graphnet": ' + b"9" * 5000 + b"}"]
+    )
+    def test_a_header_that_is_none(self, path: Path, text: bytes) -> None:
+        body = len(text).to_bytes(stored.LENGTH, "little") + text
+        path.write_bytes(stored.MAGIC + hashlib.sha256(body).digest() + body)
+        with pytest.raises(BackendError, match=r"its header|it has no header"):
+            gn.load_function(path)
+
+    def test_code_under_the_name_of_another_kernel(self, tmp_path: Path) -> None:
+        """What is compiled later in this process does not get it."""
+        x = gn.input((4,), "float64")
+        wrong, right = gn.sin(x) * 1.375, gn.tanh(x) * 1.375
+        gn.compile([wrong], [x]).save(tmp_path / "wrong")
+        program = gn.compile([right], [x])._program
+        (key,) = this_machine().keys(program.image.kernels)  # type: ignore[attr-defined]
+        del program
+        header, data = split((tmp_path / "wrong").read_bytes())
+        ((_, symbol, form),) = header["kernels"]
+        (start,) = [at for at in range(len(data)) if data.startswith(symbol.encode(), at)][:1]
+        forged = data[:start] + symbol_of(key).encode() + data[start + len(symbol) :]
+        sizes = [int(np.prod(shape)) * np.dtype(dtype).itemsize for _, dtype, shape in header["arrays"]]
+        at = [name for name, *_ in header["arrays"]].index("kernel.0")
+        code = forged[sum(sizes[:at]) : sum(sizes[: at + 1])]
+        seal = contents.seal([symbol_of(key).encode(), from_told(form).line().encode(), code])
+        header["kernels"] = [[seal, symbol_of(key), form]]
+        (tmp_path / "forged").write_bytes(sealed(header, forged))
+        np.testing.assert_allclose(gn.load_function(tmp_path / "forged")(np.ones(4))[0], 1.375 * np.sin(1))
+        held = gn.load_function(tmp_path / "forged")
+        np.testing.assert_allclose(gn.compile([right], [x])(np.ones(4))[0], 1.375 * np.tanh(1))
+        assert held is not None
+
+    def test_another_processor(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(this_machine(), "fingerprint", "x86_64-unknown-linux-gnu abacus +beads llvm 1.0")
         with pytest.raises(BackendError, match=r"another processor.*abacus|another processor"):
             gn.load_function(path)
 
 
-def test_a_damaged_kernel_is_made_again(tmp_path: Path) -> None:
-    """A kernel on disk with a flipped bit is never run: another process compiles it anew."""
-    program = """
-import numpy as np, graphnet as gn
-from graphnet.backends.numba.machine import this_machine
-x = gn.input((5,), "float64")
-value = gn.compile([gn.tanh(x) * 3], [x], threads=1)(np.arange(5.0))[0]
-print(this_machine().compiled, this_machine().found, *value)
-"""
-    environment = {**_environment(), "GRAPHNET_CACHE": str(tmp_path)}
+def test_odd_contents_under_a_seal_that_fits() -> None:
+    """None ends the process, and none raises anything but a sentence; `stored_mutants` makes as many as one likes."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.graphnet.stored_mutants", "--mutants", "600", "--seed", "7"],
+        cwd=Path(gn.__file__).parents[1], capture_output=True, text=True, check=False, env=_environment(),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    counts = {line.split()[1]: int(line.split()[0]) for line in done.stdout.splitlines()[:-1]}
+    assert counts["refused"] > 300
+    assert counts["runs"] > 20
 
-    def run() -> list[str]:
-        command = [sys.executable, "-c", program]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-        return done.stdout.split()
 
-    first = run()
-    assert int(first[0]) > 0
-    again = run()
-    assert (int(again[0]), again[2:]) == (0, first[2:])
-    for kernel in tmp_path.glob("*.kernel"):
-        content = bytearray(kernel.read_bytes())
-        content[len(content) // 2] ^= 1
-        kernel.write_bytes(content)
-    damaged = run()
-    assert (damaged[0], damaged[2:]) == (first[0], first[2:])
+@pytest.mark.parametrize("name", sorted(rnn.cells.ALL))
+def test_what_records_touch_is_known(name: str) -> None:
+    """Every record of every cell's gradient lies within its memory, and uses all of it but what cores keep apart."""
+    net = rnn.Network([rnn.cells.ALL[name](9)], inputs=5, outputs=5, seed=1)
+    u = net.unroll(time=3, batch=4)
+    nodes = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))]
+    for threads in (1, 2):
+        program = gn.compile(nodes, threads=threads)._program
+        assert isinstance(program, NumbaProgram)
+        end = arena_end(program.image, [form_of(text) for text in program.image.kernels], program.leaves)
+        assert program.image.arena_bytes // 3 < end <= program.image.arena_bytes
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_copies_are_made_by_files(tmp_path: Path, how: Callable[[object], object]) -> None:
+    x = gn.input((3,), name="x")
+    function = gn.compile([gn.tanh(x)], [x])
+    function.save(tmp_path / "f.gn")
+    for held in (function, [function], gn.load_function(tmp_path / "f.gn")):
+        if how is not copy.copy or not isinstance(held, list):
+            with pytest.raises(
+                BackendError, match=r"Function cannot be pickled or copied.* function\.save\(path\)"
+            ):
+                how(held)
+    for node in (x, gn.parameter(np.ones(3), name="x")):
+        with pytest.raises(
+            ValueAccessError, match=r"x\[3\] \(made at .*test_stored.py:\d+\) cannot be pickled"
+        ):
+            how(node)
+
+
+def test_a_function_for_a_process_that_is_spawned() -> None:
+    x = gn.input((3,))
+    function = gn.compile([gn.tanh(x)], [x])
+    process = multiprocessing.get_context("spawn").Process(target=print, args=(function,))
+    with pytest.raises(BackendError, match=r"function\.save\(path\)"):
+        process.start()
 
 
 @pytest.mark.parametrize("threads", [2, 3])

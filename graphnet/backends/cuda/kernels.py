@@ -1,19 +1,19 @@
 """Kernels: Python code that Numba compiles for a GPU, or runs in its simulator.
 
-A kernel is a file of its own in the cache folder, named by its content, beside which Numba keeps what it compiled.
+A kernel's code lies in a file of its own in the cache folder, named by its content, beside which Numba keeps what it
+compiled. The file is what Numba tells the code's age by; what is executed is the code at hand. What Numba keeps are
+pickles, which can do anything when they are read: they are sealed, and what does not fit its seal is removed first.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
-import os
+import importlib
 import pickle
-import tempfile
 import threading
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 from numba import cuda, types
 
-from graphnet.backends.cache import cache_folder
+from graphnet.backends.cache import Cache, open_cache
 from graphnet.backends.cuda.device import SIMULATED
+from graphnet.files import write_whole
 
 __all__ = ["compiled", "function_of", "ptx_of", "signature_of"]
 
@@ -42,46 +43,24 @@ from graphnet.backends.cuda.simulated import cos, exp, log, log1p, quiet, sin, s
 
 
 def function_of(text: str, simulated: bool = False) -> Callable[..., None]:
-    """The kernel as a Python function, from a file where possible: what Numba keeps of it lies beside that."""
+    """The kernel as a Python function."""
     if simulated:
         head, body = text.split("\n", 1)
-        scope: dict[str, Any] = {}
-        exec(compile(f"{IN_SIMULATOR}\n\n{head}\n    quiet()\n{body}", "<kernel>", "exec"), scope)
-        function: Callable[..., None] = scope["kernel"]
+        code = f"{IN_SIMULATOR}\n\n{head}\n    quiet()\n{body}"
     else:
-        function = _module(f'"""A kernel of graphnet."""\n\n{ON_GPU}\n\n{text}').kernel
+        code = _code_of(text)
+    return _executed(code, "<kernel>")
+
+
+def _code_of(text: str) -> str:
+    return f'"""A kernel of graphnet."""\n\n{ON_GPU}\n\n{text}'
+
+
+def _executed(code: str, path: str) -> Callable[..., None]:
+    module = ModuleType(Path(path).stem)
+    exec(compile(code, path, "exec"), module.__dict__)
+    function: Callable[..., None] = module.__dict__["kernel"]
     return function
-
-
-def _module(code: str) -> ModuleType:
-    name = "kernel_" + hashlib.sha256(code.encode()).hexdigest()[:32]
-    path = cache_folder() / "cuda" / f"{name}.py"
-    if not path.exists() and not _written(path, code):
-        module = ModuleType(name)
-        exec(compile(code, "<kernel>", "exec"), module.__dict__)
-        return module
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _written(path: Path, code: str) -> bool:
-    """Writes the file whole, once: Numba takes a file of another age for another kernel."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        with os.fdopen(handle, "w") as file:
-            file.write(code)
-        if path.exists():
-            os.unlink(temporary)
-        else:
-            os.replace(temporary, path)
-    except OSError:
-        return False
-    return True
 
 
 def signature_of(arguments: tuple[str, ...]) -> Any:
@@ -105,23 +84,77 @@ def compiled(text: str, arguments: tuple[str, ...]) -> Any:
         return _compiled(text, arguments)
 
 
-@cache
+@lru_cache(maxsize=1024)  # programs hold theirs themselves
 def _compiled(text: str, arguments: tuple[str, ...]) -> Any:
     if SIMULATED:
         return cuda.jit(function_of(text, simulated=True))
-    dispatcher = _dispatcher(function_of(text), signature_of(arguments))
+    dispatcher = _dispatcher(_code_of(text), signature_of(arguments))
     # Numba would do this at the first launch; where two threads launch first at once, it fails in one of them.
     for kernel in dispatcher.overloads.values():
         kernel.bind()
     return dispatcher
 
 
-def _dispatcher(function: Callable[..., None], signature: Any) -> Any:
-    if not function.__code__.co_filename.startswith("<"):
-        # A folder that cannot be written to, a full disk, a torn file: what Numba keeps is a convenience.
-        with contextlib.suppress(OSError, EOFError, RuntimeError, pickle.UnpicklingError):
-            return cuda.jit(signature, cache=True)(function)
-    return cuda.jit(signature)(function)
+def _dispatcher(code: str, signature: Any) -> Any:
+    kept = _Kept.of(code)
+    if kept is not None:
+        # A folder that cannot be written to, a full disk: what Numba keeps is a convenience.
+        with contextlib.suppress(OSError, EOFError, RuntimeError, pickle.PickleError):
+            kept.remove_unsealed()
+            dispatcher = cuda.jit(signature, cache=True)(_executed(code, str(kept.path)))
+            kept.seal()
+            return dispatcher
+    return cuda.jit(signature)(_executed(code, "<kernel>"))
+
+
+class _Kept:
+    """The file of a kernel's code, and those in which Numba keeps what it compiled of it."""
+
+    def __init__(self, cache: Cache, folder: Path, path: Path) -> None:
+        self.cache, self.folder, self.path = cache, folder, path
+        self._name = f"cuda/{path.stem}.seal"
+
+    @classmethod
+    def of(cls, code: str) -> _Kept | None:
+        """None where nothing can be kept, or Numba was told to keep it in a folder that is not ours to judge."""
+        settings: Any = importlib.import_module("numba.cuda.core.config")
+        cache = None if settings.CACHE_DIR else open_cache()
+        folder = cache.within("cuda/__pycache__") if cache else None
+        if cache is None or folder is None:
+            return None
+        content = code.encode()
+        path = folder.parent / f"kernel_{hashlib.sha256(content).hexdigest()[:32]}.py"
+        try:
+            # Numba takes a file of another age for another kernel, so it is written once.
+            if not path.is_file() or path.read_bytes() != content:
+                write_whole(path, content, durable=False, mode=0o600)
+        except OSError:
+            return None
+        return cls(cache, folder, path)
+
+    def remove_unsealed(self) -> None:
+        """Removes what Numba kept, unless it is what was sealed: a torn or damaged file is made again."""
+        files = self._files()
+        if files and self.cache.read(self._name) != _digest(files):
+            for file in files:
+                file.unlink(missing_ok=True)
+
+    def seal(self) -> None:
+        files = self._files()
+        if files and self.cache.read(self._name) != (digest := _digest(files)):
+            self.cache.write(self._name, digest)
+            self.cache.wrote(self._name, sum(file.stat().st_size for file in files))
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob(f"{self.path.stem}.*.nb[ci]"))
+
+
+def _digest(files: list[Path]) -> bytes:
+    digest = hashlib.sha256()
+    for file in files:
+        content = file.read_bytes()
+        digest.update(f"{file.name} {len(content)}\n".encode() + content)
+    return digest.digest()
 
 
 def ptx_of(text: str, arguments: tuple[str, ...], capability: tuple[int, int]) -> str:

@@ -35,6 +35,8 @@ def loop_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
 
 
 _layouts: dict[Hashable, Layout] = {}
+#: So many layouts are remembered, far more than a program has.
+REMEMBERED = 1024
 
 
 def _layout_of(loop: Loop, target: Target, check: bool) -> Layout:
@@ -42,6 +44,8 @@ def _layout_of(loop: Loop, target: Target, check: bool) -> Layout:
     key = (target, check, loop.form)
     found = _layouts.get(key)
     if found is None:
+        if len(_layouts) >= REMEMBERED:
+            _layouts.clear()
         found = _layouts[key] = _elementwise(loop, target, check)
     return found
 

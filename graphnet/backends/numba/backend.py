@@ -42,7 +42,7 @@ class NumbaBackend(Backend):
 
 def _program(image: Image, source: Graph, check: bool) -> NumbaProgram:
     return NumbaProgram(
-        image, source, check, this_machine().addresses(image.kernels), [node.value for node in image.leaves],
+        image, source, check, this_machine().kernels(image.kernels), [node.value for node in image.leaves],
         [partial(_value, node) for node in image.brought_from],
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from graphnet.backends import contents
 from graphnet.backends.numba.jobs import Record
 from graphnet.node import Array, Dtype, Node, Shape
 from graphnet.plan.order import Memory
@@ -22,6 +23,9 @@ __all__ = ["ARENA", "HEADER", "SHIFT", "Image", "Place", "Tape", "address", "mak
 #: Bits of a symbolic address that count bytes; those above them name the piece of memory.
 SHIFT = 44
 ARENA = 1
+#: The arrays of a tape, and what they hold.
+TAPE = ("words", "heads", "kernels", "ends")
+WORD = np.dtype(np.int64)
 #: Bytes at the start of the arena, for the error flag.
 HEADER = 64
 
@@ -50,9 +54,19 @@ class Place:
         return [self.piece, self.byte, list(self.shape), list(self.strides), self.dtype.str]
 
     @classmethod
-    def from_told(cls, told: Sequence[Any]) -> Place:
-        piece, byte, shape, strides, dtype = told
-        return cls(piece, byte, tuple(shape), tuple(strides), np.dtype(dtype))
+    def from_told(cls, told: Any, pieces: int) -> Place:
+        """BackendError if it names none of so many pieces of memory, or is no place at all."""
+        piece, byte, sizes, steps, dtype = contents.listed(told, "the place of an array", 5)
+        shape = contents.shape(sizes, "an array")
+        strides = tuple(
+            contents.whole(step, "a stride", least=-contents.MOST)
+            for step in contents.listed(steps, "the strides of an array", len(shape))
+        )
+        return cls(
+            contents.whole(piece, "a piece of memory", pieces - 1, ARENA),
+            contents.whole(byte, "the place of an array", least=-HEADER),
+            shape, strides, contents.dtype(dtype, "an array"),
+        )  # fmt: skip
 
     def array(self, memory: Array) -> Array:
         """The array in the bytes of its piece of memory."""
@@ -140,38 +154,59 @@ class Image:
         arrays: dict[str, Array] = {}
         for i, (tapes, _) in enumerate(self.segments):
             for k, tape in enumerate(tapes):
-                arrays |= {
-                    f"words.{i}.{k}": tape.words,
-                    f"heads.{i}.{k}": tape.heads,
-                    f"kernels.{i}.{k}": tape.kernels,
-                    f"ends.{i}.{k}": tape.ends,
-                }
+                arrays |= {f"{part}.{i}.{k}": getattr(tape, part) for part in TAPE}
         return header, arrays
 
     @classmethod
-    def restored(cls, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Image:
-        """The image that was stored; it has no nodes: their arrays are given to the program."""
-        return cls(
-            parts=header["parts"],
-            arena_bytes=header["arena_bytes"],
-            memory=Memory(*header["memory"]),
+    def restored(cls, header: Mapping[str, Any], arrays: Mapping[str, Array], leaves: int) -> Image:
+        """The image that was stored; it has no nodes: their arrays are given to the program, so many of them as leaves.
+
+        BackendError for what is none. Whether all of it lies within its memory, `reach` knows.
+        """
+        parts = contents.whole(contents.entry(header, "parts"), "the number of its parts", 64, 1)
+        kept, peak = (
+            contents.whole(size, "its memory")
+            for size in contents.listed(contents.entry(header, "memory"), "its memory", 2)
+        )
+        counts = contents.listed(contents.entry(header, "tapes"), "its tapes")
+        if any(contents.whole(count, "the number of tapes", parts) != parts for count in counts):
+            contents.refuse("a stretch of it has not a tape for each part")
+
+        def places(name: str, pieces: int = ARENA + 1) -> list[Place | None]:
+            told = contents.listed(contents.entry(header, name), name)
+            return [None if each is None else Place.from_told(each, pieces) for each in told]
+
+        image = cls(
+            parts=parts,
+            arena_bytes=contents.whole(
+                contents.entry(header, "arena_bytes"), "the size of its arena", least=HEADER
+            ),
+            memory=Memory(kept, peak),
             kernels=[],
             segments=[
                 (
                     [
-                        Tape(*(arrays[f"{part}.{i}.{k}"] for part in ("words", "heads", "kernels", "ends")))
-                        for k in range(count)
+                        Tape(*(contents.array(arrays, f"{part}.{i}.{k}", WORD) for part in TAPE))
+                        for k in range(parts)
                     ],
                     None,
                 )
-                for i, count in enumerate(header["tapes"])
+                for i in range(len(counts))
             ],
             leaves=[],
-            given=[None if p is None else Place.from_told(p) for p in header["given"]],
-            brought=[Place.from_told(p) for p in header["brought"]],
+            given=places("given"),
+            brought=[place for place in places("brought") if place is not None],
             brought_from=[],
-            results=[Place.from_told(p) for p in header["results"]],
+            results=[place for place in places("results", ARENA + 1 + leaves) if place is not None],
             owners=[],
-            fixed=header["fixed"],
-            varying=header["varying"],
+            fixed=contents.whole(contents.entry(header, "fixed"), "what does not vary", len(counts)),
+            varying=[
+                contents.truth(each, "whether an input varies")
+                for each in contents.listed(contents.entry(header, "varying"), "what varies")
+            ],
         )
+        for tapes, _ in image.segments:
+            if len({len(tape.ends) for tape in tapes}) > 1:
+                contents.refuse("its parts have not the same supersteps")
+        contents.require_fit(image.given, image.varying, header)
+        return image

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from graphnet.backends.numba.loop import LoopKernel
 from graphnet.backends.numba.operands import Operand, Reduced, Stored, lanes_for
+from graphnet.backends.numba.records import RecordForm
 from graphnet.backends.numba.reduction import STRETCH
 from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
 from graphnet.dtypes import FLOAT64
@@ -91,17 +92,19 @@ class Target(NamedTuple):
 
 
 class Kernel(Protocol):
-    """What has a text: equal kernels have one."""
+    """What has a text, and tells what its records are: equal kernels have one."""
 
     def text(self) -> str: ...
+
+    def record(self) -> RecordForm: ...
 
     def __hash__(self) -> int: ...
 
 
-@cache
+@lru_cache(maxsize=1024)
 def text_of(kernel: Kernel) -> str:
-    """The kernel's text, made once."""
-    return kernel.text()
+    """The kernel's text, made once for a program: not for all that a process ever compiles."""
+    return kernel.record().line() + kernel.text()
 
 
 def share_of(count: int, part: int, parts: int) -> tuple[int, int]:
@@ -218,6 +221,8 @@ class Layout(NamedTuple):
 
 
 _layouts: dict[Hashable, Layout] = {}
+#: So many layouts are remembered, far more than a program has.
+REMEMBERED = 1024
 
 
 def _layout_of(loop: Loop, rows: int, target: Target) -> Layout:
@@ -225,6 +230,8 @@ def _layout_of(loop: Loop, rows: int, target: Target) -> Layout:
     key = (rows, target.vector_bytes, target.check, target.avx512, loop.form)
     found = _layouts.get(key)
     if found is None:
+        if len(_layouts) >= REMEMBERED:
+            _layouts.clear()
         found = _layouts[key] = _layout(loop, rows, target)
     return found
 

@@ -1,33 +1,54 @@
-"""This machine as LLVM sees it, and native kernels: compiled once, kept on disk by content.
+"""This machine as LLVM sees it, and native kernels: compiled once, kept on disk by content, in memory while held.
 
 A kernel's key is the SHA-256 of its text, the processor, its features and LLVM's version, so a file of
-another machine or version is never found; each file carries a SHA-256 of its own, so a damaged one is never
-run but made again.
+another machine or version is never found; the cache sees to it that a file's content is what its key stands for.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
+import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
-from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from graphnet.backends.cache import cache_folder
+from graphnet.backends.cache import Cache, open_cache
 from graphnet.errors import BackendError
 
-__all__ = ["Machine", "this_machine"]
+__all__ = ["Kernel", "Machine", "symbol_of", "this_machine"]
 
 #: Widest vectors, in bytes, for the first of these features that the processor has; and how many registers.
 _VECTORS = (("avx512f", 64, 32), ("avx", 32, 16), ("sve", 16, 32), ("neon", 16, 32))
 
 
+class Kernel:
+    """Native code in memory. Its address is good for as long as this object is held."""
+
+    __slots__ = ("__weakref__", "_held", "address")
+
+    def __init__(self, address: int, held: _Held) -> None:
+        self.address, self._held = address, held
+
+
+class _Held:
+    """The memory of kernels that were loaded together: given back when none of them is held any more."""
+
+    def __init__(self, machine: Machine, engine: llvm.ExecutionEngine) -> None:
+        self._machine, self._engine = machine, engine
+
+    def address(self, symbol: str) -> int:
+        return int(self._engine.get_function_address(symbol))
+
+    def __del__(self) -> None:
+        self._machine.give_back(self._engine)
+
+
 class Machine:
-    """The processor, and the engine that holds native code. One for each process: `this_machine()`."""
+    """The processor, and the kernels that it holds in memory. One for each process: `this_machine()`."""
 
     def __init__(self) -> None:
         llvm.initialize_native_target()
@@ -41,24 +62,25 @@ class Machine:
         self.avx512 = self.vector_bytes == 64
         self._target = llvm.Target.from_default_triple()
         self.triple = self._target.triple
-        self._lock = threading.Lock()
+        # Whatever is done with LLVM is done under this lock, so that a fork finds nothing half done. The collector
+        # may give kernels back anywhere, also while this thread has it.
+        self._lock = threading.RLock()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._after_fork)
-        self._addresses: dict[str, int] = {}
+            os.register_at_fork(
+                before=self._lock.acquire,
+                after_in_parent=self._lock.release,
+                after_in_child=self._lock.release,
+            )
+        self._kernels: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
+        self._unused: list[llvm.ExecutionEngine] = []
+        #: Engines whose kernels are held.
+        self.engines = 0
         #: Kernels that this process compiled, and those that it found on disk.
         self.compiled = self.found = 0
-
-    def _after_fork(self) -> None:
-        """In the child no other thread is left that could give back the lock."""
-        self._lock = threading.Lock()
 
     @cached_property
     def _target_machine(self) -> llvm.TargetMachine:
         return self._target.create_target_machine(cpu=self.processor, features=self.features, opt=3)
-
-    @cached_property
-    def _engine(self) -> llvm.ExecutionEngine:
-        return llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._target_machine)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -70,32 +92,63 @@ class Machine:
         """The names under which kernels with these texts are kept."""
         return [hashlib.sha256(f"{self.fingerprint}\n{text}".encode()).hexdigest() for text in texts]
 
-    def addresses(self, texts: Sequence[str]) -> list[int]:
-        """The addresses of the kernels with these texts: loaded, found on disk or compiled, each once."""
+    def kernels(self, texts: Sequence[str]) -> list[Kernel]:
+        """The kernels with these texts: those in memory, found on disk or compiled, each once."""
         keys = self.keys(texts)
         text_of = dict(zip(keys, texts, strict=True))
-        return self.load(keys, lambda key: self.machine_code(key, text_of[key]))
+        kept = open_cache()
+        return self.load(keys, symbol_of, lambda key: self.machine_code(key, text_of[key], kept))
 
-    def load(self, keys: Sequence[str], code_of: Callable[[str], bytes]) -> list[int]:
-        """The addresses of the kernels of these names; `code_of` gives the code of those that are new."""
+    def load(
+        self, keys: Sequence[str], symbol_of: Callable[[str], str], code_of: Callable[[str], bytes]
+    ) -> list[Kernel]:
+        """The kernels of these names; `code_of` gives the code of those that are new, `symbol_of` its name therein."""
         with self._lock:
-            new = [key for key in dict.fromkeys(keys) if key not in self._addresses]
-            for key in new:
-                self._engine.add_object_file(llvm.ObjectFileRef.from_data(code_of(key)))
+            found = {key: self._kernels.get(key) for key in keys}
+            new = [key for key, kernel in found.items() if kernel is None]
             if new:
-                self._engine.finalize_object()
-            for key in new:
-                self._addresses[key] = self._engine.get_function_address(_symbol(key))
-        return [self._addresses[key] for key in keys]
+                codes = [code_of(key) for key in new]
+                held = _Held(self, self._loaded(codes))
+                for key in new:
+                    found[key] = self._kernels[key] = Kernel(held.address(symbol_of(key)), held)
+        self._free_unused()
+        return [kernel for key in keys if (kernel := found[key]) is not None]
 
-    def machine_code(self, key: str, text: str) -> bytes:
+    def _loaded(self, codes: Iterable[bytes]) -> llvm.ExecutionEngine:
+        # What it holds is compiled already, so its target need know nothing of the processor. It owns its target.
+        target = self._target.create_target_machine(opt=0)
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
+        self.engines += 1
+        for code in codes:
+            engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        return engine
+
+    def give_back(self, engine: llvm.ExecutionEngine) -> None:
+        """Frees the memory of kernels that nobody holds: now, or when whoever works with LLVM has done."""
+        self._unused.append(engine)
+        if not sys.is_finalizing():  # threads may still run what they hold
+            self._free_unused()
+
+    def _free_unused(self) -> None:
+        while self._unused and self._lock.acquire(blocking=False):
+            try:
+                while self._unused:
+                    self._unused.pop().close()
+                    self.engines -= 1
+            finally:
+                self._lock.release()
+
+    def machine_code(self, key: str, text: str, kept: Cache | None) -> bytes:
         """The object file of a kernel, from the disk or from the compiler."""
-        path = cache_folder() / f"{key}.kernel"
-        code = _read_checked(path)
+        name = f"{key}.kernel"
+        code = kept.read(name) if kept else None
         if code is None:
-            code = self._compile(text.replace("@kernel(", f"@{_symbol(key)}("))
-            self.compiled += 1
-            _write_checked(path, code)
+            with self._lock:
+                code = self._compile(text.replace("@kernel(", f"@{symbol_of(key)}("))
+                self.compiled += 1
+            if kept:
+                kept.write(name, code)
         else:
             self.found += 1
         return code
@@ -110,32 +163,12 @@ class Machine:
 
     def assembly(self, text: str) -> str:
         """The kernel in the machine's assembly language."""
-        return str(self._target_machine.emit_assembly(llvm.parse_assembly(text)))
+        with self._lock:
+            return str(self._target_machine.emit_assembly(llvm.parse_assembly(text)))
 
 
-def _symbol(key: str) -> str:
+def symbol_of(key: str) -> str:
     return f"graphnet_{key[:24]}"
-
-
-def _read_checked(path: Path) -> bytes | None:
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    digest, code = content[:32], content[32:]
-    return code if hashlib.sha256(code).digest() == digest else None
-
-
-def _write_checked(path: Path, code: bytes) -> None:
-    """Whole or not at all; a folder that cannot be written means that kernels are made again next time."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(code).digest() + code)
-        os.replace(temporary, path)
-    except OSError:
-        pass
 
 
 @cache

@@ -88,6 +88,11 @@ class LoopForm:
         """Of a vector: as many as there is room for of the widest number."""
         return lanes_for(self.vector_bytes, [o.dtype for o in self.loads] + [s.dtype for s in self.steps])
 
+    def dtype_of(self, value: int) -> Dtype:
+        return (
+            self.loads[value].dtype if value < len(self.loads) else self.steps[value - len(self.loads)].dtype
+        )
+
 
 def lanes_for(vector_bytes: int, dtypes: Sequence[Dtype]) -> int:
     """So many of the widest of these floats, or of these integers where there are no floats, fill a vector."""
@@ -156,10 +161,6 @@ class OperandCode(Code):
             self._store(values[number], place, j, mask)
         return values
 
-    def _dtype(self, value: int) -> Dtype:
-        loads = self.kernel.loads
-        return loads[value].dtype if value < len(loads) else self.kernel.steps[value - len(loads)].dtype
-
     def _begin(self, strides: Sequence[Value], indices: Sequence[Value]) -> Value | None:
         """How far from its address an operand is at these outer indices, in elements."""
         total: Value | None = None
@@ -214,7 +215,7 @@ class OperandCode(Code):
                 place = Place(self.bases[k], begin, operand.move, self.strides[operand.strides][-1])
                 values.append(self._load(operand.dtype, place, j, mask, lanes))
         for step in self.kernel.steps:
-            unsigned = any(self._dtype(s).kind == "u" for s in step.sources)
+            unsigned = any(self.kernel.dtype_of(s).kind == "u" for s in step.sources)
             values.append(evaluate(self, step, [values[s] for s in step.sources], lanes, unsigned))
         if self.kernel.check:
             self._check(values, mask)

@@ -13,10 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from graphnet.backends import contents
 from graphnet.backends.base import OUT_OF_RANGE, Program, runs_in_python, stored_parameters
+from graphnet.backends.cache import open_cache
 from graphnet.backends.numba.image import HEADER, Image, Place, Tape
-from graphnet.backends.numba.machine import this_machine
+from graphnet.backends.numba.machine import Kernel, symbol_of, this_machine
 from graphnet.backends.numba.pace import Pace
+from graphnet.backends.numba.reach import arena_end
+from graphnet.backends.numba.records import RecordForm, form_of, from_told
 from graphnet.backends.numba.tape import runner
 from graphnet.backends.numba.threads import Team
 from graphnet.backends.numpy import NumpyProgram, call_forward
@@ -31,8 +35,8 @@ __all__ = ["Arena", "NumbaProgram"]
 class NumbaProgram(Program):
     """source: the graph that the user gave, which tells what went wrong; None for one that comes from a file.
 
-    kernels: addresses. leaves: the arrays that are read where they are. brought: what gives those that are
-    copied before each run. All in the image's order.
+    kernels: held as long as the program is. leaves: the arrays that are read where they are. brought: what gives those
+    that are copied before each run. All in the image's order.
     """
 
     def __init__(
@@ -40,18 +44,20 @@ class NumbaProgram(Program):
         image: Image,
         source: Graph | None,
         check: bool,
-        kernels: Sequence[int],
+        kernels: Sequence[Kernel],
         leaves: Sequence[Array],
         brought: Sequence[Callable[[], Array]],
     ) -> None:
         self.image, self.source, self.check = image, source, check
         self.memory = image.memory
         self.leaves = list(leaves)
+        self._kernels = list(kernels)
         self._arena = Arena(image.arena_bytes)
         # Piece 0 is nothing, 1 the arena, then the leaves.
         pieces = np.array([0, self._arena.address, *(a.ctypes.data for a in self.leaves)], np.int64)
+        addresses = np.array([kernel.address for kernel in kernels], np.int64)
         self._segments = [
-            _Segment([tape.located(pieces, np.array(kernels, np.int64)) for tape in tapes], tapes)
+            _Segment([tape.located(pieces, addresses) for tape in tapes], tapes)
             for tapes, _ in image.segments
         ]
         self._team = Team(image.parts)
@@ -78,34 +84,47 @@ class NumbaProgram(Program):
             raise BackendError("a function compiled with check=True cannot be stored: errors need its graph")
         machine = this_machine()
         header, arrays = self.image.stored()
-        keys = machine.keys(self.image.kernels)
-        codes = [machine.machine_code(k, t) for k, t in zip(keys, self.image.kernels, strict=True)]
+        texts = self.image.kernels
+        keys, forms = machine.keys(texts), [form_of(text) for text in texts]
+        kept = open_cache()
+        kernels = []
+        for i, (key, text, form) in enumerate(zip(keys, texts, forms, strict=True)):
+            code = machine.machine_code(key, text, kept)
+            arrays[f"kernel.{i}"] = np.frombuffer(code, np.uint8)
+            kernels.append([_seal(symbol_of(key), form, code), symbol_of(key), form])
         header |= {
             "machine": machine.fingerprint,
-            "kernels": keys,
+            "kernels": kernels,
+            "arena_bytes": arena_end(self.image, forms, self.leaves),
             "leaves": len(self.leaves),
             "parameters": stored_parameters(self.image.leaves, self.image.brought_from),
         }
-        arrays |= {f"kernel.{i}": np.frombuffer(code, np.uint8) for i, code in enumerate(codes)}
         arrays |= {f"leaf.{i}": array for i, array in enumerate(self.leaves)}
         arrays |= {f"brought.{i}": np.array(get()) for i, (_, get) in enumerate(self._brought)}
         return header, arrays
 
     @classmethod
     def restored(cls, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> NumbaProgram:
-        """BackendError for a program of another machine or version of LLVM."""
+        """BackendError for a program of another machine or version of LLVM, and for what is none."""
         machine = this_machine()
-        if header["machine"] != machine.fingerprint:
+        made_for = contents.text(contents.entry(header, "machine"), "its machine")
+        if made_for != machine.fingerprint:
             raise BackendError(
                 "this stored function was compiled for another processor or version of LLVM "
-                f"({header['machine'].split()[1]}, here {machine.processor}); compile and save it again here."
+                f"({' '.join(made_for.split()[1:2])}, here {machine.processor}); compile and save it again here."
             )
-        keys = header["kernels"]
-        code_of = {key: arrays[f"kernel.{i}"].tobytes() for i, key in enumerate(keys)}
-        leaves = [arrays[f"leaf.{i}"] for i in range(header["leaves"])]
-        brought = [arrays[f"brought.{i}"] for i in range(len(header["brought"]))]
-        addresses = machine.load(keys, code_of.__getitem__)
-        return cls(Image.restored(header, arrays), None, False, addresses, leaves, [a.copy for a in brought])
+        count = contents.whole(contents.entry(header, "leaves"), "the number of its leaves", len(arrays))
+        leaves = [contents.array(arrays, f"leaf.{i}") for i in range(count)]
+        image = Image.restored(header, arrays, count)
+        brought = [contents.array(arrays, f"brought.{i}") for i in range(len(image.brought))]
+        for place, array in zip(image.brought, brought, strict=True):
+            if (place.shape, place.dtype) != (array.shape, array.dtype):
+                contents.refuse("an array does not fit its place")
+        forms, kernels = _stored_kernels(header, arrays)
+        if arena_end(image, forms, leaves) != image.arena_bytes:
+            contents.refuse("its arena is of another size than what it uses")
+        loaded = machine.load(list(kernels), lambda key: kernels[key][0], lambda key: kernels[key][1])
+        return cls(image, None, False, loaded, leaves, [array.copy for array in brought])
 
     # -- running -----------------------------------------------------------------------------------------
 
@@ -242,6 +261,28 @@ class _Segment:
                 share = count * elapsed / max(longest, 1) / len(nodes) / max(len(self._busy), 1)
                 for node in nodes:
                     spent[node] += share
+
+
+def _seal(symbol: str, form: RecordForm, code: bytes) -> str:
+    """The code is not looked into, so what is told of it is sealed with it. By their seals kernels of files are known:
+    what a file calls by the name of another kernel is never taken for that."""
+    return contents.seal([symbol.encode(), form.line().encode(), code])
+
+
+def _stored_kernels(
+    header: Mapping[str, Any], arrays: Mapping[str, Array]
+) -> tuple[list[RecordForm], dict[str, tuple[str, bytes]]]:
+    """The forms of their records; seal -> (symbol, code)."""
+    forms: list[RecordForm] = []
+    kernels: dict[str, tuple[str, bytes]] = {}
+    for i, told in enumerate(contents.listed(contents.entry(header, "kernels"), "its kernels")):
+        seal, symbol, form = contents.listed(told, "a kernel", 3)
+        forms.append(from_told(form))
+        code = contents.array(arrays, f"kernel.{i}", np.dtype(np.uint8)).tobytes()
+        if not isinstance(symbol, str) or _seal(symbol, forms[-1], code) != seal or seal in kernels:
+            contents.refuse(f"the code of its kernel {i} is not what was sealed")
+        kernels[seal] = symbol, code
+    return forms, kernels
 
 
 def _is_finite(array: Array) -> bool:

@@ -64,7 +64,7 @@ class ReductionCode(OperandCode):
     def __init__(self, kernel: LoopForm) -> None:
         super().__init__(kernel)
         self.folds = [
-            _Fold(r.how, r.number, r.move, self._dtype(r.number), self._pointer(), r.strides)
+            _Fold(r.how, r.number, r.move, self.kernel.dtype_of(r.number), self._pointer(), r.strides)
             for r in kernel.reductions
         ]
         self.kept_axes = kernel.axes - kernel.reduced

@@ -9,7 +9,7 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 
-from graphnet.backends.numba.machine import this_machine
+from graphnet.backends.numba.machine import Kernel, this_machine
 
 __all__ = ["Native", "address_of_runner", "native", "runner"]
 
@@ -58,15 +58,16 @@ attributes #0 = {{ nounwind }}
 
 
 @cache
-def _address(text: str) -> int:
-    (address,) = this_machine().addresses([text])
-    return address
+def _kernel(text: str) -> Kernel:
+    """Held for good: threads may be in it at any time."""
+    (kernel,) = this_machine().kernels([text])
+    return kernel
 
 
 @cache
 def native(text: str) -> Native:
     """The code with this text, to be called from Python with one address; Python's lock is free meanwhile."""
-    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_address(text))
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_kernel(text).address)
 
 
 def runner(timed: bool = False) -> Native:
@@ -76,4 +77,4 @@ def runner(timed: bool = False) -> Native:
 
 def address_of_runner(timed: bool) -> int:
     """The same, for native code to call."""
-    return _address(_run_text(timed))
+    return _kernel(_run_text(timed)).address

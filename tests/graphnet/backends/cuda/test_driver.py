@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -68,16 +69,8 @@ def test_kernels_are_launched_captured_and_replayed(libraries: Path, tmp_path: P
     assert lines.count("graph") >= 2 * lines.count("capture begins")
 
 
-def test_a_second_process_compiles_nothing(libraries: Path, tmp_path: Path) -> None:
-    program = """
-import graphnet as gn, numpy as np
-from graphnet.backends.cuda import kernels
-x = gn.input((5, 6))
-gn.compile([gn.tanh(x) + gn.sum(x)], [x], backend="cuda")(np.ones((5, 6), "f4"))
-hits = [sum(d.stats.cache_hits.values()) for d in made]
-print(len(hits), sum(hits))
-"""
-    watched = """
+#: Prints how many kernels there are, and how many of them were found on disk.
+WATCHED = """
 from numba import cuda
 made, original = [], cuda.jit
 def jit(*a, **k):
@@ -87,12 +80,68 @@ def jit(*a, **k):
         return made[-1]
     return kept
 cuda.jit = jit
+import graphnet as gn, numpy as np
+from graphnet.backends.cuda import kernels
+x = gn.input((5, 6))
+gn.compile([gn.tanh(x) + gn.sum(x)], [x], backend="cuda")(np.ones((5, 6), "f4"))
+hits = [sum(d.stats.cache_hits.values()) for d in made]
+print(len(hits), sum(hits))
 """
-    for hits in (False, True):
-        printed, _ = used(libraries, tmp_path / "log", "-c", watched + program)
-        made, found = map(int, printed.split())
-        assert made > 1
-        assert found == (made if hits else 0)
+
+
+def made_and_found(libraries: Path, log: Path, cache: Path) -> tuple[int, int]:
+    printed, _ = used(libraries, log, "-c", WATCHED, GRAPHNET_CACHE=str(cache))
+    made, found = map(int, printed.split())
+    return made, found
+
+
+@pytest.fixture(scope="module")
+def cache(libraries: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of one process that has run WATCHED."""
+    folder = tmp_path_factory.mktemp("kept")
+    made, found = made_and_found(libraries, folder / "log", folder / "cache")
+    assert made > 1
+    assert found == 0
+    return folder / "cache"
+
+
+def test_a_second_process_compiles_nothing(libraries: Path, tmp_path: Path, cache: Path) -> None:
+    made, found = made_and_found(libraries, tmp_path / "log", cache)
+    assert made == found
+
+
+def flipped(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("names", "damage"),
+    [
+        ("*.py", lambda content: content[: len(content) // 2]),
+        ("*.py", lambda content: b"raise SystemExit('executed')\n"),
+        ("__pycache__/*.nbc", flipped),
+        ("__pycache__/*.nb?", lambda content: b"cbuiltins\nexit\n(S'executed'\ntR."),  # a pickle that ends the process
+        ("*.seal", lambda content: content[:-1]),
+    ],
+)  # fmt: skip
+def test_what_is_kept_of_kernels_repairs_itself(
+    libraries: Path, tmp_path: Path, cache: Path, names: str, damage: Callable[[bytes], bytes]
+) -> None:
+    copied = Path(shutil.copytree(cache, tmp_path / "cache"))
+    files = sorted((copied / "cuda").glob(names))
+    assert files
+    for file in files:
+        file.write_bytes(damage(file.read_bytes()))
+    made, found = made_and_found(libraries, tmp_path / "log", copied)
+    assert found == 0
+    assert made_and_found(libraries, tmp_path / "log", copied) == (made, made)
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(libraries: Path, tmp_path: Path, cache: Path) -> None:
+    copied = Path(shutil.copytree(cache, tmp_path / "cache"))
+    (copied / "cuda").chmod(0o777)
+    assert made_and_found(libraries, tmp_path / "log", copied)[1] == 0
 
 
 def test_training(libraries: Path, tmp_path: Path) -> None:

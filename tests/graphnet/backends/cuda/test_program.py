@@ -16,6 +16,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet import backends
+from graphnet.backends.contents import stored_inputs
 from graphnet.backends.cuda import arrays as arrays_module
 from graphnet.backends.cuda.arrays import DeviceArray
 from graphnet.backends.cuda.backend import CudaBackend
@@ -390,6 +391,6 @@ def test_all_that_is_asked_for_is_json() -> None:
     """A schedule is plain data: what a file cannot hold would be found here."""
     function, _, _ = network()
     header, arrays = function._program.stored()
-    plain = json.loads(json.dumps(header))
+    plain = {**json.loads(json.dumps(header)), "inputs": stored_inputs(function.inputs)}
     again, _ = told(schedule_of(plain, arrays))
-    assert json.loads(json.dumps({**again, "parameters": plain["parameters"]})) == plain
+    assert json.loads(json.dumps({**again, **{n: plain[n] for n in ("parameters", "inputs")}})) == plain

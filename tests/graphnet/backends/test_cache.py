@@ -1,0 +1,463 @@
+"""Kernels on disk: what is trusted, what repairs itself, what goes; and native code in memory, which is given back."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+from graphnet.backends.cache import Cache, open_cache
+from graphnet.backends.numba import jobs
+from graphnet.backends.numba.machine import this_machine
+from graphnet.errors import BackendError
+
+ROOT = Path(gn.__file__).parents[1]
+posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no owners by number")
+as_root = pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="only root gives files away")
+
+#: Prints how many kernels were compiled and how many found, then the value of two of them.
+PROGRAM = """
+import numpy as np, graphnet as gn
+from graphnet.backends.numba.machine import this_machine
+x = gn.input((5,), "float64")
+a = gn.compile([gn.tanh(x) * 3], [x], threads=1)(np.arange(5.0))[0]
+b = gn.compile([gn.exp(-x)], [x], threads=1)(np.arange(5.0))[0]
+print(this_machine().compiled, this_machine().found, *a, *b)
+"""
+
+
+def environment(**settings: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), **settings}
+
+
+def process(folder: Path | str, **settings: str) -> tuple[int, int, list[str], str]:
+    """Kernels compiled and found, values, and what was written to the standard error."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False,
+        env=environment(GRAPHNET_CACHE=str(folder), **settings),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    compiled, found, *values = done.stdout.split()
+    return int(compiled), int(found), values, done.stderr
+
+
+def flip(kernels: list[Path]) -> None:
+    for kernel in kernels:
+        content = bytearray(kernel.read_bytes())
+        content[len(content) // 2] ^= 1
+        kernel.write_bytes(content)
+
+
+def cut(kernels: list[Path]) -> None:
+    for kernel in kernels:
+        kernel.write_bytes(kernel.read_bytes()[:100])
+
+
+def empty(kernels: list[Path]) -> None:
+    for kernel in kernels:
+        kernel.write_bytes(b"")
+
+
+def rotate(kernels: list[Path]) -> None:
+    """Each file under the next one's name, seal and all."""
+    contents = [kernel.read_bytes() for kernel in kernels]
+    for kernel, content in zip(kernels, [*contents[1:], contents[0]], strict=True):
+        kernel.write_bytes(content)
+
+
+def link(kernels: list[Path]) -> None:
+    for kernel in kernels:
+        kernel.rename(kernel.with_suffix(".elsewhere"))
+        kernel.symlink_to(kernel.with_suffix(".elsewhere"))
+
+
+@pytest.mark.parametrize("damage", [flip, cut, empty, rotate, link])
+def test_a_damaged_kernel_is_made_again(tmp_path: Path, damage: Callable[[list[Path]], None]) -> None:
+    made, _, values, _ = process(tmp_path)
+    assert made > 2
+    assert process(tmp_path)[:3] == (0, made, values)
+    damage(sorted(tmp_path.glob("*.kernel")))
+    assert process(tmp_path)[:3] == (made, 0, values)
+    assert process(tmp_path)[:3] == (0, made, values), "it has repaired itself"
+
+
+class TestTrust:
+    @posix
+    def test_the_folder_is_made_for_its_user_alone(self, tmp_path: Path) -> None:
+        old = os.umask(0)
+        try:
+            process(tmp_path / "above" / "cache")
+        finally:
+            os.umask(old)
+        for path in (tmp_path / "above", tmp_path / "above" / "cache"):
+            assert path.stat().st_mode & 0o777 == 0o700
+        assert {p.stat().st_mode & 0o777 for p in (tmp_path / "above" / "cache").iterdir()} == {0o600}
+
+    @posix
+    @pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
+    def test_a_folder_that_others_can_write_to(self, tmp_path: Path, mode: int) -> None:
+        made, _, values, _ = process(tmp_path / "cache")
+        before = sorted((tmp_path / "cache").iterdir())
+        (tmp_path / "cache").chmod(mode)
+        compiled, found, again, told = process(tmp_path / "cache")
+        assert (compiled, found, again) == (made, 0, values)
+        assert told.count("can be written to by others") == told.count("set GRAPHNET_CACHE to") == 1
+        assert sorted((tmp_path / "cache").iterdir()) == before
+
+    @posix
+    def test_a_folder_above_that_others_can_write_to(self, tmp_path: Path) -> None:
+        (tmp_path / "above").mkdir()
+        (tmp_path / "above").chmod(0o777)
+        assert "above" in process(tmp_path / "above" / "cache")[3]
+        (tmp_path / "above").chmod(0o1777)  # there nobody can rename what is another's
+        assert process(tmp_path / "above" / "cache")[3] == ""
+
+    @posix
+    def test_a_link_to_a_folder_that_others_can_write_to(self, tmp_path: Path) -> None:
+        (tmp_path / "real").mkdir()
+        (tmp_path / "link").symlink_to(tmp_path / "real")
+        assert process(tmp_path / "link")[3] == ""
+        (tmp_path / "real").chmod(0o777)
+        assert "can be written to by others" in process(tmp_path / "link")[3]
+
+    @as_root
+    def test_a_folder_of_another_user(self, tmp_path: Path) -> None:
+        made, _, values, _ = process(tmp_path / "cache")
+        os.chown(tmp_path / "cache", 54321, -1)
+        compiled, found, again, told = process(tmp_path / "cache")
+        assert (compiled, found, again) == (made, 0, values)
+        assert told.count("belongs to another user (number 54321)") == 1
+        os.chown(tmp_path / "cache", 0, -1)
+        os.chown(tmp_path, 54321, -1)
+        assert (
+            f"{tmp_path}, above {tmp_path / 'cache'}, belongs to another user"
+            in process(tmp_path / "cache")[3]
+        )
+
+    @posix
+    def test_a_file_that_others_can_write_to(self, tmp_path: Path) -> None:
+        made, *_ = process(tmp_path)
+        for kernel in tmp_path.glob("*.kernel"):
+            kernel.chmod(0o666)
+        compiled, found, _, told = process(tmp_path)
+        assert (compiled, found) == (made, 0)
+        assert told.count("can be written to by others") == 1
+        assert process(tmp_path)[:2] == (0, made)
+
+    @as_root
+    def test_a_file_of_another_user(self, tmp_path: Path) -> None:
+        made, *_ = process(tmp_path)
+        for kernel in tmp_path.glob("*.kernel"):
+            os.chown(kernel, 54321, -1)
+        assert process(tmp_path)[:2] == (made, 0)
+        assert process(tmp_path)[:2] == (0, made)
+
+    @posix
+    def test_the_user_s_own_folder_as_well(self, tmp_path: Path) -> None:
+        """The default is looked at as $GRAPHNET_CACHE is."""
+        (tmp_path / "graphnet").mkdir()
+        (tmp_path / "graphnet").chmod(0o777)
+        assert "can be written to by others" in process("", XDG_CACHE_HOME=str(tmp_path))[3]
+        (tmp_path / "graphnet").chmod(0o755)
+        assert process("", XDG_CACHE_HOME=str(tmp_path))[3] == ""
+        assert list((tmp_path / "graphnet").glob("*.kernel"))
+
+
+class TestWithout:
+    """The cache is optional."""
+
+    @posix
+    def test_a_user_without_a_home(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import pwd
+
+        def unknown(number: int) -> None:
+            raise KeyError(number)
+
+        for name in ("HOME", "GRAPHNET_CACHE", "XDG_CACHE_HOME"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr(pwd, "getpwuid", unknown)
+        with pytest.raises(RuntimeError):
+            Path.home()
+        assert open_cache() is None
+        x = gn.input((3,), "float64")
+        np.testing.assert_array_equal(gn.compile([x * 17.25], [x])(np.ones(3))[0], [17.25] * 3)
+
+    @pytest.mark.parametrize("place", ["/proc/nothing/cache", "{}/file/cache", "{}/file"])
+    def test_a_folder_that_cannot_be(self, tmp_path: Path, place: str) -> None:
+        (tmp_path / "file").touch()
+        made, found, *_ = process(place.format(tmp_path))
+        assert made > 2
+        assert found == 0
+
+    def test_a_full_disk_leaves_nothing(self, tmp_path: Path) -> None:
+        """A limit on the size of files is met as a full disk is: in the middle of a write."""
+        limited = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+"""
+        pytest.importorskip("resource")
+        subprocess.run(
+            [sys.executable, "-c", limited + PROGRAM], check=True, capture_output=True,
+            env=environment(GRAPHNET_CACHE=str(tmp_path / "cache"), PYTHONDONTWRITEBYTECODE="1"),
+        )  # fmt: skip
+        assert list((tmp_path / "cache").iterdir()) == []
+
+    def test_nothing_is_kept_where_nothing_may_be(self, tmp_path: Path) -> None:
+        assert process(tmp_path / "cache", GRAPHNET_CACHE_MB="0")[1:2] == (0,)
+        assert not (tmp_path / "cache").exists()
+
+    @pytest.mark.parametrize("told", ["much", "-1", "nan", "inf"])
+    def test_a_bound_that_is_no_number(self, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+        monkeypatch.setenv("GRAPHNET_CACHE_MB", told)
+        with pytest.raises(BackendError, match=f"GRAPHNET_CACHE_MB must be a number of megabytes.*{told}"):
+            open_cache()
+
+
+def named(number: int) -> str:
+    return f"{number:064x}.kernel"
+
+
+class TestBound:
+    def test_what_was_not_used_for_longest_goes(self, tmp_path: Path) -> None:
+        kept = Cache(tmp_path, 1 << 20)
+        for i in range(40):
+            Cache(tmp_path, 1 << 40).write(named(i), bytes(40_000))
+            age = time.time() - 86_400 * (50 - i)
+            os.utime(tmp_path / named(i), (age, age))
+        assert kept.read(named(3)) is not None  # used now, so it stays
+        others = [tmp_path / "thesis.tex", tmp_path / "0.kernel", tmp_path / f"{7:064x}.safetensors"]
+        for path in others:
+            path.write_bytes(bytes(100_000))
+            os.utime(path, (0, 0))
+        kept.prune()
+        left = [i for i in range(40) if (tmp_path / named(i)).exists()]
+        assert left == [3, *range(left[1], 40)]
+        assert 0.7 * 2**20 < sum(path.stat().st_blocks * 512 for path in tmp_path.glob("0*.kernel")) < 2**20
+        assert all(path.exists() for path in others), "what is not the cache's is not its to remove"
+
+    def test_it_is_kept_to_by_processes_that_write_little(self, tmp_path: Path) -> None:
+        """Each looks at what is there only now and then, by chance, of which names are the source."""
+        bound = 4 << 20
+        most = 0
+        for i in range(3000):
+            Cache(tmp_path, bound).write(f"{i * 2**200:064x}.kernel", bytes(4000))
+            if i % 100 == 0:
+                most = max(most, sum(path.stat().st_blocks * 512 for path in tmp_path.iterdir()))
+        assert bound / 2 < most < 1.5 * bound
+
+    def test_a_lookup_does_not_write(self, tmp_path: Path) -> None:
+        kept = Cache(tmp_path, 1 << 20)
+        kept.write(named(1), b"code")
+        for age, moved in ((3600.0, False), (3 * 86_400.0, True)):
+            then = time.time() - age
+            os.utime(tmp_path / named(1), (then, then))
+            before = (tmp_path / named(1)).stat().st_mtime_ns
+            assert kept.read(named(1)) == b"code"
+            assert ((tmp_path / named(1)).stat().st_mtime_ns != before) == moved
+
+    def test_what_others_remove_meanwhile(self, tmp_path: Path) -> None:
+        kept = Cache(tmp_path, 100_000)
+        failures: list[BaseException] = []
+
+        def work(start: int) -> None:
+            try:
+                for i in range(start, start + 150):
+                    kept.write(named(i), bytes(4000))
+                    kept.read(named(i))
+                    kept.prune()
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(1000 * k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures
+        assert sum(1 for _ in tmp_path.iterdir()) <= 25
+        shutil.rmtree(tmp_path)
+        kept.prune()
+        assert kept.read(named(1)) is None
+
+    def test_what_a_killed_process_left_goes_too(self, tmp_path: Path) -> None:
+        left = tmp_path / f".{named(1)}.123-456.part"
+        left.write_bytes(bytes(200_000))
+        os.utime(left, (0, 0))
+        Cache(tmp_path, 100_000).prune()
+        assert not left.exists()
+
+    def test_files_of_one_kernel_go_together(self, tmp_path: Path) -> None:
+        """What Numba keeps is of no use without the code that it is for."""
+        folder = tmp_path / "cuda" / "__pycache__"
+        folder.mkdir(parents=True)
+        for i in range(3):
+            stem = f"kernel_{i:032x}"
+            files = [
+                folder.parent / f"{stem}.py", folder.parent / f"{stem}.seal",
+                folder / f"{stem}.kernel-14.py311.nbi", folder / f"{stem}.kernel-14.py311.1.nbc",
+            ]  # fmt: skip
+            for file in files:
+                file.write_bytes(bytes(16_384))
+                os.utime(file, (0, 0))
+            os.utime(files[1], (1000 * (i == 1) + i, 1000 * (i == 1) + i))
+        Cache(tmp_path, 150_000).prune()
+        assert {path.name.split(".")[0][-1] for path in tmp_path.rglob("kernel*")} == {"1", "2"}
+        assert sum(1 for path in tmp_path.rglob("kernel*")) == 8
+
+
+# -- in memory ---------------------------------------------------------------------------------------------------------
+
+
+def distinct(number: int) -> gn.Function:
+    """A function with a kernel of its own, and its gradient."""
+    x = gn.input((3, 4), "float64")
+    y = gn.tanh(x * (1 + number / 8191)) + number
+    return gn.compile([y, *gn.gradient(gn.sum(y * y), [x])], [x], threads=1 + number % 2)
+
+
+def memory() -> float:
+    """Megabytes of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def test_code_that_no_function_holds_is_given_back() -> None:
+    machine = this_machine()
+    distinct(0)(np.ones((3, 4)))
+    gc.collect()
+    before = machine.engines
+    held = [distinct(i) for i in range(1, 30)]
+    assert machine.engines >= before + 29
+    expected = [function(np.ones((3, 4)))[0][0, 0] for function in held]
+    del held[::2]
+    gc.collect()
+    assert machine.engines <= before + 15
+    assert [function(np.ones((3, 4)))[0][0, 0] for function in held] == expected[1::2]
+    del held
+    gc.collect()
+    assert machine.engines <= before
+    function = distinct(2)  # loaded once more
+    assert function(np.ones((3, 4)))[0][0, 0] == expected[1]
+
+
+def test_what_two_functions_share_is_held_by_each() -> None:
+    x = gn.input((7,), "float64")
+    first, second = (gn.compile([gn.exp(x) * 1.625], [x]) for _ in range(2))
+    engines = this_machine().engines
+    third = gn.compile([gn.exp(x) * 1.625], [x])
+    assert this_machine().engines == engines, "loaded once"
+    del first, second
+    gc.collect()
+    np.testing.assert_allclose(third(np.zeros(7))[0], 1.625)
+
+
+def test_functions_run_while_others_are_collected() -> None:
+    failures: list[BaseException] = []
+    stop = threading.Event()
+    keeper = distinct(7001)
+    expected = keeper(np.ones((3, 4)))[0]
+
+    def run() -> None:
+        try:
+            while not stop.is_set():
+                np.testing.assert_array_equal(keeper(np.ones((3, 4)))[0], expected)
+        except BaseException as error:
+            failures.append(error)
+
+    def make(start: int) -> None:
+        try:
+            for i in range(start, start + 25):
+                y = distinct(i)(np.ones((3, 4)))[0]
+                np.testing.assert_allclose(y, np.tanh(1 + i / 8191) + i, rtol=1e-14)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=make, args=(7100 + 15 * k,)) for k in range(3)]
+    runner = threading.Thread(target=run)
+    for thread in (runner, *threads):
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stop.set()
+    runner.join()
+    assert not failures
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_while_others_compile() -> None:
+    """The child compiles, and gives back what its parent held: no lock is left behind by a thread that it has not."""
+    program = """
+import gc, os, sys, threading, warnings
+import numpy as np
+from tests.graphnet.backends.test_cache import distinct
+warnings.simplefilter("ignore")
+function, stop = distinct(8000), threading.Event()
+def work():
+    i = 8100
+    while not stop.is_set():
+        distinct(i := i + 1)
+thread = threading.Thread(target=work)
+thread.start()
+codes = []
+for k in range(6):
+    child = os.fork()
+    if not child:
+        del function
+        gc.collect()
+        distinct(9000 + k)(np.ones((3, 4)))
+        os._exit(7)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+stop.set()
+thread.join()
+print(codes)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
+        timeout=120,
+    )  # fmt: skip
+    assert done.stdout.split() == ["[7,", *["7,"] * 4, "7]"], done.stderr
+
+
+def test_what_is_remembered_of_other_graphs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "REMEMBERED", 10)
+    for i in range(12):
+        distinct(7500 + i)
+        assert len(jobs._layouts) <= 10
+    assert jobs.text_of.cache_info().maxsize <= 1024
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_memory_does_not_grow_with_the_graphs_that_were_compiled(pytestconfig: pytest.Config) -> None:
+    """After those that fill what is remembered."""
+    if "slow" not in pytestconfig.getoption("markexpr"):
+        pytest.skip("compiles 5,000 graphs, for minutes: -m slow")
+    program = """
+import gc
+import numpy as np
+from tests.graphnet.backends.test_cache import distinct, memory
+from graphnet.backends.numba.machine import this_machine
+for i in range(5000):
+    distinct(i)(np.ones((3, 4)))
+    if i + 1 in (2500, 5000):
+        gc.collect()
+        print(memory())
+print(this_machine().engines)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment(), capture_output=True, text=True, check=True
+    )  # fmt: skip
+    half, whole, engines = map(float, done.stdout.split())
+    assert engines < 10
+    assert whole < 250
+    assert whole - half < 4
