@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 import graphnet
 from graphnet import json_lines
 from graphnet.errors import GraphnetError
+from graphnet.files import lock_file
 from graphnet.json_lines import append_row, keep_rows, read_rows
 
 ROWS = [{"event": "step", "step": i, "é": [1.5, None, "a\u2028b\n"]} for i in range(3)]
@@ -123,6 +125,20 @@ def test_pipes_are_written_to(tmp_path: Path) -> None:
     assert os.read(reader, 100) == b'{"a": 1}\n'
 
 
+def test_a_row_that_another_is_writing_is_not_taken_for_a_torn_one(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    with path.open("ab", buffering=0) as other:
+        lock_file(other.fileno())
+        other.write(b'{"first": ')
+        second = threading.Thread(target=append_row, args=(path, {"second": 2}))
+        second.start()
+        second.join(0.2)
+        assert second.is_alive()
+        other.write(b"1}\n")
+    second.join()
+    assert path.read_bytes() == b'{"first": 1}\n{"second": 2}\n'
+
+
 ADD = """
 import sys
 from graphnet.json_lines import append_row
@@ -132,7 +148,6 @@ for i in range(200):
 
 
 def test_rows_of_several_processes_are_whole(tmp_path: Path) -> None:
-    """Each writer looks for a torn line before it adds its own, and must not take what another is writing for one."""
     path = tmp_path / "rows"
     env = {**os.environ, "PYTHONPATH": str(Path(graphnet.__file__).parents[1])}
     writers = [

@@ -21,12 +21,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reas
 KILLS, PAIRS = 60, 50
 TRAIN = [
     "train", "text.txt", "--units", "8", "--dropout", "0.2", "--sample", "5", "--time", "5", "--batch", "4",
-    "--threads", "1", "--epochs", "8", "--out", "run", "--quiet", "--checkpoint-seconds", "0",
+    "--threads", "1", "--epochs", "5", "--out", "run", "--quiet", "--checkpoint-seconds", "0",
 ]  # fmt: skip
 RESUME = ["train", "--resume", "run", "--quiet", "--checkpoint-seconds", "0"]
 TASKS = [
     "tasks", "--length", "10", "--batch", "10", "--units", "8", "--test", "50", "--test-every", "3", "--threads", "1",
-    "--steps", "300", "--record", "run.jsonl", "--checkpoint", "run.safetensors", "--model", "model.safetensors",
+    "--steps", "120", "--record", "run.jsonl", "--checkpoint", "run.safetensors", "--model", "model.safetensors",
 ]  # fmt: skip
 
 

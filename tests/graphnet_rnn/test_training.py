@@ -540,6 +540,31 @@ def test_what_others_write_in_the_folder_is_left_alone(tmp_path: Path) -> None:
     assert theirs.exists()
 
 
+def test_a_checkpoint_knows_no_row_that_a_power_cut_may_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When a checkpoint's file gets its name, all of the history that it counts has been brought to the disk."""
+    synced, fsync, replace, history = {}, os.fsync, os.replace, tmp_path / "run" / "history.jsonl"
+
+    def watched_fsync(descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        synced[found.st_ino] = found.st_size
+        fsync(descriptor)
+
+    def watched_replace(source: Path, target: Path) -> None:
+        assert os.stat(source).st_size == synced[os.stat(source).st_ino]
+        if Path(target).name.startswith("checkpoint-") and history.exists():
+            assert history.stat().st_size == synced[history.stat().st_ino]
+            seen.append(Path(target).name)
+        replace(source, target)
+
+    seen: list[str] = []
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    trainer(tmp_path / "run", checkpoint_seconds=0, log_every=1).run()
+    assert len(seen) >= 21
+
+
 # -- what goes wrong -----------------------------------------------------------------------------
 
 

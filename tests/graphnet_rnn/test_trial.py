@@ -359,6 +359,16 @@ def test_two_processes_do_not_write_one_file(
     assert [found.name for found in tmp_path.iterdir()] == [name]
 
 
+def test_what_a_killed_run_was_writing_is_removed(tmp_path: Path) -> None:
+    """And nothing else."""
+    mine, other = tmp_path / ".a[1].safetensors.0123.part", tmp_path / ".a1.safetensors.0123.part"
+    for path in (mine, other):
+        path.touch()
+    assert main([*COMMAND, "--steps", "1", "--checkpoint", str(tmp_path / "a[1].safetensors")]) == 0
+    assert not mine.exists()
+    assert other.exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=str)
 def test_signals_end_a_run_like_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Without a checkpoint at once, and the network that was asked for is written; with one, after the step."""
@@ -393,6 +403,31 @@ def test_a_terminal_that_has_gone_loses_no_step(tmp_path: Path, monkeypatch: pyt
         planted.setattr("sys.stdout", Gone())
         assert main([*COMMAND, "--steps", "5", "--checkpoint", str(file)]) == 1
     assert training_state.read_training_state(file).training["steps"] == 3
+
+
+def test_a_checkpoint_knows_no_step_that_a_power_cut_may_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record is on the disk first."""
+    monkeypatch.setattr("graphnet_rnn.cli.tasks.CHECKPOINT_SECONDS", 0.0)
+    record, synced, fsync, save, seen = tmp_path / "run.jsonl", {}, os.fsync, Trial.save, []
+
+    def watched_fsync(descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        synced[found.st_ino] = found.st_size
+        fsync(descriptor)
+
+    def watched_save(trial: Trial, path: str) -> None:
+        if record.exists():
+            assert record.stat().st_size == synced[record.stat().st_ino]
+            seen.append(trial.steps)
+        save(trial, path)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(Trial, "save", watched_save)
+    files = ["--record", str(record), "--checkpoint", str(tmp_path / "run.safetensors")]
+    assert main([*COMMAND, "--steps", "3", *files]) == 0
+    assert seen == [1, 2, 3, 3]
 
 
 def test_outputs_are_different_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
