@@ -62,6 +62,15 @@ def test_png_has_letters_without_any_system_font(regression, tmp_path, monkeypat
     assert pixels[0].shape != pixels[1].shape or not np.array_equal(*pixels)
 
 
+@pytest.mark.parametrize("locale", ["tr_TR.UTF-8", "de_DE"])
+def test_pictures_are_the_same_in_every_country(regression, locale, monkeypatch):
+    """In Turkish, `<I>` in small letters is no `<i>`: names were left out."""
+    here = viz.draw(regression).svg
+    monkeypatch.setenv("LC_ALL", locale)
+    assert render._environment()["LC_ALL"] == "C"  # also where that country is not installed
+    assert viz.draw(regression).svg == here
+
+
 # -- the chain -------------------------------------------------------------------------------
 
 
