@@ -18,7 +18,7 @@ def read(path: Path) -> list[Row]:
     """The rows that are there; what was being written when a run was stopped is none."""
     if not path.exists():
         return []
-    lines = path.read_text().splitlines()
+    lines = path.read_text(encoding="utf-8").splitlines()
     rows = []
     for line in lines:
         try:
@@ -45,8 +45,8 @@ def complete(
     if missing and workers:
         with multiprocessing.get_context("spawn").Pool(workers, maxtasksperchild=1) as pool:
             for row in pool.imap_unordered(run, missing):
-                torn = path.exists() and path.read_text()[-1:] not in ("", "\n")
-                with open(path, "a") as stream:
+                torn = path.exists() and path.read_text(encoding="utf-8")[-1:] not in ("", "\n")
+                with open(path, "a", encoding="utf-8") as stream:
                     stream.write("\n" * torn + json.dumps(row) + "\n")
                 print({name: value for name, value in row.items() if not isinstance(value, list)}, flush=True)
     found = rows()

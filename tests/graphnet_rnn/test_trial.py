@@ -147,7 +147,9 @@ def test_the_command_goes_on_where_it_was(tmp_path: Path, capsys: pytest.Capture
 
 def outcomes(record: Path) -> list[str]:
     return [
-        row["event"] for row in map(json.loads, record.read_text().splitlines()) if row["event"] == "outcome"
+        row["event"]
+        for row in map(json.loads, record.read_text(encoding="utf-8").splitlines())
+        if row["event"] == "outcome"
     ]
 
 

@@ -56,7 +56,9 @@ def commands_of_help(program: str, text: str) -> list[Command]:
 
 def _lines(block: str) -> Iterator[str]:
     for line in block.replace("\\\n", " ").splitlines():
-        words = " ".join(re.sub(r"\s# .*|\s{2,}\S[^\"']*$" if "--" not in line else r"\s# .*", "", line).split())
+        words = " ".join(
+            re.sub(r"\s# .*|\s{2,}\S[^\"']*$" if "--" not in line else r"\s# .*", "", line).split()
+        )
         words = words.removeprefix("$ ")
         if _COMMAND.match(words):
             yield words

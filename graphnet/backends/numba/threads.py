@@ -60,8 +60,11 @@ class _Pool:
     def take(self, count: int) -> list[_Worker]:
         if self._process != os.getpid():  # threads do not survive a fork
             self._lock, self._idle, self._process = threading.Lock(), [], os.getpid()
+        # No comprehension in there: from Python 3.12 on, an interrupt at its end would leave the lock taken.
         with self._lock:
-            taken = [self._idle.pop() for _ in range(min(count, len(self._idle)))]
+            kept = max(0, len(self._idle) - count)
+            taken = self._idle[kept:]
+            del self._idle[kept:]
         return taken + [_Worker() for _ in range(count - len(taken))]
 
     def give(self, workers: Sequence[_Worker]) -> None:
