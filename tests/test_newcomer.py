@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -97,7 +98,10 @@ def test_every_stand_in_is_asked_for(name: str) -> None:
 @pytest.mark.parametrize("program", [*programs(), *(f"python -m graphnet_rnn {name}" for name in COMMANDS)])
 def test_every_program_shows_its_help(program: str) -> None:
     words = [sys.executable, *program.split()[1:], "--help"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=False)
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}  # they have λ and ∂ in them
+    done = subprocess.run(
+        words, cwd=ROOT, env=environment, capture_output=True, text=True, encoding="utf-8", check=False
+    )
     assert done.returncode == 0, done.stderr
     assert re.search(r"usage: |python3 run\.py demo", done.stdout)
 

@@ -135,7 +135,7 @@ def write_files(folder: Path) -> None:
     """What a reader has: a book, another text, and cells of their own."""
     folder.mkdir(parents=True)
     book = "It was. " + "".join((ROOT / name).read_text("utf-8") for name in ("DESIGN.md", "README.md"))
-    book = (book * 3)[:120_000]
+    book = (book * 4)[:160_000]
     (folder / "book.txt").write_text(book, "utf-8")
     (folder / "other.txt").write_text(book[:10_000], "utf-8")
     guide = (ROOT / "docs" / "declaring_cells.md").read_text("utf-8")
@@ -218,11 +218,11 @@ def visit(room: Room, commands: list[Command], folder: Path) -> None:
         if room.name == "pip" and words.startswith("graphnet-rnn"):
             where = folder / room.name / re.sub(r"\W+", "-", page)
             (where / "docs").mkdir(parents=True, exist_ok=True)
+        said = choice.instead.format(words) if choice and choice.instead else words
         if "graphnet" in words:
-            bring(words, source, where, room)
+            bring(said, source, where, room)
         elif "run.py" in words:
             shutil.copy(source / "book.txt", where)
-        said = choice.instead.format(words) if choice and choice.instead else words
         if (said, where) not in done:
             done.add((said, where))
             room.run(said, where, page)

@@ -82,8 +82,8 @@ def test_without_graphviz_there_is_dot_and_a_page_with_a_note(regression, tmp_pa
     without_renderers(monkeypatch)
     drawing = viz.draw(regression)
     assert "no Graphviz" in drawing.renderer
-    assert drawing.save(tmp_path / "a.dot").read_text().startswith("digraph")
-    page = drawing.save(tmp_path / "a.html").read_text()
+    assert drawing.save(tmp_path / "a.dot").read_text(encoding="utf-8").startswith("digraph")
+    page = drawing.save(tmp_path / "a.html").read_text(encoding="utf-8")
     assert "digraph" in page
     assert "pip install" in page
     for suffix in ("svg", "png", "pdf"):

@@ -89,7 +89,9 @@ def jit(*a, **k):
 cuda.jit = jit
 """
     for hits in (False, True):
-        printed, _ = used(libraries, tmp_path / "log", "-c", watched + program)
+        printed, _ = used(
+            libraries, tmp_path / "log", "-c", watched + program, GRAPHNET_CACHE=str(tmp_path / "cache")
+        )
         made, found = map(int, printed.split())
         assert made > 1
         assert found == (made if hits else 0)
