@@ -28,7 +28,7 @@ from benchmarks.networks.worker import timed
 from graphnet import passes
 from graphnet.graph import Graph
 from graphnet.node import Node
-from tests.graphnet.backends.test_unseen_cells import CELLS as UNSEEN
+from tests.graphnet.backends.unseen_cells import CELLS as UNSEEN
 
 ALL: dict[str, type[rnn.Cell]] = {**rnn.cells.ALL, **CELLS, **{cell.__name__: cell for cell in UNSEEN}}
 

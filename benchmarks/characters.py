@@ -175,7 +175,8 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("texts", nargs=3, metavar=("TRAIN", "VALID", "TEST"))
+    # Several metavars of one positional argument are more than argparse's own help of Python 3.11 and 3.12 can print.
+    add("texts", nargs=3, metavar="TEXT", help="to train on, to validate, to test")
     add("--runs", type=Path, required=True, help="a file of JSON lines, added to")
     add("--cells", nargs="+", choices=list(ARCHITECTURES), default=list(ARCHITECTURES))
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS))

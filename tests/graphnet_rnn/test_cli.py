@@ -383,7 +383,7 @@ def test_sample_seed_and_argmax(model: Path, capsys: pytest.CaptureFixture[str])
 def test_evaluate_with_unknown_characters(
     model: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (here / "other.txt").write_text(TEXT + "Ω")
+    (here / "other.txt").write_text(TEXT + "Ω", encoding="utf-8")
     sentence = fails(capsys, ["evaluate", str(model), "other.txt"])
     assert "has not seen in training: 'Ω'" in one_line(sentence)
     assert main(["evaluate", str(model), "other.txt", "--unknown", "a"]) == 0
@@ -427,7 +427,7 @@ def test_short_text_to_evaluate(model: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_unseen_characters_in_the_validation_text(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "valid.txt").write_text("ß")
+    (here / "valid.txt").write_text("ß", encoding="utf-8")
     assert "'ß'" in one_line(fails(capsys, ["train", "text.txt", "--valid", "valid.txt"]))
 
 

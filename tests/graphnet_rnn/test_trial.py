@@ -147,14 +147,16 @@ def test_the_command_goes_on_where_it_was(tmp_path: Path, capsys: pytest.Capture
     assert Path(first).read_bytes() == Path(second).read_bytes()
     rows = [json.loads(line) for line in record.read_text().splitlines()]
     assert [row["step"] for row in rows if row["event"] == "step"] == [1, 2, 3, 4, 5, 6]
-    assert picture.read_text().startswith("<?xml")
+    assert picture.read_text(encoding="utf-8").startswith("<?xml")
     assert main([*COMMAND, "--steps", "6", "--seed", "4", "--checkpoint", second]) == 2
     assert "seed was 3, now it is 4" in capsys.readouterr().err
 
 
 def outcomes(record: Path) -> list[str]:
     return [
-        row["event"] for row in map(json.loads, record.read_text().splitlines()) if row["event"] == "outcome"
+        row["event"]
+        for row in map(json.loads, record.read_text(encoding="utf-8").splitlines())
+        if row["event"] == "outcome"
     ]
 
 

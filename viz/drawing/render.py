@@ -259,8 +259,9 @@ def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of a layout: with fonts, also on a machine that has none."""
-    environment = dict(os.environ)
+    """The environment of a layout: with fonts, also on a machine that has none, and in no country."""
+    # In Turkish the small letter of I is ı, by which Graphviz no longer knows its own tags, and leaves all text out.
+    environment = {**os.environ, "LC_ALL": "C"}
     folder = _matplotlib_fonts()
     if folder is not None and "FONTCONFIG_FILE" not in environment:
         environment["FONTCONFIG_FILE"] = str(_fonts_conf(folder))

@@ -62,6 +62,15 @@ def test_png_has_letters_without_any_system_font(regression, tmp_path, monkeypat
     assert pixels[0].shape != pixels[1].shape or not np.array_equal(*pixels)
 
 
+@pytest.mark.parametrize("locale", ["tr_TR.UTF-8", "de_DE"])
+def test_pictures_are_the_same_in_every_country(regression, locale, monkeypatch):
+    """In Turkish, `<I>` in small letters is no `<i>`: names were left out."""
+    here = viz.draw(regression).svg
+    monkeypatch.setenv("LC_ALL", locale)
+    assert render._environment()["LC_ALL"] == "C"  # also where that country is not installed
+    assert viz.draw(regression).svg == here
+
+
 # -- the chain -------------------------------------------------------------------------------
 
 
@@ -73,8 +82,8 @@ def test_without_graphviz_there_is_dot_and_a_page_with_a_note(regression, tmp_pa
     without_renderers(monkeypatch)
     drawing = viz.draw(regression)
     assert "no Graphviz" in drawing.renderer
-    assert drawing.save(tmp_path / "a.dot").read_text().startswith("digraph")
-    page = drawing.save(tmp_path / "a.html").read_text()
+    assert drawing.save(tmp_path / "a.dot").read_text(encoding="utf-8").startswith("digraph")
+    page = drawing.save(tmp_path / "a.html").read_text(encoding="utf-8")
     assert "digraph" in page
     assert "pip install" in page
     for suffix in ("svg", "png", "pdf"):
