@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphnet.errors import GraphnetError
-from graphnet.files import write_whole
+from graphnet.files import read_whole, write_whole
 from graphnet_rnn.errors import SaveError
 
 __all__ = ["append_line", "read_bytes", "write_atomically"]
@@ -17,7 +17,7 @@ __all__ = ["append_line", "read_bytes", "write_atomically"]
 def read_bytes(path: str | Path, error: type[GraphnetError]) -> bytes:
     """The file's content; an error of the given kind, in one sentence, where it cannot be read."""
     try:
-        return Path(path).read_bytes()
+        return read_whole(path)
     except FileNotFoundError:
         raise error(f"there is no file {path}.") from None
     except IsADirectoryError:

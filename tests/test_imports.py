@@ -18,7 +18,7 @@ NETWORKS, PICTURES = ROOT / "graphnet_rnn", ROOT / "viz"
 
 #: From the bottom to the top. A module imports from its own layer and from those below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("version", "errors", "collector", "files"),
+    ("version", "errors", "collector", "files", "memory", "streams"),
     ("display", "dtypes", "expression", "provenance", "signature"),
     ("node",),
     ("graph",),
@@ -37,7 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "initializers"),
-    ("settings", "files", "interruption", "losses", "masks", "vectors", "weights", "ctc"),
+    ("settings", "files", "graph_size", "interruption", "losses", "masks", "vectors", "weights", "ctc"),
     ("declaration", "data"),
     ("tracing",),
     ("cell",),
@@ -68,7 +68,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
 )
 VIZ_LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "colours", "notebook", "blocks"),
+    ("errors", "colours", "files", "notebook", "blocks"),
     ("style", "text", "feeds"),
     ("drawing", "charts", "terminal", "matching"),
     ("notes", "pages"),

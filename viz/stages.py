@@ -11,6 +11,7 @@ from graphnet.passes import Stage
 from viz.drawing.draw import draw
 from viz.drawing.render import Drawing
 from viz.errors import DrawingError
+from viz.files import write_file
 from viz.notes import changes
 from viz.style import Theme
 
@@ -99,7 +100,7 @@ def _compiled(name: str, function: Function) -> Function:
 
 
 def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+    write_file(path, text.encode())
 
 
 def _draw(drawing: Drawing, stem: Path) -> None:

@@ -7,6 +7,7 @@ derivatives of the very cell that it trained.
 from __future__ import annotations
 
 import argparse
+import math
 import shutil
 import time
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from typing import Any
 
 from graphnet_rnn.cells import LSTM
 from graphnet_rnn.cli.console import Console
+from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.data import Corpus, standard_library_text
 from graphnet_rnn.early_stopping import EarlyStopping
@@ -58,8 +60,9 @@ def run(options: argparse.Namespace) -> int:
     import viz
     from viz.charts.curves import training_curve
 
-    if not options.seconds >= 0:
-        raise UsageError(f"--seconds must be >= 0, not {options.seconds}")
+    if not 0 <= options.seconds < math.inf:
+        raise UsageError(f"--seconds must be a number of seconds >= 0, not {options.seconds}")
+    require_folder("--out", options.out)
     folder = _fresh_folder(Path(options.out))
     corpus = Corpus.split(standard_library_text())
     network = Network([LSTM(128)], inputs=len(corpus.vocabulary), outputs=len(corpus.vocabulary))

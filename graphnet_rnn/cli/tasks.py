@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import re
 import sys
 import time
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
-from graphnet_rnn.cli.pictures import require_ending, require_folder
+from graphnet_rnn.cli.outputs import require_ending, require_file
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files import append_line
 from graphnet_rnn.interruption import Interruption
@@ -83,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     if options.checkpoint is not None:
         require_ending("--checkpoint", options.checkpoint, (".safetensors",), "a checkpoint")
     if options.record is not None:
-        require_folder("--record", options.record)
+        require_file("--record", options.record)
     _require_different_files(options)
     task = TASKS[options.task](options.length)
     source = settings(task, structural=not options.no_structural)
@@ -125,11 +126,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _require_different_files(options: argparse.Namespace) -> None:
     """UsageError if two of the files to write are the same one."""
-    named: dict[Path, str] = {}
+    named: dict[str, str] = {}
     for option in ("record", "picture", "model", "checkpoint"):
         path = getattr(options, option)
         if path is not None:
-            other = named.setdefault(Path(path).resolve(), option)
+            other = named.setdefault(os.path.realpath(path), option)
             if other != option:
                 raise UsageError(f"--{other} and --{option} are the same file, {path}; name two")
 

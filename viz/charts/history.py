@@ -10,6 +10,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard
 
+from graphnet.files import read_whole
 from viz.errors import DrawingError
 
 __all__ = ["History", "is_number", "is_positive", "read_history", "rows_of"]
@@ -51,10 +52,10 @@ def read_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     file = Path(path)
     file = file / "history.jsonl" if file.is_dir() else file
     try:
-        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+        text = read_whole(file).decode("utf-8").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DrawingError(f"history {str(path)!r} cannot be read: {error}") from None
-    rows = []
+    lines, rows = text.splitlines(keepends=True), []
     for count, line in enumerate(lines, start=1):
         if not line.strip():
             continue

@@ -18,8 +18,9 @@ from graphnet.backends.numba.image import HEADER, Image, Place
 from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.threads import run_together
 from graphnet.backends.numpy import NumpyProgram, call_forward
-from graphnet.errors import BackendError, GraphnetError
+from graphnet.errors import BackendError, GraphnetError, NotEnoughMemoryError
 from graphnet.graph import Graph
+from graphnet.memory import readable_bytes, require_memory
 from graphnet.node import Array, Node
 from graphnet.plan.arena import ALIGNMENT
 
@@ -217,9 +218,13 @@ if hasattr(os, "register_at_fork"):
 
 
 class Arena:
-    """Zeroed memory that starts on a cache line, on huge pages where the system has them."""
+    """Zeroed memory that starts on a cache line, on huge pages where the system has them.
+
+    Raises NotEnoughMemoryError where there is less.
+    """
 
     def __init__(self, nbytes: int) -> None:
+        require_memory(nbytes, "a run of this function", LESS)
         self._raw = _fresh(nbytes + PAGE) if nbytes >= PAGE else np.zeros(nbytes + ALIGNMENT, np.uint8)
         step = PAGE if nbytes >= PAGE else ALIGNMENT
         start = -self._raw.ctypes.data % step
@@ -230,6 +235,8 @@ class Arena:
 
 #: Bytes of a huge page.
 PAGE = 1 << 21
+#: What to do where there is no memory for an arena.
+LESS = "a smaller batch or fewer time steps take less, and so does gn.compile(..., memory='sqrt'), or --memory sqrt"
 
 
 def _fresh(nbytes: int) -> Array:
@@ -237,7 +244,12 @@ def _fresh(nbytes: int) -> Array:
     if not hasattr(mmap, "MAP_PRIVATE"):  # another system: ordinary pages do
         return np.zeros(nbytes, np.uint8)
     # Private, so that a forked child works on a copy of its own.
-    memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError):  # the system grants less than it says is there
+        raise NotEnoughMemoryError(
+            f"the system refuses the {readable_bytes(nbytes)} of memory that a run of this function takes; {LESS}"
+        ) from None
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8)
