@@ -47,6 +47,7 @@ import numpy as np
 import graphnet as gn
 start = time.perf_counter()
 import graphnet.backends.numba.backend
+from graphnet.streams import prepare_streams
 imported = time.perf_counter()
 function = gn.load_function({path!r})
 loaded = time.perf_counter()
@@ -103,4 +104,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

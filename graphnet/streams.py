@@ -17,6 +17,7 @@ from typing import IO
 __all__ = ["prepare_streams", "what_was_escaped"]
 
 ESCAPE = "graphnet.escape"
+#: By which codecs, since the streams were prepared.
 _escaped: set[str] = set()
 
 
@@ -36,10 +37,11 @@ def prepare_streams() -> None:
 
 def what_was_escaped() -> str:
     """A sentence if standard output could not hold all that was written to it since `prepare_streams`; else empty."""
-    if not _escaped:
+    encoding = str(getattr(sys.stdout, "encoding", ""))
+    if not _escaped or encoding.lower().startswith("utf"):  # which holds all but bytes that are no text
         return ""
     return (
-        f"standard output is {', '.join(sorted(_escaped))}, which cannot hold some of the characters: they were "
+        f"standard output is {encoding}, which cannot hold some of the characters: they were "
         "written as \\x.., \\u.... (PYTHONIOENCODING=utf-8 keeps them)"
     )
 

@@ -20,6 +20,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from graphnet.streams import prepare_streams
+
 HERE = Path(__file__).resolve().parent
 #: Words in what a cell prints stay whole at the ends of lines.
 PAGE_STYLE = "<style>.jp-OutputArea-output pre { word-break: normal; overflow-wrap: anywhere; }</style>"
@@ -152,4 +154,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     sys.exit(main())

@@ -56,8 +56,9 @@ def draw_runs(paths: Sequence[str], kind: str | None, out: str | None) -> int:
 
 
 def _names(paths: Sequence[str]) -> list[str]:
-    """A short name for each run, as long as they are different."""
+    """A short name for each run, as long as they are different; bytes that are no text as \\x.."""
     files = [Path(os.path.abspath(path)) for path in paths]
     folders = [f.parent if f.name == "history.jsonl" else f for f in files]
     names = [f.stem if f.suffix == ".jsonl" else f.name for f in folders]
-    return names if len(set(names)) == len(names) else list(paths)
+    chosen = names if len(set(names)) == len(names) else paths
+    return [os.fsencode(name).decode(errors="backslashreplace") for name in chosen]
