@@ -17,6 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from graphnet.streams import prepare_streams
+
 PROGRAM = """
 import time
 start = time.perf_counter()
@@ -47,7 +49,6 @@ import numpy as np
 import graphnet as gn
 start = time.perf_counter()
 import graphnet.backends.numba.backend
-from graphnet.streams import prepare_streams
 imported = time.perf_counter()
 function = gn.load_function({path!r})
 loaded = time.perf_counter()

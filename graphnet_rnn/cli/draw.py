@@ -78,6 +78,8 @@ def run(options: argparse.Namespace) -> int:
             f"only runs are drawn together, and {other!r} is neither the folder of a run nor a history (.jsonl)"
         )
     (what,) = options.what
+    if options.cell is not None and not what.endswith(".safetensors"):
+        raise UsageError(f"--cell says of which cell a model file is made, and {what} is none; leave it out")
     if options.time < 1:
         raise UsageError(f"--time must be at least 1, not {options.time}")
     subject: Cell | Network

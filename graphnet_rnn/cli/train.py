@@ -46,6 +46,8 @@ EXAMPLE = """example:
   graphnet-rnn train --resume runs/book"""
 
 CELL, EPOCHS = "LSTM", 50
+#: Drawing a sample keeps training waiting.
+LONGEST_SAMPLE = 100_000
 #: What is no part of a run, so that no checkpoint keeps it, and a resumed run may be given it anew.
 APART = ("quiet", "no_live", "debug", "resume", "command", "out", "checkpoint_seconds", "written")
 #: What may be said anew beside --resume: where files are that have moved (that they are the same is checked), how long
@@ -238,6 +240,11 @@ def make_trainer(options: argparse.Namespace, folder: str | Path, console: Conso
     """The trainer that the arguments describe."""
     cell = make_cell(options.cell, options.units)
     layers = whole_number("--layers", options.layers)
+    if options.sample > LONGEST_SAMPLE:
+        raise UsageError(
+            f"--sample must be at most {LONGEST_SAMPLE:,} characters, not {options.sample:,}: the history keeps one "
+            "after each epoch; the command `sample` writes longer texts"
+        )
     require_nodes(layers, f"--layers {layers}", "fewer layers take less")
     data = load_corpus(options)
     network = Network(

@@ -54,7 +54,8 @@ def read_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     try:
         text = read_whole(file).decode("utf-8").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise DrawingError(f"history {str(path)!r} cannot be read: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise DrawingError(f"history {str(path)!r} cannot be read: {reason}") from None
     lines, rows = text.splitlines(keepends=True), []
     for count, line in enumerate(lines, start=1):
         if not line.strip():

@@ -17,13 +17,16 @@ from graphnet.node import Array, Dtype, Node, Shape
 from graphnet.plan.order import Memory
 from graphnet.plan.views import View
 
-__all__ = ["ARENA", "HEADER", "SHIFT", "Image", "Place", "Tape", "address", "make_tape"]
+__all__ = ["ARENA", "HEADER", "LESS", "RUN", "SHIFT", "Image", "Place", "Tape", "address", "make_tape"]
 
 #: Bits of a symbolic address that count bytes; those above them name the piece of memory.
 SHIFT = 44
 ARENA = 1
 #: Bytes at the start of the arena: the error flag and the barriers' count, each on a line of its own.
 HEADER = 256
+#: What takes an arena, and what to do where there is no memory for it.
+RUN = "a run of this function"
+LESS = "a smaller batch or fewer time steps take less, and so does gn.compile(..., memory='sqrt'), or --memory sqrt"
 
 
 def address(piece: int, byte: int) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.backends.base import OUT_OF_RANGE, Program, stored_parameters
-from graphnet.backends.numba.image import HEADER, Image, Place
+from graphnet.backends.numba.image import HEADER, LESS, RUN, Image, Place
 from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.threads import run_together
 from graphnet.backends.numpy import NumpyProgram, call_forward
@@ -224,7 +224,7 @@ class Arena:
     """
 
     def __init__(self, nbytes: int) -> None:
-        require_memory(nbytes, "a run of this function", LESS)
+        require_memory(nbytes, RUN, LESS)
         self._raw = _fresh(nbytes + PAGE) if nbytes >= PAGE else np.zeros(nbytes + ALIGNMENT, np.uint8)
         step = PAGE if nbytes >= PAGE else ALIGNMENT
         start = -self._raw.ctypes.data % step
@@ -235,8 +235,6 @@ class Arena:
 
 #: Bytes of a huge page.
 PAGE = 1 << 21
-#: What to do where there is no memory for an arena.
-LESS = "a smaller batch or fewer time steps take less, and so does gn.compile(..., memory='sqrt'), or --memory sqrt"
 
 
 def _fresh(nbytes: int) -> Array:
@@ -248,7 +246,7 @@ def _fresh(nbytes: int) -> Array:
         memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, OverflowError):  # the system grants less than it says is there
         raise NotEnoughMemoryError(
-            f"the system refuses the {readable_bytes(nbytes)} of memory that a run of this function takes; {LESS}"
+            f"the system refuses the {readable_bytes(nbytes)} of memory that {RUN} takes; {LESS}"
         ) from None
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
