@@ -31,6 +31,13 @@ EXTRAS = {"test": "test", "elsewhere": "test", "lint": "test", "docs": "docs", "
 PROGRAM = ("demo", "train", "sample", "evaluate", "draw", "check", "cells", "export", "tasks")
 
 
+def prepare_streams() -> None:
+    """A folder's name that the terminal's encoding cannot hold is shown as an escape, instead of ending the program."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.reconfigure(errors="backslashreplace")
+
+
 def stop(sentence: str) -> None:
     sys.exit(f"run.py: {sentence}")
 
@@ -146,4 +153,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     sys.exit(main())

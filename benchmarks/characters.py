@@ -24,6 +24,7 @@ from typing import Any
 
 import graphnet_rnn as rnn
 from benchmarks.runs import Row, complete
+from graphnet.streams import prepare_streams
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.data import Corpus, read_text
 from graphnet_rnn.initializers import Initializer, normal, thinned
@@ -200,4 +201,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

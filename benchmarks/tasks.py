@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.runs import Row, complete
+from graphnet.streams import prepare_streams
 from graphnet_rnn.tasks import TASKS, Trial, settings
 
 KEY = ("task", "length", "structural", "seed")
@@ -131,4 +132,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

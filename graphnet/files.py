@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-__all__ = ["lock_file", "locked", "remove_parts", "sync", "write_whole"]
+from graphnet.memory import require_memory
+
+__all__ = ["lock_file", "locked", "read_whole", "remove_parts", "sync", "write_whole"]
+
+
+def read_whole(path: str | os.PathLike[str]) -> bytes:
+    """The content of a file, or what a pipe holds until its writers are gone (nothing where there is none).
+
+    Raises OSError, also for a device, which may have no end; NotEnoughMemoryError for more than there is room for.
+    """
+    with open(path, "rb", opener=_without_waiting) as file:
+        status = os.fstat(file.fileno())
+        if stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
+            raise OSError(errno.EINVAL, "it is a device, not a file", str(path))
+        require_memory(status.st_size, f"reading {path}", "name a smaller file")
+        return file.read()
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opening a pipe waits for a writer; there may never be one."""
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if hasattr(os, "set_blocking"):
+        os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def write_whole(
@@ -22,6 +47,8 @@ def write_whole(
     file is then as it was, and nothing is left beside it.
     """
     target = Path(os.path.realpath(path))  # a link stays one
+    if target.exists() and not target.is_file():  # or a device would be replaced by a file
+        raise OSError(errno.EINVAL, "it is a folder or a device, not a file", str(path))
     # At random: processes of two containers that share the folder may have one number.
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -7,11 +7,10 @@ import io
 import json
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from graphnet.errors import GraphnetError
-from graphnet.files import lock_file
+from graphnet.files import lock_file, read_whole
 
 __all__ = ["Row", "append_row", "keep_rows", "read_rows"]
 
@@ -48,7 +47,7 @@ def read_rows(path: str | os.PathLike[str], error: type[GraphnetError], name: st
     """
     name = str(path) if name is None else name
     try:
-        content = Path(path).read_bytes()
+        content = read_whole(path)
     except OSError as problem:
         raise error(f"{name} cannot be read: {problem.strerror or problem}.") from None
     return [row for row, _ in _rows(content, error, name)]

@@ -10,6 +10,7 @@ from typing import Any
 
 from graphnet import files, json_lines
 from graphnet.errors import GraphnetError
+from graphnet.files import read_whole
 from graphnet_rnn.errors import SaveError, UsageError
 
 __all__ = ["append_line", "cut", "keep_rows", "locked", "read_bytes", "sync", "write_atomically"]
@@ -18,7 +19,7 @@ __all__ = ["append_line", "cut", "keep_rows", "locked", "read_bytes", "sync", "w
 def read_bytes(path: str | Path, error: type[GraphnetError]) -> bytes:
     """The file's content; an error of the given kind, in one sentence, where it cannot be read."""
     try:
-        return Path(path).read_bytes()
+        return read_whole(path)
     except FileNotFoundError:
         raise error(f"there is no file {path}.") from None
     except IsADirectoryError:

@@ -10,12 +10,14 @@ import numpy as np
 import graphnet as gn
 from graphnet.display import ShowsItself
 from graphnet.dtypes import as_dtype, is_float
+from graphnet.memory import require_memory
 from graphnet.node import Array, Node
 from graphnet.provenance import hide_module
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells.lstm import without_recurrent_errors
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import CellError, UsageError
+from graphnet_rnn.graph_size import require_nodes
 from graphnet_rnn.initializers import Initializer
 from graphnet_rnn.losses import LOSSES, SEQUENCE_LOSSES
 from graphnet_rnn.settings import fraction, one_of, whole_number
@@ -23,6 +25,9 @@ from graphnet_rnn.unroll import Unrolled
 from graphnet_rnn.weights import FlatParameters, Weights, unfit
 
 __all__ = ["Network"]
+
+#: What binding the least layer costs, beside its weights, in nodes.
+LAYER_NODES = 10
 
 hide_module(__file__)
 
@@ -169,7 +174,17 @@ class Network(FlatParameters, ShowsItself):
                 bound.append(self._bind_shared(cell, l, bound[self.share[l]], below))
             else:
                 bound.append(cell.bind(below, f"layer{l}", self.seed, self.dtype, values))
+            if l == 1:  # those above are mostly like this one
+                self._require_room(bound[1], len(layers))
         return bound
+
+    @staticmethod
+    def _require_room(cell: Cell, count: int) -> None:
+        """NotEnoughMemoryError where so many layers cannot be made, before they are."""
+        weights = cell.weights.values()
+        what, remedy = f"{count:,} layers like {cell!r}", "fewer layers take less"
+        require_memory(count * sum(node.nbytes for node in weights), f"{what}, their weights alone,", remedy)
+        require_nodes(count * LAYER_NODES, what, remedy)
 
     def _bind_shared(self, cell: Cell, layer: int, owner: Cell, below: int) -> Cell:
         weights = owner.bound_weights

@@ -18,7 +18,9 @@ NETWORKS, PICTURES = ROOT / "graphnet_rnn", ROOT / "viz"
 
 #: From the bottom to the top. A module imports from its own layer and from those below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("version", "errors", "collector", "files", "json_lines"),
+    ("version", "errors", "collector", "memory", "streams"),
+    ("files",),
+    ("json_lines",),
     ("display", "dtypes", "expression", "provenance", "signature"),
     ("node",),
     ("graph",),
@@ -40,6 +42,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "settings",
         "files",
+        "graph_size",
         "json_values",
         "tensor_file",
         "interruption",

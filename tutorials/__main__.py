@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from graphnet.files import write_whole
+from graphnet.streams import prepare_streams
 
 HERE = Path(__file__).resolve().parent
 #: Words in what a cell prints stay whole at the ends of lines.
@@ -154,4 +155,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""Files of pictures: whole or not at all."""
+"""Files of pictures: written whole or not at all."""
 
 from __future__ import annotations
 

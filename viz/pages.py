@@ -85,7 +85,7 @@ class TextPage:
         text = self.terminal + "\n"
         if ending not in (".txt", ".ansi"):
             text = self.svg if ending == ".svg" else self.html
-        write_file(file, text.encode())
+        write_file(file, text.encode(errors="backslashreplace"))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/plain": self.terminal, "text/html": f'<div style="{self.style}">{self.body}</div>'}

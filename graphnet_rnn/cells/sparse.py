@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from graphnet import constant, scatter_add, scope, take, tanh
+from graphnet.memory import require_memory
 from graphnet.node import Array, Node
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.declaration import State
@@ -23,6 +24,8 @@ from graphnet_rnn.settings import whole_number
 __all__ = ["GLNN", "GNN", "GraphRNN", "random_edges"]
 
 ALPHA = 0.5  # α of eq. 33
+#: Of each edge, while the graph is drawn.
+EDGE_BYTES = 300
 
 
 def random_edges(units: int, edges: int, seed: int) -> Array:
@@ -30,6 +33,11 @@ def random_edges(units: int, edges: int, seed: int) -> Array:
 
     The same for ever, whatever the version of NumPy: it is made of the raw bits of PCG64 alone.
     """
+    require_memory(
+        units * edges * EDGE_BYTES,
+        f"a random graph of {units * edges:,} edges",
+        "fewer units or edges take less",
+    )
     bits = np.random.PCG64(seed)
     pairs = []
     for unit in range(units):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ from typing import Any
 from graphnet_rnn.cells import LSTM
 from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.cli.console import Console
+from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.data import Corpus, standard_library_text
 from graphnet_rnn.early_stopping import EarlyStopping
@@ -58,8 +60,9 @@ class Paced(Console):
 
 
 def run(options: argparse.Namespace) -> int:
-    if not options.seconds >= 0:
-        raise UsageError(f"--seconds must be >= 0, not {options.seconds}")
+    if not 0 <= options.seconds < math.inf:
+        raise UsageError(f"--seconds must be a number of seconds >= 0, not {options.seconds}")
+    require_folder("--out", options.out)
     with _fresh_folder(Path(options.out)) as folder:
         return _show(folder, options.seconds)
 

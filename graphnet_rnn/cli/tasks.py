@@ -11,6 +11,7 @@ import contextlib
 import glob
 import json
 import math
+import os
 import re
 import sys
 import time
@@ -21,7 +22,7 @@ from typing import Any
 from graphnet.files import remove_parts
 from graphnet.json_lines import Row, read_rows
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
-from graphnet_rnn.cli.pictures import require_ending, require_folder
+from graphnet_rnn.cli.outputs import require_ending, require_file
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files import append_line, keep_rows, locked, sync
 from graphnet_rnn.interruption import Interruption
@@ -92,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     if options.checkpoint is not None:
         require_ending("--checkpoint", options.checkpoint, (".safetensors",), "a checkpoint")
     if options.record is not None:
-        require_folder("--record", options.record)
+        require_file("--record", options.record)
     _require_different_files(options)
     with contextlib.ExitStack() as locks:
         for option, path in _outputs(options).items():
@@ -155,9 +156,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def _require_different_files(options: argparse.Namespace) -> None:
     """UsageError if two of the files to write are the same one."""
-    named: dict[Path, str] = {}
+    named: dict[str, str] = {}
     for option, path in _outputs(options).items():
-        other = named.setdefault(path.resolve(), option)
+        other = named.setdefault(os.path.realpath(path), option)
         if other != option:
             raise UsageError(f"--{other} and --{option} are the same file, {path}; name two")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ from graphnet_rnn.cell import classes_of
 from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.cli.console import Console
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
+from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.cli.user_cells import make_cell, parts_of, slug
 from graphnet_rnn.data import Corpus, read_text, standard_library_text
 from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.evaluation import Evaluator
+from graphnet_rnn.graph_size import require_nodes
 from graphnet_rnn.model_file import load
 from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers import (
@@ -35,6 +38,7 @@ from graphnet_rnn.optimizers import (
     Schedule,
     StepSchedule,
 )
+from graphnet_rnn.settings import whole_number
 from graphnet_rnn.training import Trainer
 
 EXAMPLE = """example:
@@ -43,6 +47,8 @@ EXAMPLE = """example:
   graphnet-rnn train --resume runs/book"""
 
 CELL, EPOCHS = "LSTM", 50
+#: Drawing a sample keeps training waiting.
+LONGEST_SAMPLE = 100_000
 #: What is no part of a run, so that no checkpoint keeps it, and a resumed run may be given it anew.
 APART = ("quiet", "no_live", "debug", "resume", "command", "out", "checkpoint_seconds", "written")
 #: What may be said anew beside --resume: where files are that have moved (that they are the same is checked), how long
@@ -141,11 +147,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if not options.checkpoint_seconds >= 0:
+        raise UsageError(f"--checkpoint-seconds must be >= 0, not {options.checkpoint_seconds:g}")
     settings = _resumed_settings(options) if options.resume else options
     if settings.epochs is None:
         settings.epochs = EPOCHS
     if settings.cell is None:
         settings.cell = CELL
+    if options.out is not None:
+        require_folder("--out", options.out)
     given = options.resume or options.out
     console = Console(options.quiet, live=not options.no_live)
     trainer = make_trainer(settings, given or "runs", console)
@@ -198,6 +208,13 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
     kept = vars(options) | _checked_arguments(checkpoint.path, stored, vars(options))
     kept |= {name: getattr(options, name) for name in ANEW & options.written}
     _require_files(kept)
+    where = parts_of(kept["cell"]).where
+    if where and "cell" not in options.written:
+        print(
+            f"graphnet-rnn train: {options.resume} was begun with the cell {kept['cell']}: importing {where}, "
+            "which runs its code",
+            file=sys.stderr,
+        )
     return argparse.Namespace(**kept)
 
 
@@ -247,11 +264,16 @@ def _refuse_changes(options: argparse.Namespace) -> None:
 def make_trainer(options: argparse.Namespace, folder: str | Path, console: Console) -> Trainer:
     """The trainer that the arguments describe."""
     cell = make_cell(options.cell, options.units)
-    if options.layers < 1:
-        raise UsageError(f"--layers must be at least 1, not {options.layers}")
+    layers = whole_number("--layers", options.layers)
+    if options.sample > LONGEST_SAMPLE:
+        raise UsageError(
+            f"--sample must be at most {LONGEST_SAMPLE:,} characters, not {options.sample:,}: the history keeps one "
+            "after each epoch; the command `sample` writes longer texts"
+        )
+    require_nodes(layers, f"--layers {layers}", "fewer layers take less")
     data = load_corpus(options)
     network = Network(
-        [cell] * options.layers,
+        [cell] * layers,
         inputs=len(data.vocabulary),
         outputs=len(data.vocabulary),
         skip=options.skip,
@@ -299,9 +321,25 @@ def load_corpus(options: argparse.Namespace) -> Corpus:
     if options.valid is None:
         if options.test is not None:
             raise UsageError("--test FILE needs --valid FILE as well")
+        if options.unknown is not None:
+            raise UsageError("--unknown says how --valid and --test are read; give --valid FILE, too")
         return Corpus.split(text)
-    test = read_text(options.test, options.encoding) if options.test else ""
-    return Corpus.given(text, read_text(options.valid, options.encoding), test, options.unknown)
+    valid, test = (
+        _long_enough(option, file, options) if file else ""
+        for option, file in (("--valid", options.valid), ("--test", options.test))
+    )
+    return Corpus.given(text, valid, test, options.unknown)
+
+
+def _long_enough(option: str, file: str, options: argparse.Namespace) -> str:
+    """A text that is given to measure by; UsageError if nothing of it would be scored, after --time characters."""
+    text = read_text(file, options.encoding)
+    if len(text) <= options.time + 1:
+        raise UsageError(
+            f"{option} {file} has {len(text)} character(s), and none is scored that has not --time = {options.time} "
+            "before it; give a longer text, or leave it out"
+        )
+    return text
 
 
 def _memory(given: str | None) -> str | int | None:

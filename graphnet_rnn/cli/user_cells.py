@@ -17,7 +17,7 @@ from types import ModuleType
 
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import ALL
-from graphnet_rnn.cli.calls import Named, line_of, made, read_settings, taken_apart, usage
+from graphnet_rnn.cli.calls import Named, line_of, made, read_settings, said, taken_apart, usage
 from graphnet_rnn.errors import UsageError
 
 EXAMPLE = "RHN(units=64, depth=3)"
@@ -128,16 +128,16 @@ def _load(where: str) -> ModuleType:
             sys.path.append(folder)
         try:
             _loaded[key] = _run_file(path) if where.endswith(".py") else importlib.import_module(where)
-        except UsageError:
+        except (UsageError, KeyboardInterrupt):
             raise
         except SystemExit as error:
             raise UsageError(
                 f"{where} ends the program when it is imported{line_of(error, where)}; put what shall only run as a "
                 "program under if __name__ == '__main__':"
             ) from None
-        except Exception as error:  # whatever the user's file raises is told, with its line
+        except BaseException as error:  # whatever the user's file raises is told, with its line
             line = line_of(error, where)
-            raise UsageError(f"{where} cannot be imported: {type(error).__name__}: {error}{line}") from error
+            raise UsageError(f"{where} cannot be imported: {said(error)}{line}") from error
     return _loaded[key]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
+from graphnet.memory import require_memory
 from graphnet.node import Array
 from graphnet_rnn.batched import BatchedObjective
 from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
@@ -67,6 +68,12 @@ class Trial:
         if self.batch == task.distinct:
             self.gradient_batches = 1
         self.test = self._at_most_all("test", source.test if test is None else test)
+        for argument, count in (("batch", self.batch * self.gradient_batches), ("test", self.test)):
+            require_memory(
+                task.time * count * (4 * (task.inputs + task.outputs) if task.reads == "vectors" else 16),
+                f"Trial: {argument}: {count:,} sequences of {task.time:,} steps",
+                "fewer or shorter ones take less",
+            )
         self.objective = BatchedObjective(
             summed_over_time(task, self.network, self.batch, threads=threads, backend=backend),
             single=summed_over_time(task, self.network, 1, threads=threads, backend=backend),

@@ -44,17 +44,13 @@ class Chart(Figure):
         for axes in self.axes:
             axes.set_position(self._starts.setdefault(axes, axes.get_position(original=True).frozen()))
             axes.set_in_layout(True)  # which setting a position ends
+        stream = io.BytesIO() if named else fname
         with rc_context({"svg.hashsalt": "graphnet"}):
-            if not named:
-                super().savefig(fname, metadata=metadata, **how)
-                return
-            stream = io.BytesIO()
-            super().savefig(stream, metadata=metadata, **{**how, "format": ending})
-        path = Path(fname)
-        write_file(
-            path if path.suffix or "format" in how else path.with_name(f"{path.name}.{ending}"),
-            stream.getvalue(),
-        )
+            super().savefig(stream, metadata=metadata, **({**how, "format": ending} if named else how))
+        if named:
+            path = Path(fname)
+            whole = path if path.suffix or "format" in how else path.with_name(f"{path.name}.{ending}")
+            write_file(whole, stream.getvalue())
 
     @property
     def svg(self) -> str:

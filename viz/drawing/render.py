@@ -68,6 +68,7 @@ class Drawing:
         self.limit = limit
         self._rankdir = rankdir
         self._theme = theme
+        self._drawn_by: Renderer | None = None
 
     @cached_property
     def dot(self) -> str:
@@ -93,8 +94,8 @@ class Drawing:
 
     @property
     def renderer(self) -> str:
-        """One line: which Graphviz draws this."""
-        found = _renderer()
+        """One line: which Graphviz has drawn this, or, before that, which will, if it can."""
+        found = self._drawn_by or _renderer()
         return found.describe() if found else _no_renderer()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -133,15 +134,17 @@ class Drawing:
                 f"out would take minutes, and nobody could read it. {_SMALLER}; or pass limit=None."
             )
         try:
-            return render(self.dot, form, _SECONDS)
+            rendered = render(self.dot, form, _SECONDS)
         except LayoutTimeoutError:
-            return render(with_less_effort(self.dot), form, _MORE_SECONDS)
+            rendered = render(with_less_effort(self.dot), form, _MORE_SECONDS)
         except DrawingError:
             # Graphviz does not survive some graphs with ranks across clusters; without, it draws them less evenly.
             simpler = without_common_ranks(self.dot)
             if simpler == self.dot:
                 raise
-            return render(simpler, form, _MORE_SECONDS)
+            rendered = render(simpler, form, _MORE_SECONDS)
+        contents, self._drawn_by = rendered
+        return contents
 
     def __repr__(self) -> str:
         return f"<Drawing of {self.size} nodes, {self.style} style>"
@@ -207,8 +210,8 @@ def _no_renderer() -> str:
     return f"not drawn: there is no Graphviz. {_REMEDY}"
 
 
-def render(dot: str, form: str, seconds: float) -> bytes:
-    """DOT text laid out as svg, png or pdf, by the first renderer that manages it.
+def render(dot: str, form: str, seconds: float) -> tuple[bytes, Renderer]:
+    """DOT text laid out as svg, png or pdf, by the first renderer that manages it, and which that was.
 
     Raises LayoutTimeoutError where one takes longer than `seconds`: another would, too.
     """
@@ -216,7 +219,7 @@ def render(dot: str, form: str, seconds: float) -> bytes:
     for renderer in RENDERERS:
         if renderer.is_there():
             try:
-                return _run(renderer.command(form), dot, seconds)
+                return _run(renderer.command(form), dot, seconds), renderer
             except LayoutTimeoutError:
                 raise
             except DrawingError as error:
@@ -289,6 +292,9 @@ def _fonts_conf(fonts: Path) -> Path:
         encoding="utf-8",
     )
     return path
+
+
+# -- pages -----------------------------------------------------------------------------------
 
 
 def _page(body: str) -> str:

@@ -106,7 +106,10 @@ def test_a_renderer_that_fails_hands_over_to_the_next(regression, monkeypatch):
     )
     missing = render.Renderer("missing", lambda: True, lambda form: ["/nonexistent/dot"])
     monkeypatch.setattr(render, "RENDERERS", (broken, missing, *render.RENDERERS))
-    assert viz.draw(regression).svg.startswith("<svg")
+    drawing = viz.draw(regression)
+    assert "broken" in drawing.renderer
+    assert drawing.svg.startswith("<svg")
+    assert drawing.renderer == f"drawn by {next(r for r in render.RENDERERS[2:] if r.is_there()).name}"
     monkeypatch.setattr(render, "RENDERERS", (broken,))
     with pytest.raises(viz.DrawingError, match="broken: no"):
         _ = viz.draw(regression).svg
@@ -265,7 +268,7 @@ def test_with_less_effort_all_is_there(regression):
     text = viz.draw(regression).dot
     less = with_less_effort(text)
     assert less != text
-    sizes = [render.render(t, "svg", 60).count(b'<g id="') for t in (text, less)]
+    sizes = [render.render(t, "svg", 60)[0].count(b'<g id="') for t in (text, less)]
     assert sizes[0] == sizes[1]
 
 
