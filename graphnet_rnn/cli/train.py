@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.graph_size import require_nodes
-from graphnet_rnn.model_file import load
+from graphnet_rnn.model_file import load, network_of
 from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers import (
     ALL,
@@ -40,6 +41,7 @@ from graphnet_rnn.optimizers import (
 )
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.training import Trainer
+from graphnet_rnn.training_state import TrainingState
 
 EXAMPLE = """example:
   graphnet-rnn train book.txt --cell GRU --units 256 --layers 2 --dropout 0.2 --out runs/book
@@ -205,8 +207,8 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
             f"{checkpoint.path} was not written by this command; resume it with rnn.Trainer in Python."
         )
     _refuse_changes(options)
-    kept = vars(options) | _checked_arguments(checkpoint.path, stored, vars(options))
-    kept |= {name: getattr(options, name) for name in ANEW & options.written}
+    known = {name: value for name, value in vars(options).items() if name not in options.written}
+    kept = vars(options) | _checked_arguments(checkpoint.path, stored, known)
     _require_files(kept)
     where = parts_of(kept["cell"]).where
     if where and "cell" not in options.written:
@@ -215,11 +217,30 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
             "which runs its code",
             file=sys.stderr,
         )
+    _require_layers(checkpoint, kept)
     return argparse.Namespace(**kept)
 
 
+def _require_layers(checkpoint: TrainingState, kept: Mapping[str, Any]) -> None:
+    """UsageError or ModelFileError unless the weights are there of the layers that the arguments are about to make."""
+    run, cell = checkpoint.training.get("run"), make_cell(kept["cell"] or CELL, kept["units"])
+    network = run.get("network") if isinstance(run, dict) else None
+    layers = network.get("layers") if isinstance(network, dict) else None
+    same = network == checkpoint.file.description.get("network")
+    if run is None or network is None or not isinstance(layers, list) or not same:
+        raise ModelFileError(f"{checkpoint.path} is damaged: it is of another network than its run.")
+    if kept["layers"] != len(layers):
+        raise ModelFileError(
+            f"{checkpoint.path} has {len(layers)} layers, but keeps --layers {kept['layers']}."
+        )
+    now = {"network": {**network, "layers": [cell.description()] * len(layers)}}
+    checkpoint.require_same({**run, **now}, {})
+    with warnings.catch_warnings(action="ignore"):  # if equations have changed, that is an error later on
+        network_of(checkpoint.file, str(checkpoint.path), classes_of([cell]))
+
+
 def _checked_arguments(path: Path, stored: Any, known: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that a checkpoint keeps; ModelFileError unless each is of the kind of this command's own."""
+    """The arguments that a checkpoint keeps, of those that are known; ModelFileError for one of another kind."""
     if not isinstance(stored, dict):
         raise ModelFileError(f"{path} keeps {stored!r:.60} for the arguments of this command.")
     kept = {name: value for name, value in stored.items() if name in known}

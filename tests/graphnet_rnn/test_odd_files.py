@@ -273,11 +273,18 @@ def test_resuming_from_odd_arguments_is_a_line(
         kept[name] = value
         if generator.random() < 0.1:
             description["training"]["notes"] = value
+        if generator.random() < 0.2:  # a claim that all of the description agrees with
+            kept["units"] = 30_000
+            for network in (description["network"], description["training"]["run"]["network"]):
+                network["layers"][0]["units"] = 30_000
         newest.write_bytes(ModelFile(tensors, description).to_bytes())
         for other in RunFolder(tmp_path / "run").checkpoints():
             if other != newest:
                 other.unlink()
+        tracemalloc.start()
         code = main(["train", "--quiet", "--resume", str(tmp_path / "run")])
+        assert tracemalloc.get_traced_memory()[1] < MOST
+        tracemalloc.stop()
         said = capsys.readouterr().err
         assert code in (0, 1, 2), (name, value)
         assert code == 0 or re.fullmatch(r"graphnet-rnn train: .{20,1500}\n", said), (name, value, said)
