@@ -29,10 +29,11 @@ PATIENCE = 20
 class LineSearchReport(Report):
     """What a step did, besides the loss and the gradient's norm before it.
 
-    before, after: the loss. last_gradient_norm: the gradient's norm after it. iterations; evaluations: of the loss with its gradient. broken: at how many of these points
-    they were no finite numbers. reason: why there were no more iterations: "iterations" (as many as were asked for),
-    "tolerance", "decrease" (see LineSearchOptimizer), or "no lower point", if no line search found one, not even along
-    the gradient, or 20 in a row found only what rounding takes for one.
+    before, after: the loss. last_gradient_norm: the gradient's norm after it. iterations; evaluations: of the loss with
+    its gradient. broken: at how many of these points they were no finite numbers. reason: why there were no more
+    iterations: "iterations" (as many as were asked for), "tolerance", "decrease" (see LineSearchOptimizer), or
+    "no lower point", if no line search found one, not even along the gradient, or 20 in a row found only what rounding
+    takes for one.
     """
 
     before: float = math.nan

@@ -28,7 +28,7 @@ class Result(ShowsItself):
     """The last point, its loss, what each step reported, why there were no more, and what the next would start from.
 
     reason: "steps" (as many as were asked for), "tolerance" (the gradient is that small), "callback" (it said so), or
-    "stalled" (30 steps in a row changed nothing; or, without feed and callback, one found that there is no more to gain).
+    "stalled" (30 steps in a row changed nothing; or, without feed and callback, one found no more to gain).
     state: the optimiser's, with which `minimize(..., start=result.theta, state=result.state)` goes on to the same
     numbers. Notebooks show what each step reported as curves.
     """
