@@ -3,6 +3,8 @@
 
 python3 run.py demo              draw, train and check a small network (about a minute)
 python3 run.py test [ARGS]       all tests (ARGS go to pytest)
+python3 run.py elsewhere [ARGS]  tests as on an older processor, in another country and order (--help tells)
+python3 run.py newcomer [ARGS]   every command of the documentation, in fresh copies of this folder (--help tells)
 python3 run.py lint              lint and types
 python3 run.py docs              the documentation site, into build/docs (runs all guides and tutorials: minutes)
 python3 run.py tutorials         ten tutorials as notebooks, in a browser (--execute: as pages, without one)
@@ -24,9 +26,16 @@ PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / "graphnet-installed"
 OLDEST = (3, 11)
 #: Command -> the extra of pyproject.toml that it needs.
-EXTRAS = {"test": "test", "lint": "test", "docs": "docs", "tutorials": "tutorials"}
+EXTRAS = {"test": "test", "elsewhere": "test", "lint": "test", "docs": "docs", "tutorials": "tutorials"}
 #: The commands of graphnet-rnn: known here, so that a word which is none is refused before anything is installed.
 PROGRAM = ("demo", "train", "sample", "evaluate", "draw", "check", "cells", "export", "tasks")
+
+
+def prepare_streams() -> None:
+    """A folder's name that the terminal's encoding cannot hold is shown as an escape, instead of ending the program."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.reconfigure(errors="backslashreplace")
 
 
 def stop(sentence: str) -> None:
@@ -106,7 +115,7 @@ def main() -> int:
         print(__doc__)
         return 0 if len(sys.argv) > 1 else 2
     command, *arguments = sys.argv[1:]
-    known = (*PROGRAM, *EXTRAS, "python")
+    known = (*PROGRAM, *EXTRAS, "newcomer", "python")
     if command not in known and not command.startswith("-"):
         stop(
             f"there is no command {command!r}; there are {', '.join(known)}. python3 run.py --help says what they do."
@@ -114,10 +123,18 @@ def main() -> int:
     # Ctrl-C reaches the program that is started here as well, and that one ends in its own way (training
     # writes a checkpoint first): this one waits for it.
     signal.signal(signal.SIGINT, lambda number, frame: None)
+    if command == "newcomer":  # makes environments of its own
+        return subprocess.run(
+            [sys.executable, "-m", "tests.newcomer", *arguments], cwd=HERE, check=False
+        ).returncode
     make_environment(EXTRAS.get(command, ""))
     if command == "test":
         return subprocess.run(
             [str(PYTHON), "-m", "pytest", "-n", "auto", *arguments], cwd=HERE, check=False
+        ).returncode
+    if command == "elsewhere":
+        return subprocess.run(
+            [str(PYTHON), "-m", "tests.elsewhere", *arguments], cwd=HERE, check=False
         ).returncode
     if command == "lint":
         steps = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
@@ -136,4 +153,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     sys.exit(main())

@@ -28,7 +28,8 @@ from benchmarks.networks.worker import timed
 from graphnet import passes
 from graphnet.graph import Graph
 from graphnet.node import Node
-from tests.graphnet.backends.test_unseen_cells import CELLS as UNSEEN
+from graphnet.streams import prepare_streams
+from tests.graphnet.backends.unseen_cells import CELLS as UNSEEN
 
 ALL: dict[str, type[rnn.Cell]] = {**rnn.cells.ALL, **CELLS, **{cell.__name__: cell for cell in UNSEEN}}
 
@@ -165,4 +166,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

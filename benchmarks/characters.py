@@ -24,6 +24,7 @@ from typing import Any
 
 import graphnet_rnn as rnn
 from benchmarks.runs import Row, complete
+from graphnet.streams import prepare_streams
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.data import Corpus, read_text
 from graphnet_rnn.initializers import Initializer, normal, thinned
@@ -175,7 +176,8 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("texts", nargs=3, metavar=("TRAIN", "VALID", "TEST"))
+    # Several metavars of one positional argument are more than argparse's own help of Python 3.11 and 3.12 can print.
+    add("texts", nargs=3, metavar="TEXT", help="to train on, to validate, to test")
     add("--runs", type=Path, required=True, help="a file of JSON lines, added to")
     add("--cells", nargs="+", choices=list(ARCHITECTURES), default=list(ARCHITECTURES))
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
@@ -199,4 +201,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

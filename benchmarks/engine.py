@@ -25,6 +25,7 @@ from graphnet import passes
 from graphnet.graph import Graph, ancestors
 from graphnet.node import Node
 from graphnet.plan import make_plan
+from graphnet.streams import prepare_streams
 
 UNITS = 4
 GATES = "ifog"
@@ -115,4 +116,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

@@ -26,6 +26,7 @@ import numpy as np
 import graphnet as gn
 from benchmarks.runs import Row, complete
 from graphnet.node import Array
+from graphnet.streams import prepare_streams
 from graphnet_rnn.initializers import constant, normal, orthogonal, reservoir
 from graphnet_rnn.network import Network
 from graphnet_rnn.objective import Objective
@@ -234,4 +235,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

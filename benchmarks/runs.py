@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["Row", "complete", "read"]
+from graphnet.json_lines import Row, append_row, read_rows
+from graphnet_rnn.errors import DataError
 
-Row = dict[str, Any]
+__all__ = ["Row", "complete"]
+
 Job = TypeVar("Job")
-
-
-def read(path: Path) -> list[Row]:
-    """The rows that are there; what was being written when a run was stopped is none."""
-    if not path.exists():
-        return []
-    lines = path.read_text().splitlines()
-    rows = []
-    for line in lines:
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            continue
-    return rows
 
 
 def complete(
@@ -38,16 +25,15 @@ def complete(
     """
 
     def rows() -> dict[tuple[Any, ...], Row]:
-        return {tuple(row[name] for name in names): row for row in read(path) if counts(row)}
+        there = read_rows(path, DataError) if path.exists() else []
+        return {tuple(row[name] for name in names): row for row in there if counts(row)}
 
     jobs, there = list(jobs), rows()
     missing = [job for job in jobs if tuple(key(job)) not in there]
     if missing and workers:
         with multiprocessing.get_context("spawn").Pool(workers, maxtasksperchild=1) as pool:
             for row in pool.imap_unordered(run, missing):
-                torn = path.exists() and path.read_text()[-1:] not in ("", "\n")
-                with open(path, "a") as stream:
-                    stream.write("\n" * torn + json.dumps(row) + "\n")
+                append_row(path, row)
                 print({name: value for name, value in row.items() if not isinstance(value, list)}, flush=True)
     found = rows()
     return [found[tuple(key(job))] for job in jobs if tuple(key(job)) in found]

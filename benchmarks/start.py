@@ -17,6 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from graphnet.streams import prepare_streams
+
 PROGRAM = """
 import time
 start = time.perf_counter()
@@ -103,4 +105,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

@@ -23,6 +23,7 @@ import numpy as np
 
 import graphnet as gn
 import graphnet_rnn as rnn
+from graphnet.streams import prepare_streams
 
 BATCH, SIZE = 256, 1000
 
@@ -100,4 +101,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

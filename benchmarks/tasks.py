@@ -7,9 +7,9 @@ Settings are the source's (Sutskever 2013, 4.4 and fig. 4.1; rnn.tasks.settings)
 10,000 fresh sequences of which the first 1,000 serve for the curvature, at most 300 steps of conjugate gradient, solved
 where less than 1 % of 10,000 test sequences are wrong, failed after 50,000 minibatches of 1,000 sequences. Every run is
 a process on one core, and a line of `runs`; runs that are there already are not made again, so this can be stopped and
-taken up. At the end, or with --workers 0 at once, what is there becomes a table: for each problem and T, solved runs of
-all, and the least, median and most minibatches and core minutes of the solved ones. --seconds ends a run early; it is
-"open", neither solved nor failed (in the picture: not solved).
+taken up. At the end, or with --workers 0 at once, what is there becomes a table: for each problem and T, how many runs
+are solved, failed and open, and the least, median and most minibatches and core minutes of the solved ones. --seconds
+ends a run early; it is open, neither solved nor failed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.runs import Row, complete
+from graphnet.streams import prepare_streams
 from graphnet_rnn.tasks import TASKS, Trial, settings
 
 KEY = ("task", "length", "structural", "seed")
@@ -61,25 +62,30 @@ def table(rows: Iterable[Row]) -> str:
     for row in rows:
         groups.setdefault((row["task"], row["length"], row["structural"]), []).append(row)
     lines = [
-        "| problem | T | structural damping | solved | minibatches: least | median | most | steps | core minutes "
-        "| not solved: wrong |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| problem | T | structural damping | solved | failed | open | minibatches: least | median | most | steps "
+        "| core minutes | of those not solved: wrong |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     order = {name: i for i, name in enumerate(TASKS)}
     for (name, length, structural), group in sorted(
         groups.items(), key=lambda item: (order[item[0][0]], item[0][1], not item[0][2])
     ):
-        solved = [row for row in group if row["solved"]]
+        solved, failed, undecided = (
+            [row for row in group if row["solved"]],
+            [row for row in group if not row["solved"] and not row["open"]],
+            [row for row in group if row["open"]],
+        )
         lines.append(
-            f"| {name} | {length} | {'yes' if structural else 'no'} | {len(solved)} of {len(group)} | "
+            f"| {name} | {length} | {'yes' if structural else 'no'} | {len(solved)} | {len(failed) or ''} | "
+            + f"{len(undecided) or ''} | "
             + " | ".join(f"{v:,.0f}" for v in _spread([row["minibatches"] for row in solved]))
             + (" | " if solved else "| | | ")
             + (f"{statistics.median(row['steps'] for row in solved):.0f} | " if solved else "| ")
             + (f"{statistics.median(row['seconds'] for row in solved) / 60:.1f} | " if solved else "| ")
-            + ", ".join(
-                f"{row['wrong']:.1%} after {row['minibatches']:,.0f}{' (open)' if row['open'] else ''}"
-                for row in group
-                if not row["solved"]
+            + "; ".join(
+                f"{what}: " + ", ".join(f"{row['wrong']:.1%} after {row['minibatches']:,.0f}" for row in rows)
+                for what, rows in (("failed", failed), ("open", undecided))
+                if rows
             )
             + " |"
         )
@@ -126,4 +132,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

@@ -19,6 +19,7 @@ from typing import Any
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
+from graphnet.streams import prepare_streams
 from graphnet_rnn.cells.feedforward import AUTOENCODERS, autoencoder_layers
 from graphnet_rnn.control import Arm, CenterOut, Controller
 
@@ -268,4 +269,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     sys.exit(main())

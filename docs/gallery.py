@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import viz
+from graphnet.streams import prepare_streams
 
 FOLDER = Path(__file__).parent / "gallery"
 
@@ -77,4 +78,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     sys.exit(main())

@@ -16,6 +16,7 @@ from graphnet.errors import (
     DtypeError,
     GraphnetError,
     NonFiniteError,
+    NotEnoughMemoryError,
     ShapeError,
     ValueAccessError,
 )
@@ -47,7 +48,8 @@ from graphnet.version import __version__  # isort: skip
 
 __all__ = [
     "BackendError", "DifferentiationError", "DtypeError", "Elementwise", "Function", "Graph",
-    "GraphnetError", "Node", "NonFiniteError", "Op", "RandomSource", "ShapeError", "StoredFunction", "ValueAccessError",
+    "GraphnetError", "Node", "NonFiniteError", "NotEnoughMemoryError", "Op", "RandomSource", "ShapeError",
+    "StoredFunction", "ValueAccessError",
     "__version__", "absolute", "add", "argmax", "backward", "broadcast_to", "cast", "clip", "compile",
     "concatenate", "constant", "cos", "divide", "equal", "exp", "fill", "gauss_newton_product",
     "gradient", "greater", "greater_equal", "hessian_product", "input", "label", "less", "less_equal",

@@ -17,7 +17,10 @@ from graphnet.errors import DtypeError, ShapeError, table_of_inputs
 if TYPE_CHECKING:
     from graphnet.node import Node
 
-__all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT64", "as_dtype", "assign", "common_dtype", "is_float"]
+__all__ = [
+    "BOOL", "FLOAT32", "FLOAT64", "INT64", "as_dtype", "assign", "common_dtype", "converted", "is_float", "limits",
+    "of_nan",
+]  # fmt: skip
 
 FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
 INT64, BOOL = np.dtype("int64"), np.dtype("bool")
@@ -54,6 +57,34 @@ def common_dtype(op_name: str, nodes: Sequence[Node]) -> np.dtype[Any]:
             f"to float64; say what you want with gn.cast(node, 'float32')." + table_of_inputs(nodes)
         )
     return np.result_type(*dtypes)
+
+
+def limits(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """Floats between these become integers of this dtype by dropping what is behind the point."""
+    info = np.iinfo(dtype)
+    return float(info.min), float(info.max + 1)
+
+
+def of_nan(dtype: np.dtype[Any]) -> int:
+    """The integer that NaN becomes: one that is no place in any array; of those without a sign, the largest."""
+    info = np.iinfo(dtype)
+    return int(info.min or info.max)
+
+
+def converted(x: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """x as another dtype; floats that an integer cannot hold become the nearest one that it can, and NaN `of_nan`.
+
+    (What C, and so NumPy, makes of them depends on the machine.)
+    """
+    if x.dtype.kind != "f" or dtype.kind not in "iu":
+        return x.astype(dtype)
+    low, high = limits(dtype)
+    inside = (low < x) & (x < high)
+    if inside.all():
+        return x.astype(dtype)
+    most, least, none = (dtype.type(n) for n in (np.iinfo(dtype).max, np.iinfo(dtype).min, of_nan(dtype)))
+    outside = np.where(x >= high, most, np.where(x <= low, least, none))
+    return np.where(inside, np.where(inside, x, 0).astype(dtype), outside)
 
 
 def assign(held: np.ndarray[Any, Any], value: Any, what: str) -> None:

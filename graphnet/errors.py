@@ -18,6 +18,7 @@ __all__ = [
     "DtypeError",
     "GraphnetError",
     "NonFiniteError",
+    "NotEnoughMemoryError",
     "ShapeError",
     "ValueAccessError",
     "table_of_inputs",
@@ -46,6 +47,10 @@ class DifferentiationError(GraphnetError, ValueError):
 
 class NonFiniteError(GraphnetError, ArithmeticError):
     """A node made a NaN or an infinity from finite inputs (`compile(..., check=True)`)."""
+
+
+class NotEnoughMemoryError(GraphnetError, MemoryError):
+    """What is asked for would take more memory than there is; nothing has been taken for it yet."""
 
 
 class BackendError(GraphnetError, RuntimeError):

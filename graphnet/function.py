@@ -16,9 +16,10 @@ from graphnet.collector import collector_paused
 from graphnet.display import ShowsItself
 from graphnet.errors import BackendError
 from graphnet.graph import Graph
+from graphnet.memory import readable_bytes
 from graphnet.node import Array, Node
 from graphnet.passes import Pass, PassReport, Stage
-from graphnet.plan import Memory, listing, lower, readable_bytes
+from graphnet.plan import Memory, listing, lower
 from graphnet.profile import Profile
 from graphnet.running import InFiles, Running
 from graphnet.stored import store_function

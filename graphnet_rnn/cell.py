@@ -18,25 +18,24 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
-
-import numpy as np
 
 import graphnet as gn
 from graphnet.display import ShowsItself
 from graphnet.dtypes import as_dtype
-from graphnet.node import Node
+from graphnet.node import Array, Node
 from graphnet.provenance import hide_module
 from graphnet_rnn import declaration, initializers, tracing
 from graphnet_rnn.declaration import State
 from graphnet_rnn.errors import CellError
 from graphnet_rnn.initializers import Initializer
+from graphnet_rnn.json_values import to_json
 from graphnet_rnn.masks import Masks
 from graphnet_rnn.settings import fraction, whole_number
 from graphnet_rnn.weights import Weights, WeightsWithin, chosen
 
-__all__ = ["Cell", "State", "at_each_step"]
+__all__ = ["Cell", "State", "at_each_step", "classes_of"]
 
 # Lines of this file are machinery: an error should name the equation that called `affine`.
 hide_module(__file__)
@@ -210,9 +209,20 @@ class Cell(ShowsItself):
 
     # -- what is derived from the equations ---------------------------------------------------
 
-    def bind(self, inputs: int, name: str = "layer0", seed: int = 0, dtype: Any = "float32") -> Cell:
-        """A copy with weights of its own, for inputs of this width; CellError if `step` is not sound."""
-        return self.bind_to(Weights(name, seed, as_dtype(dtype), getattr(self, "initial", {})), inputs)
+    def bind(
+        self,
+        inputs: int,
+        name: str = "layer0",
+        seed: int = 0,
+        dtype: Any = "float32",
+        values: Mapping[str, Array] | None = None,
+    ) -> Cell:
+        """A copy with weights of its own, for inputs of this width; CellError if `step` is not sound.
+
+        values: of the weights, by their full names ("layer0.W_xh"), instead of what initializers draw.
+        """
+        weights = Weights(name, seed, as_dtype(dtype), getattr(self, "initial", {}), values)
+        return self.bind_to(weights, inputs)
 
     def bind_to(self, weights: Weights, inputs: int) -> Cell:
         """A copy with these weights; those that are not there yet are made."""
@@ -220,7 +230,7 @@ class Cell(ShowsItself):
         if type(self).step is Cell.step:
             raise declaration.no_step(self)
         bound = self.reading(inputs)
-        bound._weights = weights
+        bound._weights, bound._connect = weights, None
         declaration.check_widths(bound)
         with gn.scope(layer=weights.owner, cell=type(self).__name__):
             tracing.declare(bound, weights)
@@ -323,11 +333,29 @@ class Cell(ShowsItself):
         return {name: getattr(self, name) for name in names}
 
     def description(self) -> dict[str, Any]:
-        """The cell's class and settings as JSON holds them: cells among the settings are described as well."""
-        return {
-            "cell": type(self).__name__,
-            **{name: _described(self, name, value) for name, value in self.settings().items()},
-        }
+        """The cell's class and settings as JSON holds them: cells among the settings are described as well.
+
+        Raises CellError for a setting that would not come back from a file as it is.
+        """
+        description = {"cell": type(self).__name__}
+        for name, value in self.settings().items():
+            try:
+                description[name] = to_json(value)
+            except TypeError as problem:
+                raise CellError(
+                    f"{type(self).__name__}: the setting {name} is {value!r:.60}, and {problem} as it was, so no model "
+                    "file can. A setting is a number, a str, None, a cell, or a tuple, list or dict of these; let a "
+                    "name stand for anything else, e.g. 'tanh'."
+                ) from None
+        return description
+
+    @classmethod
+    def least_weights(cls, **settings: Any) -> int:
+        """How many numbers the weights of a cell of these settings hold at least.
+
+        For cells that take memory as soon as they are made: a file with fewer weights is refused before.
+        """
+        return 0
 
     def resized(self, units: int) -> Cell:
         """The cell made again with all its widths changed to `units`; cells among its settings are resized."""
@@ -369,6 +397,18 @@ class Cell(ShowsItself):
         return f"{type(self).__name__}({listed})"
 
 
+def classes_of(settings: Iterable[Any]) -> Iterator[type[Cell]]:
+    """The classes of all cells among these, and among the settings of these, however deep."""
+    for value in settings:
+        if isinstance(value, Cell):
+            yield type(value)
+            yield from classes_of(value.settings().values())
+        elif isinstance(value, (tuple, list)):
+            yield from classes_of(value)
+        elif isinstance(value, dict):
+            yield from classes_of(value.values())
+
+
 def at_each_step(make: Callable[..., Node], *sequences: Sequence[Node]) -> list[Node]:
     """make(x_t, y_t, ...) for each t, labelled with its time step."""
     made = []
@@ -376,18 +416,3 @@ def at_each_step(make: Callable[..., Node], *sequences: Sequence[Node]) -> list[
         with gn.scope(time=t + 1):
             made.append(make(*given))
     return made
-
-
-def _described(cell: Cell, name: str, setting: Any) -> Any:
-    """The setting as JSON holds it; CellError if it cannot."""
-    if isinstance(setting, Cell):
-        return setting.description()
-    plain = setting.item() if isinstance(setting, np.generic) else setting
-    if isinstance(plain, (tuple, list)) and not any(isinstance(one, Cell) for one in plain):
-        return [_described(cell, name, one) for one in plain]
-    if plain is None or isinstance(plain, (bool, int, float, str)):
-        return plain
-    raise CellError(
-        f"{type(cell).__name__}: the setting {name} is {setting!r:.60}, which no model file can hold. A setting is a "
-        "number, a str, None, a cell, or a tuple of numbers; let a name stand for anything else, e.g. 'tanh'."
-    )

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from graphnet.files import remove_parts
 from graphnet.node import Array
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
+from graphnet_rnn.files import append_line, cut, locked, sync
+from graphnet_rnn.model_file import save
 from graphnet_rnn.network import Network
 from graphnet_rnn.training_state import TrainingState, read_training_state, write_training_state
 
-__all__ = ["RunFolder"]
+__all__ = ["RunFolder", "RunWriter"]
 
 KEPT = 2
 
 
 class RunFolder:
-    """model.safetensors (the best so far), checkpoint-*.safetensors, history.jsonl, timing.jsonl.
+    """model.safetensors (the best so far), checkpoint-*.safetensors, history.jsonl, timing.jsonl: where, and to read.
 
     A checkpoint is a model file that also holds the training state. The history holds nothing that differs
     between a run and the same run interrupted and resumed; times are in timing.jsonl, of epochs and of the steps that
     say theirs, all that were made: a resumed run makes some again.
+    Whatever changes these files is a method of RunWriter, which `locked` alone gives.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -37,31 +40,18 @@ class RunFolder:
         return sorted(self.path.glob("checkpoint-*.safetensors"))
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[RunWriter]:
         """Makes the folder and keeps other processes from running in it; however this one ends, it is freed.
 
-        Raises UsageError if another runs in it now, SaveError if it cannot be made.
+        Raises UsageError if another runs in it now, SaveError if it cannot be made or locked.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise SaveError(f"the folder {self.path} cannot be made: {error.strerror}.") from None
-        try:
-            import fcntl
-        except ImportError:  # Windows: nothing guards the folder there
-            yield
-            return
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(
-                    f"another process trains in {self.path} now; wait for it, or name another folder with --out."
-                ) from None
-            yield
-        finally:
-            os.close(folder)
+        busy = f"another process trains in {self.path} now; wait for it, or name another folder with --out."
+        with locked(self.path, busy):
+            yield RunWriter(self)
 
     def require_new(self) -> None:
         """UsageError if the folder holds a run already."""
@@ -71,46 +61,70 @@ class RunFolder:
                 "or name another folder."
             )
 
-    def write_checkpoint(
-        self, network: Network, step: int, state: Mapping[str, Array], arrays: Mapping[str, Array],
-        training: Mapping[str, Any],
-    ) -> Path:  # fmt: skip
-        """Writes a checkpoint and removes all but the last two."""
-        file = self.path / f"checkpoint-{step:09d}.safetensors"
-        write_training_state(file, network, state, arrays, training)
-        # What a killed process was writing is of no use to anyone.
-        for old in [*self.checkpoints()[:-KEPT], *self.path.glob(".*.part")]:
-            old.unlink(missing_ok=True)
-        return file
-
     def read_checkpoint(self) -> TrainingState:
         """The newest checkpoint that is whole: the one before if the newest is damaged; ModelFileError if none is."""
-        problems = []
-        for path in reversed(self.checkpoints()):
-            try:
-                return read_training_state(path)
-            except ModelFileError as error:
-                problems.append(str(error))
+        while True:
+            problems, there = [], self.checkpoints()
+            for path in reversed(there):
+                try:
+                    return read_training_state(path)
+                except ModelFileError as error:
+                    problems.append(str(error))
+            if (
+                self.checkpoints() == there
+            ):  # else another process trains here, and has replaced them meanwhile
+                break
         reason = " ".join(problems) or "There is no checkpoint in it."
         raise ModelFileError(f"{self.path} cannot be resumed. {reason}")
-
-    # -- the history ----------------------------------------------------------------------------
-
-    def sync_history(self) -> None:
-        """Brings the history to the disk itself: a checkpoint must not know more of it than survives a power cut."""
-        if self.history.exists():
-            with open(self.history, "rb") as stream:
-                os.fsync(stream.fileno())
 
     def history_size(self) -> int:
         return self.history.stat().st_size if self.history.exists() else 0
 
-    def cut_history(self, size: int) -> None:
-        """Forgets what was written after a checkpoint: the resumed run writes it again."""
+    def require_history(self, size: int) -> None:
+        """ModelFileError if the history is shorter than a checkpoint knows it."""
         if self.history_size() < size:
             raise ModelFileError(
                 f"{self.history} is shorter than when the checkpoint was written; it was changed or lost, so "
                 "the run cannot be resumed exactly. Start anew from model.safetensors."
             )
-        if self.history.exists():
-            os.truncate(self.history, size)
+
+
+class RunWriter:
+    """All that changes the files of a run. There is one while the folder is locked, and no longer."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+
+    def write_checkpoint(
+        self, network: Network, step: int, state: Mapping[str, Array], arrays: Mapping[str, Array],
+        training: Mapping[str, Any],
+    ) -> Path:  # fmt: skip
+        """Writes a checkpoint, which knows how long the history is, and removes all but the last two."""
+        folder = self.folder
+        if folder.history.exists():  # a checkpoint must not know more of it than survives a power cut
+            sync(folder.history)
+        file = folder.path / f"checkpoint-{step:09d}.safetensors"
+        write_training_state(
+            file, network, state, arrays, {**training, "history_size": folder.history_size()}
+        )
+        # What a killed run was writing is of no use to anyone. Others (a picture, a copy) may write here meanwhile.
+        for name in ("checkpoint-*", folder.model.name):
+            remove_parts(folder.path, name)
+        for old in folder.checkpoints()[:-KEPT]:
+            old.unlink(missing_ok=True)
+        return file
+
+    def write_model(self, network: Network, notes: Mapping[str, Any]) -> None:
+        save(network, self.folder.model, notes)
+
+    def add_row(self, row: Mapping[str, Any]) -> None:
+        append_line(self.folder.history, row)
+
+    def add_time(self, row: Mapping[str, Any]) -> None:
+        append_line(self.folder.timing, row)
+
+    def cut_history(self, size: int) -> None:
+        """Forgets what was written after a checkpoint: the resumed run writes it again."""
+        self.folder.require_history(size)
+        if self.folder.history_size() > size:
+            cut(self.folder.history, size)

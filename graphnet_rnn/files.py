@@ -1,23 +1,25 @@
-"""Files: read with a clear word on what is wrong, written wholly or not at all."""
+"""Files: read with a clear word on what is wrong, written wholly or not at all, by one process at a time."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from graphnet import files, json_lines
 from graphnet.errors import GraphnetError
-from graphnet.files import write_whole
-from graphnet_rnn.errors import SaveError
+from graphnet.files import read_whole
+from graphnet_rnn.errors import SaveError, UsageError
 
-__all__ = ["append_line", "read_bytes", "write_atomically"]
+__all__ = ["append_line", "cut", "keep_rows", "locked", "read_bytes", "sync", "write_atomically"]
 
 
 def read_bytes(path: str | Path, error: type[GraphnetError]) -> bytes:
     """The file's content; an error of the given kind, in one sentence, where it cannot be read."""
     try:
-        return Path(path).read_bytes()
+        return read_whole(path)
     except FileNotFoundError:
         raise error(f"there is no file {path}.") from None
     except IsADirectoryError:
@@ -32,7 +34,7 @@ def write_atomically(path: str | Path, content: bytes) -> None:
     if target.exists() and not target.is_file():
         raise SaveError(f"{target} is a folder or a device, not a file; name another.")
     try:
-        write_whole(target, content)
+        files.write_whole(target, content)
     except OSError as error:
         raise SaveError(
             f"{target} could not be written: {error.strerror or error}. What was saved before is untouched."
@@ -40,9 +42,53 @@ def write_atomically(path: str | Path, content: bytes) -> None:
 
 
 def append_line(path: Path, row: Mapping[str, Any]) -> None:
-    """One more line of JSON; SaveError if that cannot be, e.g. because the disk is full."""
+    """One more line of JSON (see graphnet.json_lines); SaveError if that cannot be, e.g. because the disk is full."""
+    with _refused(path):
+        json_lines.append_row(path, row)
+
+
+def keep_rows(path: Path, count: int) -> None:
+    """Cuts a file of JSON lines after its first rows, so many; SaveError if that cannot be."""
+    with _refused(path):
+        json_lines.keep_rows(path, count, SaveError)
+
+
+def cut(path: Path, size: int) -> None:
+    """Forgets what lies behind so many bytes; SaveError if that cannot be."""
+    with _refused(path):
+        os.truncate(path, size)
+
+
+def sync(path: Path) -> None:
+    """What was appended survives a power cut from here on; SaveError if that cannot be."""
+    with _refused(path):
+        files.sync(path)
+
+
+@contextlib.contextmanager
+def locked(path: str | Path, busy: str) -> Iterator[None]:
+    """No other process is in the same file or folder until the block ends (see graphnet.files).
+
+    Raises UsageError, which says `busy`, if one is; SaveError if no lock can be made there.
+    """
+    with contextlib.ExitStack() as lock:
+        try:
+            lock.enter_context(files.locked(path))
+        except BlockingIOError:
+            raise UsageError(busy) from None
+        except OSError as error:
+            raise SaveError(
+                f"{path} cannot be locked against other processes: {error.strerror or error}; name another place."
+            ) from None
+        yield
+
+
+@contextlib.contextmanager
+def _refused(path: Path) -> Iterator[None]:
+    """SaveError, in one sentence, for what the system has against writing there."""
     try:
-        with open(path, "ab") as stream:
-            stream.write(json.dumps(row).encode() + b"\n")
+        yield
+    except SaveError:
+        raise
     except OSError as error:
-        raise SaveError(f"{path} could not be written: {error.strerror}.") from None
+        raise SaveError(f"{path} could not be written: {error.strerror or error}.") from None

@@ -1,37 +1,93 @@
-"""Ctrl-C that lets what is in hand finish."""
+"""Signals that let what is in hand finish: Ctrl-C, SIGTERM, and SIGHUP, which a closing terminal sends."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import stat
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
-__all__ = ["Interruption"]
+__all__ = ["Interruption", "ends_like_ctrl_c"]
+
+INTERRUPT = (signal.SIGINT,)
+#: Windows has no SIGHUP.
+HANGUP: int | None = getattr(signal, "SIGHUP", None)
+END = (signal.SIGTERM,) if HANGUP is None else (signal.SIGTERM, signal.Signals(HANGUP))
+
+Handler = Callable[[int, FrameType | None], None]
 
 
 class Interruption:
-    """Within it Ctrl-C and SIGTERM only set `came`; a second one ends at once. In other threads it catches nothing."""
+    """Within it Ctrl-C, SIGTERM and SIGHUP only set `came`; a second Ctrl-C or SIGTERM ends at once.
+
+    SIGHUP does not: one terminal that closes may send two, its shell's and the system's. What was ignored before stays
+    so (`nohup`, or a job in the background of a script). In other threads it catches nothing.
+    """
 
     def __init__(self) -> None:
         self.came = False
-        self._before: dict[int, Any] = {}
+        self._caught = contextlib.ExitStack()
 
     def __enter__(self) -> Interruption:
         self.came = False
-        if threading.current_thread() is threading.main_thread():
-            signals = (signal.SIGINT, signal.SIGTERM)
-            self._before = {number: signal.signal(number, self._handle) for number in signals}
+        self._caught.enter_context(_caught([*INTERRUPT, *END], self._handle))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        self._before = {}
+        self._caught.close()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.came:
+        if number == HANGUP:
+            _leave_dead_terminal()
+        elif self.came:
             raise KeyboardInterrupt
         self.came = True
+
+
+@contextlib.contextmanager
+def ends_like_ctrl_c() -> Iterator[None]:
+    """Within it SIGTERM and SIGHUP raise KeyboardInterrupt: files are closed and written, locks and folders freed.
+
+    Where a program has handlers of its own, or ignores them, that stays.
+    """
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if number == HANGUP:
+            _leave_dead_terminal()
+            signal.signal(number, signal.SIG_IGN)  # a second one shall not break off what the first one began
+        raise KeyboardInterrupt
+
+    with _caught([number for number in END if signal.getsignal(number) is signal.SIG_DFL], handle):
+        yield
+
+
+@contextlib.contextmanager
+def _caught(numbers: Iterable[int], handle: Handler) -> Iterator[None]:
+    """Handles signals that are not ignored until the block ends; in the main thread, which alone gets them."""
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        found = {number: signal.getsignal(number) for number in numbers}
+        before = {n: handler for n, handler in found.items() if handler not in (signal.SIG_IGN, None)}
+    for number in before:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave_dead_terminal() -> None:
+    """Sends output nowhere if its terminal has closed: an error in printing shall not prevent a checkpoint."""
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):  # one that is closed
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)

@@ -7,29 +7,38 @@ and, in a checkpoint, the training state as well. Equal models make equal bytes:
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from graphnet.errors import GraphnetError
 from graphnet.node import Array
-from graphnet_rnn.cell import Cell
+from graphnet_rnn.cell import Cell, classes_of
 from graphnet_rnn.cells import ALL
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import ModelFileError, UsageError
-from graphnet_rnn.files import read_bytes, write_atomically
+from graphnet_rnn.files import write_atomically
 from graphnet_rnn.fingerprint import fingerprint, same_fingerprint
+from graphnet_rnn.json_values import from_json
 from graphnet_rnn.network import Network
+from graphnet_rnn.tensor_file import read_tensor_file, tensor_bytes
 
-__all__ = ["FORMAT", "ModelFile", "load", "read_model_file", "save"]
+__all__ = ["FORMAT", "STATE", "ModelFile", "load", "read_model_file", "save"]
 
 #: Raised whenever an older reader would misread a file.
 FORMAT = 1
 KEY = "graphnet"
+#: What the names of tensors begin with that are no weights, but of a training state.
+STATE = "state."
+#: What a network says of itself, see Network.settings.
+NETWORK_SETTINGS = frozenset(inspect.signature(Network).parameters) - {"initial", "values"}
+LARGEST_NUMBER = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
@@ -40,14 +49,16 @@ class ModelFile:
     description: Mapping[str, Any] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """The file's content."""
-        from safetensors.numpy import save as safetensors_bytes
-
+        """The file's content; UsageError for a description that is too long."""
         # safetensors writes the memory of a strided array as it lies, which scrambles it. (Not with
         # np.ascontiguousarray, which turns a scalar into a vector.)
         tensors = {name: np.asarray(array, order="C") for name, array in self.tensors.items()}
         text = json.dumps({**self.description, "sha256": self.digest()}, sort_keys=True)
-        return bytes(safetensors_bytes(tensors, {KEY: text}))
+        return tensor_bytes(tensors, {KEY: text})
+
+    def weights(self) -> dict[str, Array]:
+        """The tensors but for those of a training state."""
+        return {name: array for name, array in self.tensors.items() if not name.startswith(STATE)}
 
     def digest(self) -> str:
         """SHA-256 over the description and every tensor's name, dtype, shape and content."""
@@ -61,45 +72,24 @@ class ModelFile:
 
 def read_model_file(path: str | Path) -> ModelFile:
     """Reads and verifies a file; ModelFileError says in one sentence what is wrong with it."""
-    file = Path(path)
-    content = read_bytes(file, ModelFileError)
-    description = _description(file, content)
+    read = read_tensor_file(path, "is not a graphnet model.")
+    try:
+        description = json.loads(read.texts.get(KEY, "null"))
+    except (ValueError, RecursionError):
+        raise ModelFileError(f"{path} is damaged: its header cannot be read.") from None
+    if not isinstance(description, dict):
+        raise ModelFileError(f"{path} is not a graphnet model.")
     version = description.get("format")
-    if not isinstance(version, int):
-        raise ModelFileError(f"{file} is damaged: it does not say its format.")
+    if type(version) is not int or version < 1:
+        raise ModelFileError(f"{path} is damaged: it does not say its format.")
     if version > FORMAT:
         raise ModelFileError(
-            f"{file} is of format {version}, newer than this program reads ({FORMAT}); update graphnet."
+            f"{path} is of format {version}, newer than this program reads ({FORMAT}); update graphnet."
         )
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as safetensors_load
-
-    try:
-        tensors = safetensors_load(content)
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise ModelFileError(f"{file} is damaged or cut short ({error}).") from None
-    result = ModelFile(tensors, {key: value for key, value in description.items() if key != "sha256"})
+    result = ModelFile(read.tensors, {key: value for key, value in description.items() if key != "sha256"})
     if result.digest() != description.get("sha256"):
-        raise ModelFileError(f"{file} is damaged: its content does not fit its checksum.")
+        raise ModelFileError(f"{path} is damaged: its content does not fit its checksum.")
     return result
-
-
-def _description(file: Path, content: bytes) -> dict[str, Any]:
-    """The JSON description from the header of a safetensors file."""
-    length = int.from_bytes(content[:8], "little")
-    header = content[8 : 8 + length]
-    if len(content) < 8 or not header.startswith(b"{"):
-        raise ModelFileError(f"{file} is not a graphnet model.")
-    if len(header) < length:
-        raise ModelFileError(f"{file} is damaged or cut short.")
-    try:
-        metadata = json.loads(header).get("__metadata__", {})
-        description = json.loads(metadata[KEY]) if KEY in metadata else None
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        raise ModelFileError(f"{file} is damaged: its header cannot be read.") from None
-    if not isinstance(description, dict):
-        raise ModelFileError(f"{file} is not a graphnet model.")
-    return description
 
 
 # -- networks ------------------------------------------------------------------------------------
@@ -117,8 +107,16 @@ def describe_network(network: Network) -> dict[str, Any]:
 
 
 def has_same_equations(network: Network, file: ModelFile) -> bool:
-    """False if the network computes something else than the one that the file was made of, at the same weights."""
-    return same_fingerprint(fingerprint(network), file.description.get("fingerprint", []))
+    """False if the network computes something else than the one that the file was made of, at the same weights.
+
+    ValueError if what the file says of that is no list of numbers.
+    """
+    stored = file.description.get("fingerprint", [])
+    if not isinstance(stored, list) or not all(
+        type(n) in (int, float) and abs(n) <= LARGEST_NUMBER for n in stored
+    ):
+        raise ValueError(f"its fingerprint is {stored!r:.60}, not numbers")
+    return same_fingerprint(fingerprint(network), stored)
 
 
 def network_tensors(network: Network) -> dict[str, Array]:
@@ -151,24 +149,29 @@ def load(path: str | Path, cells: type[Cell] | Iterable[type[Cell]] = ()) -> Net
 
 
 def network_of(file: ModelFile, path: str, cells: type[Cell] | Iterable[type[Cell]] = ()) -> Network:
-    """The network that a verified file describes."""
+    """The network that a verified file describes.
+
+    Its weights are those of the file from the start: what the description claims beyond them is never allocated.
+    """
     listed = [cells] if isinstance(cells, type) else cells
     known = {**ALL, **{cell.__name__: cell for cell in listed}}
-    settings = dict(file.description.get("network") or {})
-    if not settings:
+    described = file.description.get("network")
+    if not described:
         raise ModelFileError(f"{path} holds no network.")
-    layers = [_cell_of(entry, known, path) for entry in settings.pop("layers")]
-    network = Network(layers, **settings)
-    characters = file.description.get("vocabulary")
-    network.vocabulary = Vocabulary(characters) if characters else None
-    for name, node in (network.parameters | network.fixed).items():
-        if name not in file.tensors or file.tensors[name].shape != node.shape:
-            raise ModelFileError(
-                f"{path}: the weight {name} is missing or of another shape than {list(node.shape)}; the cell "
-                "may have changed since the file was written."
-            )
-        node.value[...] = file.tensors[name]
-    if not has_same_equations(network, file):
+    reader = _Reader(path, known, file.weights())
+    try:
+        network = reader.network(described)
+        network.vocabulary = _vocabulary(file.description.get("vocabulary"), network)
+        same = has_same_equations(network, file)
+    except ModelFileError:
+        raise
+    except (GraphnetError, ValueError, RecursionError) as error:
+        what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).split("\n")[0]
+        raise ModelFileError(
+            f"{path}: the network that it describes cannot be made: {what.rstrip('.'):.500}; the file is damaged, or a "
+            "cell has changed since it was written."
+        ) from error
+    if not same:
         kinds = ", ".join(dict.fromkeys(type(cell).__name__ for cell in network.layers))
         warnings.warn(
             f"{path}: with the same weights this network computes something else than the one that was saved, so the "
@@ -179,23 +182,94 @@ def network_of(file: ModelFile, path: str, cells: type[Cell] | Iterable[type[Cel
     return network
 
 
-def _cell_of(entry: Mapping[str, Any], known: Mapping[str, type[Cell]], path: str) -> Cell:
-    """The cell that `Cell.description` described."""
-    arguments: dict[str, Any] = {
-        key: _cell_of(value, known, path) if isinstance(value, Mapping) and "cell" in value else value
-        for key, value in entry.items()
-        if key != "cell"
-    }
-    name = entry["cell"]
-    if name not in known:
-        raise ModelFileError(
-            f"{path} uses the cell {name}, which graphnet does not have; give its class: "
-            f"rnn.load(path, cells=[{name}]), or --cell my_cells.py:{name}."
-        )
-    try:
-        return known[name](**arguments)
-    except TypeError as error:
-        raise ModelFileError(
-            f"{path}: the cell {name} cannot be made again with {arguments} ({error}); it may have changed "
-            "since the file was written."
-        ) from None
+@dataclass(frozen=True)
+class _Reader:
+    """Makes what a file describes. ModelFileError, or ValueError and GraphnetError in one sentence, if it cannot be."""
+
+    path: str
+    known: Mapping[str, type[Cell]]
+    weights: Mapping[str, Array]
+
+    def network(self, described: Any) -> Network:
+        if not isinstance(described, dict) or not isinstance(described.get("layers"), list):
+            raise ValueError("it names no layers")
+        layers = [self.value(entry) for entry in described["layers"]]
+        settings = {name: value for name, value in described.items() if name != "layers"}
+        for name in settings:
+            if name not in NETWORK_SETTINGS:
+                raise ValueError(f"a network has no setting {name!r:.60}")
+        try:
+            network = Network(layers, **settings, values=self.weights)
+        except TypeError as error:  # a setting that is missing, or of a type that nothing could be made of
+            raise ValueError(f"its settings do not fit ({error})") from None
+        for name in _differing("network", described, network.settings()):
+            raise ValueError(f"{name} is not what it could be")
+        return network
+
+    def value(self, stored: Any) -> Any:
+        """A setting as it was, see json_values."""
+        return from_json(stored, self.cell)
+
+    def cell(self, described: Mapping[str, Any]) -> Cell:
+        """The cell that `Cell.description` described."""
+        name = described.get("cell")
+        if not isinstance(name, str):
+            raise ValueError(f"a setting is {described!r:.60}")
+        if name not in self.known:
+            raise ModelFileError(
+                f"{self.path} uses the cell {name:.60}, which graphnet does not have; give its class: "
+                f"rnn.load(path, cells=[{name:.60}]), or --cell my_cells.py:{name:.60}."
+            )
+        arguments = {key: self.value(value) for key, value in described.items() if key != "cell"}
+        try:
+            self.require_weights(self.known[name], arguments)
+            made = self.known[name](**arguments)
+            for setting, value in made.settings().items():
+                # A few of those within each other would be more than a machine holds.
+                if setting not in arguments and any(classes_of([value])):
+                    raise ValueError(f"it does not say which cell is the {setting}")
+            return made
+        except GraphnetError:
+            raise
+        except Exception as error:  # a user's class may raise anything
+            raise ModelFileError(
+                f"{self.path}: the cell {name} cannot be made again with {_listed(arguments)} ({error}); it may have "
+                "changed since the file was written."
+            ) from error
+
+    def require_weights(self, cell: type[Cell], arguments: Mapping[str, Any]) -> None:
+        """ModelFileError for a cell that takes memory when it is made, and more than the file has weights for."""
+        held, least = sum(array.size for array in self.weights.values()), cell.least_weights(**arguments)
+        if least > held:
+            raise ModelFileError(
+                f"{self.path}: a cell {cell.__name__} with {_listed(arguments)} has at least {least} weights, but the "
+                f"file holds {held}."
+            )
+
+
+def _listed(arguments: Mapping[str, Any]) -> str:
+    return f"{arguments!r:.120}"
+
+
+def _vocabulary(described: Any, network: Network) -> Vocabulary | None:
+    """The characters behind a network's symbols; ValueError for what cannot be them."""
+    if described is None:
+        return None
+    if not isinstance(described, str):
+        raise ValueError(f"its vocabulary is {described!r:.60}, no characters")
+    vocabulary = Vocabulary(described)
+    if network.reads == "symbols" and len(vocabulary) != network.inputs:
+        raise ValueError(f"its vocabulary has {len(vocabulary)} characters for {network.inputs} symbols")
+    return vocabulary
+
+
+def _differing(name: str, stored: Any, made: Any) -> Iterator[str]:
+    """The names of settings that became something else than what was stored; new ones may have come."""
+    if isinstance(stored, dict) and isinstance(made, dict):
+        for key, value in stored.items():
+            yield from _differing(f"{name}.{key:.60}", value, made.get(key))
+    elif isinstance(stored, list) and isinstance(made, list) and len(stored) == len(made):
+        for i, (one, other) in enumerate(zip(stored, made, strict=True)):
+            yield from _differing(f"{name}[{i}]", one, other)
+    elif stored != made or isinstance(stored, bool) != isinstance(made, bool):  # True == 1
+        yield name

@@ -10,11 +10,14 @@ import numpy as np
 import graphnet as gn
 from graphnet.display import ShowsItself
 from graphnet.dtypes import as_dtype, is_float
+from graphnet.memory import require_memory
 from graphnet.node import Array, Node
 from graphnet.provenance import hide_module
 from graphnet_rnn.cell import Cell
+from graphnet_rnn.cells.lstm import without_recurrent_errors
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import CellError, UsageError
+from graphnet_rnn.graph_size import require_nodes
 from graphnet_rnn.initializers import Initializer
 from graphnet_rnn.losses import LOSSES, SEQUENCE_LOSSES
 from graphnet_rnn.settings import fraction, one_of, whole_number
@@ -22,6 +25,9 @@ from graphnet_rnn.unroll import Unrolled
 from graphnet_rnn.weights import FlatParameters, Weights, unfit
 
 __all__ = ["Network"]
+
+#: What binding the least layer costs, beside its weights, in nodes.
+LAYER_NODES = 10
 
 hide_module(__file__)
 
@@ -40,6 +46,8 @@ class Network(FlatParameters, ShowsItself):
     variational: keep each mask for all time steps (Gal & Ghahramani 2016) instead of drawing one for each.
     share: {1: 0} lets layer 1 use the weights of layer 0; they must fit. output_bias: False for no b_o.
     initial_state: "zero", or "learned" (one parameter for each state).
+    truncated: no error goes back through products of states; for LSTMs alone, see rnn.online.truncated.
+    values: of all weights, by name, instead of what initializers draw: arrays of the dtype and of the right shapes.
     reads: by default "symbols" with the softmax loss, else "vectors".
     Raises UsageError for settings that cannot be meant, CellError for an unsound cell.
     Source: Lynge 2016, 3.4; Krause 2015, 2.3.
@@ -63,6 +71,8 @@ class Network(FlatParameters, ShowsItself):
         variational: bool = False,
         share: Mapping[int, int] | Iterable[Sequence[int]] = (),
         output_bias: bool = True,
+        truncated: bool = False,
+        values: Mapping[str, Array] | None = None,
     ) -> None:
         self.inputs, self.outputs = whole_number("inputs", inputs), whole_number("outputs", outputs)
         self.loss = one_of("loss", loss, (*LOSSES, *SEQUENCE_LOSSES))
@@ -91,10 +101,11 @@ class Network(FlatParameters, ShowsItself):
         if not layers:
             raise UsageError("layers is empty: give at least one cell, e.g. [rnn.LSTM(128)]")
         self.share = self._checked_share(share, len(layers))
-        self.layers = self._bind(layers)
-        self._own = Weights("output", self.seed, self.dtype, dict(initial or {}))
+        self.layers = self._bind(layers, values)
+        self.truncated = False
+        self._own = Weights("output", self.seed, self.dtype, dict(initial or {}), values)
         self._declare_projection()
-        self._learned = Weights("initial", self.seed, self.dtype, dict(initial or {}))
+        self._learned = Weights("initial", self.seed, self.dtype, dict(initial or {}), values)
         if self.initial_state == "learned":
             for l, cell in enumerate(self.layers):
                 for state, width in zip(cell.states, cell.widths, strict=True):
@@ -104,6 +115,8 @@ class Network(FlatParameters, ShowsItself):
                     self._learned.get(name, (width,), state.initial)
         self._require_patterns(dict(initial or {}))
         self.lay_out(self._groups(), self.dtype)
+        if truncated:
+            self.truncate()
         #: The characters behind the symbols, for a network that reads text; kept in its file.
         self.vocabulary: Vocabulary | None = None
 
@@ -145,15 +158,33 @@ class Network(FlatParameters, ShowsItself):
         """Whether o_t depends on no later input; not so where a layer is bidirectional."""
         return all(cell.causal for cell in self.layers)
 
-    def _bind(self, layers: Sequence[Cell]) -> list[Cell]:
+    def truncate(self) -> None:
+        """Lets no error go back through products of states any more; see rnn.online.truncated.
+
+        Raises UsageError if a layer with states is no LSTM.
+        """
+        self.layers = [without_recurrent_errors(cell) if cell.states else cell for cell in self.layers]
+        self.truncated = True
+
+    def _bind(self, layers: Sequence[Cell], values: Mapping[str, Array] | None) -> list[Cell]:
         bound: list[Cell] = []
         for l, cell in enumerate(layers):
             below = bound[-1].output_width + (self.inputs if self.skips_inputs else 0) if l else self.inputs
             if l in self.share:
                 bound.append(self._bind_shared(cell, l, bound[self.share[l]], below))
             else:
-                bound.append(cell.bind(below, f"layer{l}", self.seed, self.dtype))
+                bound.append(cell.bind(below, f"layer{l}", self.seed, self.dtype, values))
+            if l == 1:  # those above are mostly like this one
+                self._require_room(bound[1], len(layers))
         return bound
+
+    @staticmethod
+    def _require_room(cell: Cell, count: int) -> None:
+        """NotEnoughMemoryError where so many layers cannot be made, before they are."""
+        weights = cell.weights.values()
+        what, remedy = f"{count:,} layers like {cell!r}", "fewer layers take less"
+        require_memory(count * sum(node.nbytes for node in weights), f"{what}, their weights alone,", remedy)
+        require_nodes(count * LAYER_NODES, what, remedy)
 
     def _bind_shared(self, cell: Cell, layer: int, owner: Cell, below: int) -> Cell:
         weights = owner.bound_weights
@@ -278,6 +309,8 @@ class Network(FlatParameters, ShowsItself):
             "variational": self.variational,
             "share": [list(pair) for pair in self.share.items()],
             "output_bias": self.output_bias,
+            # Left out where it is not so, as in files that do not know it.
+            **({"truncated": True} if self.truncated else {}),
         }
 
     def __graph__(self) -> gn.Graph:

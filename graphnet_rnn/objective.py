@@ -402,4 +402,10 @@ def _pairs(structure: Any) -> list[tuple[Node, Node]]:
         raise UsageError(
             f"Objective: structure must be pairs of nodes (a, h = e(a)), as u.structure, not {structure!r:.60}"
         )
+    for (a, h), count in Counter(listed).items():
+        if count > 1:
+            raise UsageError(
+                f"Objective: structure lists {a.describe()} and {h.describe()} (made at {h.origin}) twice, so they "
+                "would be damped twice"
+            )
     return listed

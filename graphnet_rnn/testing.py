@@ -6,6 +6,7 @@ rnn.testing.check_cell(MyCell)
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +16,10 @@ import numpy as np
 import graphnet as gn
 from graphnet.node import Array, Node
 from graphnet.testing import TOLERANCES, LawError, check_graph, require_same_in_any_order
-from graphnet_rnn.cell import Cell
+from graphnet.testing.laws import held_where_stopped
+from graphnet_rnn.cell import Cell, classes_of
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.model_file import ModelFile, describe_network, network_of, network_tensors
 from graphnet_rnn.network import Network
 from graphnet_rnn.unroll import Unrolled
 
@@ -48,7 +51,8 @@ class Subject:
 def check_cell(cell: Cell | type[Cell], report: Callable[[str, str], None] | None = None) -> None:
     """Holds a cell to all laws; LawError or CellError where one does not hold.
 
-    cell: a class, or an instance whose settings matter (it is rebuilt with few units, to be quick).
+    cell: a class, or an instance whose settings matter (it is rebuilt with few units, to be quick). What its equations
+    stop by `gn.stop_gradient` is held in finite differences, since derivatives are not meant to pass there.
     report(name of the check, what was found) is called after each check that passed.
     """
     small = _small(cell)
@@ -87,9 +91,9 @@ def check_network(network: Network, report: Callable[[str, str], None] | None = 
     pieces = np.split(v, ends)
     tangents = {n: piece.reshape(n.shape) for n, piece in zip(parameters, pieces, strict=True)}
 
-    cost, logits = gn.compile([u.cost], inputs), gn.compile([u.logits], inputs)
-    cost_slope = _slope(subject, lambda: cost(*arrays)[0], v)
-    logits_slope = _slope(subject, lambda: logits(*arrays)[0], v)
+    logits = gn.compile([u.logits], inputs)
+    cost_slope = _slope(subject, _moving(u.cost, inputs, arrays), v)
+    logits_slope = _slope(subject, _moving(u.logits, inputs, arrays), v)
     gradient = gn.compile(gn.gradient(u.cost, parameters), inputs)(*arrays)
     along = sum(float((g * tangents[n]).sum()) for n, g in zip(parameters, gradient, strict=True))
     (rop,) = gn.compile(gn.rop([u.logits], tangents), inputs)(*arrays)
@@ -260,8 +264,7 @@ def gradient_is_slope(subject: Subject) -> str:
     inputs = [u.inputs, u.targets, *u.initial]
     pieces = gn.compile(gn.gradient(u.cost, parameters), inputs)(*arrays)
     found = np.concatenate([p.ravel() for p in pieces])
-    cost = gn.compile([u.cost], inputs)
-    expected = _slopes(subject, lambda: np.atleast_1d(cost(*arrays)[0]))[:, 0]
+    expected = _slopes(subject, _moving(u.cost, inputs, arrays)).ravel()
     worst = _require(subject, "gradient = finite difference", found, expected, "difference")
     return f"{found.size} derivatives, largest difference {worst:.1e}"
 
@@ -273,9 +276,8 @@ def rop_is_slope(subject: Subject) -> str:
     inputs = [u.inputs, u.targets, *u.initial]
     v = [subject.generator.standard_normal(node.shape) for node in parameters]
     (found,) = gn.compile(gn.rop([u.logits], dict(zip(parameters, v, strict=True))), inputs)(*arrays)
-    logits = gn.compile([u.logits], inputs)
     flat = np.concatenate([piece.ravel() for piece in v])
-    expected = _slope(subject, lambda: logits(*arrays)[0], flat)
+    expected = _slope(subject, _moving(u.logits, inputs, arrays), flat)
     worst = _require(subject, "R{o} = finite difference", found, expected, "difference")
     return f"{found.size} derivatives, largest difference {worst:.1e}"
 
@@ -300,7 +302,7 @@ def gauss_newton_is_dense(subject: Subject) -> str:
     o = logits(*arrays)[0].reshape(-1, SYMBOLS)
     p = np.exp(o - o.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
-    jacobian = _slopes(subject, lambda: np.ravel(logits(*arrays)[0])).reshape(size, len(o), SYMBOLS)
+    jacobian = _slopes(subject, _moving(u.logits, inputs, arrays)).reshape(size, len(o), SYMBOLS)
     weighted = (p * jacobian - p * (p * jacobian).sum(axis=2, keepdims=True)) / len(o)
     expected = np.einsum("ack,bck->ab", jacobian, weighted)
     worst = _require(subject, "Gv = dense JᵀHJ", found, expected, "difference")
@@ -325,7 +327,6 @@ def cores_run_in_any_order(subject: Subject) -> str:
 
 def trains_in_float32(subject: Subject) -> str:
     """In float32 and with other sizes the cell is made again from its settings, and gives the same numbers."""
-    subject.cell.description()  # CellError for settings that no model file can hold
     cell, again = subject.cell.resized(5), subject.cell.resized(5)
     single = Network([cell, cell], SYMBOLS, SYMBOLS, skip=True, dtype="float32")
     double = Network([again, again], SYMBOLS, SYMBOLS, skip=True, dtype="float64")
@@ -350,6 +351,20 @@ def trains_in_float32(subject: Subject) -> str:
     return f"cost and {found.size - 1} derivatives agree with float64 to {worst:.1e}"
 
 
+def comes_back_from_a_file(subject: Subject) -> str:
+    """What a model file gives back has the same settings, kind by kind, and the same weights."""
+    network = subject.network
+    described = json.loads(json.dumps(describe_network(network)))
+    file = ModelFile(network_tensors(network), described)
+    again = network_of(file, "a model file", classes_of(network.layers))
+    before, after = (repr([cell.settings() for cell in net.layers]) for net in (network, again))
+    if before != after:
+        raise LawError(f"{subject.name}: a model file gives back {after} for the settings {before}")
+    if again.theta.tobytes() != network.theta.tobytes():
+        raise LawError(f"{subject.name}: a model file gives back other weights")
+    return f"{len(network.layers[0].settings())} settings and {network.theta.size} weights are the same again"
+
+
 CHECKS: dict[str, Callable[[Subject], str]] = {
     "gradient": gradient_is_slope,  # first, since it names the weight
     "one step": step_obeys_the_laws,
@@ -359,12 +374,21 @@ CHECKS: dict[str, Callable[[Subject], str]] = {
     "Gauss-Newton": gauss_newton_is_dense,
     "threads": cores_run_in_any_order,
     "float32": trains_in_float32,
+    "file": comes_back_from_a_file,
 }
 
 
 # -- finite differences over the flat vector -------------------------------------------------------
 
 STEP = 1e-5
+
+
+def _moving(node: Node, inputs: Sequence[Node], arrays: Sequence[Array]) -> Callable[[], Array]:
+    """The node at the parameters' present values, while all that gn.stop_gradient stops stays what it is now."""
+    (moving,), stopped, held = held_where_stopped([node])
+    values = gn.compile(stopped, inputs)(*arrays) if stopped else ()
+    function = gn.compile([moving], [*inputs, *held])
+    return lambda: function(*arrays, *values)[0]
 
 
 def _slope(subject: Subject, function: Callable[[], Array], direction: Array) -> Array:

@@ -6,6 +6,7 @@ twice when it is bound: the first run declares the weights, the second must comp
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,13 @@ hide_module(__file__)
 
 
 def declare(cell: Cell, weights: Weights) -> None:
-    """Runs a first step, which makes the weights, and a second one; CellError where they differ."""
+    """Runs a step that tells how large the weights are, one that makes them, and another; CellError where they differ.
+
+    NotEnoughMemoryError where the weights would take more than there is.
+    """
+    if not weights.nodes:
+        with weights.planned():
+            run(copy.copy(cell), *_given(cell, weights))  # what a step keeps in the cell is not to be seen
     first = run(cell, *_given(cell, weights))
     weights.complete = True
     _require_same(cell, first, run(cell, *_given(cell, weights)))

@@ -14,14 +14,12 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.display import ShowsItself
-from graphnet_rnn.checkpoint import RunFolder
+from graphnet_rnn.checkpoint import RunFolder, RunWriter
 from graphnet_rnn.data.text import Corpus
 from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.evaluation import Evaluator
-from graphnet_rnn.files import append_line
 from graphnet_rnn.interruption import Interruption
-from graphnet_rnn.model_file import save
 from graphnet_rnn.network import Network
 from graphnet_rnn.norms import weight_norms
 from graphnet_rnn.optimizers import (
@@ -38,7 +36,7 @@ from graphnet_rnn.optimizers.base import Report, State
 from graphnet_rnn.pieces import CarriedPieces, DrawnSequences, Pieces
 from graphnet_rnn.sampling import Sampler
 from graphnet_rnn.settings import amount, whole_number
-from graphnet_rnn.training_state import require_finite
+from graphnet_rnn.training_state import TrainingState, as_stored, require_finite, said
 
 __all__ = ["Listener", "Outcome", "Trainer"]
 
@@ -246,31 +244,20 @@ class Trainer:
     # -- running -------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
-        """Trains from where it stands to the end; Ctrl-C ends it after the step in hand, with a checkpoint."""
-        with self.folder.locked():
-            return self._run()
+        """Trains from where it stands to the end; Ctrl-C, SIGTERM and SIGHUP end it after the step in hand.
 
-    def _run(self) -> Outcome:
-        progress = self.progress
-        if not self._resumed:
-            self.folder.require_new()
-            self._checkpoint()
-        if not self.folder.history_size():
-            append_line(self.folder.history, self._description())
-            append_line(
-                self.folder.history,
-                {
-                    "event": "initial",
-                    "epoch": 0,
-                    "weight_norms": weight_norms(self.network),
-                    **self._sample(),
-                },
-            )
+        A checkpoint is written then, and before whatever a listener raises is raised.
+        """
+        with self.folder.locked() as files:
+            return self._run(files)
+
+    def _run(self, files: RunWriter) -> Outcome:
+        progress = self._begin(files)
         self.listener.started(self)
         self._last_checkpoint = clock.monotonic()
         with self._interruption:
             while not (progress.finished or self._interruption.came or self._stop_reason):
-                self._run_epoch()
+                self._run_epoch(files)
         outcome = Outcome(
             progress.finished or self._stop_reason or "interrupted",
             progress.best_bits,
@@ -282,37 +269,59 @@ class Trainer:
         self.listener.ended(self, outcome)
         return outcome
 
+    def _begin(self, files: RunWriter) -> Progress:
+        """The first rows and the first checkpoint; of a resumed run, where its newest checkpoint left it."""
+        if self._resumed:
+            # What `resume` read was before the lock: another process may have trained on since.
+            stored = self.folder.read_checkpoint()
+            self._take_up(stored)
+            files.cut_history(stored.training["history_size"])
+        else:
+            self.folder.require_new()
+            self._checkpoint(files)
+        if not self.folder.history_size():
+            files.add_row(self._description())
+            initial = {"event": "initial", "epoch": 0, "weight_norms": weight_norms(self.network)}
+            files.add_row({**initial, **self._sample()})
+        return self.progress
+
     def stop(self, reason: str) -> None:
         """For listeners: ends the run after the epoch in hand."""
         self._stop_reason = reason
 
-    def _run_epoch(self) -> None:
+    def _run_epoch(self, files: RunWriter) -> None:
         progress = self.progress
         started, first_piece = clock.monotonic(), progress.piece
         while progress.piece < len(self.pieces):
-            self._run_piece()
+            nats = self._run_piece(files)
+            try:
+                self.listener.stepped(self, nats)
+            except Exception:  # e.g. what it prints to has gone; the step is whole
+                self._checkpoint(files)
+                raise
             if self._interruption.came:
-                self._checkpoint()
+                self._checkpoint(files)
                 return
             if clock.monotonic() - self._last_checkpoint > self.checkpoint_seconds:
-                self._checkpoint()
+                self._checkpoint(files)
         seconds = clock.monotonic() - started
-        self._end_epoch()
+        row = self._end_epoch(files)
         characters = (len(self.pieces) - first_piece) * self.pieces.characters
-        append_line(
-            self.folder.timing,
+        files.add_time(
             {
                 "epoch": progress.epoch,
                 "seconds": seconds,
                 "characters_per_second": characters / max(seconds, 1e-9),
-            },
+            }
         )
+        self.listener.epoch_ended(self, row)
 
     def _rate(self) -> float:
         """Of the next step: the optimiser's own, times the epoch's factor."""
         return self.optimizer.rate_at(self.state) * self.schedule.factor(self.progress.epoch)
 
-    def _run_piece(self) -> None:
+    def _run_piece(self, files: RunWriter) -> float:
+        """One step; its loss in nats per character."""
         progress, rate = self.progress, self._rate()
         objective = self.pieces.fed(progress.epoch, progress.piece)
         point = self.optimizer.evaluation_point(self.theta, self.state).copy()
@@ -334,8 +343,7 @@ class Trainer:
         progress.step += 1
         # A step that reports more than its loss is one of few.
         if progress.step % self.log_every == 0 or type(report) is not Report:
-            append_line(
-                self.folder.history,
+            files.add_row(
                 {
                     "event": "step",
                     "step": progress.step,
@@ -344,14 +352,15 @@ class Trainer:
                     "gradient_norm": report.gradient_norm,
                     "learning_rate": rate,
                     **report.row(),
-                },
+                }
             )
             seconds = getattr(report, "seconds", None)
             if seconds is not None:
-                append_line(self.folder.timing, {"step": progress.step, "seconds": seconds})
-        self.listener.stepped(self, nats)
+                files.add_time({"step": progress.step, "seconds": seconds})
+        return nats
 
-    def _end_epoch(self) -> None:
+    def _end_epoch(self, files: RunWriter) -> dict[str, Any]:
+        """Validates, and keeps the model if it is the best so far; the row that the history got."""
         progress, rate = self.progress, self._rate()
         self._require_finite()
         self.network.theta = np.asarray(self.theta)
@@ -373,16 +382,16 @@ class Trainer:
             "weight_norms": weight_norms(self.network),
         }
         row |= self._sample()
-        append_line(self.folder.history, row)
+        files.add_row(row)
         if criterion < progress.best_bits:
             progress.best_bits, progress.best_epoch = criterion, progress.epoch
-            save(self.network, self.folder.model, {"epoch": progress.epoch, "bits": criterion})
+            files.write_model(self.network, {"epoch": progress.epoch, "bits": criterion})
         if self.stopping is not None and self.stopping.should_stop(progress.costs):
             progress.finished = "early stopping"
         elif progress.epoch >= self.epochs:
             progress.finished = "epochs"
-        self._checkpoint()
-        self.listener.epoch_ended(self, row)
+        self._checkpoint(files)
+        return row
 
     def _sample(self) -> dict[str, str]:
         if self._sampler is None:
@@ -398,28 +407,32 @@ class Trainer:
     def _description(self) -> dict[str, Any]:
         """What must be the same for a run to be continued."""
         digest = hashlib.sha256()
-        for part in (self.data.train, self.data.valid, self.data.test):
+        parts = self.data.train, self.data.valid, self.data.test
+        for part in parts:
             digest.update(part.tobytes())
-        return {
-            "event": "start",
-            "network": self.network.settings(),
-            "optimizer": {"name": type(self.optimizer).__name__, **self.optimizer.settings()},
-            "time": self.time,
-            "batch": self.batch,
-            "clip_values": self.clip_values,
-            **{name: value for name, value in self._later_settings().items() if value},
-            "schedule": repr(self.schedule),
-            "stopping": repr(self.stopping),
-            "sample_length": self.sample_length,
-            "log_every": self.log_every,
-            "text": digest.hexdigest(),
-        }
+        return as_stored(
+            {
+                "event": "start",
+                "network": self.network.settings(),
+                "optimizer": {"name": type(self.optimizer).__name__, **self.optimizer.settings()},
+                "time": self.time,
+                "batch": self.batch,
+                "clip_values": self.clip_values,
+                **{name: value for name, value in self._later_settings().items() if value},
+                "schedule": said(self.schedule),
+                "stopping": said(self.stopping),
+                "sample_length": self.sample_length,
+                "log_every": self.log_every,
+                "text": digest.hexdigest(),
+                "parts": [len(part) for part in parts],
+            }
+        )
 
     def _later_settings(self) -> dict[str, Any]:
         """Those that older checkpoints do not know, which are as if these had them at their defaults."""
         return {"stride": self.stride, "l2": self.l2, **self._sequences}
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, files: RunWriter) -> None:
         self._require_finite()
         self.network.theta = np.asarray(self.theta)
         arrays = {f"carried.{i:03d}": a for i, a in enumerate(self.pieces.carried)}
@@ -428,28 +441,30 @@ class Trainer:
             "notes": self.notes,
             "progress": {**vars(self.progress), "best_bits": _json_number(self.progress.best_bits)},
             "random": self._random.state,
-            "history_size": self.folder.history_size(),
         }
-        self.folder.sync_history()
-        self.folder.write_checkpoint(self.network, self.progress.step, self.state, arrays, training)
+        files.write_checkpoint(self.network, self.progress.step, self.state, arrays, training)
         self._last_checkpoint = clock.monotonic()
 
     def resume(self) -> None:
-        """Takes up the run in the folder where its last checkpoint left it.
+        """Makes `run` go on where the last checkpoint in the folder left it; changes nothing there.
 
         Raises ModelFileError if there is none, UsageError if its settings, its text or the equations are others.
         """
         stored = self.folder.read_checkpoint()
+        self._take_up(stored)
+        self.folder.require_history(stored.told("history_size", 0))
+        self._resumed = True
+
+    def _take_up(self, stored: TrainingState) -> None:
+        """Stands where a checkpoint left the run."""
         stored.require_same(self._description(), dict.fromkeys(self._later_settings()))
         stored.restore(self.network, self.state)
         self.theta = gn.place(self.network.theta, self.backend)
-        self.pieces.carried = [stored.array(f"carried.{i:03d}") for i in range(len(self.pieces.carried))]
-        progress = dict(stored.training["progress"])
-        progress["best_bits"] = math.inf if progress["best_bits"] is None else progress["best_bits"]
-        self.progress = Progress(**progress)
-        self._random.state = stored.training["random"]
-        self.folder.cut_history(stored.training["history_size"])
-        self._resumed = True
+        self.pieces.carried = [
+            stored.array(f"carried.{i:03d}", array) for i, array in enumerate(self.pieces.carried)
+        ]
+        self.progress = Progress(**stored.told("progress", vars(Progress())))
+        self._random.state = stored.told("random", self._random.state)
         if self.progress.finished != "early stopping":  # more epochs, or fewer, may have been asked for
             self.progress.finished = "epochs" if self.progress.epoch >= self.epochs else ""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.node import Array
+from graphnet.node import Array, Node
 from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
 from graphnet_rnn.files import write_atomically
 from graphnet_rnn.model_file import (
+    STATE,
     ModelFile,
     describe_network,
     has_same_equations,
@@ -21,10 +24,18 @@ from graphnet_rnn.model_file import (
 )
 from graphnet_rnn.network import Network
 
-__all__ = ["TrainingState", "read_training_state", "require_finite", "write_training_state"]
+__all__ = [
+    "TrainingState",
+    "as_stored",
+    "read_training_state",
+    "require_finite",
+    "said",
+    "write_training_state",
+]
 
-PREFIX = "state."
 OPTIMIZER = "optimizer."
+#: So many differences are named.
+LISTED = 5
 
 
 @dataclass(frozen=True)
@@ -38,33 +49,76 @@ class TrainingState:
 
     def require_same(self, settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         """UsageError if the run's settings, `training["run"]`, were others; defaults: of those that it may lack."""
-        stored = {**defaults, **self.training["run"]}
-        differences = [
-            what for key, value in stored.items() for what in _differences(key, value, settings.get(key))
-        ]
+        stored, now = {**defaults, **self._mapping("run")}, as_stored(settings)
+        try:
+            differences = [
+                what for key, value in stored.items() for what in _differences(key, value, now.get(key))
+            ]
+        except RecursionError:
+            raise ModelFileError(f"{self.path} says settings that are nested too deeply.") from None
         if differences:
+            more = [f"and {len(differences) - LISTED} more"] if len(differences) > LISTED else []
             raise UsageError(
-                f"{self.path} cannot be continued: {'; '.join(differences)}. Say the same again, or keep this run in "
-                "another place."
+                f"{self.path} cannot be continued: {'; '.join([*differences[:LISTED], *more])}. Say the same again, or "
+                "keep this run in another place."
             )
 
     def restore(self, network: Network, state: Mapping[str, Array]) -> None:
         """Writes the weights into the network, and the optimiser's arrays into `state`.
 
-        Raises UsageError if the network's equations are others, ModelFileError if an array is missing.
+        Raises UsageError if the network's equations or characters are others, ModelFileError if an array does not fit;
+        nothing is then written.
         """
-        if not has_same_equations(network, self.file):
+        try:
+            same = has_same_equations(network, self.file)
+        except ValueError as error:
+            raise ModelFileError(f"{self.path} cannot be continued: {error}.") from None
+        if not same:
             raise UsageError(f"{self.path} cannot be continued: the equations of a cell have changed since.")
-        stored = {name: self.array(OPTIMIZER + name) for name in state}  # all, before anything is written
-        for name, node in (network.parameters | network.fixed).items():
-            node.value[...] = self.file.tensors[name]
-        for name, array in state.items():
-            array[...] = stored[name]
+        if self.file.description.get("vocabulary") != (network.vocabulary and network.vocabulary.characters):
+            raise UsageError(f"{self.path} cannot be continued: the symbols stand for other characters.")
+        weights = network.parameters | network.fixed
+        read = [(node.value, self._fitting(self.file.tensors, name, node)) for name, node in weights.items()]
+        read += [(array, self.array(OPTIMIZER + name, array)) for name, array in state.items()]
+        for array, stored in read:
+            array[...] = stored
 
-    def array(self, name: str) -> Array:
-        if name not in self.arrays:
-            raise ModelFileError(f"{self.path} lacks {name!r}: it is of another run, or of another version.")
-        return self.arrays[name]
+    def array(self, name: str, like: Array | Node) -> Array:
+        """The array of this name; ModelFileError unless it is of the shape and dtype of `like`."""
+        return self._fitting(self.arrays, name, like)
+
+    def _fitting(self, arrays: Mapping[str, Array], name: str, like: Array | Node) -> Array:
+        found = arrays.get(name)
+        if found is None or found.shape != like.shape or found.dtype != like.dtype:
+            what = "lacks" if found is None else f"has {found.dtype} of shape {list(found.shape)} for"
+            raise ModelFileError(
+                f"{self.path} {what} {name!r}, {like.dtype} of shape {list(like.shape)}: it is of another run, or of "
+                "another version."
+            )
+        return found
+
+    def told(self, name: str, like: Any) -> Any:
+        """What `training` says under this name; ModelFileError unless it is of the kind of `like`.
+
+        Whole numbers are at least 0. null stands for an infinity, and only where `like` has one.
+        """
+        found = self.training.get(name)
+        if not _is_like(found, like):
+            raise ModelFileError(
+                f"{self.path} says {found!r:.60} for {name!r}: it is damaged, of another kind of training, or of "
+                "another version."
+            )
+        if not isinstance(found, dict):
+            return found
+        return {key: like[key] if value is None else value for key, value in found.items()}
+
+    def _mapping(self, name: str) -> dict[str, Any]:
+        found = self.training.get(name)
+        if not isinstance(found, dict):
+            raise ModelFileError(
+                f"{self.path} says {found!r:.60} for {name!r}, so it is not known what run it is of."
+            )
+        return found
 
 
 def require_finite(theta: Array, step: int, untouched: str) -> None:
@@ -84,21 +138,48 @@ def write_training_state(
     training: Mapping[str, Any],
 ) -> None:
     """state: the optimiser's; arrays: others, of any back end. training: JSON; its "run" has what must not change."""
-    named = {PREFIX + OPTIMIZER + name: np.asarray(array) for name, array in state.items()}
-    named |= {PREFIX + name: np.asarray(array) for name, array in arrays.items()}
-    description = {**describe_network(network), "training": dict(training)}
+    named = {STATE + OPTIMIZER + name: np.asarray(array) for name, array in state.items()}
+    named |= {STATE + name: np.asarray(array) for name, array in arrays.items()}
+    description = {**describe_network(network), "training": {**training, "run": as_stored(training["run"])}}
     write_atomically(path, ModelFile({**network_tensors(network), **named}, description).to_bytes())
 
 
 def read_training_state(path: Path) -> TrainingState:
     """Raises ModelFileError if there is no such file, or if it is damaged or a model alone."""
     file = read_model_file(path)
-    if "training" not in file.description:
+    training = file.description.get("training")
+    if not isinstance(training, dict):
         raise ModelFileError(
             f"{path} is a model alone, without the state of a training run; name another file."
         )
-    arrays = {k[len(PREFIX) :]: v for k, v in file.tensors.items() if k.startswith(PREFIX)}
-    return TrainingState(path, file, arrays, dict(file.description["training"]))
+    arrays = {k.removeprefix(STATE): v for k, v in file.tensors.items() if k.startswith(STATE)}
+    return TrainingState(path, file, arrays, training)
+
+
+def as_stored(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as they are read again: what JSON does not know by what it says of itself."""
+    stored: dict[str, Any] = json.loads(json.dumps(dict(settings), default=said))
+    return stored
+
+
+def said(setting: Any) -> str:
+    """What an object says of itself; by its class and attributes if it does not, since an address tells nothing."""
+    if getattr(type(setting), "__repr__", None) is object.__repr__:
+        return f"{type(setting).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(setting).items())})"
+    return repr(setting)
+
+
+def _is_like(found: Any, like: Any) -> bool:
+    if isinstance(like, dict):
+        same = isinstance(found, dict) and found.keys() == like.keys()
+        return same and all(_is_like(found[key], each) for key, each in like.items())
+    if isinstance(like, list):
+        return isinstance(found, list) and all(type(each) in (int, float) for each in found)
+    if isinstance(like, float):
+        if found is None:
+            return math.isinf(like)
+        return type(found) in (int, float) and abs(found) < math.inf
+    return type(found) is type(like) and (not isinstance(found, int) or found >= 0)
 
 
 def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
@@ -109,9 +190,9 @@ def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
         # Settings of another optimiser, or of another cell, are not to be compared.
         kind = next((key for key in ("name", "cell") if before.get(key) != now.get(key)), None)
         for key in {**before, **now} if kind is None else [kind]:
-            yield from _differences(f"{name}.{key}", before.get(key), now.get(key))
+            yield from _differences(f"{name}.{key}", before.get(key, "not set"), now.get(key, "not set"))
     elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         for i, (a, b) in enumerate(zip(before, now, strict=True)):
             yield from _differences(f"{name}[{i}]", a, b)
     elif before != now:
-        yield f"{name} was {before}, now it is {now}"
+        yield f"{name:.80} was {before!s:.100}, now it is {now!s:.100}"

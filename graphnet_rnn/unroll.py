@@ -12,9 +12,11 @@ from graphnet.collector import collector_paused
 from graphnet.display import ShowsItself
 from graphnet.node import Node
 from graphnet.ops.elementwise import Sigmoid, Tanh
+from graphnet.passes.merge import values_of
 from graphnet.provenance import hide_module
 from graphnet_rnn.cell import Cell, at_each_step
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.graph_size import require_nodes
 from graphnet_rnn.losses import LOSSES, SEQUENCE_LOSSES
 from graphnet_rnn.masks import Masks
 from graphnet_rnn.settings import whole_number
@@ -143,8 +145,12 @@ class Unrolled(ShowsItself):
 
     def _step_by_step(self, layers: Sequence[Cell], states: list[tuple[Node, ...]]) -> Iterator[list[Node]]:
         """The outputs of all layers, step by step; `states` are brought forward."""
+        first = 0
         for t in range(self.time):
             below = x = self._input_at(t)
+            if t == 1:  # all steps make as many nodes as the first
+                self._require_room(x.serial - first)
+            first = x.serial
             column = []
             for l, cell in enumerate(layers):
                 with gn.scope(layer=f"layer{l}", cell=type(cell).__name__, time=t + 1):
@@ -155,6 +161,7 @@ class Unrolled(ShowsItself):
 
     def _layer_by_layer(self, layers: Sequence[Cell], states: list[tuple[Node, ...]]) -> Iterator[list[Node]]:
         """The same for networks with a layer that needs the whole sequence below it."""
+        self._require_room(len(layers))
         below = xs = [self._input_at(t) for t in range(self.time)]
         hidden = []
         for l, cell in enumerate(layers):
@@ -165,6 +172,10 @@ class Unrolled(ShowsItself):
                     below, states[l] = cell.sequence(read, states[l])
             hidden.append(below)
         yield from map(list, zip(*hidden, strict=True))
+
+    def _require_room(self, nodes: int) -> None:
+        """NotEnoughMemoryError where steps of so many nodes each cannot be made, before they are."""
+        require_nodes(nodes * self.time, f"unrolling over {self.time:,} steps", "fewer time steps take less")
 
     def _read(self, layer: int, below: Node, x: Node) -> Node:
         """What a layer reads: the output of the one below, with dropout, beside x where connections skip."""
@@ -181,12 +192,19 @@ class Unrolled(ShowsItself):
 
     @property
     def structure(self) -> list[tuple[Node, Node]]:
-        """(a, h = e(a)) for each tanh and σ of the layers: what structural damping keeps from changing too fast."""
-        return [
-            (node.inputs[0], node)
-            for node in gn.Graph([self.cost]).order
-            if isinstance(node.op, (Tanh, Sigmoid)) and "cell" in node.scope
+        """(a, h = e(a)) for each tanh and σ of the layers: what structural damping keeps from changing too fast.
+
+        Each unit is there once, however often the equations write it.
+        """
+        graph = gn.Graph([self.cost])
+        squashed = [
+            node for node in graph.order if isinstance(node.op, (Tanh, Sigmoid)) and "cell" in node.scope
         ]
+        value = values_of(graph)
+        units: dict[Node, Node] = {}
+        for node in squashed:
+            units.setdefault(value[node], node)
+        return [(node.inputs[0], node) for node in units.values()]
 
     def __graph__(self) -> gn.Graph:
         """The cost as a graph, for pictures."""

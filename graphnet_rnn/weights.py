@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.errors import GraphnetError
+from graphnet.memory import require_memory
 from graphnet.node import Array, Dtype, Node
 from graphnet.provenance import attributed_to, here, hide_module
 from graphnet_rnn import initializers
@@ -46,12 +48,35 @@ class Weights:
     seed: int
     dtype: Dtype
     initial: Mapping[str, Initializer]
+    #: What they hold, by their full names, instead of what initializers draw: nothing is allocated that is not there.
+    values: Mapping[str, Array] | None = None
     nodes: dict[str, Node] = field(default_factory=dict)
     #: The names of those that training leaves as they are.
     fixed: set[str] = field(default_factory=set)
     complete: bool = False
     #: The initializers of the cells that are parts of this one, by what their weights begin with.
     parts: dict[str, Mapping[str, Initializer]] = field(default_factory=dict)
+    _planned: bool = False
+
+    @contextmanager
+    def planned(self) -> Iterator[None]:
+        """Within it weights have shapes, and no memory; then they are forgotten.
+
+        Raises NotEnoughMemoryError if there is none to draw them all.
+        """
+        self._planned = True
+        yield
+        self._planned = False
+        if self.nodes:
+            name, largest = max(self.nodes.items(), key=lambda item: item[1].size)
+            require_memory(
+                # Numbers are drawn in float64.
+                sum(node.nbytes for node in self.nodes.values()) + 8 * largest.size,
+                f"{self._who}: its weights ({name} alone has the shape {list(largest.shape)})",
+                "fewer units take less",
+            )
+        for seen in (self.nodes, self.fixed, self.parts):
+            seen.clear()
 
     def get(
         self, name: str, shape: Sequence[int], initializer: Initializer | None, trained: bool = True
@@ -96,11 +121,26 @@ class Weights:
         return tuple(int(n) for n in sizes)
 
     def _make(self, name: str, shape: tuple[int, ...], initializer: Initializer | None) -> Node:
+        if self._planned:
+            return gn.parameter(np.broadcast_to(np.zeros((), self.dtype), shape), name=self.full_name(name))
+        if self.values is not None:
+            return gn.parameter(self._given(name, shape, self.values), name=self.full_name(name))
         initializer = chosen(self.initial, name, initializer)
         if initializer is None:
             initializer = initializers.glorot() if len(shape) > 1 else initializers.zeros()
         value = self._initial_value(name, shape, initializer)
         return gn.parameter(value.astype(self.dtype), name=self.full_name(name))
+
+    def _given(self, name: str, shape: tuple[int, ...], values: Mapping[str, Array]) -> Array:
+        """A copy of the weight's value, if there is one of this shape and dtype."""
+        value = values.get(self.full_name(name))
+        if value is None or value.shape != shape:
+            raise UsageError(
+                f"the weight {self.full_name(name)} is missing or of another shape than {list(shape)}"
+            )
+        if value.dtype != self.dtype:
+            raise UsageError(f"the weight {self.full_name(name)} is {value.dtype}, not {self.dtype}")
+        return value.copy()
 
     def _initial_value(self, name: str, shape: tuple[int, ...], initializer: Initializer) -> Array:
         """What the initializer gives, if that is finite numbers of this shape."""
@@ -232,6 +272,7 @@ class FlatParameters:
         """Moves all trained weights of the groups into one vector; no more can then be declared."""
         groups = list(groups)
         total = sum(node.size for weights in groups for node in weights.trained().values())
+        require_memory(total * dtype.itemsize, f"a vector of {total:,} parameters", "fewer units take less")
         self._theta, self.parameters, self.fixed = np.zeros(total, dtype), {}, {}
         start = 0
         for weights in groups:

@@ -18,7 +18,9 @@ NETWORKS, PICTURES = ROOT / "graphnet_rnn", ROOT / "viz"
 
 #: From the bottom to the top. A module imports from its own layer and from those below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("version", "errors", "collector", "files"),
+    ("version", "errors", "collector", "memory", "streams"),
+    ("files",),
+    ("json_lines",),
     ("display", "dtypes", "expression", "provenance", "signature"),
     ("node",),
     ("graph",),
@@ -37,7 +39,19 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "initializers"),
-    ("settings", "files", "interruption", "losses", "masks", "vectors", "weights", "ctc"),
+    (
+        "settings",
+        "files",
+        "graph_size",
+        "json_values",
+        "tensor_file",
+        "interruption",
+        "losses",
+        "masks",
+        "vectors",
+        "weights",
+        "ctc",
+    ),
     ("declaration", "data"),
     ("tracing",),
     ("cell",),
@@ -68,7 +82,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
 )
 VIZ_LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "colours", "notebook", "blocks"),
+    ("errors", "colours", "files", "notebook", "blocks"),
     ("style", "text", "feeds"),
     ("drawing", "charts", "terminal", "matching"),
     ("notes", "pages"),

@@ -147,6 +147,21 @@ def test_words_are_passed_on(
     assert started[-1][1:] == ["-m", "graphnet_rnn", "sample", "model", "--length", "5"]
 
 
+def test_the_suite_elsewhere_needs_what_tests_need(
+    run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call(run, monkeypatch, "elsewhere", "--seed", "7")
+    assert started[0][-1] == f"{run.HERE}[test]"
+    assert started[-1][1:] == ["-m", "tests.elsewhere", "--seed", "7"]
+
+
+def test_a_newcomer_makes_environments_and_needs_none(
+    run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call(run, monkeypatch, "newcomer", "docs")
+    assert started == [[sys.executable, "-m", "tests.newcomer", "docs"]]
+
+
 def test_docs_are_built_anew_with_their_extra(
     run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -203,7 +203,9 @@ def test_notebooks_are_written_once(
     assert any(cell["metadata"].get("jupyter", {}).get("source_hidden") for cell in cells)
     linked = re.findall(r"\]\((\d\d_\w+\.\w+)\)", " ".join(line for cell in cells for line in cell["source"]))
     assert {Path(link).suffix for link in linked} == {".ipynb"}
-    guides = re.findall(r"\]\(([^)]*/docs/[^)]*)\)", (tmp_path / f"{TUTORIALS[5].stem}.ipynb").read_text())
+    guides = re.findall(
+        r"\]\(([^)]*/docs/[^)]*)\)", (tmp_path / f"{TUTORIALS[5].stem}.ipynb").read_text(encoding="utf-8")
+    )
     assert guides
     assert all((tmp_path / guide).is_file() for guide in guides)
 
@@ -256,7 +258,7 @@ def test_pages(opener: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture
     """One that fails is told, has a page that shows where, and does not keep the others from being run."""
     pytest.importorskip("nbconvert", reason="the extra `tutorials` is not installed")
     wrong, right = tmp_path / "01_wrong.py", tmp_path / "02_right.py"
-    wrong.write_text("# %% [markdown]\n# # 1 · Wrong\n\n# %%\n1 / 0\n")
+    wrong.write_text("# %% [markdown]\n# # 1 · Wrong\n\n# %%\n1 / 0\n", encoding="utf-8")
     right.write_text(
         "# %% [markdown]\n# # 2 · Right\n# See [tutorial 1](01_wrong.py).\n\n# %%\n6 * 7\n\n"
         '# %% tags=["hide-input"] jupyter={"source_hidden": true}\nsecret = 1\n'

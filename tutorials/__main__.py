@@ -20,6 +20,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from graphnet.files import write_whole
+from graphnet.streams import prepare_streams
+
 HERE = Path(__file__).resolve().parent
 #: Words in what a cell prints stay whole at the ends of lines.
 PAGE_STYLE = "<style>.jp-OutputArea-output pre { word-break: normal; overflow-wrap: anywhere; }</style>"
@@ -59,13 +62,13 @@ def write_notebooks(folder: Path) -> list[Path]:
     import nbformat
 
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "exercises.py").write_bytes((HERE / "exercises.py").read_bytes())
+    write_whole(folder / "exercises.py", (HERE / "exercises.py").read_bytes(), durable=False)
     paths = []
     for source in sources():
         path = folder / f"{source.stem}.ipynb"
         new = notebook_of(source, folder=folder)
         if not path.exists():
-            nbformat.write(new, path)
+            write_whole(path, f"{nbformat.writes(new).rstrip()}\n".encode())
         elif _made_from(path) != new.metadata["made_from"]:
             print(f"{path.name}: kept, though the tutorial has changed since; delete it to get the new one.")
         paths.append(path)
@@ -109,7 +112,7 @@ def execute(chosen: list[Path], folder: Path) -> int:
             print(f"{source.name} failed:\n{error}", file=sys.stderr)
         page, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": _title(notebook)}})
         path = folder / f"{source.stem}.html"
-        path.write_text(page.replace("</head>", f"{PAGE_STYLE}\n</head>", 1), encoding="utf-8")
+        write_whole(path, page.replace("</head>", f"{PAGE_STYLE}\n</head>", 1).encode(), durable=False)
         print(path)
     return failed
 
@@ -152,4 +155,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     sys.exit(main())

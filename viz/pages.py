@@ -14,6 +14,7 @@ import numpy as np
 
 from viz.charts.history import History, is_number, rows_of
 from viz.errors import DrawingError
+from viz.files import write_file
 from viz.terminal import as_svg
 from viz.text import coloured, coloured_html, paint, scale_of, swatch, visible
 
@@ -81,13 +82,10 @@ class TextPage:
         ending = file.suffix.lower()
         if ending not in (".html", ".htm", ".svg", ".txt", ".ansi"):
             raise DrawingError(f"path {str(path)!r}: a page of text must end in .html, .svg, .txt or .ansi.")
-        try:
-            text = self.terminal + "\n"
-            if ending not in (".txt", ".ansi"):
-                text = self.svg if ending == ".svg" else self.html
-            file.write_text(text, encoding="utf-8", newline="\n")
-        except OSError as error:
-            raise DrawingError(f"{path} cannot be written: {error.strerror}.") from None
+        text = self.terminal + "\n"
+        if ending not in (".txt", ".ansi"):
+            text = self.svg if ending == ".svg" else self.html
+        write_file(file, text.encode(errors="backslashreplace"))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/plain": self.terminal, "text/html": f'<div style="{self.style}">{self.body}</div>'}

@@ -11,6 +11,7 @@ from graphnet.passes import Stage
 from viz.drawing.draw import draw
 from viz.drawing.render import Drawing
 from viz.errors import DrawingError
+from viz.files import write_file
 from viz.notes import changes
 from viz.style import Theme
 
@@ -70,8 +71,8 @@ def dump(
     target = Path(folder)
     try:
         target.mkdir(parents=True, exist_ok=True)
-        _write(target / "explain.txt", f"{function!r}\n\n{function.explain()}\n")
-        _write(target / "instructions.txt", f"{function.instructions()}\n")
+        write_file(target / "explain.txt", f"{function!r}\n\n{function.explain()}\n".encode())
+        write_file(target / "instructions.txt", f"{function.instructions()}\n".encode())
         stages = [
             ("as written", function.source),
             *((stage.name, stage.after) for stage in function.stages()),
@@ -83,7 +84,7 @@ def dump(
                 f"   {node.origin}"
                 for node in graph.order
             ]
-            _write(target / f"{stem}.txt", "\n".join([*lines, ""]))
+            write_file(target / f"{stem}.txt", "\n".join([*lines, ""]).encode())
             _draw(draw(graph, style, closed=False, theme=theme), target / stem)
     except OSError as error:
         raise DrawingError(f"folder {str(target)!r} cannot be written: {error.strerror or error}") from None
@@ -96,10 +97,6 @@ def _compiled(name: str, function: Function) -> Function:
             f"function: {name} needs what gn.compile returns, not a {type(function).__name__}."
         )
     return function
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 def _draw(drawing: Drawing, stem: Path) -> None:

@@ -32,6 +32,7 @@ from graphnet.backends import Backend
 from graphnet.backends.cuda.device import this_device
 from graphnet.plan.instructions import Loop, Product
 from graphnet.plan.lowering import lower
+from graphnet.streams import prepare_streams
 
 #: Calls before the first that counts: compilation, autotuning, capture of graphs.
 WARM = 3
@@ -186,4 +187,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

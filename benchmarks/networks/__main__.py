@@ -20,6 +20,7 @@ from benchmarks.networks import table
 from benchmarks.networks.problem import LAYOUT, TASKS, Problem
 from benchmarks.networks.team import VARIANTS, Plan, run
 from benchmarks.networks.worker import MODULES
+from graphnet.streams import prepare_streams
 
 #: hidden, batch, steps, symbols, cores.
 ROWS = (
@@ -128,4 +129,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

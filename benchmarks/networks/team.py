@@ -74,7 +74,7 @@ REST, RESTLESS = 0.03, 0.5
 def mkl_shim(folder: Path) -> Path | None:
     """A library to preload that lets MKL use its fast kernels; None where there is no need or no gcc."""
     try:
-        intel = "GenuineIntel" in Path("/proc/cpuinfo").read_text()
+        intel = "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         return None
     if intel or not shutil.which("gcc"):
@@ -125,7 +125,7 @@ class Worker:
         #: Seconds of processor time used while it had nothing to do.
         self.wasted = 0.0
         self._used = 0.0
-        with log.open("w") as errors:
+        with log.open("w", encoding="utf-8") as errors:
             self.process = subprocess.Popen(
                 [python, "-m", module, json.dumps({"contender": contender, **spec})],
                 cwd=ROOT,
@@ -174,7 +174,9 @@ class Worker:
 
     def _processor_time(self) -> float:
         try:
-            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+            fields = (
+                Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            )
         except OSError:
             return self._used
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

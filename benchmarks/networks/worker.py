@@ -63,7 +63,7 @@ def timed(call: Callable[[], Any], seconds: float, least: int = 2) -> list[float
 def resident(what: str) -> int:
     """VmRSS or VmHWM, in bytes (0 where there is no /proc)."""
     try:
-        found = re.search(rf"{what}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+        found = re.search(rf"{what}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))
     except OSError:
         return 0
     return int(found[1]) * 1024 if found else 0
@@ -136,7 +136,9 @@ class Worker:
 
     def forget(self) -> dict[str, Any]:
         try:
-            Path("/proc/self/clear_refs").write_text("5")  # the peak becomes what is resident now
+            Path("/proc/self/clear_refs").write_text(
+                "5", encoding="utf-8"
+            )  # the peak becomes what is resident now
         except OSError as error:
             return {"error": str(error)}
         return {}

@@ -26,6 +26,7 @@ from benchmarks.second_order import table
 from benchmarks.second_order.problem import Problem
 from benchmarks.second_order.turns import Plan, run
 from benchmarks.second_order.worker import MODULES
+from graphnet.streams import prepare_streams
 
 
 def arguments() -> argparse.Namespace:
@@ -89,4 +90,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

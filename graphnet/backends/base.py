@@ -11,9 +11,11 @@ import numpy as np
 from graphnet.errors import BackendError
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
+from graphnet.ops import all_ops
+from graphnet.ops.elementwise import Elementwise
 from graphnet.plan import Memory
 
-__all__ = ["OUT_OF_RANGE", "Backend", "Program", "stored_parameters"]
+__all__ = ["OUT_OF_RANGE", "Backend", "Program", "runs_in_python", "stored_parameters"]
 
 #: What a program says that has no graph to tell more.
 OUT_OF_RANGE = (
@@ -67,6 +69,20 @@ def stored_parameters(leaves: Iterable[Node], brought: Iterable[Node]) -> dict[s
                     name = f"{node.name or key}_{number}"
                 found[name] = key
     return found
+
+
+def runs_in_python(node: Node) -> BackendError:
+    """The error for a function that is to be stored and has this node, whose op only Python can compute."""
+    if type(node.op) in all_ops():
+        remedy = "It has none where all passes run: compile with passes=gn.passes.DEFAULT."
+    elif isinstance(node.op, Elementwise):
+        remedy = "Give the op a `kernel`."
+    else:
+        remedy = "Write it as a function of graphnet's own ops, or leave it out."
+    return BackendError(
+        f"this function cannot be stored: {node.describe()} (made at {node.origin}) runs the Python rule of "
+        f"{node.op.name}, which no file can hold. {remedy}"
+    )
 
 
 class Backend(ABC):

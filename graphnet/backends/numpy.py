@@ -10,8 +10,15 @@ from functools import partial
 import numpy as np
 
 from graphnet.backends.base import Backend, Program
-from graphnet.errors import BackendError, GraphnetError, NonFiniteError, table_of_inputs
+from graphnet.errors import (
+    BackendError,
+    GraphnetError,
+    NonFiniteError,
+    NotEnoughMemoryError,
+    table_of_inputs,
+)
 from graphnet.graph import Graph
+from graphnet.memory import readable_bytes
 from graphnet.node import Array, Node
 from graphnet.plan import make_plan
 
@@ -159,6 +166,11 @@ def _failure(node: Node, error: Exception) -> Exception:
     """The error, worded with the node at which it happened."""
     if isinstance(error, GraphnetError):
         return type(error)(f"{error}" + _place(node))
+    if isinstance(error, MemoryError):
+        return NotEnoughMemoryError(
+            f"{node.op.name}: {node.describe()} takes {readable_bytes(node.nbytes)} of memory, which cannot be had "
+            f"(made at {node.origin}); a smaller batch or fewer time steps take less"
+        )
     return BackendError(
         f"{node.op.name}.forward failed at {node.describe()}: {type(error).__name__}: {error}" + _place(node)
     )

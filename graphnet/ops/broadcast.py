@@ -13,7 +13,7 @@ from graphnet.node import Array, Dtype, Node, Op, Shape, shared
 from graphnet.ops.leaf import as_node, as_shape
 from graphnet.ops.shape import reshape
 
-__all__ = ["BroadcastTo", "Sum", "broadcast_to"]
+__all__ = ["STRETCH", "BroadcastTo", "Sum", "broadcast_to", "summed"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Sum(Op):
         return tuple(n for i, n in enumerate(x.shape) if i not in self.axes), x.dtype
 
     def forward(self, x: Array) -> Array:
-        return x.sum(axis=self.axes, dtype=x.dtype)
+        return summed(x, self.axes)
 
     def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         shape = x.shape
@@ -72,6 +72,39 @@ class Sum(Op):
 
     def rop(self, rx: Node, y: Node, x: Node) -> Node:
         return self(rx)
+
+
+#: So many terms are added up one after the other.
+STRETCH = 16
+
+
+def summed(x: Array, axes: Sequence[int], keepdims: bool = False) -> Array:
+    """Σ x over some axes, as the same dtype.
+
+    NumPy adds pairwise what lies side by side, all else one after the other, so that what rounding takes grows with the
+    number of terms; here stretches of them, and then their sums side by side.
+    """
+    axes = tuple([axis % x.ndim for axis in axes])
+    if x.dtype.kind == "f":
+        for axis in axes:
+            apart = x.strides[axis] != x.itemsize
+            if apart and x.shape[axis] > STRETCH:
+                x = _in_stretches(x, axis)
+            if apart and (x.shape[axis] > STRETCH or len(axes) > 1):
+                side_by_side = np.ascontiguousarray(np.moveaxis(x, axis, -1))
+                x = np.expand_dims(side_by_side.sum(axis=-1), axis)
+    return np.asarray(x.sum(axis=axes, dtype=x.dtype, keepdims=keepdims))
+
+
+def _in_stretches(x: Array, axis: int) -> Array:
+    """The sum of each stretch along an axis; what is left of it is the last."""
+    before, count, after = x.shape[:axis], x.shape[axis] // STRETCH, x.shape[axis + 1 :]
+    all_axes = (slice(None),) * axis
+    whole = (
+        x[(*all_axes, slice(0, count * STRETCH))].reshape(*before, count, STRETCH, *after).sum(axis=axis + 1)
+    )
+    rest = x[(*all_axes, slice(count * STRETCH, None))]
+    return np.concatenate([whole, rest.sum(axis=axis, keepdims=True)], axis=axis) if rest.size else whole
 
 
 def broadcast_to(x: Any, shape: Any) -> Node:

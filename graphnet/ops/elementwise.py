@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.dtypes import BOOL, FLOAT64, as_dtype, common_dtype, is_float
+from graphnet.dtypes import BOOL, FLOAT64, as_dtype, common_dtype, converted, is_float
 from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueAccessError, table_of_inputs
 from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape, shared
-from graphnet.ops.broadcast import broadcast_to
+from graphnet.ops.broadcast import STRETCH, broadcast_to
 from graphnet.ops.leaf import as_node, fill, zeros
 
 __all__ = [
@@ -171,6 +171,9 @@ class Add(Elementwise):
     def forward(self, *arrays: Array) -> Array:
         if len(arrays) == 1:
             return arrays[0]
+        if len(arrays) > STRETCH:  # stretch by stretch, as `summed`
+            some = -(-len(arrays) // STRETCH)
+            arrays = tuple([self.forward(*arrays[i : i + some]) for i in range(0, len(arrays), some)])
         y = arrays[0] + arrays[1]
         for x in arrays[2:]:
             y += x
@@ -262,7 +265,7 @@ class Negative(Elementwise):
 
 @dataclass(frozen=True, eq=False)
 class Power(Elementwise):
-    """y = x ** n, n a fixed number"""
+    """y = x ** n, n a fixed number; x ** 0.5 is √x"""
 
     exponent: float = 2.0
     domain: ClassVar[str] = "common"
@@ -276,7 +279,11 @@ class Power(Elementwise):
         return f"x ** {self.exponent!r}"
 
     def forward(self, x: Array) -> Array:
-        return np.power(x, x.dtype.type(self.exponent))
+        return (
+            np.sqrt(x)
+            if self.exponent == 0.5 and is_float(x.dtype)
+            else np.power(x, x.dtype.type(self.exponent))
+        )
 
     def partials(self, y: Node, x: Node) -> Sequence[Node]:
         n = self.exponent
@@ -295,7 +302,10 @@ class PowerOf(Elementwise):
         return np.power(x, y)
 
     def partials(self, z: Node, x: Node, y: Node) -> Sequence[Node]:
-        return y * x ** (y - 1), z * log(x)
+        # 0 · ∞ is meant to be 0 in two places: 0 · x^-1 where y = 0, and 0^y log 0 where y >= 0.
+        lowered = where(equal(y, 0), 0, y - 1)
+        flat = logical_and(equal(x, 0), greater_equal(y, 0))
+        return y * x**lowered, z * log(where(flat, 1, x))
 
 
 # -- functions of one variable ---------------------------------------------------------------
@@ -656,7 +666,7 @@ class Cast(Elementwise):
         return inputs[0].shape, self.to
 
     def forward(self, x: Array) -> Array:
-        return x.astype(self.to)
+        return converted(x, self.to)
 
     def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         if is_float(self.to) and is_float(x.dtype):

@@ -14,7 +14,7 @@ from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape
 from graphnet.ops.leaf import as_node, as_shape, zeros
 from graphnet.ops.shape import basic_slice, normalize_axis
 
-__all__ = ["OneHot", "ScatterAdd", "Take", "getitem", "one_hot", "scatter_add", "take"]
+__all__ = ["OneHot", "ScatterAdd", "Take", "getitem", "is_by_columns", "one_hot", "scatter_add", "take"]
 
 
 def _check_index(op_name: str, index: Array, size: int) -> None:
@@ -131,6 +131,11 @@ class OneHot(Op):
 
     def rop(self, rindex: Node, y: Node, index: Node) -> Node:
         return zeros(y.shape, self.of_dtype)
+
+
+def is_by_columns(x: Node, index: Node, axis: int) -> bool:
+    """Columns of a matrix, the same for each row: what a loop can read and a scatter can add up as they lie."""
+    return x.ndim == 2 and axis == 1 and index.ndim == 1
 
 
 # -- the functions that users call -----------------------------------------------------------

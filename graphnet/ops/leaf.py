@@ -78,9 +78,9 @@ class Parameter(Static, ByIdentity):
 
 @dataclass(frozen=True, eq=False)
 class Constant(Static):
-    """k: an array that never changes"""
+    """an array that never changes"""
 
-    symbol: ClassVar[str] = "k"
+    symbol: ClassVar[str] = "constant"
     value: Array = field(repr=False, default_factory=lambda: np.zeros(()))
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:

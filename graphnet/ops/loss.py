@@ -14,7 +14,7 @@ import numpy as np
 from graphnet.dtypes import FLOAT64, common_dtype, is_float
 from graphnet.errors import DtypeError, GraphnetError, ShapeError, table_of_inputs
 from graphnet.node import Array, Dtype, Node, Op, Shape, shared
-from graphnet.ops.broadcast import Sum
+from graphnet.ops.broadcast import Sum, summed
 from graphnet.ops.elementwise import Elementwise, cast, sigmoid
 from graphnet.ops.index import one_hot
 from graphnet.ops.leaf import as_node, zeros
@@ -37,8 +37,8 @@ class _CrossEntropy(Op):
         return result
 
     def log_probabilities(self, logits: Array) -> Array:
-        x, _ = shifted(logits, -1)
-        return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+        x = shifted(logits, -1)
+        return x - np.log(summed(np.exp(x), (-1,), keepdims=True))
 
 
 class SoftmaxCrossEntropy(_CrossEntropy):
@@ -49,7 +49,7 @@ class SoftmaxCrossEntropy(_CrossEntropy):
     def forward(self, z: Array, t: Array) -> Array:
         # 0 log 0 = 0: what has no share in the targets costs nothing, however impossible it is held.
         terms = np.where(t == 0, 0, t * self.log_probabilities(z))
-        return -terms.sum(axis=-1)
+        return -summed(terms, (-1,))
 
     def _partials(self, z: Node, t: Node) -> tuple[Node, Node]:
         last = (z.ndim - 1,)

@@ -11,7 +11,7 @@ import numpy as np
 from graphnet.dtypes import FLOAT64, INT64, is_float
 from graphnet.errors import ShapeError, table_of_inputs
 from graphnet.node import Array, Dtype, Node, Op, Shape, shared
-from graphnet.ops.broadcast import Sum, broadcast_to
+from graphnet.ops.broadcast import Sum, broadcast_to, summed
 from graphnet.ops.elementwise import cast, equal, exp
 from graphnet.ops.leaf import as_node, zeros
 from graphnet.ops.shape import normalize_axes, normalize_axis, reshape
@@ -90,11 +90,9 @@ class ArgMax(Op):
         return zeros(y.shape, rx.dtype)
 
 
-def shifted(x: Array, axis: int) -> tuple[Array, Array]:
-    """x minus its maximum over the axis, and the maximum; a row without a finite one is left as it is."""
-    top = x.max(axis=axis, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0) if x.size else top
-    return x - top, top
+def shifted(x: Array, axis: int) -> Array:
+    """x minus its maximum over the axis; where that is infinite, no share is known, and all of the row becomes NaN."""
+    return np.asarray(x - x.max(axis=axis, keepdims=True))
 
 
 class _OverAxis(Op):
@@ -124,8 +122,8 @@ class Softmax(_OverAxis):
     symbol: ClassVar[str] = "softmax"
 
     def forward(self, x: Array) -> Array:
-        e = np.exp(shifted(x, self.axis)[0])
-        return e / e.sum(axis=self.axis, keepdims=True)
+        e = np.exp(shifted(x, self.axis))
+        return e / summed(e, (self.axis,), keepdims=True)
 
     def jacobian_product(self, u: Node, y: Node) -> Node:
         weighted = u * y
@@ -146,8 +144,8 @@ class LogSoftmax(_OverAxis):
     symbol: ClassVar[str] = "log softmax"
 
     def forward(self, x: Array) -> Array:
-        x, _ = shifted(x, self.axis)
-        return x - np.log(np.exp(x).sum(axis=self.axis, keepdims=True))
+        x = shifted(x, self.axis)
+        return x - np.log(summed(np.exp(x), (self.axis,), keepdims=True))
 
     def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         return (gy - exp(y) * spread(Sum((self.axis,))(gy), y, (self.axis,)),)
@@ -168,9 +166,11 @@ class LogSumExp(_OverAxis):
         return (*shape[: self.axis], *shape[self.axis + 1 :]), dtype
 
     def forward(self, x: Array) -> Array:
-        x, top = shifted(x, self.axis)
+        top = x.max(axis=self.axis, keepdims=True)
+        top = np.where(np.isfinite(top), top, 0)  # beside an infinity the others count for nothing
         with np.errstate(divide="ignore"):  # log 0 = -inf is the right answer for an all -inf row
-            return np.asarray((np.log(np.exp(x).sum(axis=self.axis, keepdims=True)) + top).squeeze(self.axis))
+            total = summed(np.exp(x - top), (self.axis,), keepdims=True)
+            return np.asarray((np.log(total) + top).squeeze(self.axis))
 
     def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         return (spread(gy, x, (self.axis,)) * Softmax(self.axis)(x),)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import accumulate, pairwise
 
 from graphnet.graph import Graph
 from graphnet.node import Node
-from graphnet.ops.broadcast import Sum
+from graphnet.ops.broadcast import STRETCH, Sum
+from graphnet.ops.elementwise import add
 from graphnet.ops.index import ScatterAdd
 from graphnet.ops.linear import MatMul
 from graphnet.ops.shape import Concatenate, Slice, Transpose, part
@@ -80,12 +82,7 @@ class _Stretches:
             if len(found) < len(operands):
                 return node
             terms.append(_of_rows(node, found))
-        if len(terms) < 2:
-            return node
-        total = terms[0]
-        for term in terms[1:]:
-            total = total + term
-        return total
+        return _total(terms) if len(terms) > 1 else node
 
     def _stretch(self, x: Node, start: int, stop: int) -> Node | None:
         """Rows start ... stop - 1; None where a piece of a join would be cut in two."""
@@ -158,6 +155,14 @@ def _added_up(node: Node) -> tuple[Node, ...] | None:
         a, b = node.inputs
         return (a.inputs[0], b) if isinstance(a.op, Transpose) else None
     return None
+
+
+def _total(terms: Sequence[Node]) -> Node:
+    """Σ terms, each added as soon as it is there; stretches of many, since rounding takes more from a longer chain."""
+    if len(terms) > STRETCH:
+        some = -(-len(terms) // STRETCH)
+        terms = [_total(terms[i : i + some]) for i in range(0, len(terms), some)]
+    return reduce(add, terms)
 
 
 def _of_rows(node: Node, rows: Sequence[Node]) -> Node:

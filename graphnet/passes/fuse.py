@@ -11,7 +11,7 @@ from graphnet.expression import is_compilable
 from graphnet.graph import Graph, Group
 from graphnet.node import Node
 from graphnet.ops.elementwise import Elementwise
-from graphnet.ops.index import OneHot, Take
+from graphnet.ops.index import OneHot, Take, is_by_columns
 from graphnet.passes.analysis import varying_nodes
 
 __all__ = ["fuse", "is_fusable"]
@@ -31,17 +31,11 @@ def is_fusable(node: Node) -> bool:
     """True for nodes that a loop over their elements can compute."""
     op = node.op
     if isinstance(op, Elementwise):
-        return (
-            len(node.inputs) <= WIDEST
-            and node.dtype.kind != "u"
-            and not any(x.dtype.kind == "u" for x in node.inputs)
-            and is_compilable(op.kernel)
-        )
+        return len(node.inputs) <= WIDEST and is_compilable(op.kernel)
     if isinstance(op, Take):
         x, index = node.inputs
-        along_last = op.axis == 1 and index.ndim == 1
-        return x.ndim == 2 and (op.axis == 0 or along_last) and node.dtype.kind != "u"
-    return isinstance(op, OneHot) and node.dtype.kind != "u"
+        return x.ndim == 2 and (op.axis == 0 or is_by_columns(x, index, op.axis))
+    return isinstance(op, OneHot)
 
 
 def _flows(source: Node, node: Node) -> bool:

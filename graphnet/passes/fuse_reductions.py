@@ -41,7 +41,7 @@ def _with_reductions(graph: Graph, group: Group) -> Group:
 
 
 def _is_over_last_axes(node: Node) -> bool:
-    if type(node.op) not in REDUCTIONS or node.dtype.kind == "u":
+    if type(node.op) not in REDUCTIONS:
         return False
     axes: Sequence[int] = node.op.axes  # type: ignore[attr-defined]
     ndim = node.inputs[0].ndim

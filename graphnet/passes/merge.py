@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from graphnet.graph import Graph
+from collections.abc import Callable
+
+from graphnet.graph import Graph, rewrite
 from graphnet.node import Node, Op
 
-__all__ = ["merge"]
+__all__ = ["merge", "values_of"]
 
 
 def merge(graph: Graph) -> Graph:
@@ -13,6 +15,19 @@ def merge(graph: Graph) -> Graph:
 
     Inputs, parameters and random nodes are equal to themselves alone. Labels keep their own names.
     """
+    first = _first_of_equals()
+    return graph.rewrite(lambda node: node if node.op.is_label else first(node))
+
+
+def values_of(graph: Graph) -> dict[Node, Node]:
+    """What stands for each node's value: one node for all that compute the same, whatever labels name on the way."""
+    first = _first_of_equals()
+    done = rewrite(graph.order, lambda node: node.inputs[0] if node.op.is_label else first(node))
+    return {node: done.get(node, node) for node in graph.order}
+
+
+def _first_of_equals() -> Callable[[Node], Node]:
+    """node, whose inputs are such already -> the first that it was called with of the same op and inputs."""
     first: dict[tuple[int, int, tuple[Node, ...]], Node] = {}
     # To hash an op's settings takes longer than all else here, and many nodes share one op.
     equal: dict[Op, Op] = {}
@@ -20,11 +35,9 @@ def merge(graph: Graph) -> Graph:
 
     def replace(node: Node) -> Node:
         op = node.op
-        if op.is_label:
-            return node
         kind = known.get(id(op))
         if kind is None:
             kind = known[id(op)] = id(equal.setdefault(op, op))
         return first.setdefault((kind, node.dtype.num, node.inputs), node)
 
-    return graph.rewrite(replace)
+    return replace

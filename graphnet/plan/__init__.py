@@ -13,6 +13,6 @@ arena         one piece of memory for all buffers, reused as they die
 
 from graphnet.plan.listing import listing
 from graphnet.plan.lowering import lower
-from graphnet.plan.order import Memory, Plan, make_plan, readable_bytes
+from graphnet.plan.order import Memory, Plan, make_plan
 
-__all__ = ["Memory", "Plan", "listing", "lower", "make_plan", "readable_bytes"]
+__all__ = ["Memory", "Plan", "listing", "lower", "make_plan"]

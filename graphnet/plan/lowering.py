@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from graphnet.collector import collector_paused
+from graphnet.dtypes import BOOL
 from graphnet.graph import Graph, Group, dependents
-from graphnet.node import Dtype, Node
+from graphnet.node import Dtype, Node, Shape
 from graphnet.ops.broadcast import BroadcastTo, Sum
 from graphnet.ops.elementwise import Add, Elementwise
-from graphnet.ops.index import OneHot, ScatterAdd, Take
+from graphnet.ops.index import OneHot, ScatterAdd, Take, is_by_columns
 from graphnet.ops.leaf import Fill, Input
 from graphnet.ops.linear import BatchMatMul, MatMul
 from graphnet.ops.random import Random
@@ -234,33 +236,28 @@ class _Lowering:
 
     def _single(self, node: Node) -> None:
         op = node.op
-        if op.is_view:
+        if not node.size:
+            self._own(node)
+        elif op.is_view:
             self._as_view(node)
         elif isinstance(op, (Concatenate, Stack)):
             self._join(node)
-        elif isinstance(op, MatMul) and node.dtype.kind == "f":
+        elif isinstance(op, MatMul) and node.dtype != BOOL:
             a, b = map(self.view, node.inputs)
             self._product(node, a, b, self._own(node))
-        elif isinstance(op, BatchMatMul) and node.dtype.kind == "f":
+        elif isinstance(op, BatchMatMul) and node.dtype != BOOL:
             self._batch_product(node)
-        elif type(op) in REDUCTIONS and node.dtype.kind != "u":
+        elif type(op) in REDUCTIONS:
             self._reduction(node)
-        elif isinstance(op, ScatterAdd) and op.axis == 0 and node.size and self._scatter(node):
-            pass
-        elif (
-            isinstance(op, ScatterAdd)
-            and op.axis == 1
-            and node.inputs[0].ndim == 2
-            and node.inputs[1].ndim == 1
-            and node.dtype.kind == "f"
-            and node.size
-        ):
+        elif isinstance(op, ScatterAdd) and op.axis == 0 and node.dtype != BOOL:
+            self._scatter(node)
+        elif isinstance(op, ScatterAdd) and is_by_columns(node.inputs[0], node.inputs[1], op.axis):
             self._scatter_columns(node)
         elif isinstance(op, Place):
             self._place_piece(node)
         elif is_fusable(node):
             self._fused(Group((node,), (node,)))
-        elif isinstance(op, Add) and node.dtype.kind != "u":
+        elif isinstance(op, Add):
             self._wide_sum(node)
         else:
             self._host(node)
@@ -349,24 +346,32 @@ class _Lowering:
             return [], [_number(self.numbers[x], x.dtype)]
         return [Load("plain", self.view(x), None, x.dtype)], []
 
-    def _scatter(self, node: Node) -> bool:
+    def _scatter(self, node: Node) -> None:
         assert isinstance(node.op, ScatterAdd)
         x, index = node.inputs
-        source, at = self.view(x), self.view(index)
-        width = node.size // max(node.shape[0], 1)
-        rows = source.reshaped((index.size, width))
-        flat = at.reshaped((index.size,))
-        if rows is None or flat is None or rows.strides[1] != 1 or node.dtype.kind != "f":
-            return False
-        y = self._own(node).reshaped((node.shape[0], width))
-        if y is None:
-            return False
+        shape = node.shape[0], node.size // node.shape[0]
+        own = self._own(node)
+        rows = self._reshaped(node, x, (index.size, shape[1]))
+        flat = self._reshaped(node, index, (index.size,))
+        y = own.reshaped(shape)
+        target = y or Buffer(node.size, node.dtype).whole(shape)
         self.instructions.append(
             Scatter(
-                (node,), rows, flat, y,
+                (node,), rows, flat, target,
             )
         )  # fmt: skip
-        return True
+        if y is None:
+            self._copy(node, node, target.buffer.whole(node.shape), own)
+
+    def _reshaped(self, node: Node, x: Node, shape: Shape) -> View:
+        """x in another shape, of contiguous rows: a copy that the node makes, if need be."""
+        source = self.view(x)
+        found = source.reshaped(shape)
+        if found is None or (len(shape) > 1 and found.strides[-1] != 1 and found.size):
+            copy = Buffer(x.size, x.dtype).whole(x.shape)
+            self._copy(node, x, source, copy)
+            return copy.buffer.whole(shape)
+        return found
 
     def _scatter_columns(self, node: Node) -> None:
         x, index = node.inputs
@@ -378,23 +383,28 @@ class _Lowering:
         )  # fmt: skip
 
     def _wide_sum(self, node: Node) -> None:
-        """So many terms at a time, added to what there is."""
+        """So many terms at a time, added to what there is; so many such sums apart, or rounding would take too much."""
         target = self._own(node)
         if not node.size:
             return
         terms = [self.view(x) for x in node.inputs]
-        for start in range(0, len(terms), WIDEST):
-            some = terms[start : start + WIDEST]
-            loads = [Load("plain", view, None, node.dtype) for view in ([target] if start else []) + some]
-            steps = [
-                Step("x + y", node.dtype, (i - 1 if i == 1 else len(loads) + i - 2, i))
-                for i in range(1, len(loads))
-            ]
-            self.instructions.append(
-                Loop(
-                    (node,), node.shape, loads, steps, [(len(loads) + len(steps) - 1, target)],
-                )
-            )  # fmt: skip
+        most = WIDEST * WIDEST
+        for start in range(0, len(terms), most):
+            total = Buffer(node.size, node.dtype).whole(node.shape) if start else target
+            for first in range(start, min(start + most, len(terms)), WIDEST):
+                some = terms[first : min(first + WIDEST, start + most)]
+                self._add_up(node, some if first == start else [*some, total], total)
+            if start:
+                self._add_up(node, [total, target], target)
+
+    def _add_up(self, node: Node, terms: Sequence[View], target: View) -> None:
+        loads = [Load("plain", view, None, node.dtype) for view in terms]
+        steps = [
+            Step("x + y", node.dtype, (i - 1 if i == 1 else len(loads) + i - 2, i))
+            for i in range(1, len(loads))
+        ]
+        stores = [(len(loads) + len(steps) - 1, target)]
+        self.instructions.append(Loop((node,), node.shape, loads, steps, stores))
 
     def _host(self, node: Node) -> None:
         sources = [self.view(x) for x in node.inputs]

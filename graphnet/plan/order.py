@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from graphnet.collector import collector_paused
 from graphnet.graph import Graph
+from graphnet.memory import readable_bytes
 from graphnet.node import Node
 from graphnet.ops.leaf import Fill
 
@@ -87,12 +88,3 @@ def _memory(graph: Graph, position: dict[Node, int]) -> Memory:
         live += delta
         peak = max(peak, live)
     return Memory(leaves, peak)
-
-
-def readable_bytes(count: float) -> str:
-    """1536 -> '1.5 KiB'."""
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} GiB"

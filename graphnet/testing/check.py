@@ -186,6 +186,7 @@ def check_graph(
 
     inputs: Input or Parameter nodes; the float ones are differentiated. values: one array for each, by
     default standard normal numbers for float inputs, each parameter's own value, and zeros for integers.
+    What `gn.stop_gradient` stops is held where derivatives are compared with finite differences.
     """
     listed = [outputs] if isinstance(outputs, Node) else list(outputs)
     leaves = list(inputs)

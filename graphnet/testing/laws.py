@@ -1,7 +1,7 @@
 """The laws, each a function that raises LawError where it does not hold.
 
 1  forward gives the shape and dtype that were inferred; float32 agrees with float64.
-2  rop = central finite difference of forward.
+2  rop = central finite difference of forward, where what gn.stop_gradient stops is held.
 3  <u, J v> = <Jᵀ u, v>.
 4  rop = double backward (R{y} = d/du <v, Jᵀu>, since Jᵀu is linear in u).
 5  Hv is symmetric and = finite difference of the gradient; Gv = the dense Jᵀ H_L J v, symmetric.
@@ -31,11 +31,13 @@ from graphnet.function import compile
 from graphnet.graph import Graph, ancestors, rewrite, substitute
 from graphnet.node import Array, Node
 from graphnet.ops.elementwise import add
-from graphnet.ops.leaf import Constant, Parameter, constant, input, parameter
+from graphnet.ops.leaf import Constant, Parameter, StopGradient, constant, input, parameter
 from graphnet.ops.random import Random
 from graphnet.ops.reduce import sum as sum_of
 
-__all__ = ["LAWS", "TOLERANCES", "LawError", "Problem", "make_problem", "require_same_in_any_order"]
+__all__ = [
+    "LAWS", "TOLERANCES", "LawError", "Problem", "held_where_stopped", "make_problem", "require_same_in_any_order",
+]  # fmt: skip
 
 #: Relative to the size of what is compared: "exact" for two ways to the same number, "difference" for
 #: finite differences.
@@ -90,9 +92,11 @@ class Problem:
         return values
 
     def slope(self, nodes: Sequence[Node], direction: Sequence[Array]) -> list[Array]:
-        """Central finite difference of the nodes along a direction."""
-        plus = self.run(nodes, values=self.moved(direction, STEP))
-        minus = self.run(nodes, values=self.moved(direction, -STEP))
+        """Central finite difference of the nodes along a direction, along which what is stopped stays as it is."""
+        moving, stopped, held = held_where_stopped(nodes)
+        extra = list(zip(held, self.run(stopped) if stopped else (), strict=True))
+        plus = self.run(moving, extra, self.moved(direction, STEP))
+        minus = self.run(moving, extra, self.moved(direction, -STEP))
         return [(p - m) / (2 * STEP) for p, m in zip(plus, minus, strict=True)]
 
     def scalar(self) -> Node:
@@ -111,6 +115,16 @@ class Problem:
         for i in self.floats:
             held[self.leaves[i]].value = self.values[i]
         return list(function(*(self.values[i] for i in fed)))
+
+
+def held_where_stopped(nodes: Sequence[Node]) -> tuple[list[Node], list[Node], list[Node]]:
+    """The nodes as functions of what `gn.stop_gradient` stops, too; what that is, and the inputs that take its place.
+
+    Derivatives are those of this function, where the inputs hold what is stopped.
+    """
+    stopped = [node for node in ancestors(nodes) if isinstance(node.op, StopGradient)]
+    held = [input(node.shape, node.dtype) for node in stopped]
+    return substitute(nodes, dict(zip(stopped, held, strict=True))), stopped, held
 
 
 def make_problem(outputs: Sequence[Node], leaves: Sequence[Node], values: Sequence[Array]) -> Problem:

@@ -9,6 +9,7 @@ from graphnet import tanh
 from graphnet.node import Node
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.declaration import State
+from graphnet_rnn.graph_size import require_equations
 from graphnet_rnn.initializers import Initializer
 from graphnet_rnn.settings import whole_number
 
@@ -34,10 +35,16 @@ class NARX(Cell):
         super().__init__(units, initial=initial)
         self.order = whole_number("NARX: order", order, least=0)
         self.taps = whole_number("NARX: taps", taps, least=0)
+        require_equations("NARX: order", self.order)
+        require_equations("NARX: taps", self.taps)
         outputs = [State(f"h{k}") for k in range(1, self.order + 1)]
         self.states = [*outputs, *(State(f"x{k}", "reads") for k in range(1, self.taps + 1))]
         if not outputs:
             self.output = State("h")
+
+    @classmethod
+    def least_weights(cls, *, order: int = 3, taps: int = 2, **settings: Any) -> int:
+        return order + taps
 
     def step(self, x: Node, *delayed: Node) -> tuple[Node, ...]:
         outputs, inputs = delayed[: self.order], (x, *delayed[self.order :])

@@ -9,6 +9,7 @@ from graphnet import sigmoid, tanh
 from graphnet.node import Node
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.declaration import State
+from graphnet_rnn.graph_size import require_equations
 from graphnet_rnn.initializers import Initializer
 from graphnet_rnn.settings import fraction, whole_number
 
@@ -35,6 +36,7 @@ class RHN(Cell):
     ) -> None:
         super().__init__(units, initial=initial)
         self.depth = whole_number("RHN: depth", depth)
+        require_equations("RHN: depth", self.depth, each=2)
         self.t_dropout = fraction("RHN: t_dropout", t_dropout)
 
     def step(self, x: Node, s: Node) -> Node:
@@ -69,6 +71,7 @@ class HyperRHN(Cell):
         super().__init__(units, initial=initial)
         self.hyper_units = whole_number("HyperRHN: hyper_units", hyper_units)
         self.depth = whole_number("HyperRHN: depth", depth)
+        require_equations("HyperRHN: depth", self.depth, each=4)
         self.t_dropout = fraction("HyperRHN: t_dropout", t_dropout)
 
     def step(self, x: Node, s: Node, a: Node) -> tuple[Node, Node]:

@@ -5,16 +5,20 @@ i, f, o: input, forget and output gates; g: the new content; c, s, m: the memory
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import ClassVar
 
-from graphnet import concatenate, sigmoid, tanh
+from graphnet import concatenate, sigmoid, stop_gradient, tanh
 from graphnet.node import Node
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.declaration import State
+from graphnet_rnn.errors import UsageError
 from graphnet_rnn.initializers import Initializer, normal, sparse
 
-__all__ = ["LSTM", "LSTM1997", "LSTMKrause", "LSTMPeephole", "LSTMSutskever"]
+__all__ = [
+    "LSTM", "LSTM1997", "MEMORY", "LSTMKrause", "LSTMPeephole", "LSTMSutskever", "without_recurrent_errors",
+]  # fmt: skip
 
 
 class LSTM(Cell):
@@ -112,3 +116,31 @@ class LSTMSutskever(Cell):
         m = f * m + i * g
         n = m * o
         return concatenate([h, n], axis=1), h, n, m
+
+
+#: The state that is the memory, by form of LSTM.
+MEMORY: dict[type[Cell], str] = {
+    LSTM: "c",
+    LSTMPeephole: "c",
+    LSTM1997: "s",
+    LSTMKrause: "s",
+    LSTMSutskever: "m",
+}
+
+
+def without_recurrent_errors(cell: Cell) -> Cell:
+    """A bound cell whose products h W take h for a constant; UsageError for one whose memory is not known."""
+    # A subclass may have other equations, in which the memory cells are not alone.
+    if type(cell) not in MEMORY:
+        forms = ", ".join(form.__name__ for form in MEMORY)
+        raise UsageError(
+            f"truncated: {cell!r} has no memory cells that are known; the rule is for {forms}, and layers without "
+            "states. The exact gradient of any network, online: rnn.online.RTRL."
+        )
+    result = copy.copy(cell)
+    result._connect = _cut
+    return result
+
+
+def _cut(name: str, to: str, source: Node, weight: Node) -> Node:
+    return (source if name == "x" else stop_gradient(source)) @ weight

@@ -8,10 +8,12 @@ O(edges), and x is looked up, not multiplied, where it is a symbol.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from graphnet import constant, scatter_add, scope, take, tanh
+from graphnet.memory import require_memory
 from graphnet.node import Array, Node
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.declaration import State
@@ -22,6 +24,8 @@ from graphnet_rnn.settings import whole_number
 __all__ = ["GLNN", "GNN", "GraphRNN", "random_edges"]
 
 ALPHA = 0.5  # α of eq. 33
+#: Of each edge, while the graph is drawn.
+EDGE_BYTES = 300
 
 
 def random_edges(units: int, edges: int, seed: int) -> Array:
@@ -29,6 +33,11 @@ def random_edges(units: int, edges: int, seed: int) -> Array:
 
     The same for ever, whatever the version of NumPy: it is made of the raw bits of PCG64 alone.
     """
+    require_memory(
+        units * edges * EDGE_BYTES,
+        f"a random graph of {units * edges:,} edges",
+        "fewer units or edges take less",
+    )
     bits = np.random.PCG64(seed)
     pairs = []
     for unit in range(units):
@@ -79,6 +88,10 @@ class _OverGraph(Cell):
         self.sources, self.targets = random_edges(self.units, min(self.edges, self.units), self.graph_seed)
         with scope(cell=name):
             self._i, self._j = constant(self.sources, name="i"), constant(self.targets, name="j")
+
+    @classmethod
+    def least_weights(cls, *, units: int = 128, edges: int = 10, **settings: Any) -> int:
+        return units * min(edges, units)
 
     def over_edges(self, a: Node, tau: Node) -> Node:
         """Σ_i τ_ij a_i over the edges i → j; tau: (edges,), or (batch, edges)"""

@@ -1,22 +1,25 @@
 """The command line: graphnet-rnn demo | train | sample | evaluate | draw | check | cells | export | tasks.
 
 One file for each command: it adds its arguments to a parser, and runs. Exit codes: 0 well, 1 a failure, 2 a
-usage error, 130 interrupted. A failure is one clear sentence; --debug shows the traceback.
+usage error, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP). A failure is one clear sentence on standard error; --debug
+shows the traceback.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import math
 import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from graphnet.errors import GraphnetError
+from graphnet.streams import prepare_streams, what_was_escaped
 from graphnet.version import __version__
 from graphnet_rnn.cli import cells, check, demo, draw, evaluate, export, sample, tasks, train
+from graphnet_rnn.cli.failures import give_up_output, in_words
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.interruption import ends_like_ctrl_c
 
 __all__ = ["main"]
 
@@ -31,6 +34,8 @@ COMMANDS = {
     "export": export,
     "tasks": tasks,
 }
+#: What options hold that may be empty, or a space.
+TEXTS = ("TEXT", "CHAR")
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -68,40 +73,60 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _written(command: str, arguments: Sequence[str]) -> frozenset[str]:
-    """The names of the options that were written, if only with what is their default."""
+    """The names of the options that were written, if only with what is their default.
+
+    Raises UsageError for what no option can mean: an empty word, a number that is none.
+    """
     parser = argparse.ArgumentParser(add_help=False)
     COMMANDS[command].add_arguments(parser)
     parser.add_argument("--debug", action="store_true")
     for action in parser._actions:
         action.default = argparse.SUPPRESS
-    return frozenset(vars(parser.parse_args(arguments[arguments.index(command) + 1 :])))
+    written = vars(parser.parse_args(arguments[arguments.index(command) + 1 :]))
+    for action in parser._actions:
+        name = action.option_strings[0] if action.option_strings else action.dest
+        given = written.get(action.dest)
+        for value in given if isinstance(given, list) else [given]:
+            if isinstance(value, str) and not value.strip() and action.metavar not in TEXTS:
+                raise UsageError(f"{name} is empty; say what it is, or leave it out")
+            if isinstance(value, str) and "\0" in value:
+                raise UsageError(f"{name} {value!r} has a character 0 in it, which no name has")
+            if isinstance(value, float) and math.isnan(value):
+                raise UsageError(f"{name} must be a number, not nan")
+    return frozenset(written)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
+    prepare_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = make_parser().parse_args(given)
-    options.written = _written(options.command, given)
 
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+    def say(message: object) -> None:
         print(f"graphnet-rnn {options.command}: {message}", file=sys.stderr)
 
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        say(message)
+
     try:
-        with warnings.catch_warnings():
+        options.written = _written(options.command, given)
+        with ends_like_ctrl_c(), warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = show
-            return int(COMMANDS[options.command].run(options) or 0)
+            code = int(COMMANDS[options.command].run(options) or 0)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output has gone, as with `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_up_output()
         return 1
-    except (GraphnetError, OSError, MemoryError) as error:
+    except BaseException as error:
         if options.debug:
             raise
-        text = str(error) or type(error).__name__
-        if isinstance(error, MemoryError):
-            text = f"not enough memory; use a smaller --batch, --time or --units. ({text})"
-        print(f"graphnet-rnn {options.command}: {text}", file=sys.stderr)
+        say(in_words(error, options))
+        give_up_output()
         return 2 if isinstance(error, UsageError) else 1
+    if what_was_escaped():
+        say(what_was_escaped())
+    return code

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from graphnet.errors import GraphnetError
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["Named", "line_of", "made", "read_settings", "taken_apart", "usage"]
+__all__ = ["Named", "line_of", "made", "read_settings", "said", "taken_apart", "usage"]
 
 Made = TypeVar("Made")
 
@@ -58,11 +58,11 @@ def made(kind: Callable[..., Made], arguments: list[Any], named: dict[str, Any])
         raise UsageError(f"{name}: {error}; its settings: {usage(kind)}") from None
     try:
         return kind(*arguments, **named)
-    except GraphnetError:
+    except (GraphnetError, MemoryError, KeyboardInterrupt):
         raise
-    except Exception as error:  # whatever the user's __init__ raises is told, with its line
+    except BaseException as error:  # whatever the user's __init__ raises is told, with its line
         line = line_of(error, inspect.getfile(kind))
-        raise UsageError(f"{name} cannot be made: {type(error).__name__}: {error}{line}") from error
+        raise UsageError(f"{name} cannot be made: {said(error)}{line}") from error
 
 
 def usage(kind: Callable[..., Any]) -> str:
@@ -79,6 +79,15 @@ def line_of(error: BaseException, where: str) -> str:
             found = f" ({where}:{traceback.tb_lineno})"
         traceback = traceback.tb_next
     return found
+
+
+def said(error: BaseException) -> str:
+    """ValueError: what it says, in one line; some errors of users cannot be printed."""
+    try:
+        words = " ".join(str(error).split())
+    except Exception:
+        words = ""
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 def _unreadable(text: str, example: str) -> UsageError:

@@ -34,6 +34,10 @@ class Console(Listener):
             f"text: {len(data.train):,} characters to train on, {len(data.valid):,} to validate, "
             f"{len(data.test):,} to test; {len(data.vocabulary)} different"
         )
+        if len(data.valid) <= trainer.time + 1:
+            print(
+                "no validation: too few characters for it, so the best epoch is the one of the least training loss"
+            )
         if progress.step:
             print(f"continuing at epoch {progress.epoch + 1}, step {progress.step:,}")
             self._recall(trainer)

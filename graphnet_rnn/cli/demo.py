@@ -7,18 +7,23 @@ derivatives of the very cell that it trained.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import math
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from graphnet_rnn.cells import LSTM
+from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.cli.console import Console
+from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.data import Corpus, standard_library_text
 from graphnet_rnn.early_stopping import EarlyStopping
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.errors import SaveError, UsageError
+from graphnet_rnn.files import locked
 from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers import Adam
 from graphnet_rnn.sampling import Sampler
@@ -55,12 +60,17 @@ class Paced(Console):
 
 
 def run(options: argparse.Namespace) -> int:
+    if not 0 <= options.seconds < math.inf:
+        raise UsageError(f"--seconds must be a number of seconds >= 0, not {options.seconds}")
+    require_folder("--out", options.out)
+    with _fresh_folder(Path(options.out)) as folder:
+        return _show(folder, options.seconds)
+
+
+def _show(folder: Path, seconds: float) -> int:
     import viz
     from viz.charts.curves import training_curve
 
-    if not options.seconds >= 0:
-        raise UsageError(f"--seconds must be >= 0, not {options.seconds}")
-    folder = _fresh_folder(Path(options.out))
     corpus = Corpus.split(standard_library_text())
     network = Network([LSTM(128)], inputs=len(corpus.vocabulary), outputs=len(corpus.vocabulary))
     network.vocabulary = corpus.vocabulary
@@ -82,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         folder=folder,
         epochs=100,
         stopping=EarlyStopping(memory=3),
-        listener=Paced(options.seconds),
+        listener=Paced(seconds),
     )
     outcome = trainer.run()
     training_curve(folder / "history.jsonl").savefig(folder / "curve.png", dpi=150)
@@ -104,12 +114,31 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _fresh_folder(folder: Path) -> Path:
-    """An empty folder; one that an earlier demo made is replaced, any other is left alone."""
-    if folder.exists():
-        if not (folder / MARKER).exists():
-            raise UsageError(f"{folder} exists and was not made by the demo; name another with --out.")
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
-    (folder / MARKER).touch()
-    return folder
+@contextlib.contextmanager
+def _fresh_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder, for this demo alone; one that an earlier demo made is emptied, any other is left alone."""
+    marker = folder / MARKER
+    if (
+        folder.exists()
+        and not marker.exists()
+        and not (folder.is_dir() and all(map(_is_lock, folder.iterdir())))
+    ):
+        raise UsageError(f"{folder} exists and was not made by the demo; name another with --out.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SaveError(f"the folder {folder} cannot be made: {error.strerror}.") from None
+    busy = f"another demo runs in {folder} now; wait for it, or name another folder with --out."
+    with locked(marker, busy):
+        with RunFolder(folder).locked():  # a demo's run may have been taken up by `train --resume`
+            for path in folder.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                elif path != marker and not _is_lock(path):
+                    path.unlink()
+        marker.touch()
+        yield folder
+
+
+def _is_lock(path: Path) -> bool:
+    return path.name.endswith(".lock")

@@ -6,7 +6,8 @@ import argparse
 
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cli.graphs import SHOWN, draw_graph
-from graphnet_rnn.cli.pictures import KINDS, draw_runs, is_run, require_ending
+from graphnet_rnn.cli.outputs import require_ending
+from graphnet_rnn.cli.pictures import KINDS, draw_runs, is_run
 from graphnet_rnn.cli.user_cells import make_cell, own_cells
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model_file import load
@@ -69,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     runs = [path for path in options.what if is_run(path)]
     if len(runs) == len(options.what):
+        _refuse_options_of_graphs(options)
         return draw_runs(runs, options.chart, options.out if "out" in options.written else None)
     if len(options.what) > 1:
         other = next(what for what in options.what if what not in runs)
@@ -76,6 +78,8 @@ def run(options: argparse.Namespace) -> int:
             f"only runs are drawn together, and {other!r} is neither the folder of a run nor a history (.jsonl)"
         )
     (what,) = options.what
+    if options.cell is not None and not what.endswith(".safetensors"):
+        raise UsageError(f"--cell says of which cell a model file is made, and {what} is none; leave it out")
     if options.time < 1:
         raise UsageError(f"--time must be at least 1, not {options.time}")
     subject: Cell | Network
@@ -91,6 +95,14 @@ def run(options: argparse.Namespace) -> int:
         )
     print(draw_graph(subject, options.show, options.out, options.style, options.theme, options.time))
     return 0
+
+
+def _refuse_options_of_graphs(options: argparse.Namespace) -> None:
+    """Of what is recorded of a run there are charts; what would be ignored there is an error."""
+    stray = options.written & {"show", "style", "cell", "theme", "time"}
+    if stray:
+        names = ", ".join(f"--{name}" for name in sorted(stray))
+        raise UsageError(f"{names} is of cells and models, and means nothing for runs; leave it out")
 
 
 def _draw_weights(network: Network, out: str) -> int:

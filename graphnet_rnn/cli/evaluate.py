@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from graphnet_rnn.cli.pictures import PAGES, require_ending
+from graphnet_rnn.cli.outputs import PAGES, require_ending
 from graphnet_rnn.cli.user_cells import own_cells
 from graphnet_rnn.data import Corpus, read_text
 from graphnet_rnn.errors import UsageError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from graphnet_rnn.cli.outputs import require_file, same_file
 from graphnet_rnn.cli.user_cells import own_cells
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.interchange import export_onnx, save_torch, torch_kind
@@ -45,7 +46,8 @@ def run(options: argparse.Namespace) -> int:
         names = ", ".join("--" + name.replace("_", "-") for name in stray)
         raise UsageError(f"{names} means nothing with --to {options.to}; leave it out.")
     out = Path(options.out)
-    if out.resolve() == Path(options.model).resolve():
+    require_file("--out", options.out)
+    if same_file(out, options.model):
         raise UsageError(f"--out {out} would overwrite the model; name another file.")
     network = load(options.model, own_cells(options.cell))
     if options.to == "onnx":

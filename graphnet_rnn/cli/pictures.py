@@ -7,33 +7,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from graphnet_rnn.cli.outputs import PAGES, require_ending
 from graphnet_rnn.errors import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["KINDS", "PAGES", "draw_runs", "is_run", "require_ending", "require_folder"]
+__all__ = ["KINDS", "draw_runs", "is_run"]
 
 #: Of a run: bits per character by epoch, steps of second order, norms of weights, what it wrote after each epoch.
 KINDS = ("curve", "flight", "weights", "samples")
-#: The endings of charts, and of pages of text.
-CHARTS, PAGES = (".svg", ".png", ".pdf"), (".html", ".svg", ".txt", ".ansi")
-
-
-def require_ending(option: str, path: str, endings: Sequence[str] = CHARTS, what: str = "a chart") -> None:
-    """UsageError, which names the option, for a file that cannot be written in its format, or not there."""
-    if Path(path).suffix.lower() not in endings:
-        raise UsageError(f"{option} {path}: the name of {what} must end in one of {', '.join(endings)}")
-    require_folder(option, path)
-
-
-def require_folder(option: str, path: str) -> None:
-    """UsageError, which names the option, for a file that is a folder, or in none that there is."""
-    place = Path(path).absolute()
-    if place.is_dir():
-        raise UsageError(f"{option} {path}: this is a folder; name a file")
-    if not place.parent.is_dir():
-        raise UsageError(f"{option} {path}: there is no folder {place.parent}; make it first")
 
 
 def is_run(path: str) -> bool:
@@ -73,8 +56,9 @@ def draw_runs(paths: Sequence[str], kind: str | None, out: str | None) -> int:
 
 
 def _names(paths: Sequence[str]) -> list[str]:
-    """A short name for each run, as long as they are different."""
+    """A short name for each run, as long as they are different; bytes that are no text as \\x.."""
     files = [Path(os.path.abspath(path)) for path in paths]
     folders = [f.parent if f.name == "history.jsonl" else f for f in files]
     names = [f.stem if f.suffix == ".jsonl" else f.name for f in folders]
-    return names if len(set(names)) == len(names) else list(paths)
+    chosen = names if len(set(names)) == len(names) else paths
+    return [os.fsencode(name).decode(errors="backslashreplace") for name in chosen]

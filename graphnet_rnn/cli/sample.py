@@ -38,6 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.length < 1:
         raise UsageError(f"--length must be at least 1, not {options.length}")
+    if options.argmax and "temperature" in options.written:
+        raise UsageError("--argmax is temperature 0, and --temperature says another; leave out one")
+    if options.unknown is not None and not options.warm_up:
+        raise UsageError("--unknown says how --warm-up is read; give that, too")
     sampler = Sampler(load(options.model, own_cells(options.cell)))
     sampler.read(options.warm_up, options.unknown)
     characters = sampler.sample(options.length, 0.0 if options.argmax else options.temperature, options.seed)

@@ -7,19 +7,24 @@ when conjugate gradient stops. It is solved when fewer than 1 % of the test sequ
 from __future__ import annotations
 
 import argparse
+import contextlib
+import glob
 import json
 import math
+import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from graphnet.files import remove_parts
+from graphnet.json_lines import Row, read_rows
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
-from graphnet_rnn.cli.pictures import require_ending, require_folder
+from graphnet_rnn.cli.outputs import require_ending, require_file
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.files import append_line
+from graphnet_rnn.files import append_line, keep_rows, locked, sync
 from graphnet_rnn.interruption import Interruption
 from graphnet_rnn.model_file import save
 from graphnet_rnn.optimizers import ALL, HessianFree, Optimizer
@@ -62,7 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--backend", choices=["numba", "cuda", "numpy"], default="numba", help="what computes")
     add("--threads", type=int, help="at most so many cores (default: all; see gn.compile)")
     add("--seed", type=int, default=0, help="of weights and sequences")
-    add("--record", metavar="FILE", help="append each step, each test and the outcome, as lines of JSON")
+    add(
+        "--record",
+        metavar="FILE",
+        help="append each step, each test and the outcome, as lines of JSON; of a run that goes on from its "
+        "--checkpoint, each once",
+    )
     add("--picture", metavar="FILE", help="draw the run at its end, however it ends; .svg, .png or .pdf")
     add("--model", metavar="FILE", help="write the network at its end, however it ends; .safetensors")
     add(
@@ -83,8 +93,26 @@ def run(options: argparse.Namespace) -> int:
     if options.checkpoint is not None:
         require_ending("--checkpoint", options.checkpoint, (".safetensors",), "a checkpoint")
     if options.record is not None:
-        require_folder("--record", options.record)
+        require_file("--record", options.record)
     _require_different_files(options)
+    with contextlib.ExitStack() as locks:
+        for option, path in _outputs(options).items():
+            if not path.exists() or path.is_file():  # a pipe or a device may be anybody's
+                busy = (
+                    f"another process writes {path} now; wait for it, or name another file with --{option}."
+                )
+                locks.enter_context(locked(path, busy))
+                remove_parts(path.parent, glob.escape(path.name))
+        return _run(options)
+
+
+def _outputs(options: argparse.Namespace) -> dict[str, Path]:
+    """The files that were named, by option."""
+    named = {option: getattr(options, option) for option in ("record", "picture", "model", "checkpoint")}
+    return {option: Path(path) for option, path in named.items() if path is not None}
+
+
+def _run(options: argparse.Namespace) -> int:
     task = TASKS[options.task](options.length)
     source = settings(task, structural=not options.no_structural)
     trial = Trial(
@@ -100,12 +128,15 @@ def run(options: argparse.Namespace) -> int:
     )
     print(f"{task}: {task.time} steps; {trial.network!r}")
     print(f"{trial.optimizer}")
-    if options.checkpoint is not None and Path(options.checkpoint).exists():
+    resumed = options.checkpoint is not None and Path(options.checkpoint).exists()
+    if resumed:
         trial.resume(options.checkpoint)
         print(f"{options.checkpoint}: goes on after step {trial.steps}")
-    record = _Record(options.record, trial.steps)
+    record = _Record(options.record, trial, options.test_every if resumed else None)
     wrong = trial.wrong()
-    record("test", step=trial.steps, wrong=wrong)
+    if options.checkpoint is not None and not resumed:  # before the first row: what is not here is not there
+        trial.save(options.checkpoint)
+    record.begin(wrong)
     when = f"after step {trial.steps}" if trial.steps else "before training"
     print(f"{when} {wrong:.2%} of {trial.test:,} test sequences are wrong", flush=True)
     try:
@@ -125,13 +156,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _require_different_files(options: argparse.Namespace) -> None:
     """UsageError if two of the files to write are the same one."""
-    named: dict[Path, str] = {}
-    for option in ("record", "picture", "model", "checkpoint"):
-        path = getattr(options, option)
-        if path is not None:
-            other = named.setdefault(Path(path).resolve(), option)
-            if other != option:
-                raise UsageError(f"--{other} and --{option} are the same file, {path}; name two")
+    named: dict[str, str] = {}
+    for option, path in _outputs(options).items():
+        other = named.setdefault(os.path.realpath(path), option)
+        if other != option:
+            raise UsageError(f"--{other} and --{option} are the same file, {path}; name two")
 
 
 def _train(
@@ -146,6 +175,12 @@ def _train(
     task, began = trial.task, trial.steps
     most = source.minibatches * source.minibatch
     kept = time.monotonic()
+
+    def keep() -> None:
+        if options.checkpoint is not None:
+            record.sync()
+            trial.save(options.checkpoint)
+
     # A run that was never stopped is tested at its own steps alone, and no other may end this one.
     if began % options.test_every:
         wrong = math.inf
@@ -153,26 +188,31 @@ def _train(
         report = trial.step()
         record("step", step=trial.steps, **report.row(times=True))
         line = f"{trial.steps:>4}  {report}"
-        if trial.steps % options.test_every == 0 or trial.steps == options.steps:
+        if trial.steps % options.test_every == 0:
             wrong = trial.wrong()
             record("test", step=trial.steps, wrong=wrong)
             line += f"  wrong {wrong:.2%}"
-        print(line, flush=True)
-        if options.checkpoint is not None:
-            if interruption.came or time.monotonic() - kept > CHECKPOINT_SECONDS:
-                trial.save(options.checkpoint)
-                kept = time.monotonic()
-            if interruption.came:
-                raise KeyboardInterrupt
-    if options.checkpoint is not None and trial.steps > began:
-        trial.save(options.checkpoint)
-    wrong = trial.wrong()
-    if trial.steps > began or not began:
-        record(
-            "outcome", task=task.name, length=task.length,
-            structural=bool(getattr(trial.optimizer, "structural", 0)), seed=trial.seed,
-            solved=wrong < source.success, minibatches=trial.sequences / source.minibatch,
-        )  # fmt: skip
+        if interruption.came or time.monotonic() - kept > CHECKPOINT_SECONDS:
+            keep()
+            kept = time.monotonic()
+        try:
+            print(line, flush=True)
+        except OSError:  # what it prints to has gone; the step is whole
+            keep()
+            raise
+        if interruption.came:
+            raise KeyboardInterrupt
+    if trial.steps > began:
+        keep()
+    # What follows is of this end alone: a run that goes on from the checkpoint does not have it.
+    if trial.steps % options.test_every:
+        wrong = trial.wrong()
+        record("test", step=trial.steps, wrong=wrong)
+    record(
+        "outcome", task=task.name, length=task.length,
+        structural=bool(getattr(trial.optimizer, "structural", 0)), seed=trial.seed,
+        solved=wrong < source.success, minibatches=trial.sequences / source.minibatch,
+    )  # fmt: skip
     print(_verdict(task, trial, source, wrong))
 
 
@@ -195,41 +235,60 @@ def _keep(options: argparse.Namespace, trial: Trial, record: _Record) -> list[Ex
             continue
         try:
             write(path)
+            print(f"wrote {path}")
         except Exception as error:
             failed.append(error)
-        else:
-            print(f"wrote {path}")
     return failed
 
 
 class _Record:
-    """Rows of a run: kept, and appended to a file if there is one; with those of its first `steps` if that has them."""
+    """Rows of a run: kept, and appended to a file if there is one.
 
-    def __init__(self, path: str | None, steps: int) -> None:
+    The first says what the run is (`run`). So one that goes on from a checkpoint finds its rows in the file, which are
+    cut to those up to there; the file then ends as if the run had never been stopped. Else the run is added to it.
+    tested: steps from one test to the next of a run that goes on; None for a new one.
+    """
+
+    def __init__(self, path: str | None, trial: Trial, tested: int | None) -> None:
         self.path = None if path is None else Path(path)
-        self.rows: list[dict[str, Any]] = []
-        if self.path is not None and self.path.is_file():
-            before = list(_rows(self.path))
-            if steps and any(row.get("event") == "step" and row.get("step") == steps for row in before):
-                self.rows = before
-            else:
-                print(f"{self.path} is there already: this run is added to it, and charts show the last one")
+        self.rows: list[Row] = []
+        self._run, self._steps = json.loads(json.dumps(trial.settings())), trial.steps
+        if self.path is None or not self.path.is_file():
+            return
+        before = read_rows(self.path, UsageError)
+        count = 0 if tested is None else self._own(before, tested)
+        if count:
+            keep_rows(self.path, count)
+            self.rows = before[:count]
+        elif before:
+            print(f"{self.path} is there already: this run is added to it, and charts show the last one")
+
+    def _own(self, rows: Sequence[Row], tested: int) -> int:
+        """How many rows an unbroken run would have written up to where this one goes on; 0 if it is not there."""
+        begins = max((i for i, row in enumerate(rows) if "run" in row), default=None)
+        if begins is None or rows[begins]["run"] != self._run:
+            return 0
+        for i, row in enumerate(rows[begins:], start=begins + 1):
+            if row.get("step") == self._steps and (i == begins + 1 or row.get("event") == "step"):
+                test = {"event": "test", "step": self._steps}
+                followed = i < len(rows) and rows[i].items() >= test.items() and self._steps % tested == 0
+                return i + followed
+        return 0
+
+    def begin(self, wrong: float) -> None:
+        """The first test of the run, unless it is there."""
+        if not self.rows:
+            self("test", step=self._steps, wrong=wrong, run=self._run)
 
     def __call__(self, event: str, **row: Any) -> None:
         self.rows.append({"event": event, **row})
         if self.path is not None:
             append_line(self.path, self.rows[-1])
 
-
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines that are whole: a killed run may leave a torn one."""
-    for line in path.read_bytes().splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict):
-            yield row
+    def sync(self) -> None:
+        """Before a checkpoint, which must not know of steps that do not survive a power cut."""
+        if self.path is not None and self.path.is_file():
+            sync(self.path)
 
 
 def _optimizer(options: argparse.Namespace, source: Settings) -> Optimizer:

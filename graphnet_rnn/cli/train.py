@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from graphnet_rnn.cell import classes_of
 from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.cli.console import Console
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
+from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.program import command_line
-from graphnet_rnn.cli.user_cells import classes_of, make_cell, parts_of, slug
+from graphnet_rnn.cli.user_cells import make_cell, parts_of, slug
 from graphnet_rnn.data import Corpus, read_text, standard_library_text
 from graphnet_rnn.early_stopping import EarlyStopping
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.evaluation import Evaluator
-from graphnet_rnn.model_file import load
+from graphnet_rnn.graph_size import require_nodes
+from graphnet_rnn.model_file import load, network_of
 from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers import (
     ALL,
@@ -34,7 +39,9 @@ from graphnet_rnn.optimizers import (
     Schedule,
     StepSchedule,
 )
+from graphnet_rnn.settings import whole_number
 from graphnet_rnn.training import Trainer
+from graphnet_rnn.training_state import TrainingState
 
 EXAMPLE = """example:
   graphnet-rnn train book.txt --cell GRU --units 256 --layers 2 --dropout 0.2 --out runs/book
@@ -42,11 +49,15 @@ EXAMPLE = """example:
   graphnet-rnn train --resume runs/book"""
 
 CELL, EPOCHS = "LSTM", 50
+#: Drawing a sample keeps training waiting.
+LONGEST_SAMPLE = 100_000
 #: What is no part of a run, so that no checkpoint keeps it, and a resumed run may be given it anew.
 APART = ("quiet", "no_live", "debug", "resume", "command", "out", "checkpoint_seconds", "written")
 #: What may be said anew beside --resume: where files are that have moved (that they are the same is checked), how long
 #: the run is to go on, and how the same is computed.
 FILES = ("text", "valid", "test", "cell")
+#: The arguments without a default that are words; the others are numbers.
+WORDS = (*FILES, "unknown", "memory")
 ANEW = frozenset({*FILES, "epochs", "backend", "memory", "threads"})
 FREE_ON_RESUME = ANEW | {"quiet", "no_live", "resume", "checkpoint_seconds", "debug"}
 
@@ -138,14 +149,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if not options.checkpoint_seconds >= 0:
+        raise UsageError(f"--checkpoint-seconds must be >= 0, not {options.checkpoint_seconds:g}")
     settings = _resumed_settings(options) if options.resume else options
     if settings.epochs is None:
         settings.epochs = EPOCHS
     if settings.cell is None:
         settings.cell = CELL
-    folder = options.resume or options.out or str(_new_folder(settings))
+    if options.out is not None:
+        require_folder("--out", options.out)
+    given = options.resume or options.out
     console = Console(options.quiet, live=not options.no_live)
-    trainer = make_trainer(settings, folder, console)
+    trainer = make_trainer(settings, given or "runs", console)
+    if not given:  # now that nothing is wrong with the arguments
+        trainer.folder = RunFolder(_new_folder(settings))
     if options.resume:
         trainer.resume()
         if trainer.progress.finished and not options.quiet:
@@ -157,7 +174,9 @@ def run(options: argparse.Namespace) -> int:
     interrupted = outcome.reason == "interrupted"
     lines = _draw_curve(trainer.folder) if outcome.epochs else []
     if interrupted:
-        lines.append(f"continue with: {command_line()} train --resume {shlex.quote(folder)}")
+        lines.append(
+            f"continue with: {command_line()} train --resume {shlex.quote(str(trainer.folder.path))}"
+        )
     else:
         own = f" --cell {shlex.quote(settings.cell)}" if ":" in settings.cell else ""
         model = shlex.quote(str(trainer.folder.model))
@@ -181,16 +200,60 @@ def _tested(trainer: Trainer) -> str:
 
 def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
     checkpoint = RunFolder(options.resume).read_checkpoint()
-    stored: dict[str, Any] = checkpoint.training["notes"].get("arguments", {})
+    notes = checkpoint.training.get("notes")
+    stored = notes.get("arguments") if isinstance(notes, dict) else None
     if not stored:
         raise UsageError(
             f"{checkpoint.path} was not written by this command; resume it with rnn.Trainer in Python."
         )
     _refuse_changes(options)
-    kept = {**vars(options), **stored}
-    kept |= {name: getattr(options, name) for name in ANEW & options.written}
+    known = {name: value for name, value in vars(options).items() if name not in options.written}
+    kept = vars(options) | _checked_arguments(checkpoint.path, stored, known)
     _require_files(kept)
+    where = parts_of(kept["cell"]).where
+    if where and "cell" not in options.written:
+        print(
+            f"graphnet-rnn train: {options.resume} was begun with the cell {kept['cell']}: importing {where}, "
+            "which runs its code",
+            file=sys.stderr,
+        )
+    _require_layers(checkpoint, kept)
     return argparse.Namespace(**kept)
+
+
+def _require_layers(checkpoint: TrainingState, kept: Mapping[str, Any]) -> None:
+    """UsageError or ModelFileError unless the weights are there of the layers that the arguments are about to make."""
+    run, cell = checkpoint.training.get("run"), make_cell(kept["cell"] or CELL, kept["units"])
+    network = run.get("network") if isinstance(run, dict) else None
+    layers = network.get("layers") if isinstance(network, dict) else None
+    same = network == checkpoint.file.description.get("network")
+    if run is None or network is None or not isinstance(layers, list) or not same:
+        raise ModelFileError(f"{checkpoint.path} is damaged: it is of another network than its run.")
+    if kept["layers"] != len(layers):
+        raise ModelFileError(
+            f"{checkpoint.path} has {len(layers)} layers, but keeps --layers {kept['layers']}."
+        )
+    now = {"network": {**network, "layers": [cell.description()] * len(layers)}}
+    checkpoint.require_same({**run, **now}, {})
+    with warnings.catch_warnings(action="ignore"):  # if equations have changed, that is an error later on
+        network_of(checkpoint.file, str(checkpoint.path), classes_of([cell]))
+
+
+def _checked_arguments(path: Path, stored: Any, known: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a checkpoint keeps, of those that are known; ModelFileError for one of another kind."""
+    if not isinstance(stored, dict):
+        raise ModelFileError(f"{path} keeps {stored!r:.60} for the arguments of this command.")
+    kept = {name: value for name, value in stored.items() if name in known}
+    for name, value in kept.items():
+        default = known[name]
+        kinds: tuple[type, ...] = (type(default), int) if isinstance(default, float) else (type(default),)
+        if default is None:
+            kinds = (type(None), str) if name in WORDS else (type(None), int, float)
+        if type(value) not in kinds:
+            raise ModelFileError(
+                f"{path} keeps {value!r:.60} for --{name.replace('_', '-')}, which cannot be."
+            )
+    return kept
 
 
 def _require_files(kept: Mapping[str, Any]) -> None:
@@ -222,11 +285,16 @@ def _refuse_changes(options: argparse.Namespace) -> None:
 def make_trainer(options: argparse.Namespace, folder: str | Path, console: Console) -> Trainer:
     """The trainer that the arguments describe."""
     cell = make_cell(options.cell, options.units)
-    if options.layers < 1:
-        raise UsageError(f"--layers must be at least 1, not {options.layers}")
+    layers = whole_number("--layers", options.layers)
+    if options.sample > LONGEST_SAMPLE:
+        raise UsageError(
+            f"--sample must be at most {LONGEST_SAMPLE:,} characters, not {options.sample:,}: the history keeps one "
+            "after each epoch; the command `sample` writes longer texts"
+        )
+    require_nodes(layers, f"--layers {layers}", "fewer layers take less")
     data = load_corpus(options)
     network = Network(
-        [cell] * options.layers,
+        [cell] * layers,
         inputs=len(data.vocabulary),
         outputs=len(data.vocabulary),
         skip=options.skip,
@@ -274,9 +342,25 @@ def load_corpus(options: argparse.Namespace) -> Corpus:
     if options.valid is None:
         if options.test is not None:
             raise UsageError("--test FILE needs --valid FILE as well")
+        if options.unknown is not None:
+            raise UsageError("--unknown says how --valid and --test are read; give --valid FILE, too")
         return Corpus.split(text)
-    test = read_text(options.test, options.encoding) if options.test else ""
-    return Corpus.given(text, read_text(options.valid, options.encoding), test, options.unknown)
+    valid, test = (
+        _long_enough(option, file, options) if file else ""
+        for option, file in (("--valid", options.valid), ("--test", options.test))
+    )
+    return Corpus.given(text, valid, test, options.unknown)
+
+
+def _long_enough(option: str, file: str, options: argparse.Namespace) -> str:
+    """A text that is given to measure by; UsageError if nothing of it would be scored, after --time characters."""
+    text = read_text(file, options.encoding)
+    if len(text) <= options.time + 1:
+        raise UsageError(
+            f"{option} {file} has {len(text)} character(s), and none is scored that has not --time = {options.time} "
+            "before it; give a longer text, or leave it out"
+        )
+    return text
 
 
 def _memory(given: str | None) -> str | int | None:
@@ -327,15 +411,20 @@ def _curvature_batches(options: argparse.Namespace) -> int | None:
 
 
 def _new_folder(options: argparse.Namespace) -> Path:
-    """runs/book-LSTM, or the first of -2, -3, ... that is not taken."""
+    """Makes runs/book-LSTM, or the first of -2, -3, ... that is not taken: two commands at once get one each."""
     text = Path(options.text).stem if options.text else "python"
     units = "" if options.units is None else f"-{options.units}"
     base = Path("runs") / f"{text}-{slug(options.cell)}{units}"
     number, folder = 1, base
-    while folder.exists():
-        number += 1
-        folder = base.with_name(f"{base.name}-{number}")
-    return folder
+    while True:
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except FileExistsError:
+            number += 1
+            folder = base.with_name(f"{base.name}-{number}")
+        except OSError as error:
+            raise SaveError(f"the folder {folder} cannot be made: {error.strerror}.") from None
 
 
 def _draw_curve(folder: RunFolder) -> list[str]:

@@ -11,18 +11,18 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import ALL
-from graphnet_rnn.cli.calls import Named, line_of, made, read_settings, taken_apart, usage
+from graphnet_rnn.cli.calls import Named, line_of, made, read_settings, said, taken_apart, usage
 from graphnet_rnn.errors import UsageError
 
 EXAMPLE = "RHN(units=64, depth=3)"
 
-__all__ = ["classes_of", "find_cell", "make_cell", "own_cells", "parts_of", "slug"]
+__all__ = ["find_cell", "make_cell", "own_cells", "parts_of", "slug"]
 
 
 def parts_of(text: str) -> Named:
@@ -80,13 +80,6 @@ def own_cells(text: str | None) -> list[type[Cell]]:
     return [*(other for name, other in beside if name not in ALL), cell]
 
 
-def classes_of(cells: Iterable[Cell]) -> Iterator[type[Cell]]:
-    """The classes of cells and of the cells among their settings."""
-    for cell in cells:
-        yield type(cell)
-        yield from classes_of(value for value in cell.settings().values() if isinstance(value, Cell))
-
-
 def slug(text: str) -> str:
     """The cell and its settings as a part of a folder's name: RHN-depth-3."""
     _, name, settings = parts_of(text)
@@ -135,16 +128,16 @@ def _load(where: str) -> ModuleType:
             sys.path.append(folder)
         try:
             _loaded[key] = _run_file(path) if where.endswith(".py") else importlib.import_module(where)
-        except UsageError:
+        except (UsageError, KeyboardInterrupt):
             raise
         except SystemExit as error:
             raise UsageError(
                 f"{where} ends the program when it is imported{line_of(error, where)}; put what shall only run as a "
                 "program under if __name__ == '__main__':"
             ) from None
-        except Exception as error:  # whatever the user's file raises is told, with its line
+        except BaseException as error:  # whatever the user's file raises is told, with its line
             line = line_of(error, where)
-            raise UsageError(f"{where} cannot be imported: {type(error).__name__}: {error}{line}") from error
+            raise UsageError(f"{where} cannot be imported: {said(error)}{line}") from error
     return _loaded[key]
 
 

@@ -11,8 +11,8 @@ from graphnet_rnn.energy.model import EnergyModel, as_generator
 from graphnet_rnn.energy.rbm import RBM
 from graphnet_rnn.energy.temporal import TemporalRBM
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers.base import Report
 from graphnet_rnn.optimizers.first_order import FirstOrder
+from graphnet_rnn.optimizers.minimize import Result
 from graphnet_rnn.settings import whole_number
 
 __all__ = ["Stack"]
@@ -49,12 +49,14 @@ class Stack:
 
     def train(
         self, data: Any, optimizer: FirstOrder, updates: int, level: int | None = None, **how: Any
-    ) -> list[list[Report]]:
+    ) -> list[Result]:
         """Trains the layers one at a time, from the data upwards, each with those below it fixed.
 
-        level: trains this one alone (0 is the lowest). how: further arguments of `train`. Gives the reports of each
-        layer that was trained. Source: Sutskever 2013, eqs 2.34-2.36, 3.12.
+        level: trains this one alone (0 is the lowest). how: further arguments of `train`; state, to go on, for a level.
+        Gives the Result of each layer that was trained. Source: Sutskever 2013, eqs 2.34-2.36, 3.12.
         """
+        if level is None and how.get("state") is not None:
+            raise UsageError("Stack.train: a state is of one layer; say which by level=")
         levels = range(len(self.layers)) if level is None else [self._level("train", level)]
         return [train(self.layers[l], data, optimizer, updates, below=self.layers[:l], **how) for l in levels]
 

@@ -21,8 +21,8 @@ import numpy as np
 from graphnet.node import Array
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import LSTM, Elman, GRUResetAfter
-from graphnet_rnn.errors import DataError, ModelFileError, UsageError
-from graphnet_rnn.files import read_bytes
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.tensor_file import read_tensor_file
 
 __all__ = [
     "FAMILIES",
@@ -130,19 +130,11 @@ def is_module(model: Any) -> bool:
 
 
 def _read(path: Path) -> dict[str, Array]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as safetensors_load
-
-    content = read_bytes(path, ModelFileError)
-    try:
-        return dict(safetensors_load(content))
-    except KeyError as error:  # a type that NumPy does not have
-        raise ModelFileError(f"{path} holds tensors of the type {error}; save them as float32.") from None
-    except (SafetensorError, ValueError) as error:
-        raise ModelFileError(
-            f"{path} is not a safetensors file, or is damaged ({error}). A file of torch.save needs PyTorch: "
-            "rnn.interchange.from_torch(torch.load(path))."
-        ) from None
+    refused = (
+        "is not a safetensors file, or is damaged. A file of torch.save needs PyTorch: "
+        "rnn.interchange.from_torch(torch.load(path))."
+    )
+    return read_tensor_file(path, refused, refused).tensors
 
 
 def _array(name: str, value: Any) -> Array:
@@ -293,7 +285,10 @@ def find_initial(tensors: Tensors, part: Recurrent) -> dict[str, Array]:
     states = [state.name for state in part.family.cell.states]
     found = {state: tensors[f"{INITIAL}{state}"] for state in states if f"{INITIAL}{state}" in tensors}
     if found and len(found) < len(states):
-        raise DataError(f"{', '.join(INITIAL + s for s in states if s not in found)} missing.")
+        raise DataError(
+            f"{', '.join(INITIAL + s for s in states if s not in found)} missing: learned initial states are all "
+            "there, or none."
+        )
     for state, array in found.items():
         _check(INITIAL + state, array, (part.layers, 1, part.units), "a learned initial state")
     return found

@@ -27,6 +27,7 @@ from graphnet_rnn.interchange.state_dict import (
 )
 from graphnet_rnn.network import Network
 from graphnet_rnn.settings import one_of
+from graphnet_rnn.tensor_file import tensor_bytes
 
 __all__ = ["from_torch", "save_torch", "to_torch", "torch_kind"]
 
@@ -145,11 +146,9 @@ def save_torch(
 
     Raises UsageError as `to_torch` does, SaveError if the file cannot be written.
     """
-    from safetensors.numpy import save as safetensors_bytes
-
     # safetensors writes the memory of a strided array as it lies; those of to_torch are in row order.
     tensors = {k: np.ascontiguousarray(v) for k, v in to_torch(network, prefix, output_prefix).items()}
-    write_atomically(path, bytes(safetensors_bytes(tensors, {"format": "pt"})))
+    write_atomically(path, tensor_bytes(tensors, {"format": "pt"}))
 
 
 def torch_kind(network: Network) -> str:

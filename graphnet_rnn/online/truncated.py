@@ -9,8 +9,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.node import Array, Node
-from graphnet_rnn.cell import Cell
-from graphnet_rnn.cells.lstm import LSTM, LSTM1997, LSTMKrause, LSTMPeephole, LSTMSutskever
+from graphnet_rnn.cells.lstm import MEMORY
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network import Network
 from graphnet_rnn.online.learner import Learner
@@ -18,14 +17,6 @@ from graphnet_rnn.unroll import Unrolled
 
 __all__ = ["TruncatedLSTM", "truncated"]
 
-#: The state that is the memory, by form of LSTM.
-MEMORY: dict[type[Cell], str] = {
-    LSTM: "c",
-    LSTMPeephole: "c",
-    LSTM1997: "s",
-    LSTMKrause: "s",
-    LSTMSutskever: "m",
-}
 _FORMS = ", ".join(form.__name__ for form in MEMORY)
 
 
@@ -45,24 +36,8 @@ def truncated(network: Network) -> Network:
     Source: Hochreiter & Schmidhuber 1997, appendix; Krause 2015, 2.2.
     """
     result = copy.copy(network)
-    result.layers = [_without_recurrent_errors(cell) if cell.states else cell for cell in network.layers]
+    result.truncate()
     return result
-
-
-def _without_recurrent_errors(cell: Cell) -> Cell:
-    # A subclass may have other equations, in which the memory cells are not alone.
-    if type(cell) not in MEMORY:
-        raise UsageError(
-            f"truncated: {cell!r} has no memory cells that are known; the rule is for {_FORMS}, and layers without "
-            "states. The exact gradient of any network, online: rnn.online.RTRL."
-        )
-    result = copy.copy(cell)
-    result._connect = _cut
-    return result
-
-
-def _cut(name: str, to: str, source: Node, weight: Node) -> Node:
-    return (source if name == "x" else gn.stop_gradient(source)) @ weight
 
 
 class TruncatedLSTM(Learner):

@@ -4,7 +4,10 @@ first_order  SGD, momentum, Nesterov, RMSprop, Adam
 conjugate_gradient  linear systems by products with their matrix
 vectors      inner products that leave the cores to compiled functions
 hessian_free  steps to the minimum of a damped quadratic model
-scipy_methods  L-BFGS and nonlinear conjugate gradient: line searches on one batch
+line_search  a step length by the strong Wolfe conditions
+descent      what methods with line searches and a history share
+lbfgs        L-BFGS
+nonlinear_cg  nonlinear conjugate gradient
 clipping     limits on the gradient
 schedules    how the learning rate changes from epoch to epoch, and rate and momentum from step to step
 minimize     an optimiser applied to any objective
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 from graphnet_rnn.optimizers.base import Optimizer, Report
 from graphnet_rnn.optimizers.conjugate_gradient import conjugate_gradient
+from graphnet_rnn.optimizers.descent import LineSearchOptimizer, LineSearchReport
 from graphnet_rnn.optimizers.first_order import SGD, Adam, FirstOrder, Momentum, Nesterov, RMSprop
 from graphnet_rnn.optimizers.hessian_free import (
     AugmentedHessianFree,
@@ -22,7 +26,9 @@ from graphnet_rnn.optimizers.hessian_free import (
     HessianFree,
     HessianFreeReport,
 )
+from graphnet_rnn.optimizers.lbfgs import LBFGS
 from graphnet_rnn.optimizers.minimize import Result, minimize
+from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient
 from graphnet_rnn.optimizers.schedules import (
     ConstantRate,
     DelayedDecay,
@@ -31,13 +37,12 @@ from graphnet_rnn.optimizers.schedules import (
     StepSchedule,
     Stepwise,
 )
-from graphnet_rnn.optimizers.scipy_methods import LBFGS, NonlinearConjugateGradient, ScipyReport
 
 __all__ = [
     "ALL", "LBFGS", "SGD", "Adam", "AugmentedHessianFree", "ConstantRate", "CurvedOptimizer", "DelayedDecay",
-    "FirstOrder", "GreedyHessianFree", "HessianFree", "HessianFreeReport", "Momentum", "Nesterov", "NesterovMomentum",
-    "NonlinearConjugateGradient", "Optimizer", "RMSprop", "Report", "Result", "Schedule", "ScipyReport", "StepSchedule",
-    "Stepwise", "conjugate_gradient", "minimize",
+    "FirstOrder", "GreedyHessianFree", "HessianFree", "HessianFreeReport", "LineSearchOptimizer", "LineSearchReport",
+    "Momentum", "Nesterov", "NesterovMomentum", "NonlinearConjugateGradient", "Optimizer", "RMSprop", "Report",
+    "Result", "Schedule", "StepSchedule", "Stepwise", "conjugate_gradient", "minimize",
 ]  # fmt: skip
 
 #: Every optimiser by the name that the command line uses.

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, runtime_checkable
 
-from graphnet.node import Array
+import numpy as np
 
-__all__ = ["Curved", "Differentiable", "Optimizer", "Preconditioned", "Report", "State"]
+from graphnet.node import Array
+from graphnet_rnn.errors import UsageError
+
+__all__ = ["Curved", "Differentiable", "Optimizer", "Preconditioned", "Report", "State", "taken_up"]
 
 #: All that a step changes besides the parameters: flat arrays by name. What is stored for resuming.
 State = dict[str, Array]
@@ -51,8 +54,13 @@ class Report:
 
     @property
     def settled(self) -> bool:
-        """Whether another step on the same batch would do the same, which was nothing."""
+        """Whether the step found that on this batch there is no more to gain, so another one is not worth making."""
         return False
+
+    @property
+    def last_gradient_norm(self) -> float:
+        """The norm of the gradient where the step ended, if it took that one; else the norm before it."""
+        return self.gradient_norm
 
     @property
     def gradients(self) -> int:
@@ -95,6 +103,32 @@ class Optimizer(ABC):
     def settings(self) -> dict[str, Any]:
         """The arguments that make this optimiser again."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+def taken_up(who: str, owner: str, fresh: State, given: State | None) -> State:
+    """The state before the first step, or what `given` says of it, a copy, where `fresh` lies.
+
+    who, owner: what takes it up, and what kept it, in words. UsageError for a state that the owner cannot have.
+    """
+    if given is None:
+        return fresh
+    if not isinstance(given, Mapping):
+        raise UsageError(f"{who}: state must be a dict of arrays, as result.state, not {given!r:.60}")
+    for names, what in ((fresh.keys() - given.keys(), "lacks"), (given.keys() - fresh.keys(), "has")):
+        if names:
+            raise UsageError(
+                f"{who}: state {what} {', '.join(sorted(names))}; {owner} keeps {', '.join(fresh) or 'nothing'}"
+            )
+    for name, held in fresh.items():
+        array = np.asarray(given[name])
+        fits = array.shape == held.shape and np.can_cast(array.dtype, held.dtype, "same_kind")
+        if not fits or not np.isfinite(array).all():
+            raise UsageError(
+                f"{who}: {name} in state must be finite, of shape {list(held.shape)} and {held.dtype}, which "
+                f"{owner} keeps here, not {array.dtype} of shape {list(array.shape)}"
+            )
+        held[...] = array
+    return fresh
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from graphnet.node import Array
 from graphnet_rnn.batched import BatchedObjective
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.objective import Objective
-from graphnet_rnn.optimizers.base import Optimizer, Report, State
+from graphnet_rnn.optimizers.base import Optimizer, Report, State, taken_up
 from graphnet_rnn.optimizers.first_order import Adam
 from graphnet_rnn.settings import amount, is_true, whole_number
 
@@ -28,7 +28,7 @@ class Result(ShowsItself):
     """The last point, its loss, what each step reported, why there were no more, and what the next would start from.
 
     reason: "steps" (as many as were asked for), "tolerance" (the gradient is that small), "callback" (it said so), or
-    "stalled" (30 steps in a row changed nothing; or, without feed and callback, one did that would again do the same).
+    "stalled" (30 steps in a row changed nothing; or, without feed and callback, one found no more to gain).
     state: the optimiser's, with which `minimize(..., start=result.theta, state=result.state)` goes on to the same
     numbers. Notebooks show what each step reported as curves.
     """
@@ -63,14 +63,13 @@ def minimize(
     feed: Callable[[int], object] | None = None,
     state: State | None = None,
 ) -> Result:
-    """Steps until the gradient's norm is at most `tolerance`, or nothing moves any more, at most `steps` times.
+    """Steps until the gradient's norm is at most `tolerance`, or there is no more to gain, at most `steps` times.
 
     start: the first point (the parameters' present values). callback(step, report) may return True to
     stop. feed(step) is called before each step, to feed the objective another batch. The objective's parameters hold
     the last point when either is called, and afterwards. state: of the optimiser, as the Result of an earlier run of
     the same optimiser has it, to go on from there; by default that before the first step. It is copied; steps are
     counted from 0 again.
-    LBFGS and NonlinearConjugateGradient also stop by a tolerance (and decrease) of their own, with each step.
     Raises TrainingError when the loss or its gradient is no longer finite, naming the first node that broke.
     """
     steps = whole_number("minimize: steps", steps)
@@ -92,7 +91,7 @@ def minimize(
         raise UsageError(
             f"minimize: start has shape {list(theta.shape)}, but there are {objective.size} parameters"
         )
-    state = _state(chosen, theta, state)
+    state = taken_up("minimize", type(chosen).__name__, chosen.init(theta), state)
     reports: list[Report] = []
     reason, idle = "steps", 0
     for step in range(steps):
@@ -114,7 +113,7 @@ def minimize(
         idle = 0 if report.taken else idle + 1
         if callback is not None and is_true(callback(step, report)):
             reason = "callback"
-        elif report.gradient_norm <= tolerance:
+        elif report.last_gradient_norm <= tolerance:
             reason = "tolerance"
         elif idle == STALLED or (report.settled and feed is None and callback is None):
             reason = "stalled"
@@ -124,28 +123,3 @@ def minimize(
     objective.set(theta)
     kept = {name: np.asarray(array) for name, array in state.items()}
     return Result(np.asarray(theta), objective.loss(theta), reports, reason, kept)
-
-
-def _state(optimizer: Optimizer, theta: Array, given: State | None) -> State:
-    """The optimiser's state before the next step, a copy, where θ is; UsageError for one that it cannot have."""
-    fresh = optimizer.init(theta)
-    if given is None:
-        return fresh
-    owner = type(optimizer).__name__
-    if not isinstance(given, Mapping):
-        raise UsageError(f"minimize: state must be a dict of arrays, as result.state, not {given!r:.60}")
-    for names, what in ((fresh.keys() - given.keys(), "lacks"), (given.keys() - fresh.keys(), "has")):
-        if names:
-            raise UsageError(
-                f"minimize: state {what} {', '.join(sorted(names))}; {owner} keeps {', '.join(fresh) or 'nothing'}"
-            )
-    for name, held in fresh.items():
-        array = np.asarray(given[name])
-        fits = array.shape == held.shape and np.can_cast(array.dtype, held.dtype, "same_kind")
-        if not fits or not np.isfinite(array).all():
-            raise UsageError(
-                f"minimize: {name} in state must be finite, of shape {list(held.shape)} and {held.dtype}, which "
-                f"{owner} keeps here, not {array.dtype} of shape {list(array.shape)}"
-            )
-        held[...] = array
-    return fresh

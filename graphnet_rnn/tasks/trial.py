@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
+from graphnet.memory import require_memory
 from graphnet.node import Array
 from graphnet_rnn.batched import BatchedObjective
 from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
@@ -18,7 +20,7 @@ from graphnet_rnn.settings import whole_number
 from graphnet_rnn.tasks.objective import summed_over_time
 from graphnet_rnn.tasks.pathological import Task
 from graphnet_rnn.tasks.source import elman, settings
-from graphnet_rnn.training_state import read_training_state, require_finite, write_training_state
+from graphnet_rnn.training_state import as_stored, read_training_state, require_finite, write_training_state
 
 __all__ = ["Trial"]
 
@@ -66,6 +68,12 @@ class Trial:
         if self.batch == task.distinct:
             self.gradient_batches = 1
         self.test = self._at_most_all("test", source.test if test is None else test)
+        for argument, count in (("batch", self.batch * self.gradient_batches), ("test", self.test)):
+            require_memory(
+                task.time * count * (4 * (task.inputs + task.outputs) if task.reads == "vectors" else 16),
+                f"Trial: {argument}: {count:,} sequences of {task.time:,} steps",
+                "fewer or shorter ones take less",
+            )
         self.objective = BatchedObjective(
             summed_over_time(task, self.network, self.batch, threads=threads, backend=backend),
             single=summed_over_time(task, self.network, 1, threads=threads, backend=backend),
@@ -102,7 +110,7 @@ class Trial:
         """
         require_finite(np.asarray(self.theta), self.steps, f"{path} is")
         training = {
-            "run": self._settings(),
+            "run": self.settings(),
             "steps": self.steps,
             "sequences": self.sequences,
             "random": self._generator.bit_generator.state,
@@ -117,22 +125,31 @@ class Trial:
         stored = read_training_state(Path(path))
         if "random" not in stored.training or "steps" not in stored.training:
             raise ModelFileError(f"{path} is of another kind of training than a Trial; name another file.")
-        stored.require_same(self._settings(), {})
+        stored.require_same(self.settings(), {})
+        steps, sequences = stored.told("steps", 0), stored.told("sequences", 0)
+        random = stored.told("random", self._generator.bit_generator.state)
+        try:
+            self._generator.bit_generator.state = random
+        except (TypeError, ValueError, OverflowError):
+            raise ModelFileError(
+                f"{path} says {random!r:.60} of its random numbers, which cannot be."
+            ) from None
         stored.restore(self.network, self.state)
         self.theta = gn.place(self.network.theta, self.backend)
-        self.steps, self.sequences = stored.training["steps"], stored.training["sequences"]
-        self._generator.bit_generator.state = stored.training["random"]
+        self.steps, self.sequences = steps, sequences
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """What must be the same to go on."""
-        return {
-            "task": {"name": self.task.name, "length": self.task.length},
+        task = {field.name: getattr(self.task, field.name) for field in fields(self.task)}
+        settings = {
+            "task": {"name": self.task.name, **task},
             "network": self.network.settings(),
             "optimizer": {"name": type(self.optimizer).__name__, **self.optimizer.settings()},
             "batch": self.batch,
             "gradient_batches": self.gradient_batches,
             "seed": self.seed,
         }
+        return as_stored(settings)
 
     def wrong(self) -> float:
         """The share of the test sequences that the network misclassifies, see Task.wrong."""

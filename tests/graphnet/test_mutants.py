@@ -261,6 +261,15 @@ def fresh_kernels() -> list[tuple[Any, str, Any]]:
     return [(jobs, "text_of", lambda kernel: kernel.text()), (jobs, "_layouts", {})]
 
 
+def max_of_short_rows() -> None:
+    """Law 7 in float32, of which three are less than a vector on any machine; check_graph takes float64."""
+    values = np.array([[-3, -5, -4], [-2, -3, -4]], "float32")  # what lies behind the first row is more
+    a = gn.input(values.shape)
+    (found,) = gn.compile([gn.max(a, 1)], [a])(values)
+    if found.tolist() != [-3, -2]:
+        raise LawError(f"law 7: {found}")
+
+
 def without_accumulation(self: Any, *arguments: Any) -> Any:
     return product_multiply(self, *arguments[:-1], False)
 
@@ -443,7 +452,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "expand: no shift by the maximum",
-        [(expand, "_top", lambda z, axis: gn.sum(z, axis) * 0.0)],
+        [(expand, "_shifted", lambda z, axis: z)],
         large_logits,
     ),
     # plans
@@ -515,7 +524,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "max of short rows: what lies behind counts",
         [(OperandCode, "_short_mask", lambda s: None), *fresh_kernels()],
-        graph(lambda a: [gn.max(a, 1)], x - 3, laws=(7,)),
+        max_of_short_rows,
     ),
     Mutant(
         "reductions of rows side by side: results go to their neighbours",

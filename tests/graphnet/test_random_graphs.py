@@ -169,8 +169,10 @@ def graphs(draw: Any, rows: int = 2) -> tuple[list[Node], list[Node], list[Array
         if grown.size <= 24 * rows:
             pool.append(grown)
     outputs = [pool[-1], pool[-2] + gn.sum(gn.tanh(pool[-3])), node()]
-    if outputs[0].shape and number(3) == 0:
-        outputs.append(gn.argmax(outputs[0]))
+    if outputs[0].size and outputs[0].shape and number(3) == 0:
+        # Equal values would be told apart by rounding alone, which no two machines need share.
+        apart = gn.constant(np.sqrt(np.arange(2.0, 2.0 + outputs[0].shape[-1])))
+        outputs.append(gn.argmax(outputs[0] + apart))
     generator = np.random.default_rng(draw(st.integers(0, 999)))
     return outputs, leaves, [generator.uniform(-1, 1, leaf.shape) for leaf in leaves]
 

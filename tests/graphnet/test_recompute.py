@@ -14,7 +14,7 @@ from graphnet import passes
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
 
-from .backends.test_unseen_cells import CELLS
+from .backends.unseen_cells import CELLS
 
 STEPS = 24
 

@@ -27,7 +27,7 @@ from graphnet.backends.numba.reach import arena_end
 from graphnet.backends.numba.records import form_of, from_told
 from graphnet.backends.numba.tape import runner
 from graphnet.errors import BackendError, DtypeError, GraphnetError, ShapeError, ValueAccessError
-from graphnet.node import Array, Node
+from graphnet.node import Array
 from tests.graphnet.stored_mutants import sealed, split
 
 GENERATOR = np.random.default_rng(3)
@@ -168,10 +168,6 @@ def test_arguments_are_checked_as_before(tmp_path: Path) -> None:
         loaded(arrays[0] + 5, *arrays[1:])
 
 
-def only_python(x: Node) -> Node:
-    return gn.argmax(x)
-
-
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -184,12 +180,6 @@ def test_what_no_file_can_hold(tmp_path: Path, how: dict[str, object], words: st
     with pytest.raises(BackendError, match=words):
         gn.compile([gn.tanh(x)], [x], **how).save(tmp_path / "f.gn")  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
-
-
-def test_ops_that_only_python_runs_are_named(tmp_path: Path) -> None:
-    x = gn.input((3,))
-    with pytest.raises(BackendError, match=r"ArgMax.*test_stored"):
-        gn.compile([only_python(x)], [x]).save(tmp_path / "f.gn")
 
 
 class TestBadFiles:

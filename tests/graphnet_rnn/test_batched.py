@@ -211,7 +211,8 @@ def test_one_batch_is_no_list_of_batches() -> None:
 def test_minimize_goes_on_where_it_ended(name: str, tmp_path: Path) -> None:
     """Three steps and four more are seven, from a file."""
     rate = {"rate": 1e-4} if name in ("sgd", "momentum", "nesterov") else {}
-    optimizer = rnn.optimizers.ALL[name](**rate)
+    few = {"iterations": 2} if name in ("lbfgs", "nonlinear_cg") else {}
+    optimizer = rnn.optimizers.ALL[name](**rate, **few)
     whole = rnn.minimize(valley(), optimizer, steps=7)
     first = rnn.minimize(valley(), optimizer, steps=3)
     np.savez(tmp_path / "run.npz", theta=first.theta, **first.state)
@@ -261,10 +262,22 @@ def test_numpys_true_ends_it_as_well() -> None:
     assert (found.reason, len(found.reports) < 20) == ("callback", True)
 
 
-def test_scipys_methods_do_not_try_the_same_again() -> None:
-    result = rnn.minimize(bowl(), rnn.LBFGS(tolerance=1e-3), steps=50, tolerance=1e-12)
-    assert result.reason == "stalled"
-    assert [report.taken for report in result.reports][-2:] == [True, False]
+@pytest.mark.parametrize("kind", [rnn.LBFGS, rnn.NonlinearConjugateGradient])
+def test_a_run_ends_where_its_optimizer_finds_no_more_to_gain(kind: Any) -> None:
+    """By a tolerance of its own, or since rounding leaves nothing; with minimize's, the step that reaches it."""
+    coarse = rnn.minimize(valley(), kind(tolerance=1e-3), steps=50, tolerance=1e-12)
+    assert coarse.reason == "stalled"
+    assert coarse.reports[-1].reason == "tolerance"
+    x = gn.parameter(np.array([3.0, 2.0]), name="x")
+    finest = rnn.minimize(rnn.Objective(gn.sum(np.pi * x - gn.log(x)), [x]), kind(), steps=50)
+    assert finest.reason in ("stalled", "tolerance"), "a gradient of rounding, or of exactly 0"
+    assert len(finest.reports) < 10
+    assert np.allclose(finest.theta, 1 / np.pi, rtol=1e-7)
+    reached = rnn.minimize(valley(), kind(iterations=5), steps=50, tolerance=1e-6)
+    assert reached.reason == "tolerance"
+    norms = [report.last_gradient_norm for report in reached.reports]
+    assert norms[-1] <= 1e-6 < min(norms[:-1])
+    assert norms[-1] == np.linalg.norm(valley().gradient(reached.theta)[1])
 
 
 def test_conjugate_gradient_ends_where_two_unknowns_are_solved() -> None:

@@ -134,14 +134,48 @@ class UsesBadSlope(Cell):
         return gn.tanh(BadSlope()(self.affine("h", x=x, h=h)))
 
 
+class Cut(Elementwise):
+    """y = x, through which no derivative passes, though the op does not say so"""
+
+    def forward(self, x: Array) -> Array:
+        return x
+
+    def partials(self, y: Node, x: Node) -> list[Node]:
+        return [0 * x]
+
+
 class CutsGradient(Cell):
-    """h' = tanh(x W_xh + stop(h W_hh))"""
+    """h' = tanh(x W_xh + cut(h W_hh))"""
+
+    states = (State("h"),)
+
+    def step(self, x: Node, h: Node) -> Node:  # type: ignore[override]
+        kept = Cut()(self.affine("h", h=h, bias=None))
+        return gn.tanh(self.affine("h", x=x, bias=None) + kept)
+
+
+class StopsGradient(Cell):
+    """h' = tanh(x W_xh + stop(h W_hh) + f h), f = σ(stop(x) W_xf + stop(f) b_f): what is stopped is meant to be"""
 
     states = (State("h"),)
 
     def step(self, x: Node, h: Node) -> Node:  # type: ignore[override]
         kept = gn.stop_gradient(self.affine("h", h=h, bias=None))
-        return gn.tanh(self.affine("h", x=x, bias=None) + kept)
+        f = gn.sigmoid(self.affine("f", x=gn.stop_gradient(x)))
+        g = gn.sigmoid(self.affine("g", h=gn.stop_gradient(h * gn.stop_gradient(f))))
+        return gn.tanh(self.affine("h", x=x, bias=None) + kept + f * g * h)
+
+
+def test_a_cell_may_stop_gradients() -> None:
+    check_cell(StopsGradient)
+    rnn.testing.check_network(rnn.Network([StopsGradient(4), rnn.LSTM(3)], 5, 5))
+
+
+class StopsWrongly(StopsGradient):
+    """The same, less an error that is not meant to be stopped"""
+
+    def step(self, x: Node, h: Node) -> Node:  # type: ignore[override]
+        return Cut()(StopsGradient.step(self, x, h))
 
 
 class RemembersNodes(Cell):
@@ -179,6 +213,7 @@ class ReadsTheClock(Cell):
     [
         (UsesBadSlope, LawError, r"gradient = finite difference fails.* in layer0\.(W_xh|W_hh|b_h)\["),
         (CutsGradient, LawError, r"gradient = finite difference fails.* in layer0\.W_hh\["),
+        (StopsWrongly, LawError, "gradient = finite difference fails"),
         (ReadsTheClock, LawError, "unrolled cost = plain loop fails"),
         (RemembersNodes, CellError, "is no part of this step"),
         (CountsSteps, CellError, r"is another one when step runs again"),
@@ -191,7 +226,9 @@ def test_faulty_cell_is_caught(cell: type[Cell], error: type[Exception], content
 
 
 @pytest.mark.parametrize("check", ["gradient", "R-operator", "Gauss-Newton"])
-@pytest.mark.parametrize("cell", [UsesBadSlope, CutsGradient], ids=["bad slope", "cut gradient"])
+@pytest.mark.parametrize(
+    "cell", [UsesBadSlope, CutsGradient, StopsWrongly], ids=["bad slope", "cut", "stops wrongly"]
+)
 def test_every_derivative_check_sees_the_fault(cell: type[Cell], check: str) -> None:
     """The checks of the whole net find it too, without the check of one step before them."""
     with pytest.raises(LawError, match=cell.__name__):

@@ -43,12 +43,12 @@ class Good(rnn.Cell):
 
 
 class Cuts(rnn.Cell):
-    """h' = tanh(stopped)"""
+    """h' = tanh(cut)"""
 
     states = (rnn.State("h"),)
 
     def step(self, x, h):
-        return gn.tanh(gn.stop_gradient(self.affine("h", x=x, h=h)))
+        return gn.tanh(Cut()(self.affine("h", x=x, h=h)))
 
 
 class Stateless(rnn.Cell):
@@ -73,6 +73,18 @@ class Typo(rnn.Cell):
 
     def step(self, x, h):
         return gn.tanh(self.afine("h", x=x, h=h))
+
+
+class Cut(gn.Elementwise):
+    """y = x, with a wrong slope"""
+
+    kernel = "x"
+
+    def forward(self, x):
+        return x
+
+    def partials(self, y, x):
+        return [0 * x]
 '''
 
 
@@ -308,6 +320,27 @@ def test_default_folder_is_a_new_one(here: Path) -> None:
     assert {p.name for p in (here / "runs").iterdir()} == {"text-LSTM-6", "text-LSTM-6-2"}
 
 
+def test_two_default_folders_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder is made where its name is chosen: another command that starts before the first trains takes the next."""
+    names, run = [], rnn.Trainer.run
+
+    def meanwhile(trainer: rnn.Trainer) -> object:
+        if not names:
+            names.append(trainer.folder.path.name)
+            assert main(["train", "text.txt", *SMALL, "--epochs", "1", "--quiet"]) == 0
+        names.append(trainer.folder.path.name)
+        return run(trainer)
+
+    monkeypatch.setattr(rnn.Trainer, "run", meanwhile)
+    assert main(["train", "text.txt", *SMALL, "--epochs", "1", "--quiet"]) == 0
+    assert names == ["text-LSTM-6", "text-LSTM-6-2", "text-LSTM-6"]
+
+
+def test_wrong_arguments_make_no_folder(here: Path) -> None:
+    assert main(["train", "text.txt", *SMALL, "--time", "0"]) == 2
+    assert not (here / "runs").exists()
+
+
 def test_given_validation_text_and_options(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "valid.txt").write_text(TEXT[:200])
     options = "--optimizer nesterov --rate 0.05 --clip-value 1 --clip-norm 0 --layers 2 --skip --dropout 0.1"
@@ -350,7 +383,7 @@ def test_sample_seed_and_argmax(model: Path, capsys: pytest.CaptureFixture[str])
 def test_evaluate_with_unknown_characters(
     model: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (here / "other.txt").write_text(TEXT + "Ω")
+    (here / "other.txt").write_text(TEXT + "Ω", encoding="utf-8")
     sentence = fails(capsys, ["evaluate", str(model), "other.txt"])
     assert "has not seen in training: 'Ω'" in one_line(sentence)
     assert main(["evaluate", str(model), "other.txt", "--unknown", "a"]) == 0
@@ -394,7 +427,7 @@ def test_short_text_to_evaluate(model: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_unseen_characters_in_the_validation_text(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "valid.txt").write_text("ß")
+    (here / "valid.txt").write_text("ß" * 60, encoding="utf-8")
     assert "'ß'" in one_line(fails(capsys, ["train", "text.txt", "--valid", "valid.txt"]))
 
 
@@ -437,12 +470,12 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
         ("train text.txt --time 0", "time must be a whole number >= 1, not 0"),
         ("train text.txt --memory most", "--memory must be sqrt, or a number of bytes, not most"),
         ("train text.txt --memory 0", "--memory must be sqrt, or a number of bytes, not 0"),
-        ("train text.txt --layers 0", "layers must be at least 1, not 0"),
+        ("train text.txt --layers 0", "--layers must be a whole number >= 1, not 0"),
         ("train text.txt --epochs 0", "epochs must be a whole number >= 1, not 0"),
         ("train text.txt --dropout 1.5", "dropout, the share that is zeroed, must be in [0, 1), not 1.5"),
-        ("train text.txt --dropout nan", "must be in [0, 1), not nan"),
+        ("train text.txt --dropout nan", "--dropout must be a number, not nan"),
         ("train text.txt --rate 0", "rate must be > 0, not 0.0"),
-        ("train text.txt --rate nan", "rate must be > 0, not nan"),
+        ("train text.txt --rate nan", "--rate must be a number, not nan"),
         ("train text.txt --clip-norm -1", "clip_norm must be > 0, or None for no limit, not -1.0"),
         ("train text.txt --clip-value -1", "clip_values must be > 0 or None, not -1.0"),
         ("train text.txt --rate-decay 2", "decay in (0, 1]"),
@@ -485,7 +518,7 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
             "sample model.safetensors --temperature -1",
             "temperature must be >= 0 (0: always the likeliest), not -1.0",
         ),
-        ("sample model.safetensors --temperature nan", "temperature must be >= 0"),
+        ("sample model.safetensors --temperature nan", "--temperature must be a number, not nan"),
         ("sample model.safetensors --length 0", "--length must be at least 1, not 0"),
         ("sample model.safetensors --seed -1", "seed must be a whole number >= 0, not -1"),
         ("evaluate model.safetensors text.txt --context -1", "context must be a whole number >= 0, not -1"),
@@ -525,7 +558,7 @@ def test_more_memory_than_there_is(
 
     monkeypatch.setattr("graphnet_rnn.cli.train.load_corpus", exhausted)
     sentence = fails(capsys, ["train", "text.txt", "--out", "run"])
-    assert "not enough memory; use a smaller" in sentence
+    assert "not enough memory; try a smaller --units or --layers or --batch or --time" in sentence
     assert "Unable to allocate 9 TiB" in sentence
 
 
@@ -652,17 +685,17 @@ def test_check_debug_raises_the_law_error(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "content"),
+    ("arguments", "content", "code"),
     [
-        (["GRU", "--out", "picture.xyz"], "xyz"),
-        (["GRU", "--out", "no/such/folder/picture.svg"], "picture.svg"),
+        (["GRU", "--out", "picture.xyz"], "xyz", 1),
+        (["GRU", "--out", "no/such/folder/picture.svg"], "picture.svg", 2),
     ],
     ids=["ending", "folder"],
 )
 def test_draw_that_cannot_be_saved(
-    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], content: str
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], content: str, code: int
 ) -> None:
-    assert content in fails(capsys, ["draw", *arguments])
+    assert content in fails(capsys, ["draw", *arguments], code)
 
 
 @pytest.mark.parametrize("shown", SHOWN)
@@ -684,7 +717,7 @@ def test_draw_shows_everything_of_a_cell_and_of_a_model(
 
 
 def test_what_is_shown_has_a_fitting_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "must end in .html" in fails(capsys, ["draw", "GRU", "--show", "explorer"], 2)
+    assert "must end in one of .html" in fails(capsys, ["draw", "GRU", "--show", "explorer"], 2)
     assert "is to be a folder" in fails(capsys, ["draw", "GRU", "--show", "dump"], 2)
 
 
@@ -728,7 +761,6 @@ def test_resume_refuses_options_that_would_change_the_run(
 
 def test_two_processes_cannot_train_in_one_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The second is told so; once the first is gone, by any end, the folder is free."""
-    pytest.importorskip("fcntl")
     text = tmp_path / "text.txt"
     text.write_text("the same few words again and again. " * 30)
     train = ["train", str(text), "--units", "4", "--batch", "2", "--time", "5", "--epochs", "1"]

@@ -99,7 +99,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     (tmp_path / "cells" / "beside_it.py").write_text("from graphnet import tanh as squash\n")
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setattr(sys, "path", sys.path[:])
-    Path("text.txt").write_text(TEXT)
+    Path("text.txt").write_text(TEXT, encoding="utf-8")
     yield tmp_path / "work"
     sys.modules.pop("beside_it", None)
     sys.modules.pop("random.py", None)
@@ -189,7 +189,7 @@ def test_settings_and_units(arguments: list[str], made: str) -> None:
 
 def test_the_cell_s_own_units_hold_where_none_are_given(elsewhere: Path) -> None:
     main(["train", "text.txt", "--cell", "../cells/random.py:Layer", *SMALL, "--out", "run"])
-    start = json.loads(Path("run/history.jsonl").read_text().splitlines()[0])
+    start = json.loads(Path("run/history.jsonl").read_text(encoding="utf-8").splitlines()[0])
     assert start["network"]["layers"] == [{"cell": "Layer", "units": 5}]
 
 
@@ -287,7 +287,8 @@ def test_units_for_a_cell_without(elsewhere: Path, capsys: pytest.CaptureFixture
     Path("mine.py").write_text(
         "import graphnet_rnn as rnn\nclass Mine(rnn.Cell):\n    states = (rnn.State('h'),)\n"
         "    def __init__(self, depth=3):\n        super().__init__(5)\n        self.depth = depth\n"
-        "    def step(self, x, h):\n        return self.affine('h', x=x, h=h)\n"
+        "    def step(self, x, h):\n        return self.affine('h', x=x, h=h)\n",
+        encoding="utf-8",
     )
     told = sentence(capsys, "train", "text.txt", "--cell", "mine.py:Mine", "--units", "5")
     assert "Mine has no setting units; leave out --units" in told
@@ -310,7 +311,7 @@ def test_units_for_a_cell_without(elsewhere: Path, capsys: pytest.CaptureFixture
 def test_files_that_cannot_be_imported(
     elsewhere: Path, capsys: pytest.CaptureFixture[str], code: str, said: str
 ) -> None:
-    Path("mine.py").write_text(code)
+    Path("mine.py").write_text(code, encoding="utf-8")
     assert re.search(f"^graphnet-rnn check: mine.py .*{said}", sentence(capsys, "check", "mine.py:C"))
     assert "mine.py" not in sys.modules
 
@@ -360,7 +361,9 @@ def test_parameters_in_the_list(elsewhere: Path, capsys: pytest.CaptureFixture[s
 
 def test_dotted_names_are_looked_for_here(elsewhere: Path) -> None:
     """As `python -m` would; the installed command's path does not hold the present folder."""
-    Path("cells_of_mine.py").write_text("import graphnet_rnn as rnn\nclass Mine(rnn.Elman):\n    pass\n")
+    Path("cells_of_mine.py").write_text(
+        "import graphnet_rnn as rnn\nclass Mine(rnn.Elman):\n    pass\n", encoding="utf-8"
+    )
     sys.path[:] = [place for place in sys.path if place not in ("", os.getcwd())]
     assert find_cell("cells_of_mine:Mine").__name__ == "Mine"
     sys.modules.pop("cells_of_mine")

@@ -50,7 +50,8 @@ def test_a_straight_stroke_is_as_wide_as_its_pen_and_white() -> None:
     column = image[:, 14]
     z = (np.arange(28) - 13.5) / 0.75
     np.testing.assert_allclose(column, np.exp(-(z**2) / 2), atol=1e-5)
-    assert (image == image[::-1]).all()
+    # Not to the bit: NumPy's vectors may round their last lanes differently.
+    np.testing.assert_allclose(image, image[::-1], atol=1e-6)
     np.testing.assert_allclose(image, image[:, ::-1], atol=1e-5)
     assert image[:, 0].max() < 0.1
 

@@ -32,10 +32,10 @@ def test_folder(tmp_path: Path) -> None:
 
 
 def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Path) -> bytes:
+    def refuse(*arguments: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr("graphnet.files.os.open", refuse)
     with pytest.raises(DataError, match="cannot be read: Permission denied"):
         read_text(tmp_path / "secret.txt")
 

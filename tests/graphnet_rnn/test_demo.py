@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from graphnet import files
 from graphnet_rnn.cli import demo, main
 from graphnet_rnn.data import standard_library_text
 
@@ -46,6 +47,33 @@ def test_demo_replaces_its_own_folder_and_no_other(
     assert main(["demo", "--out", str(other)]) == 2
     assert "was not made by the demo" in capsys.readouterr().err
     assert (other / "precious.txt").read_text() == "precious"
+
+
+@pytest.mark.parametrize("other", ["demo", "train"])
+def test_a_folder_in_use_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], other: str
+) -> None:
+    """By another demo, or by a training that goes on with what one made."""
+    (tmp_path / demo.MARKER).touch()
+    (tmp_path / "history.jsonl").write_text("{}\n")
+    with files.locked(tmp_path / demo.MARKER if other == "demo" else tmp_path):
+        assert main(["demo", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert ("another demo runs in" if other == "demo" else "another process trains in") in said
+    assert said.count("\n") == 1
+    assert (tmp_path / "history.jsonl").read_text() == "{}\n"
+
+
+def test_a_demo_that_was_killed_at_once_is_replaced(tmp_path: Path) -> None:
+    """Its folder holds a lock and no more; all of an earlier one goes but the marks that it is a demo's."""
+    (tmp_path / f".{demo.MARKER}.lock").touch()
+    with demo._fresh_folder(tmp_path) as folder:
+        (folder / "pictures").mkdir()
+        (folder / "pictures" / "a.svg").touch()
+        (folder / "history.jsonl").touch()
+    with demo._fresh_folder(tmp_path):
+        assert {path.name for path in tmp_path.iterdir()} == {demo.MARKER, f".{demo.MARKER}.lock"}
+    assert [path.name for path in tmp_path.iterdir()] == [demo.MARKER]
 
 
 def test_hints_are_in_the_words_of_run_py(

@@ -142,7 +142,7 @@ def test_impossible_settings() -> None:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     rnn.save(network(), "model.safetensors")
-    Path("text.txt").write_text("abcd" * 100)
+    Path("text.txt").write_text("abcd" * 100, encoding="utf-8")
     return tmp_path
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -460,8 +461,8 @@ def shifting_bar(time: int, batch: int, seed: int, width: int = 6) -> Array:
 
 def train_on_bars(optimizer: Optimizer, updates: int) -> tuple[RBM, list[float]]:
     model = RBM(9, 12, initial={"W": initializers.normal(0.1)})
-    reports = train(model, bars_and_stripes(), optimizer, updates, gibbs_steps=5)
-    return model, [r.loss for r in reports]
+    result = train(model, bars_and_stripes(), optimizer, updates, gibbs_steps=5)
+    return model, [r.loss for r in result.reports]
 
 
 def test_rbm_learns_bars_and_stripes() -> None:
@@ -569,14 +570,14 @@ def test_stack_of_rbms_learns_layer_by_layer() -> None:
     top = RBM(12, 12, seed=1, initial={"W": initializers.normal(0.1)})
     stack = Stack([first, top])
     many = np.tile(data, (20, 1))
-    first_reports, top_reports = stack.train(many, rnn.Momentum(0.1), 500, gibbs_steps=2)
-    assert len(first_reports) == len(top_reports) == 500
+    results = stack.train(many, rnn.Momentum(0.1), 500, gibbs_steps=2)
+    assert [len(result.reports) for result in results] == [500, 500]
     h = stack.activities(many, level=1)
     assert set(np.unique(h)) == {0.0, 1.0}
     fixed, after = first.theta.copy(), top.log_likelihood(h)
     assert after > -5 > -8 > RBM(12, 12).log_likelihood(h)
     (more,) = stack.train(many, rnn.Momentum(0.02), 50, level=1, gibbs_steps=5)
-    assert len(more) == 50
+    assert len(more.reports) == 50
     assert np.array_equal(first.theta, fixed)
     assert not np.isclose(top.log_likelihood(h), after, atol=1e-6)
     noisy = np.where(np.random.default_rng(0).random((40, *data.shape)) < 0.08, 1 - data, data).reshape(-1, 9)
@@ -594,7 +595,7 @@ def test_stack_of_sequences(kind: Any, trained_rtrbm: RTRBM) -> None:
     v = shifting_bar(10, 60, seed=3)
     stack = Stack([trained_rtrbm, kind(20, 15)])
     kept = trained_rtrbm.theta.copy()
-    reports = stack.train(v, rnn.Adam(0.01), 150, level=1, batch=20)
+    reports = [result.reports for result in stack.train(v, rnn.Adam(0.01), 150, level=1, batch=20)]
     assert np.array_equal(trained_rtrbm.theta, kept)
     assert np.mean([r.loss for r in reports[0][-10:]]) < 0.5 * reports[0][0].loss
     assert np.array_equal(stack.activities(v, 1), trained_rtrbm.infer(v))
@@ -748,6 +749,78 @@ def test_parameters_that_are_not_numbers_make_no_data(method: str) -> None:
                 getattr(model, method)(4 if method == "sample" else v)
 
 
+SCHEDULED = rnn.Nesterov(rnn.Stepwise({0: 0.01, 7: 0.02}), momentum=rnn.NesterovMomentum(0.9))
+MODELS: dict[str, Callable[[], EnergyModel]] = {
+    "RBM": lambda: RBM(3, 4),
+    "Gaussian RBM": lambda: RBM(3, 4, "gaussian", dtype="float64"),
+    "TRBM": lambda: TRBM(3, 4, delays=2),
+    "RTRBM": lambda: RTRBM(3, 4),
+    "Gaussian RTRBM": lambda: RTRBM(3, 4, "gaussian"),
+}
+
+
+@pytest.mark.parametrize("stopped", [[10, 10], [1, 12, 7], "callback"], ids=str)
+@pytest.mark.parametrize(
+    "optimizer",
+    [rnn.SGD(0.1), rnn.Momentum(0.05), SCHEDULED, rnn.RMSprop(0.01), rnn.Adam(0.01)],
+    ids=lambda optimizer: type(optimizer).__name__,
+)
+@pytest.mark.parametrize("kind", MODELS)
+def test_training_goes_on_to_the_same_numbers(
+    kind: str, optimizer: rnn.optimizers.FirstOrder, stopped: Any, tmp_path: Path
+) -> None:
+    """10 updates and 10 more are 20, to the bit: batches, chains, velocity and the settings by update alike."""
+    generator = np.random.default_rng(0)
+    temporal = "T" in kind
+    lower = (TRBM if temporal else RBM)(5, 3, seed=3)
+    data = (generator.random((4, 7, 5) if temporal else (7, 5)) < 0.5).astype("float32")
+    how: dict[str, Any] = {
+        "batch": 3, "gibbs_steps": lambda n: 1 + n // 8, "below": [lower], "seed": 5,
+        "rate": None if optimizer is SCHEDULED else lambda n: 0.02 / (1 + n),
+    }  # fmt: skip
+    whole, parts = MODELS[kind](), MODELS[kind]()
+    expected = train(whole, data, optimizer, 20, **how)
+    reports, state = [], None
+    for updates in [20, 11] if stopped == "callback" else stopped:
+        stop = (lambda n, report: n == 8) if stopped == "callback" else None
+        result = train(parts, data, optimizer, updates, **how, state=state, callback=stop)
+        np.savez(tmp_path / "state.npz", **result.state)
+        reports, state = reports + result.reports, dict(np.load(tmp_path / "state.npz"))
+    assert parts.theta.tobytes() == whole.theta.tobytes() == expected.theta.tobytes()
+    assert reports == expected.reports
+    assert result.loss == expected.loss
+    assert {k: v.tobytes() for k, v in result.state.items()} == {
+        k: v.tobytes() for k, v in expected.state.items()
+    }
+
+
+def test_a_level_of_a_stack_goes_on_to_the_same_numbers() -> None:
+    data, how = bars_and_stripes(), {"optimizer": rnn.Momentum(0.1), "batch": 5, "level": 1}
+    stacks = [Stack([RBM(9, 4), RBM(4, 4, seed=1)]) for _ in range(2)]
+    stacks[0].train(data, updates=20, **how)
+    (first,) = stacks[1].train(data, updates=10, **how)
+    stacks[1].train(data, updates=10, **how, state=first.state)
+    assert stacks[0].layers[1].theta.tobytes() == stacks[1].layers[1].theta.tobytes()
+    with pytest.raises(UsageError, match=r"a state is of one layer; say which by level="):
+        stacks[1].train(data, rnn.Momentum(0.1), 1, state=first.state)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"update": None}, r"state lacks update; training with Momentum keeps v, update, random"),
+        ({"m": np.zeros(1)}, r"state has m;"),
+        ({"v": np.zeros(3)}, r"v in state must be finite, of shape \[19\]"),
+        ({"random": np.zeros(6, np.uint64)}, r"state is of a run with another seed; give the same one"),
+        ({"update": np.array([-1])}, r"none that train has given"),
+    ],
+)
+def test_a_state_that_training_cannot_have(changed: dict[str, Any], said: str) -> None:
+    state = train(rbm(), bits(5, 4), rnn.Momentum(), 1).state | changed
+    with pytest.raises(UsageError, match=f"train: .*{said}"):
+        train(rbm(), bits(5, 4), rnn.Momentum(), 1, state={k: v for k, v in state.items() if v is not None})
+
+
 def test_a_callback_stops_and_sees_every_update() -> None:
     seen: list[int] = []
 
@@ -755,7 +828,8 @@ def test_a_callback_stops_and_sees_every_update() -> None:
         seen.append(update)
         return update == 3
 
-    assert len(train(rbm(), bits(5, 4), rnn.SGD(), 10, batch=2, callback=callback)) == 4
+    result = train(rbm(), bits(5, 4), rnn.SGD(), 10, batch=2, callback=callback)
+    assert (len(result.reports), result.reason) == (4, "callback")
     assert seen == [0, 1, 2, 3]
 
 
@@ -767,7 +841,7 @@ def test_values_between_0_and_1_count_as_probabilities() -> None:
     node = gn.input((3, 4), "float64")
     (found,) = gn.compile([model.free_energy(node)], [node])(grey)
     assert np.allclose(found, expected)
-    assert len(train(model, grey, rnn.SGD(), 2)) == 2
+    assert len(train(model, grey, rnn.SGD(), 2).reports) == 2
 
 
 def test_every_state_once() -> None:

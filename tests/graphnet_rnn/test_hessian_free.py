@@ -216,6 +216,83 @@ def test_structure_is_the_squashing_units_of_the_layers() -> None:
     assert all(h.inputs[0] is a for a, h in u.structure)
 
 
+class Repeating(rnn.Cell):
+    """h' = tanh(a) ⊙ σ(tanh(a)), a = x W_xh + h W_hh + b_h, written out each time"""
+
+    states = (rnn.State("h"),)
+
+    def squashed(self, x: gn.Node, h: gn.Node) -> gn.Node:
+        return gn.tanh(gn.label(self.affine("h", x=x, h=h), "a"))
+
+    def step(self, x: gn.Node, h: gn.Node) -> gn.Node:  # type: ignore[override]
+        return gn.tanh(self.affine("h", x=x, h=h)) * gn.sigmoid(self.squashed(x, h))
+
+
+#: Cells alone and in wrappers, and settings that change what is unrolled; with units that are written twice in each.
+STRUCTURES: dict[str, tuple[list[rnn.Cell], dict[str, Any]]] = {
+    **{name: ([cell().resized(2)], {}) for name, cell in rnn.cells.ALL.items()},
+    "Repeating": ([Repeating(2)], {}),
+    "Residual(GLNN)": ([rnn.Residual(rnn.GLNN(2))], {}),
+    "Normalized(Repeating)": ([rnn.Normalized(Repeating(2))], {}),
+    "Hyper(Repeating)": ([rnn.Hyper(Repeating(2), Repeating(2))], {}),
+    "Bidirectional(GLNN, Repeating)": ([rnn.Bidirectional(rnn.GLNN(2), Repeating(2))], {}),
+    "skip": ([rnn.GLNN(2), Repeating(2)], {"skip": True}),
+    "dropout": ([rnn.GLNN(2), Repeating(2)], {"dropout": 0.5, "recurrent_dropout": 0.5}),
+    "shared": ([rnn.GLNN(3), rnn.GLNN(3)], {"share": {1: 0}}),
+    "learned": ([rnn.GLNN(2)], {"initial_state": "learned"}),
+}
+
+
+@pytest.mark.parametrize("case", STRUCTURES)
+def test_each_unit_is_damped_once(case: str) -> None:
+    """tr G_s = Σ over units of e'(a) |∂a/∂w|² / batch, where units that have the same values are one."""
+    cells, settings = STRUCTURES[case]
+    network = rnn.Network(cells, 3, 3, dtype="float64", **settings)
+    generator = np.random.default_rng(1)
+    network.theta = 0.5 * generator.standard_normal(network.theta.shape)
+    time, batch = 2, 2
+    u = network.unroll(time, batch)
+    fed = [u.inputs, u.targets, *u.initial]
+    arrays = [*generator.integers(0, 3, (2, time, batch)), *(generator.random(s.shape) for s in u.initial)]
+    objective = rnn.Objective(
+        u.cost, network.parameters, fed, structure=u.structure, structure_scale=3.0, random=u.random
+    )
+    objective.feed(*arrays)
+    if not u.structure:  # a layer without tanh and σ
+        return
+    w = objective.start()
+    damped, plain = objective.curvature(w, 1.0), objective.curvature(w)
+    rows = np.eye(objective.size)
+    trace = sum(float(row @ (damped(row) - plain(row))) for row in rows)
+
+    units = [
+        n
+        for n in gn.Graph([u.cost]).order
+        if type(n.op).__name__ in ("Tanh", "Sigmoid") and "cell" in n.scope
+    ]
+    values = gn.compile(units, fed)(*arrays)
+    distinct = {(type(n.op), value.tobytes()): n for n, value in zip(units, values, strict=True)}
+    assert len(u.structure) == len(distinct)
+    directions = [gn.input(node.shape, node.dtype, name="v") for node in network.parameters.values()]
+    tangents = dict(zip(network.parameters.values(), directions, strict=True))
+    moved = gn.rop([node for h in distinct.values() for node in (h.inputs[0], h)], tangents)
+    changes = gn.compile(moved, [*fed, *directions])
+    expected = 0.0
+    for row in rows:
+        pieces = np.split(row, np.cumsum([node.size for node in directions])[:-1])
+        found = changes(*arrays, *(p.reshape(n.shape) for p, n in zip(pieces, directions, strict=True)))
+        expected += sum(float((a * h).sum()) for a, h in zip(found[::2], found[1::2], strict=True))
+    assert trace == pytest.approx(3.0 * expected / batch, rel=1e-9)
+
+
+def test_structure_that_lists_a_unit_twice_is_refused() -> None:
+    network = rnn.Network([rnn.Elman(2)], 3, 3)
+    u = network.unroll(2, 1, initial="zero")
+    fed = [u.inputs, u.targets]
+    with pytest.raises(UsageError, match=r"lists .* twice, so they would be damped twice"):
+        rnn.Objective(u.cost, network.parameters, fed, structure=[*u.structure, u.structure[0]])
+
+
 def test_damping_of_the_change_itself() -> None:
     """(a, a, μ): μ times the Gauss-Newton matrix of ½ |a - a₀|²."""
     generator = np.random.default_rng(0)

@@ -781,6 +781,7 @@ def loaded(folder: Path, code: str, use: str, monkeypatch: pytest.MonkeyPatch) -
     return module
 
 
+@pytest.mark.filterwarnings("ignore:Bitwise inversion")  # Python 3.12 and newer say it of ~True as well
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
 def test_mistake_is_told_with_its_line_and_remedy(
     row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -443,3 +443,39 @@ def test_unwritable_folder(model: Path) -> None:
 def test_folders_are_made(tmp_path: Path) -> None:
     rnn.save(small(), tmp_path / "a" / "b" / "m")
     assert same(rnn.load(tmp_path / "a" / "b" / "m"), small())
+
+
+# -- truncated networks --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "cell", [rnn.LSTM, rnn.LSTMPeephole, rnn.LSTM1997, rnn.LSTMKrause, rnn.LSTMSutskever]
+)
+def test_a_truncated_network_is_loaded_as_truncated(tmp_path: Path, cell: type[rnn.Cell]) -> None:
+    plain = rnn.Network([cell(3), rnn.Dense(4), cell(2)], 5, 5, dtype="float64", skip=True)
+    cut = rnn.online.truncated(plain)
+    rnn.save(cut, tmp_path / "cut")
+    rnn.save(plain, tmp_path / "plain")
+    loaded = rnn.load(tmp_path / "cut")
+    assert loaded.truncated
+    assert same(loaded, cut)
+    assert not same(loaded, plain)
+    assert not rnn.load(tmp_path / "plain").truncated
+
+    def gradient(network: rnn.Network) -> Array:
+        u = network.unroll(6, 2, initial="zero")
+        objective = rnn.Objective(u.cost, network.parameters, [u.inputs, u.targets])
+        objective.feed(*np.random.default_rng(0).integers(0, 5, (2, 6, 2)))
+        return objective.gradient(objective.start())[1]
+
+    assert np.array_equal(gradient(loaded), gradient(cut))
+    assert not np.allclose(gradient(loaded), gradient(plain))
+
+
+def test_layers_of_a_truncated_network_make_a_plain_one() -> None:
+    """What is cut is said by the network that is made of them, not carried along unseen."""
+    cut = rnn.online.truncated(rnn.Network([rnn.LSTM(2)], 3, 3))
+    assert rnn.Network(cut.layers, 3, 3).settings() == rnn.Network([rnn.LSTM(2)], 3, 3).settings()
+    assert rnn.Network(cut.layers, 3, 3, truncated=True).settings() == cut.settings()
+    with pytest.raises(gn.GraphnetError, match=r"GRU.* has no memory cells that are known"):
+        rnn.Network([rnn.GRU(2)], 3, 3, truncated=True)

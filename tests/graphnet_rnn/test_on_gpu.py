@@ -100,6 +100,7 @@ OPTIMIZERS = {
     "GreedyHessianFree": GreedyHessianFree(cg_steps=3),
     "AugmentedHessianFree": AugmentedHessianFree(cg_steps=3),
     "LBFGS": rnn.LBFGS(iterations=4),
+    "NonlinearConjugateGradient": rnn.NonlinearConjugateGradient(iterations=4),
 }
 
 
@@ -120,9 +121,7 @@ def test_minimize_goes_on_there() -> None:
     np.testing.assert_array_equal(more.theta, whole.theta)
 
 
-@pytest.mark.parametrize(
-    "optimizer", [o for name, o in OPTIMIZERS.items() if name != "LBFGS"], ids=lambda o: type(o).__name__
-)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=lambda o: type(o).__name__)
 def test_a_step_moves_only_scalars(optimizer: Any, transfers: Transfers) -> None:
     gpu = objective("cuda")
     theta = gpu.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import random
@@ -11,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
-from graphnet_rnn import optimizers
+from graphnet_rnn import optimizers, training_state
 from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.data import Corpus
 from graphnet_rnn.early_stopping import EarlyStopping
@@ -272,26 +273,75 @@ def test_fixed_weights_come_from_the_checkpoint(tmp_path: Path) -> None:
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
 
 
-def test_sigterm_leaves_a_checkpoint_too(tmp_path: Path) -> None:
-    run = trainer(tmp_path / "run", listener=InterruptAt(5, signal.SIGTERM))
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=str)
+def test_other_signals_leave_a_checkpoint_too(tmp_path: Path, number: int) -> None:
+    run = trainer(tmp_path / "run", listener=InterruptAt(5, number))
     assert run.run().reason == "interrupted"
     assert run.folder.checkpoints()[-1].name == "checkpoint-000000005.safetensors"
 
 
+def test_what_is_ignored_stays_so(tmp_path: Path) -> None:
+    """nohup ignores SIGHUP, and a shell SIGINT in what a script starts in the background."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGHUP, signal.SIGINT)}
+    try:
+        for number in before:
+            outcome = trainer(tmp_path / str(number), listener=InterruptAt(5, number)).run()
+            assert outcome.reason == "epochs"
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def test_handlers_are_put_back(tmp_path: Path) -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
     trainer(tmp_path / "run", epochs=1).run()
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(number) for number in numbers] == before
 
 
-def test_second_interrupt_ends_at_once(tmp_path: Path) -> None:
-    class Twice(Listener):
-        def stepped(self, trainer: Trainer, loss: float) -> None:
-            for _ in range(2):
-                os.kill(os.getpid(), signal.SIGINT)
+class Twice(Listener):
+    """Two signals in the fifth step."""
 
+    def __init__(self, *numbers: int) -> None:
+        self.numbers = numbers
+
+    def stepped(self, trainer: Trainer, loss: float) -> None:
+        if trainer.progress.step == 5:
+            for number in self.numbers:
+                os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=str)
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM], ids=str)
+def test_second_interrupt_ends_at_once(tmp_path: Path, first: int, second: int) -> None:
     with pytest.raises(KeyboardInterrupt):
-        trainer(tmp_path / "run", listener=Twice()).run()
+        trainer(tmp_path / "run", listener=Twice(first, second)).run()
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=str)
+def test_a_terminal_that_closes_is_not_impatient(tmp_path: Path, first: int) -> None:
+    """It often sends two: its shell tells its jobs, and the system tells them when the shell has gone."""
+    run = trainer(tmp_path / "run", listener=Twice(first, signal.SIGHUP))
+    assert run.run().reason == "interrupted"
+    assert run.folder.checkpoints()[-1].name == "checkpoint-000000005.safetensors"
+
+
+def test_a_listener_that_fails_loses_no_step(tmp_path: Path) -> None:
+    """The terminal that it writes to has closed, e.g."""
+
+    class Fails(Listener):
+        def stepped(self, trainer: Trainer, loss: float) -> None:
+            if trainer.progress.step == 5:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with pytest.raises(OSError, match="Input/output error"):
+        trainer(tmp_path / "parts", listener=Fails()).run()
+    last = trainer(tmp_path / "parts")
+    assert last.folder.checkpoints()[-1].name == "checkpoint-000000005.safetensors"
+    last.resume()
+    last.run()
+    trainer(tmp_path / "whole").run()
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
 
 
 def test_stopped_before_the_first_step(tmp_path: Path) -> None:
@@ -315,7 +365,7 @@ def test_killed_between_first_checkpoint_and_history(tmp_path: Path, monkeypatch
         raise ConnectionError
 
     with monkeypatch.context() as planted:
-        planted.setattr("graphnet_rnn.training.append_line", die)
+        planted.setattr("graphnet_rnn.checkpoint.append_line", die)
         with pytest.raises(ConnectionError):
             trainer(tmp_path / "parts").run()
     last = trainer(tmp_path / "parts")
@@ -419,6 +469,102 @@ def test_resume_refuses_another_run(tmp_path: Path, settings: dict[str, Any], co
     assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == before
 
 
+# -- two of them ---------------------------------------------------------------------------------
+
+
+class At(Listener):
+    """Does something at a step."""
+
+    def __init__(self, step: int, what: Callable[[], None]) -> None:
+        self.step, self.what = step, what
+
+    def stepped(self, trainer: Trainer, loss: float) -> None:
+        if trainer.progress.step == self.step:
+            self.what()
+
+
+def test_a_trainer_that_is_refused_changes_nothing(tmp_path: Path) -> None:
+    """Whatever it has read: the history is cut by the one that has the folder, under its lock."""
+    trainer(tmp_path / "whole").run()
+
+    def another() -> None:
+        before = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()}
+        second = trainer(tmp_path / "run")
+        second.resume()
+        with pytest.raises(UsageError, match="another process trains in"):
+            second.run()
+        assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == before
+
+    assert trainer(tmp_path / "run", listener=At(9, another)).run().reason == "epochs"
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("end", [9, 21])
+def test_what_another_has_trained_since_is_taken_up(tmp_path: Path, end: int) -> None:
+    """The first goes on, or ends, between the second's `resume` and its `run`: no row is lost or there twice."""
+    trainer(tmp_path / "whole").run()
+    second = trainer(tmp_path / "run")
+    trainer(tmp_path / "run", listener=At(5, lambda: os.kill(os.getpid(), signal.SIGINT))).run()
+    first = trainer(tmp_path / "run", listener=InterruptAt(end))
+    first.resume()
+    second.resume()
+    assert second.progress.step == 5
+    first.run()
+    assert second.run().reason == "epochs"
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that trains removes old ones; the one that reads looks again."""
+    trainer(tmp_path / "run", listener=InterruptAt(5)).run()
+    folder, read = RunFolder(tmp_path / "run"), training_state.read_training_state
+
+    def trains_on(path: Path) -> training_state.TrainingState:
+        monkeypatch.setattr("graphnet_rnn.checkpoint.read_training_state", read)
+        first = trainer(tmp_path / "run")
+        first.resume()
+        first.run()
+        return read(path)
+
+    monkeypatch.setattr("graphnet_rnn.checkpoint.read_training_state", trains_on)
+    assert folder.read_checkpoint().path.name == "checkpoint-000000021.safetensors"
+
+
+def test_what_others_write_in_the_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    theirs = tmp_path / "run" / ".curve.png.0123.part"
+    theirs.write_bytes(b"a picture that is being written")
+    trainer(tmp_path / "run", epochs=1).run()
+    assert theirs.exists()
+
+
+def test_a_checkpoint_knows_no_row_that_a_power_cut_may_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When a checkpoint's file gets its name, all of the history that it counts has been brought to the disk."""
+    synced, fsync, replace, history = {}, os.fsync, os.replace, tmp_path / "run" / "history.jsonl"
+
+    def watched_fsync(descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        synced[found.st_ino] = found.st_size
+        fsync(descriptor)
+
+    def watched_replace(source: Path, target: Path) -> None:
+        assert os.stat(source).st_size == synced[os.stat(source).st_ino]
+        if Path(target).name.startswith("checkpoint-") and history.exists():
+            assert history.stat().st_size == synced[history.stat().st_ino]
+            seen.append(Path(target).name)
+        replace(source, target)
+
+    seen: list[str] = []
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    trainer(tmp_path / "run", checkpoint_seconds=0, log_every=1).run()
+    assert len(seen) >= 21
+
+
 # -- what goes wrong -----------------------------------------------------------------------------
 
 
@@ -506,14 +652,27 @@ def test_full_disk_at_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_full_disk_at_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Any, mode: str) -> Any:
-        if mode == "ab":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return open(path, mode)
+    """It takes a part of a row: none of it stays, and the run can be continued once there is room."""
+    trainer(tmp_path / "whole").run()
 
-    monkeypatch.setattr("graphnet_rnn.files.open", refuse, raising=False)
-    with pytest.raises(SaveError, match=r"history\.jsonl could not be written: No space left on device"):
-        trainer(tmp_path / "run").run()
+    def half(file: io.FileIO, line: bytes) -> None:
+        file.write(line[: len(line) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    class Full(Listener):
+        def stepped(self, trainer: Trainer, loss: float) -> None:
+            if trainer.progress.step == 10:
+                planted.setattr("graphnet.json_lines._write", half)
+
+    with monkeypatch.context() as planted:
+        run = trainer(tmp_path / "parts", listener=Full())
+        with pytest.raises(SaveError, match=r"history\.jsonl could not be written: No space left on device"):
+            run.run()
+    assert rows(tmp_path / "parts", "step")[-1]["step"] == 10
+    last = trainer(tmp_path / "parts")
+    last.resume()
+    last.run()
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
 
 
 def test_folder_that_is_a_file(tmp_path: Path) -> None:

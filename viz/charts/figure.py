@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
+from viz.files import write_file
 from viz.notebook import bundle_of
 
 __all__ = ["Chart"]
@@ -31,7 +32,10 @@ class Chart(Figure):
         self._starts: dict[Axes, Bbox] = {}
 
     def savefig(self, fname: Any, **how: Any) -> None:
-        """As any figure's; no time of day, and no random names, are written."""
+        """As any figure's; no time of day, and no random names, are written.
+
+        A file is replaced only when the new one is complete; DrawingError if it cannot be.
+        """
         named = isinstance(fname, (str, os.PathLike))
         ending = how.get("format") or (Path(fname).suffix[1:] if named else "") or rcParams["savefig.format"]
         key = _TIMES.get(str(ending).lower())
@@ -40,8 +44,13 @@ class Chart(Figure):
         for axes in self.axes:
             axes.set_position(self._starts.setdefault(axes, axes.get_position(original=True).frozen()))
             axes.set_in_layout(True)  # which setting a position ends
+        stream = io.BytesIO() if named else fname
         with rc_context({"svg.hashsalt": "graphnet"}):
-            super().savefig(fname, metadata=metadata, **how)
+            super().savefig(stream, metadata=metadata, **({**how, "format": ending} if named else how))
+        if named:
+            path = Path(fname)
+            whole = path if path.suffix or "format" in how else path.with_name(f"{path.name}.{ending}")
+            write_file(whole, stream.getvalue())
 
     @property
     def svg(self) -> str:

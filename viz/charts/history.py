@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -10,6 +9,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard
 
+from graphnet.json_lines import Row, read_rows
 from viz.errors import DrawingError
 
 __all__ = ["History", "is_number", "is_positive", "read_history", "rows_of"]
@@ -44,32 +44,13 @@ def rows_of(history: History, argument: str = "history") -> list[Mapping[str, An
     return rows
 
 
-def read_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+def read_history(path: str | os.PathLike[str]) -> list[Row]:
     """The rows of a JSON-lines file, or of a run's folder; a last line that is still being written is left out."""
     if not os.fspath(path):  # which would be the folder that we are in
         raise DrawingError("history is an empty path: name a JSON-lines file of rows, or a run's folder.")
     file = Path(path)
     file = file / "history.jsonl" if file.is_dir() else file
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-    except (OSError, UnicodeDecodeError) as error:
-        raise DrawingError(f"history {str(path)!r} cannot be read: {error}") from None
-    rows = []
-    for count, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            if count == len(lines) and not line.endswith("\n"):
-                break
-            raise DrawingError(f"history {str(path)!r}, line {count}, is not JSON: {error}") from None
-        if not isinstance(row, dict):
-            raise DrawingError(
-                f"history {str(path)!r}, line {count}, must be an object, not {line.strip():.40}"
-            )
-        rows.append(row)
-    return rows
+    return read_rows(file, DrawingError, f"history {str(path)!r}")
 
 
 def is_number(value: Any) -> TypeGuard[float]:

@@ -14,78 +14,109 @@ from viz.errors import DrawingError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from viz.charts.figure import Chart
 
 __all__ = ["minibatches_and_failures"]
 
+#: Problems side by side; further ones go below.
+_COLUMNS = 4
+
 
 class _Outcome(NamedTuple):
-    """A run: its T, with structural damping or without, and the minibatches it took; None: not solved."""
+    """A run: its T, with structural damping or without, how it ended, and the minibatches it saw, if that is known."""
 
     length: float
     structural: bool
+    end: str  # a key of _ENDS
     minibatches: float | None
 
 
 class _Look(NamedTuple):
-    """side: of T."""
+    """pale: of the solved; side: of T."""
 
     label: str
     color: str
+    pale: str
     marker: str
     line: Any
     side: int
 
 
 _DAMPED = {
-    True: _Look("structural damping", chart.GREEN, "o", "-", 1),
-    False: _Look("no structural damping", chart.VERMILION, "s", chart.DASHES, -1),
+    True: _Look("structural damping", chart.GREEN, "#CDEBE1", "o", "-", 1),
+    False: _Look("no structural damping", chart.VERMILION, "#F7DECF", "s", chart.DASHES, -1),
+}
+
+
+class _End(NamedTuple):
+    """marker: where such a run ended, above; fill and hatch: its share of a bar, below."""
+
+    label: str
+    marker: str
+    fill: str
+    hatch: str
+
+
+#: In the order in which bars are stacked. What failed is as dark as what is drawn, what is open is white.
+_ENDS = {
+    "solved": _End("solved", "", "pale", ""),
+    "open": _End("open: stopped early", "^", "white", "/////"),
+    "failed": _End("failed: not solved at the limit", "x", "color", ""),
 }
 
 
 def minibatches_and_failures(table: History, title: str | None = None) -> Chart:
-    """For each problem, the minibatches that it took to solve it against T, and the share of runs that did not.
+    """For each problem, the minibatches that it took to solve it against T, and how many runs did, failed, or are open.
 
     table: rows, or the path of a JSON-lines file of rows, one for each run: `{"task": "addition", "length": 30,
-    "structural": True, "solved": True, "minibatches": 574.0}`; rows without a "task" are skipped, and of
-    rows with one "seed", problem and damping the last one counts: a run that was taken up again.
-    Above: mean, least and most of the runs that solved it; below: the share of all runs that did
-    not, whether they failed or were ended early, in per cent.
+    "structural": True, "solved": True, "open": False, "minibatches": 574.0}`; rows without a "task" are skipped, and of
+    rows with one "seed", problem and damping the last one counts: a run that was taken up again. What is not solved
+    has failed, after all minibatches that it may see, unless "open" is True: then it was stopped before, undecided.
+    Above: mean, least and most of the runs that solved it, and where the others ended (an open triangle: stopped there,
+    a cross: failed); below: the number of runs, of which the hatched are open and the dark ones failed.
     Raises DrawingError if the file cannot be read, a row is not complete, or there is none.
     Source: Sutskever 2013, figure 4.1.
     """
     from viz.charts.figure import Chart
 
     tasks = _outcomes(rows_of(table, "table"))
-    figure = Chart(max(5.0, 1.2 + 2.6 * len(tasks)), 5.2)
-    grid = figure.subplots(2, len(tasks), squeeze=False, sharex="col", sharey="row", height_ratios=(3, 1.6))
-    shown: dict[str, Any] = {}
-    for (above, below), (task, outcomes) in zip(grid.T, tasks.items(), strict=True):
-        lengths = sorted({outcome.length for outcome in outcomes})
-        both = len({outcome.structural for outcome in outcomes}) == 2
-        reach = np.log(lengths[-1] / lengths[0])
-        room = 0.12 * reach or 0.5
-        for structural, look in _DAMPED.items():
-            some = [outcome for outcome in outcomes if outcome.structural is structural]
-            if some:
-                # Side by side, since both have the same T.
-                aside = 0.016 * (reach + 2 * room) * look.side * both
-                shown[look.label] = _draw_outcomes(above, below, some, look, np.exp(aside))
-        if not any(outcome.minibatches for outcome in outcomes):
-            above.text(0.5, 0.5, "none solved", transform=above.transAxes, ha="center", color=chart.GREY)
-        _lengths(below, lengths, np.exp(room))
-        above.set_title(f"{task}\n", fontsize=12)
-        above.text(
-            0.5, 1.03, _runs_a_point(outcomes), transform=above.transAxes, ha="center", color=chart.GREY
-        )
+    columns = min(len(tasks), _COLUMNS)
+    bands = -(-len(tasks) // columns)
+    figure = Chart(max(6.4, 1.2 + 2.6 * columns), 0.7 + 4.5 * bands)
+    panels = _panels(figure, bands, columns, len(tasks))
+    for (above, below), (task, outcomes) in zip(panels, tasks.items(), strict=True):
+        _draw_problem(above, below, outcomes)
+        above.set_title(task, fontsize=12)
         chart.frame(above, 10)
         chart.frame(below, 10)
-    _finish_outcomes(grid)
-    figure.legend(shown.values(), shown, loc="outside lower center", ncols=2, frameon=False, fontsize=11)
+    bars = Counter((task, o.length, o.structural) for task, outcomes in tasks.items() for o in outcomes)
+    _finish(panels, columns, max(bars.values()))
+    _legend(figure, [outcome for outcomes in tasks.values() for outcome in outcomes])
     if title:
         figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize=14)
     return figure
+
+
+def _panels(figure: Figure, bands: int, columns: int, count: int) -> list[tuple[Axes, Axes]]:
+    """(minibatches, runs) of each problem, of one scale all of them."""
+    grid = figure.subplots(2 * bands, columns, squeeze=False, height_ratios=(3, 1.3) * bands)
+    pairs = [
+        (grid[2 * band, column], grid[2 * band + 1, column])
+        for band in range(bands)
+        for column in range(columns)
+    ]
+    for above, below in pairs[count:]:
+        above.remove()
+        below.remove()
+    for above, below in pairs[:count]:
+        above.sharex(below)
+        above.tick_params(labelbottom=False)
+    for first, *others in zip(*pairs[:count], strict=True):
+        for axes in others:
+            axes.sharey(first)
+    return pairs[:count]
 
 
 def _outcomes(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[_Outcome]]:
@@ -101,7 +132,7 @@ def _outcomes(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[_Outcome]]:
         tasks.setdefault(name, []).append(outcome)
     if not tasks:
         raise DrawingError(
-            "table holds nothing to draw: it needs rows with 'task', 'length', 'structural', 'solved' and "
+            "table holds nothing to draw: it needs rows with 'task', 'length', 'structural', 'solved', 'open' and "
             "'minibatches'."
         )
     return tasks
@@ -109,40 +140,81 @@ def _outcomes(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[_Outcome]]:
 
 def _outcome(row: Mapping[str, Any], count: int) -> _Outcome:
     length, structural, solved = (row.get(key) for key in ("length", "structural", "solved"))
-    minibatches: Any = row.get("minibatches") if solved else None
-    if not (isinstance(structural, bool) and isinstance(solved, bool)):
-        problem = "'structural' and 'solved' must each be True or False"
+    undecided, minibatches = row.get("open", False), row.get("minibatches")
+    if not all(isinstance(value, bool) for value in (structural, solved, undecided)):
+        problem = "'structural', 'solved' and 'open' must each be True or False"
+    elif solved and undecided:
+        problem = "a run that was solved is not open"
     elif not is_positive(length):
         problem = "'length' must be a number > 0"
     elif solved and not is_positive(minibatches):
         problem = "it was solved, so 'minibatches' must be a number > 0"
     else:
-        return _Outcome(float(length), structural, float(minibatches) if solved else None)
+        end = "solved" if solved else "open" if undecided else "failed"
+        return _Outcome(
+            float(length), bool(structural), end, float(minibatches) if is_positive(minibatches) else None
+        )
     raise DrawingError(f"table, row {count}: {problem}, in {dict(row)!r:.200}.")
 
 
-def _draw_outcomes(above: Axes, below: Axes, some: Sequence[_Outcome], look: _Look, aside: float) -> Any:
-    """The mean and range over what was solved, a gap where nothing was, and the share that was not."""
+def _draw_problem(above: Axes, below: Axes, outcomes: Sequence[_Outcome]) -> None:
+    """Both kinds of damping side by side, since both have the same T."""
+    lengths = sorted({outcome.length for outcome in outcomes})
+    reach = np.log(lengths[-1] / lengths[0])
+    room = 0.13 * reach or 0.5
+    half = 0.03 * (reach + 2 * room)  # of a bar
+    both = len({outcome.structural for outcome in outcomes}) == 2
+    for structural, look in _DAMPED.items():
+        some = [outcome for outcome in outcomes if outcome.structural is structural]
+        if some:
+            aside = float(np.exp(1.15 * half * look.side * both))
+            _draw_minibatches(above, some, look, aside, float(np.exp(half * look.side)))
+            _draw_runs(below, some, look, aside, half)
+    if not any(outcome.end == "solved" for outcome in outcomes):
+        above.text(
+            0.5, 0.97, "none solved", transform=above.transAxes, ha="center", va="top", color=chart.GREY
+        )
+    _lengths(below, lengths, np.exp(room))
+
+
+def _draw_minibatches(
+    axes: Axes, some: Sequence[_Outcome], look: _Look, aside: float, further: float
+) -> None:
+    """The mean and range over what was solved, a gap where nothing was; and beside it, where the others ended."""
     lengths = sorted({outcome.length for outcome in some})
-    x = aside * np.array(lengths)
-    solved = [[o.minibatches for o in some if o.length == t and o.minibatches is not None] for t in lengths]
-    unsolved = [
-        100 * (1 - len(s) / sum(o.length == t for o in some)) for t, s in zip(lengths, solved, strict=True)
+    solved = [
+        [o.minibatches for o in some if o.length == t and o.end == "solved" and o.minibatches]
+        for t in lengths
     ]
     mean = np.array([np.mean(s) if s else np.nan for s in solved])
     least, most = (np.array([extreme(s) if s else np.nan for s in solved]) for extreme in (min, max))
-    style = {
-        "color": look.color,
-        "marker": look.marker,
-        "linestyle": look.line,
-        "markersize": 6,
-        "linewidth": 1.6,
-    }
-    drawn = above.errorbar(
-        x, mean, yerr=[mean - least, most - mean], capsize=3, elinewidth=1.1, label=look.label, **style
-    )
-    below.plot(x, unsolved, label=look.label, **style)
-    return drawn
+    axes.errorbar(
+        aside * np.array(lengths), mean, yerr=[mean - least, most - mean], capsize=3, elinewidth=1.1,
+        label=look.label, color=look.color, marker=look.marker, linestyle=look.line, markersize=6, linewidth=1.6,
+    )  # fmt: skip
+    for name, end in _ENDS.items():
+        ended = [(o.length, o.minibatches) for o in some if o.end == name and o.minibatches]
+        if ended and end.marker:
+            x, y = np.array(ended).T
+            axes.plot(
+                aside * further * x, y, end.marker, color=look.color, markerfacecolor="white", markersize=6.5,
+                markeredgewidth=1.4, zorder=3, label=f"{look.label}: {name}",
+            )  # fmt: skip
+
+
+def _draw_runs(axes: Axes, some: Sequence[_Outcome], look: _Look, aside: float, half: float) -> None:
+    """A bar for each T: the runs, by how they ended."""
+    lengths = np.array(sorted({outcome.length for outcome in some}))
+    count = Counter((outcome.length, outcome.end) for outcome in some)
+    left, width = aside * lengths * np.exp(-half), aside * lengths * (np.exp(half) - np.exp(-half))
+    bottom = np.zeros(len(lengths))
+    for name, end in _ENDS.items():
+        height = np.array([count[t, name] for t in lengths])
+        axes.bar(
+            left, height, width, bottom, align="edge", color=getattr(look, end.fill, end.fill), hatch=end.hatch,
+            edgecolor=look.color, linewidth=0.9, label=f"{look.label}: {name}",
+        )  # fmt: skip
+        bottom += height
 
 
 def _lengths(axes: Axes, lengths: Sequence[float], room: float) -> None:
@@ -156,21 +228,44 @@ def _lengths(axes: Axes, lengths: Sequence[float], room: float) -> None:
     axes.set_xlabel("T", fontsize=12)
 
 
-def _finish_outcomes(grid: Any) -> None:
-    """What the columns share."""
-    above, below = grid[:, 0]
-    above.set_ylabel("minibatches to solve it", fontsize=12)
-    below.set_ylabel("not solved (%)", fontsize=12)
-    below.set_ylim(-8, 108)
-    below.set_yticks([0, 50, 100])
-    ends = [np.asarray(line.get_ydata(), np.float64) for axes in grid[0] for line in axes.get_lines()]
-    seen = np.concatenate(ends)
+def _finish(panels: Sequence[tuple[Axes, Axes]], columns: int, most: int) -> None:
+    """What the problems share. most: runs of one bar."""
+    for number, (above, below) in enumerate(panels):
+        for axes, words in ((above, "minibatches"), (below, "runs")):
+            axes.tick_params(labelleft=number % columns == 0)
+            axes.set_ylabel(words if number % columns == 0 else "", fontsize=12)
+    above, below = panels[0]
+    drawn = [np.asarray(line.get_ydata(), np.float64) for axes, _ in panels for line in axes.get_lines()]
+    seen = np.concatenate(drawn)
     chart.logarithmic(above, seen)
     if not np.isfinite(seen).any():
         above.set_yticks([])
+    below.set_ylim(0, 1.08 * most)
+    chart.whole_numbers(below.yaxis, 3)
 
 
-def _runs_a_point(outcomes: Sequence[_Outcome]) -> str:
-    counts = Counter((outcome.length, outcome.structural) for outcome in outcomes).values()
-    least, most = min(counts), max(counts)
-    return f"{least} run{'s' * (most > 1)} each" if least == most else f"{least} to {most} runs each"
+def _legend(figure: Figure, outcomes: Sequence[_Outcome]) -> None:
+    """What is there: kinds of damping, and in grey how runs ended."""
+    from matplotlib.legend_handler import HandlerTuple
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    shown: dict[str, Any] = {}
+    for structural, look in _DAMPED.items():
+        if any(outcome.structural is structural for outcome in outcomes):
+            shown[look.label] = Line2D(
+                [], [], color=look.color, marker=look.marker, linestyle=look.line, markersize=6, linewidth=1.6
+            )
+    for name, end in _ENDS.items():
+        if any(outcome.end == name for outcome in outcomes):
+            fill = {"pale": "#DDDDDD", "color": chart.GREY}.get(end.fill, end.fill)
+            bar = Patch(facecolor=fill, edgecolor=chart.GREY, hatch=end.hatch, linewidth=0.9)
+            spot = Line2D(
+                [], [], linestyle="none", marker=end.marker, color=chart.GREY, markerfacecolor="white",
+                markersize=6.5, markeredgewidth=1.4,
+            )  # fmt: skip
+            shown[end.label] = (spot, bar) if end.marker else (bar,)
+    figure.legend(
+        shown.values(), shown, loc="outside lower center", ncols=min(len(shown), 5 if figure.get_figwidth() > 9 else 2),
+        frameon=False, fontsize=11, columnspacing=1.6, handler_map={tuple: HandlerTuple(ndivide=None)},
+    )  # fmt: skip

@@ -23,17 +23,17 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from graphnet.files import write_whole
 from viz.drawing.closed import ClosedPicture
 from viz.drawing.dot import dot_of, with_less_effort, without_common_ranks
 from viz.drawing.grid import grid_dot
 from viz.drawing.picture import Picture
 from viz.drawing.scripts import with_scripts
 from viz.errors import DrawingError, LayoutTimeoutError
+from viz.files import write_file
 from viz.notebook import bundle_of
 from viz.style import LIGHT, Style
 
-__all__ = ["RENDERERS", "Drawing", "Renderer", "check_limit", "write_file"]
+__all__ = ["RENDERERS", "Drawing", "Renderer", "check_limit"]
 
 FORMATS = ("svg", "png", "pdf", "dot", "html")
 _ID = re.compile(r'(<\w+ id=")')
@@ -68,6 +68,7 @@ class Drawing:
         self.limit = limit
         self._rankdir = rankdir
         self._theme = theme
+        self._drawn_by: Renderer | None = None
 
     @cached_property
     def dot(self) -> str:
@@ -93,8 +94,8 @@ class Drawing:
 
     @property
     def renderer(self) -> str:
-        """One line: which Graphviz draws this."""
-        found = _renderer()
+        """One line: which Graphviz has drawn this, or, before that, which will, if it can."""
+        found = self._drawn_by or _renderer()
         return found.describe() if found else _no_renderer()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -133,15 +134,17 @@ class Drawing:
                 f"out would take minutes, and nobody could read it. {_SMALLER}; or pass limit=None."
             )
         try:
-            return render(self.dot, form, _SECONDS)
+            rendered = render(self.dot, form, _SECONDS)
         except LayoutTimeoutError:
-            return render(with_less_effort(self.dot), form, _MORE_SECONDS)
+            rendered = render(with_less_effort(self.dot), form, _MORE_SECONDS)
         except DrawingError:
             # Graphviz does not survive some graphs with ranks across clusters; without, it draws them less evenly.
             simpler = without_common_ranks(self.dot)
             if simpler == self.dot:
                 raise
-            return render(simpler, form, _MORE_SECONDS)
+            rendered = render(simpler, form, _MORE_SECONDS)
+        contents, self._drawn_by = rendered
+        return contents
 
     def __repr__(self) -> str:
         return f"<Drawing of {self.size} nodes, {self.style} style>"
@@ -207,8 +210,8 @@ def _no_renderer() -> str:
     return f"not drawn: there is no Graphviz. {_REMEDY}"
 
 
-def render(dot: str, form: str, seconds: float) -> bytes:
-    """DOT text laid out as svg, png or pdf, by the first renderer that manages it.
+def render(dot: str, form: str, seconds: float) -> tuple[bytes, Renderer]:
+    """DOT text laid out as svg, png or pdf, by the first renderer that manages it, and which that was.
 
     Raises LayoutTimeoutError where one takes longer than `seconds`: another would, too.
     """
@@ -216,7 +219,7 @@ def render(dot: str, form: str, seconds: float) -> bytes:
     for renderer in RENDERERS:
         if renderer.is_there():
             try:
-                return _run(renderer.command(form), dot, seconds)
+                return _run(renderer.command(form), dot, seconds), renderer
             except LayoutTimeoutError:
                 raise
             except DrawingError as error:
@@ -259,8 +262,9 @@ def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of a layout: with fonts, also on a machine that has none."""
-    environment = dict(os.environ)
+    """The environment of a layout: with fonts, also on a machine that has none, and in no country."""
+    # In Turkish the small letter of I is ı, by which Graphviz no longer knows its own tags, and leaves all text out.
+    environment = {**os.environ, "LC_ALL": "C"}
     folder = _matplotlib_fonts()
     if folder is not None and "FONTCONFIG_FILE" not in environment:
         environment["FONTCONFIG_FILE"] = str(_fonts_conf(folder))
@@ -290,7 +294,7 @@ def _fonts_conf(fonts: Path) -> Path:
     return path
 
 
-# -- files -----------------------------------------------------------------------------------
+# -- pages -----------------------------------------------------------------------------------
 
 
 def _page(body: str) -> str:
@@ -299,16 +303,3 @@ def _page(body: str) -> str:
         "<style>body { margin: 1rem; font-family: sans-serif; } svg { max-width: 100%; height: auto; }"
         f"</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
-
-
-def write_file(target: Path, contents: bytes) -> None:
-    """Whole or not at all; DrawingError if the folder is missing or may not be written to."""
-    try:
-        if not target.parent.is_dir():
-            raise FileNotFoundError(0, f"there is no folder {target.parent}")
-        write_whole(target, contents, durable=False)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise DrawingError(
-            f"path {str(target)!r} cannot be written ({reason}); give a file in an existing, writable folder."
-        ) from None

@@ -12,7 +12,6 @@ from graphnet.graph import Graph
 from graphnet.node import Node
 from graphnet.passes import DEFAULT, Pass
 from viz.drawing.names import printable
-from viz.drawing.render import write_file
 from viz.drawing.things import Drawable, graph_of
 from viz.errors import DrawingError
 from viz.explorer.derivatives import (
@@ -27,6 +26,7 @@ from viz.explorer.page import page
 from viz.explorer.payload import payload
 from viz.explorer.stages import stages_of
 from viz.feeds import fed
+from viz.files import write_file
 from viz.style import Style, Theme, style_of
 
 __all__ = ["explore"]

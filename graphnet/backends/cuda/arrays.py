@@ -17,7 +17,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from graphnet.backends.cuda.device import SIMULATED, this_device
 from graphnet.backends.cuda.exchange import CPU, CUDA, Lent, borrowed, capsule_of
-from graphnet.backends.cuda.expressions import evaluate
+from graphnet.backends.cuda.expressions import convert, evaluate
 from graphnet.backends.cuda.kernels import compiled
 from graphnet.backends.cuda.loops import stepping
 from graphnet.backends.cuda.source import INDEX, Source, Value, array_name
@@ -322,15 +322,19 @@ def ufunc_text(expression: str, kinds: tuple[str, ...], dtype: Dtype) -> str:
     with stepping(source, "i", start, "n", "cuda.blockDim.x * cuda.gridDim.x"):
         value = evaluate(source, Step(expression, dtype, ()), _read(source, kinds[1:], dtype))
         wanted = np.dtype(kinds[0].rstrip("*"))
-        source.line(f"out[i] = {source.assign(str(value), wanted) if value.dtype != wanted else value}")
+        source.line(f"out[i] = {convert(source, value, wanted)}")
     return source.text(["out", *(f"a{k}" for k in range(len(kinds) - 1)), "n"])
 
 
 def _read(source: Source, kinds: Sequence[str], dtype: Dtype) -> list[Value]:
     """The inputs' elements at i, as the dtype in which is computed."""
-    return [
-        source.assign(f"a{k}[i]" if kind.endswith("*") else f"a{k}", dtype) for k, kind in enumerate(kinds)
-    ]
+    found = []
+    for k, kind in enumerate(kinds):
+        own = np.dtype(kind.rstrip("*"))
+        found.append(
+            convert(source, source.assign(f"a{k}[i]" if kind.endswith("*") else f"a{k}", own), dtype)
+        )
+    return found
 
 
 def _target() -> Target:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import warnings
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -72,4 +73,6 @@ class CudaTF32Backend(CudaBackend):
 
 
 def _part(name: str) -> ModuleType:
-    return importlib.import_module(f"graphnet.backends.cuda.{name}")
+    with warnings.catch_warnings():  # of what Numba uses of NumPy: nothing that a user could mend
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return importlib.import_module(f"graphnet.backends.cuda.{name}")

@@ -15,8 +15,8 @@ from graphnet.backends.cuda.schedule import LibraryProduct, Schedule, make_sched
 from graphnet.backends.cuda.target import GPU, ONE_THREAD
 from graphnet.errors import BackendError
 from graphnet.graph import Graph
+from graphnet.memory import readable_bytes
 from graphnet.node import Array
-from graphnet.plan import readable_bytes
 
 __all__ = ["build", "restored"]
 

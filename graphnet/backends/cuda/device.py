@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from graphnet.errors import BackendError
+from graphnet.errors import BackendError, NotEnoughMemoryError
+from graphnet.memory import readable_bytes
 from graphnet.node import Array, Dtype
 
 __all__ = ["SIMULATED", "Block", "Device", "this_device"]
@@ -67,11 +68,13 @@ class Device:
             try:
                 return cuda.device_array(max(nbytes, 1), np.uint8)
             except Exception as error:
-                if "OUT_OF_MEMORY" not in str(error):
+                if not isinstance(error, MemoryError) and "OUT_OF_MEMORY" not in str(error):
                     raise
                 for blocks in list(self._spare.values()):
                     blocks.clear()
-        raise BackendError(f"the GPU has not {nbytes} bytes of memory left")
+        raise NotEnoughMemoryError(
+            f"the {self.name} has no {readable_bytes(nbytes)} of memory left; a smaller batch takes less"
+        )
 
     def block(self, nbytes: int) -> Block:
         """So many bytes that are used again when nobody holds them any more: an allocation makes the GPU wait."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from graphnet.backends.cuda.source import Source, Value
-from graphnet.dtypes import BOOL
+from graphnet.dtypes import BOOL, limits, of_nan
 from graphnet.expression import fixed_number, parse_expression
 from graphnet.node import Dtype
 from graphnet.plan.instructions import Step
@@ -27,11 +29,18 @@ def evaluate(source: Source, step: Step, inputs: Sequence[Value]) -> Value:
 
 
 def convert(source: Source, x: Value, dtype: Dtype) -> Value:
-    """x as another dtype, as NumPy's astype does."""
+    """x as another dtype, as `dtypes.converted`."""
     if x.dtype == dtype:
         return x
     if dtype == BOOL:
         return source.assign(f"{x} != {x.dtype.name}(0)", BOOL)
+    if x.dtype.kind == "f" and dtype.kind in "iu":
+        name, info, none = dtype.name, np.iinfo(dtype), of_nan(dtype)
+        low, high = (f"{x.dtype.name}({limit!r})" for limit in limits(dtype))
+        outside = (
+            f"{name}({info.max}) if {x} >= {high} else {name}({info.min}) if {x} <= {low} else {name}({none})"
+        )
+        return source.assign(f"{name}({x}) if {low} < {x} and {x} < {high} else {outside}", dtype)
     return source.assign(str(x), dtype)
 
 

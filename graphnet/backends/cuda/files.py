@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from graphnet.backends import contents
-from graphnet.backends.base import stored_parameters
+from graphnet.backends.base import runs_in_python, stored_parameters
 from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.schedule import LibraryProduct, Part, Place, Schedule, Stretch, Upload
 from graphnet.backends.cuda.source import array_name
-from graphnet.errors import BackendError
 from graphnet.node import Array, Node
 from graphnet.ops.leaf import Constant, Parameter
 from graphnet.plan.order import Memory
@@ -26,11 +25,7 @@ def told(schedule: Schedule) -> tuple[dict[str, Any], dict[str, Array]]:
     """JSON and arrays. BackendError where Python has to run something."""
     for stretch in schedule.stretches:
         if stretch.host is not None:
-            node = stretch.host[0]
-            raise BackendError(
-                f"this function cannot be stored: {node.describe()} (made at {node.origin}) runs the Python rule of "
-                f"{node.op.name}, which no file can hold. Give the op a `kernel`, or leave it out."
-            )
+            raise runs_in_python(stretch.host[0])
     texts: dict[str, int] = {}
     leaves = [
         (node, upload.byte + node.value.ctypes.data - upload.nodes[0].value.ctypes.data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -22,6 +22,9 @@ from graphnet.plan.views import Buffer, View, contiguous_strides
 __all__ = ["loop_launches", "reduction_launches"]
 
 Stride = int | None
+
+#: So many terms of float64 are added up one after the other.
+STRETCH = 16
 
 
 def loop_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
@@ -220,6 +223,11 @@ class _Combining:
         return FLOAT64 if self.how == "sum" and self.dtype.kind == "f" else self.dtype
 
     @property
+    def is_rounded(self) -> bool:
+        """Whether what is kept is no more precise than the terms."""
+        return self.how == "sum" and self.dtype == FLOAT64
+
+    @property
     def identity(self) -> str:
         dtype = self.kept
         if self.how == "sum":
@@ -321,6 +329,7 @@ def _reduction(
     source = Source()
     kept_names = [source.number(f"n{i}", size) for i, (size, _) in enumerate(kept)]
     reduced_names = [source.number(f"m{i}", size) for i, (size, _) in enumerate(reduced)]
+    terms = math.prod(size for size, _ in reduced) if chunk is None else chunk
     total = source.number("total", math.prod(size for size, _ in reduced))
     operands = _Operands(source, loop, [strides for _, strides in (*kept, *reduced)], check)
     if chunk is None:
@@ -343,10 +352,18 @@ def _reduction(
         """The result at these indices, by all threads of the block."""
         source.line(f"sum = {combining.identity}")
         share = "tx" if by_rows else "ty"
-        with source.block(f"if {inside}"), stepping(source, "r", f"{begin} + {share}", end, str(sharing)):
-            at = [*indices, *divided(source, "r", reduced_names, "r")]
-            value = convert(source, operands.values(at)[number], combining.kept)
-            source.line(f"sum = {combining.combined('sum', str(value))}")
+
+        def add_to(sum_: str, first: str, end: str) -> None:
+            with stepping(source, "r", first, end, str(sharing)):
+                at = [*indices, *divided(source, "r", reduced_names, "r")]
+                value = convert(source, operands.values(at)[number], combining.kept)
+                source.line(f"{sum_} = {combining.combined(sum_, str(value))}")
+
+        with source.block(f"if {inside}"):
+            if combining.is_rounded and terms > STRETCH * sharing:
+                _in_stretches(source, f"{begin} + {share}", end, sharing, add_to)
+            else:
+                add_to("sum", f"{begin} + {share}", end)
         if sharing > 1:
             _tree(source, combining, lanes, sharing, by_rows)
         with source.block(f"if {inside}" + (f" and {share} == 0" if sharing > 1 else "")):
@@ -375,6 +392,25 @@ def _reduction(
                 source.line("c = first + tx")
                 work([*found, "c"], f"c < {kept_names[-1]}")
     return source
+
+
+def _in_stretches(
+    source: Source, first: str, end: str, step: int, add_to: Callable[[str, str, str], None]
+) -> None:
+    """`sum` of every step-th term, and with it what rounding takes from the sums of STRETCH terms each.
+
+    add_to(sum, first, end) adds up one by one. An infinite sum lost all: it stays. Source: Knuth 1969, 4.2.2.
+    """
+    source.line("lost = float64(0)")
+    with stepping(source, "stretch", first, end, str(STRETCH * step)):
+        source.line(f"stop = stretch + {STRETCH * step} if stretch + {STRETCH * step} < {end} else {end}")
+        source.line("part = float64(0)")
+        add_to("part", "stretch", "stop")
+        source.line("whole = float64(sum + part)")
+        source.line("rest = float64(whole - sum)")
+        source.line("lost = float64(lost + ((sum - (whole - rest)) + (part - rest)))")
+        source.line("sum = whole")
+    source.line("sum = float64(sum + lost) if lost == lost else sum")
 
 
 def _tree(source: Source, combining: _Combining, lanes: int, sharing: int, by_rows: bool) -> None:

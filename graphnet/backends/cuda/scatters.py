@@ -100,6 +100,7 @@ def _following(
     source = Source()
     stretches, rows = first.shape
     dtype = y.dtype
+    kept = FLOAT64 if dtype.kind == "f" else INDEX  # whole numbers wrap, with a sign or without
     source.number("rows", rows)
     source.number("columns", columns)
     places = source.number("places", scatter.index.size)
@@ -111,7 +112,7 @@ def _following(
     helpers = max(1, target.threads // lanes)
     helpers = min(helpers, power_of_two(stretches))
     if helpers > 1:
-        source.shared("shared", str(lanes * helpers), FLOAT64)
+        source.shared("shared", str(lanes * helpers), kept)
     source.line("tx = cuda.threadIdx.x")
     source.line("ty = cuda.threadIdx.y")
     with (
@@ -119,12 +120,13 @@ def _following(
         stepping(source, "head", f"cuda.blockIdx.x * {lanes}", "columns", f"cuda.gridDim.x * {lanes}"),
     ):
         source.line("column = head + tx")
-        source.line(f"sum = {FLOAT64.name}(0)")
+        source.line(f"sum = {kept.name}(0)")
         with source.block("if column < columns"), stepping(source, "s", "ty", str(stretches), str(helpers)):
             _stretch(source, "s", places, stretches)
             source.line(f"i = {INDEX.name}({source.element(LINK, 'first + s * rows + row')})")
             with source.block("while i < end"):
-                source.line(f"sum += {source.element(dtype, load.at(['i', 'column']))}")
+                term = source.element(dtype, load.at(["i", "column"]))
+                source.line(f"sum = {kept.name}(sum + {kept.name}({term}))")
                 source.line(f"i = {INDEX.name}({source.element(LINK, 'following + i')})")
         if helpers > 1:
             source.line(f"shared[ty * {lanes} + tx] = sum")

@@ -245,7 +245,9 @@ def _host(host: Host, target: Target) -> list[Action]:
 
 def _product(products: Products, target: Target, library: bool) -> list[Action]:
     _, rows, columns = products.c.shape
-    lies = all(orientation(v.shape[1:], v.strides[1:]) for v in (products.a, products.b, products.c))
+    lies = products.c.dtype.kind == "f" and all(
+        orientation(v.shape[1:], v.strides[1:]) for v in (products.a, products.b, products.c)
+    )
     if library and lies and rows > 1 and columns > 1 and products.a.shape[2]:
         return [products]
     return list[Action](product_launches(products, target))

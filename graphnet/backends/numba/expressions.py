@@ -6,8 +6,11 @@ import ast
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from graphnet.backends.numba import mathematics
 from graphnet.backends.numba.ir import Code, Value, element, lanes_of, llvm_type, vector_type
+from graphnet.dtypes import of_nan
 from graphnet.expression import fixed_number, parse_expression
 from graphnet.plan.instructions import Step
 
@@ -16,14 +19,15 @@ __all__ = ["FLOATS", "convert", "evaluate"]
 FLOATS = ("float", "double")
 
 
-def evaluate(code: Code, step: Step, inputs: Sequence[Value], lanes: int) -> Value:
-    """The step's value from its inputs' values."""
-    result = _Expression(code, inputs, llvm_type(step.dtype), lanes).visit(parse_expression(step.kernel))
-    return convert(code, result, llvm_type(step.dtype))
+def evaluate(code: Code, step: Step, inputs: Sequence[Value], lanes: int, unsigned: bool = False) -> Value:
+    """The step's value from its inputs' values. unsigned: these are whole numbers without a sign."""
+    expression = _Expression(code, inputs, llvm_type(step.dtype), lanes, unsigned)
+    result = expression.visit(parse_expression(step.kernel))
+    return convert(code, result, llvm_type(step.dtype), unsigned, step.dtype.kind == "u")
 
 
-def convert(code: Code, x: Value, scalar: str) -> Value:
-    """x as another type, as NumPy's astype; floats that an integer cannot hold become the nearest one it can, NaN 0."""
+def convert(code: Code, x: Value, scalar: str, of_unsigned: bool = False, to_unsigned: bool = False) -> Value:
+    """x as another type, as `dtypes.converted`. LLVM's integers have no sign: whether they are meant without one."""
     of = element(x.type)
     if of == scalar:
         return x
@@ -34,22 +38,23 @@ def convert(code: Code, x: Value, scalar: str) -> Value:
     if of in FLOATS and scalar in FLOATS:
         return code.convert("fpext" if scalar == "double" else "fptrunc", x, scalar)
     if of in FLOATS:
-        return code.intrinsic(
-            "fptosi.sat",
-            vector_type(scalar, lanes_of(x.type)),
-            x,
-            suffix=f"{vector_type(scalar, lanes_of(x.type))}.{x.type}",
-        )
+        type_ = vector_type(scalar, lanes_of(x.type))
+        name = "fptoui.sat" if to_unsigned else "fptosi.sat"
+        nearest = code.intrinsic(name, type_, x, suffix=f"{type_}.{x.type}")
+        none = code.constant(type_, of_nan(np.dtype(f"{'u' * to_unsigned}int{scalar[1:]}")))
+        return code.select(code.compare("uno", x, x), none, nearest)
     if scalar in FLOATS:
-        return code.convert("sitofp", x, scalar)
-    return code.convert("sext" if int(scalar[1:]) > int(of[1:]) else "trunc", x, scalar)
+        return code.convert("uitofp" if of_unsigned else "sitofp", x, scalar)
+    if int(scalar[1:]) < int(of[1:]):
+        return code.convert("trunc", x, scalar)
+    return code.convert("zext" if of_unsigned else "sext", x, scalar)
 
 
 class _Expression:
     """Turns a parsed expression into code; numbers take the type of what stands beside them."""
 
-    def __init__(self, code: Code, inputs: Sequence[Value], target: str, lanes: int) -> None:
-        self.code, self.lanes = code, lanes
+    def __init__(self, code: Code, inputs: Sequence[Value], target: str, lanes: int, unsigned: bool) -> None:
+        self.code, self.lanes, self.unsigned = code, lanes, unsigned
         self.variables = dict(zip("xyz", inputs, strict=False))
         #: The type of numbers: that of the inputs, or what is wanted where there are none.
         types = [element(v.type) for v in inputs if element(v.type) != "i1"]
@@ -132,7 +137,7 @@ class _Expression:
         scalar = element(a.type)
         if scalar in FLOATS:
             return self.code.compare("une" if name == "ne" else f"o{name}", a, b)
-        signed = name if name in ("eq", "ne") else ("u" if scalar == "i1" else "s") + name
+        signed = name if name in ("eq", "ne") else ("u" if scalar == "i1" or self.unsigned else "s") + name
         return self.code.compare(signed, a, b)
 
     def IfExp(self, tree: ast.IfExp) -> Value:
@@ -150,4 +155,6 @@ class _Expression:
 
     def Call(self, tree: ast.Call) -> Value:
         assert isinstance(tree.func, ast.Name)
-        return mathematics.FUNCTIONS[tree.func.id](self.code, *(self.arithmetic(a) for a in tree.args))
+        own = mathematics.OF_UNSIGNED if self.unsigned else {}
+        function = own.get(tree.func.id) or mathematics.FUNCTIONS[tree.func.id]
+        return function(self.code, *(self.arithmetic(a) for a in tree.args))

@@ -18,7 +18,7 @@ from graphnet.node import Array, Dtype, Node, Shape
 from graphnet.plan.order import Memory
 from graphnet.plan.views import View
 
-__all__ = ["ARENA", "HEADER", "SHIFT", "Image", "Place", "Tape", "address", "make_tape"]
+__all__ = ["ARENA", "HEADER", "LESS", "RUN", "SHIFT", "Image", "Place", "Tape", "address", "make_tape"]
 
 #: Bits of a symbolic address that count bytes; those above them name the piece of memory.
 SHIFT = 44
@@ -28,6 +28,9 @@ TAPE = ("words", "heads", "kernels", "ends")
 WORD = np.dtype(np.int64)
 #: Bytes at the start of the arena, for the error flag.
 HEADER = 64
+#: What takes an arena, and what to do where there is no memory for it.
+RUN = "a run of this function"
+LESS = "a smaller batch or fewer time steps take less, and so does gn.compile(..., memory='sqrt'), or --memory sqrt"
 
 
 def address(piece: int, byte: int) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphnet.node import Dtype
 
-__all__ = ["Code", "Value", "constant_of", "llvm_type", "vector_type"]
+__all__ = ["Code", "Value", "bytes_of", "constant_of", "llvm_type", "vector_type"]
 
 RECORD_SLOT = 8  # bytes
 
@@ -34,6 +34,11 @@ def llvm_type(dtype: Dtype) -> str:
     if dtype.kind == "f":
         return "float" if dtype.itemsize == 4 else "double"
     return "i1" if dtype.kind == "b" else f"i{8 * dtype.itemsize}"
+
+
+def bytes_of(scalar: str) -> int:
+    """Of an element in memory."""
+    return {"float": 4, "double": 8}.get(scalar) or max(1, int(scalar[1:]) // 8)
 
 
 def vector_type(scalar: str, lanes: int) -> str:
@@ -135,6 +140,8 @@ class Code:
 
     def fused(self, a: Value, b: Value, c: Value) -> Value:
         """a · b + c with one rounding."""
+        if element(a.type).startswith("i"):
+            return self.add(self.multiply(a, b), c)
         return self.intrinsic("fma", a.type, a, b, c)
 
     def splat(self, scalar: Value, lanes: int) -> Value:
@@ -177,9 +184,9 @@ class Code:
             held = self.load(vector_type("i8", lanes), pointer, mask)
             return self.compare("ne", held, self.constant(held.type, 0))
         if mask is None or lanes == 1:
-            return self.value(type_, f"load {type_}, {pointer}, align {_alignment(scalar)}")
+            return self.value(type_, f"load {type_}, {pointer}, align {bytes_of(scalar)}")
         return self.intrinsic(
-            "masked.load", type_, pointer, Value("i32", str(_alignment(scalar))), mask,
+            "masked.load", type_, pointer, Value("i32", str(bytes_of(scalar))), mask,
             Value(type_, "zeroinitializer"), suffix=f"{type_}.ptr",
         )  # fmt: skip
 
@@ -188,9 +195,9 @@ class Code:
         if scalar == "i1":
             self.store(self.convert("zext", value, "i8"), pointer, mask)
         elif mask is None or lanes == 1:
-            self.line(f"store {value}, {pointer}, align {_alignment(scalar)}")
+            self.line(f"store {value}, {pointer}, align {bytes_of(scalar)}")
         else:
-            alignment = Value("i32", str(_alignment(scalar)))
+            alignment = Value("i32", str(bytes_of(scalar)))
             self.call_void("masked.store", value, pointer, alignment, mask, suffix=f"{value.type}.ptr")
 
     def prefetch(self, pointer: Value, soon: bool) -> None:
@@ -278,10 +285,6 @@ class Code:
                 f'"min-legal-vector-width"="{bits}" }}',
             ]
         )
-
-
-def _alignment(scalar: str) -> int:
-    return {"float": 4, "double": 8}.get(scalar) or max(1, int(scalar[1:]) // 8)
 
 
 _SHORT = {"float": "f32", "double": "f64", "ptr": "p0"}

@@ -15,7 +15,9 @@ from typing import NamedTuple, Protocol
 from graphnet.backends.numba.loop import LoopKernel
 from graphnet.backends.numba.operands import Operand, Reduced, Stored, lanes_for
 from graphnet.backends.numba.records import RecordForm
+from graphnet.backends.numba.reduction import STRETCH
 from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
+from graphnet.dtypes import FLOAT64
 from graphnet.node import Node
 from graphnet.plan.axes import joined, strides_over
 from graphnet.plan.instructions import Access, Host, Loop, Scatter
@@ -350,7 +352,8 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
     short = sizes[-1] if (by_rows or not reduced) and sizes[-1] <= lanes else 0
     kernel = LoopKernel(
         target.vector_bytes, axes_left, len(numbers), tuple(operands), tuple(loop.steps), tuple(stores),
-        tuple(reductions), reduced, by_rows, short, target.check, target.avx512,
+        tuple(reductions), reduced, by_rows, short, _is_long(loop, sizes, kept, by_rows, lanes),
+        target.check, target.avx512,
     )  # fmt: skip
     words = [0, *sizes, *(stride for strides in numbers for stride in strides)]
     places = []
@@ -364,6 +367,14 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
         places.append((len(words), number, view.strides[axis] * view.dtype.itemsize if moves else 0))
         words.append(0)
     return Layout(text_of(kernel), tuple(words), tuple(places))
+
+
+def _is_long(loop: Loop, sizes: Sequence[int], kept: int, by_rows: bool, lanes: int) -> bool:
+    """Whether a sum of float64 has more terms in a lane than make a stretch."""
+    reduced = sizes[kept:] if by_rows else sizes[kept - 1 : -1]
+    terms = math.prod(reduced[:-1]) * -(-reduced[-1] // (lanes if by_rows else 1)) if reduced else 0
+    sums = any(r.how == "sum" and r.view.dtype == FLOAT64 for r in loop.reductions)
+    return sums and terms > STRETCH
 
 
 def _move(stride: int | None) -> str:

@@ -1,5 +1,7 @@
 """This machine as LLVM sees it, and native kernels: compiled once, kept on disk by content, in memory while held.
 
+GRAPHNET_PROCESSOR, for tests, makes it a lesser one: code for another processor, as this one can run it.
+
 A kernel's key is the SHA-256 of its text, the processor, its features and LLVM's version, so a file of
 another machine or version is never found; the cache sees to it that a file's content is what its key stands for.
 """
@@ -11,7 +13,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 
 import llvmlite.binding as llvm
@@ -23,6 +25,13 @@ __all__ = ["Kernel", "Machine", "symbol_of", "this_machine"]
 
 #: Widest vectors, in bytes, for the first of these features that the processor has; and how many registers.
 _VECTORS = (("avx512f", 64, 32), ("avx", 32, 16), ("sve", 16, 32), ("neon", 16, 32))
+
+
+#: What GRAPHNET_PROCESSOR may name, for tests: LLVM's processor, the features this one must have, and the same two.
+_LESSER = {
+    "avx2": ("x86-64-v3", ("avx2", "fma", "bmi2"), 32, 16),
+    "sse2": ("x86-64", ("sse2",), 16, 16),
+}
 
 
 class Kernel:
@@ -53,12 +62,15 @@ class Machine:
     def __init__(self) -> None:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        self.processor = llvm.get_host_cpu_name()
         features = llvm.get_host_cpu_features()
-        self.features = features.flatten()
-        self.vector_bytes, self.registers = next(
-            ((size, count) for name, size, count in _VECTORS if features.get(name)), (16, 16)
-        )
+        lesser = _lesser_processor(features)
+        if lesser is None:
+            self.processor, self.features = llvm.get_host_cpu_name(), features.flatten()
+            self.vector_bytes, self.registers = next(
+                ((size, count) for name, size, count in _VECTORS if features.get(name)), (16, 16)
+            )
+        else:
+            self.processor, self.features, self.vector_bytes, self.registers = lesser
         self.avx512 = self.vector_bytes == 64
         self._target = llvm.Target.from_default_triple()
         self.triple = self._target.triple
@@ -165,6 +177,28 @@ class Machine:
         """The kernel in the machine's assembly language."""
         with self._lock:
             return str(self._target_machine.emit_assembly(llvm.parse_assembly(text)))
+
+
+def _lesser_processor(features: Mapping[str, bool]) -> tuple[str, str, int, int] | None:
+    """(LLVM's name, its features, bytes of a vector, registers) of the processor that tests ask for; None: this one.
+
+    Raises BackendError for a name that is none, or a processor of which this one is no superset.
+    """
+    name = os.environ.get("GRAPHNET_PROCESSOR")
+    if not name:
+        return None
+    if name not in _LESSER:
+        raise BackendError(
+            f"GRAPHNET_PROCESSOR is {name!r}; it may be {' or '.join(_LESSER)}, or not set: this machine's own."
+        )
+    processor, needed, vector_bytes, registers = _LESSER[name]
+    lacking = [feature for feature in needed if not features.get(feature)]
+    if lacking:
+        raise BackendError(
+            f"GRAPHNET_PROCESSOR is {name!r}, but this processor ({llvm.get_host_cpu_name()}) lacks "
+            f"{', '.join(lacking)}; unset it."
+        )
+    return processor, "", vector_bytes, registers
 
 
 def symbol_of(key: str) -> str:

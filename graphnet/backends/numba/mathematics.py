@@ -13,7 +13,7 @@ from functools import cache
 
 from graphnet.backends.numba.ir import Code, Value, element, lanes_of, vector_type
 
-__all__ = ["FUNCTIONS", "maximum", "minimum"]
+__all__ = ["FUNCTIONS", "OF_UNSIGNED", "maximum", "minimum"]
 
 
 def _is_single(x: Value) -> bool:
@@ -246,4 +246,10 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "abs": absolute, "cos": _by_lane("cos"), "exp": exponential, "log": logarithm,
     "log1p": logarithm_plus_one, "max": maximum, "min": minimum, "pow": _by_lane("pow"),
     "sigmoid": logistic, "sin": _by_lane("sin"), "sqrt": square_root, "tanh": hyperbolic_tangent,
+}  # fmt: skip
+
+#: Those that are others for whole numbers without a sign.
+OF_UNSIGNED: dict[str, Callable[..., Value]] = {
+    "abs": lambda code, x: x, "max": lambda code, x, y: _pick(code, "ugt", x, y),
+    "min": lambda code, x, y: _pick(code, "ult", x, y),
 }  # fmt: skip

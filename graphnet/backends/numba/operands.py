@@ -66,6 +66,7 @@ class LoopForm:
     vector_axis_reduced: the innermost axis, which runs over vectors, is one of those that are reduced.
     short: how long the innermost axis is, if it is no longer than one vector and no column is reduced; else 0. Such a
     row needs no loop.
+    long: sums of float64 have more terms in a lane than are added up one after the other.
     """
 
     vector_bytes: int
@@ -78,6 +79,7 @@ class LoopForm:
     reduced: int = 0
     vector_axis_reduced: bool = False
     short: int = 0
+    long: bool = False
     check: bool = False
     avx512: bool = False
 
@@ -213,7 +215,8 @@ class OperandCode(Code):
                 place = Place(self.bases[k], begin, operand.move, self.strides[operand.strides][-1])
                 values.append(self._load(operand.dtype, place, j, mask, lanes))
         for step in self.kernel.steps:
-            values.append(evaluate(self, step, [values[s] for s in step.sources], lanes))
+            unsigned = any(self.kernel.dtype_of(s).kind == "u" for s in step.sources)
+            values.append(evaluate(self, step, [values[s] for s in step.sources], lanes, unsigned))
         if self.kernel.check:
             self._check(values, mask)
         return values

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from graphnet.backends.numba.ir import Code, Value, vector_type
+from graphnet.backends.numba.ir import Code, Value, bytes_of, vector_type
 from graphnet.backends.numba.records import Number, RecordForm, Touched, constant, word
 
 __all__ = ["PackKernel", "ProductKernel", "block_rows", "panel_vectors"]
@@ -79,10 +79,10 @@ class ProductKernel:
 
     @property
     def lanes(self) -> int:
-        return self.vector_bytes // (4 if self.scalar == "float" else 8)
+        return self.vector_bytes // bytes_of(self.scalar)
 
     def record(self) -> RecordForm:
-        item = 4 if self.scalar == "float" else 8
+        item = bytes_of(self.scalar)
         width, one = self.vectors * self.lanes, constant(1)
         rows = Number(11, self.rows, self.tail_rows)
         columns = Number(12, width, self.tail_columns)
@@ -237,7 +237,7 @@ class PackKernel:
     contiguous: bool
 
     def record(self) -> RecordForm:
-        item = 4 if self.scalar == "float" else 8
+        item = bytes_of(self.scalar)
         columns = Number(7, self.width, self.tail_columns)
         source = (word(4), word(5)), (columns, constant(1) if self.contiguous else word(9))
         panels = _panels(3, item, True, (word(7), word(8)), (word(4), word(6)), self.width, self.tail_columns)
@@ -245,7 +245,7 @@ class PackKernel:
 
     def text(self) -> str:
         code = Code(self.vector_bytes)
-        lanes = self.vector_bytes // (4 if self.scalar == "float" else 8)
+        lanes = self.vector_bytes // bytes_of(self.scalar)
         b, p = code.pointer_slot(2), code.pointer_slot(3)
         K, b_k, p_k, panels, p_panel, b_n = (code.slot(i) for i in range(4, 10))
         zero = code.integer(0)

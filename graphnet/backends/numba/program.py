@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from graphnet.backends import contents
-from graphnet.backends.base import OUT_OF_RANGE, Program, stored_parameters
+from graphnet.backends.base import OUT_OF_RANGE, Program, runs_in_python, stored_parameters
 from graphnet.backends.cache import open_cache
-from graphnet.backends.numba.image import HEADER, Image, Place, Tape
+from graphnet.backends.numba.image import HEADER, LESS, RUN, Image, Place, Tape
 from graphnet.backends.numba.machine import Kernel, symbol_of, this_machine
 from graphnet.backends.numba.pace import Pace
 from graphnet.backends.numba.reach import arena_end
@@ -24,8 +24,9 @@ from graphnet.backends.numba.records import RecordForm, form_of, from_told
 from graphnet.backends.numba.tape import runner
 from graphnet.backends.numba.threads import Team
 from graphnet.backends.numpy import NumpyProgram, call_forward
-from graphnet.errors import BackendError, GraphnetError
+from graphnet.errors import BackendError, GraphnetError, NotEnoughMemoryError
 from graphnet.graph import Graph
+from graphnet.memory import readable_bytes, require_memory
 from graphnet.node import Array, Node
 from graphnet.plan.arena import ALIGNMENT
 
@@ -79,11 +80,7 @@ class NumbaProgram(Program):
     def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
         for _, host in self.image.segments:
             if host is not None:
-                node = host[0]
-                raise BackendError(
-                    f"this function cannot be stored: {node.describe()} (made at {node.origin}) runs the Python rule "
-                    f"of {node.op.name}, which no file can hold. Give the op a `kernel`, or leave it out."
-                )
+                raise runs_in_python(host[0])
         if self.check:
             raise BackendError("a function compiled with check=True cannot be stored: errors need its graph")
         machine = this_machine()
@@ -307,9 +304,13 @@ if hasattr(os, "register_at_fork"):
 
 
 class Arena:
-    """Zeroed memory that starts on a cache line, on huge pages where the system has them."""
+    """Zeroed memory that starts on a cache line, on huge pages where the system has them.
+
+    Raises NotEnoughMemoryError where there is less.
+    """
 
     def __init__(self, nbytes: int) -> None:
+        require_memory(nbytes, RUN, LESS)
         self._raw = _fresh(nbytes + PAGE) if nbytes >= PAGE else np.zeros(nbytes + ALIGNMENT, np.uint8)
         step = PAGE if nbytes >= PAGE else ALIGNMENT
         start = -self._raw.ctypes.data % step
@@ -327,7 +328,12 @@ def _fresh(nbytes: int) -> Array:
     if not hasattr(mmap, "MAP_PRIVATE"):  # another system: ordinary pages do
         return np.zeros(nbytes, np.uint8)
     # Private, so that a forked child works on a copy of its own.
-    memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError):  # the system grants less than it says is there
+        raise NotEnoughMemoryError(
+            f"the system refuses the {readable_bytes(nbytes)} of memory that {RUN} takes; {LESS}"
+        ) from None
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8)

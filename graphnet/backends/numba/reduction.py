@@ -7,24 +7,26 @@ end of each row, of a few rows at once; if not, each lane is a column of its own
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from graphnet.backends.numba.expressions import FLOATS, convert
 from graphnet.backends.numba.ir import Value, element, lanes_of, llvm_type, vector_type
 from graphnet.backends.numba.operands import LoopForm, OperandCode, Place, Row
 from graphnet.node import Dtype
 
-__all__ = ["ReductionCode"]
+__all__ = ["STRETCH", "ReductionCode"]
 
 #: Vectors side by side in a reduction over columns; a power of two.
 COLUMNS = 4
 #: Rows side by side in a reduction over rows, whose lanes are combined in common; a power of two. Of expressions
 #: with more steps than LONG it is one.
 ROWS, LONG = 4, 24
-#: How many rows of float32 are added up by columns before their sum goes on in double precision: converting each number
-#: would cost more than adding it.
-SINGLES = 16
+#: So many terms are added up one after the other before their sum goes on in more than their precision: of float32 by
+#: columns in double precision (converting each would cost more than adding it), of float64 with what rounding takes.
+STRETCH = 16
 
 
 class _Fold(NamedTuple):
@@ -46,8 +48,15 @@ class _Fold(NamedTuple):
         """In what type the total of many is held."""
         return "double" if self.how == "sum" and self.dtype.kind == "f" else self.scalar
 
+    def is_apart(self, long: bool, by_rows: bool) -> bool:
+        """Whether each stretch of terms has a sum of its own: rows of float32 are converted at once."""
+        if self.how != "sum":
+            return False
+        return long if self.scalar == "double" else self.scalar == "float" and not by_rows
 
-#: Totals: for each reduction those of all rows (or columns) side by side.
+
+#: Totals: for each reduction those of all rows (or columns) side by side. Those of a loop go on with what rounding took
+#: from each long sum of float64, in the same order.
 _Totals = list[Value]
 
 
@@ -59,6 +68,7 @@ class ReductionCode(OperandCode):
             for r in kernel.reductions
         ]
         self.kept_axes = kernel.axes - kernel.reduced
+        self.apart = [f for f in self.folds if f.is_apart(kernel.long, kernel.vector_axis_reduced)]
         self._kept(0, [])
 
     def _kept(self, axis: int, indices: list[Value]) -> None:
@@ -102,28 +112,90 @@ class ReductionCode(OperandCode):
             return self.constant(type_, -math.inf if fold.how == "max" else math.inf)
         if scalar == "i1":
             return self.constant(type_, fold.how == "min")
-        bits = int(scalar[1:])
-        return self.constant(type_, -(1 << (bits - 1)) if fold.how == "max" else (1 << (bits - 1)) - 1)
+        info = np.iinfo(fold.dtype)
+        return self.constant(type_, info.min if fold.how == "max" else info.max)
 
     def _identities(self, count: int) -> _Totals:
         """What the totals begin with, of `count` vectors for each reduction."""
-        return [self._identity(fold, fold.kept) for fold in self.folds for _ in range(count)]
+        folds = self._each(count)
+        return [self._identity(fold, fold.kept) for fold in (*folds, *self._rounded(folds))]
 
     def _each(self, count: int) -> list[_Fold]:
         """The reductions, each as often as it has totals."""
         return [fold for fold in self.folds for _ in range(count)]
 
+    def _rounded(self, folds: Sequence[_Fold]) -> list[_Fold]:
+        """Those of which is kept what rounding took."""
+        return [fold for fold in folds if fold in self.apart and fold.scalar == "double"]
+
+    def _in_stretches(
+        self, start: Value, stop: Value, step: int, totals: _Totals, body: Callable[[Value, _Totals], _Totals]
+    ) -> _Totals:
+        """The loop, where sums of each STRETCH of terms are added up apart. body: from the totals without what rounding
+        took to the same."""
+        if not self.apart:
+            return self.loop(start, stop, step, totals, body)
+
+        def some(i: Value, carried: _Totals) -> _Totals:
+            end = self.add(i, self.integer(STRETCH * step))
+            end = self.select(self.compare("slt", end, stop), end, stop)
+            return self._absorbed(carried, lambda apart: self.loop(i, end, step, apart, body))
+
+        return self.loop(start, stop, STRETCH * step, totals, some)
+
+    def _absorbed(self, carried: _Totals, more: Callable[[_Totals], _Totals]) -> _Totals:
+        """The totals with `more`, which begins its sums anew and goes on with all else."""
+        folds = self._folds_of(carried)
+        totals, lost = carried[: len(folds)], iter(carried[len(folds) :])
+        begun = [
+            self._identity(fold, fold.scalar) if fold in self.apart else total
+            for fold, total in zip(folds, totals, strict=True)
+        ]
+        after, lost_after = [], []
+        for fold, total, x in zip(folds, totals, more(begun), strict=True):
+            if fold not in self.apart:
+                after.append(x)
+                continue
+            after.append(self._combined(fold, total, x))
+            if fold.scalar == "double":
+                lost_after.append(self.add(next(lost), self._rounding(total, x, after[-1])))
+        return [*after, *lost_after]
+
+    def _rounding(self, a: Value, b: Value, total: Value) -> Value:
+        """a + b - total, exactly, where total is a + b rounded. Source: Knuth 1969, 4.2.2."""
+        of_b = self.subtract(total, a)
+        of_a = self.subtract(total, of_b)
+        return self.add(self.subtract(a, of_a), self.subtract(b, of_b))
+
+    def _folds_of(self, totals: _Totals) -> list[_Fold]:
+        """The reductions, each as often as it has totals here."""
+        return self._each(len(totals) // (len(self.folds) + len(self._rounded(self.folds))))
+
+    def _whole(self, totals: _Totals) -> _Totals:
+        """The totals with what rounding took from them. An infinite one took all: it stays."""
+        folds = self._folds_of(totals)
+        lost = iter(totals[len(folds) :])
+        rounded = self._rounded(folds)
+        found = []
+        for fold, total in zip(folds, totals, strict=False):
+            if fold in rounded:
+                rest = next(lost)
+                total = self.select(self.compare("ord", rest, rest), self.add(total, rest), total)
+            found.append(total)
+        return found
+
     def _combined(self, fold: _Fold, total: Value, x: Value) -> Value:
         """x is of the total's type, or of one that it is converted from."""
         scalar = element(total.type)
-        if fold.how == "sum":
+        if fold.how == "sum" and scalar != "i1":
             return self.add(total, convert(self, x, scalar))
         if scalar in FLOATS:
             better = self.compare("ogt" if fold.how == "max" else "olt", x, total)
             return self.select(self.binary("or", better, self.compare("uno", x, x)), x, total)
         if scalar == "i1":
-            return self.binary("or" if fold.how == "max" else "and", total, x)
-        return self.select(self.compare("sgt" if fold.how == "max" else "slt", x, total), x, total)
+            return self.binary("and" if fold.how == "min" else "or", total, x)
+        sign = "u" if fold.dtype.kind == "u" else "s"
+        return self.select(self.compare(sign + ("gt" if fold.how == "max" else "lt"), x, total), x, total)
 
     def _combined_where(self, fold: _Fold, total: Value, x: Value, mask: Value | None) -> Value:
         result = self._combined(fold, total, x)
@@ -178,16 +250,19 @@ class ReductionCode(OperandCode):
             pairs = zip(folds, carried, found(rows, j, mask), strict=True)
             return [self._combined_where(fold, total, x, mask) for fold, total, x in pairs]
 
+        def one(rows: list[Row], j: Value, mask: Value | None, carried: _Totals) -> _Totals:
+            return self._absorbed(carried, lambda apart: step(rows, j, mask, apart))
+
         def along(rows: list[Row], totals: _Totals) -> _Totals:
             if kernel.short:
-                return step(rows, zero, short, totals)
+                return one(rows, zero, short, totals)
             size = self.sizes[-1]
             whole = self.binary("and", size, self.integer(-lanes))
-            totals = self.loop(zero, whole, lanes, totals, lambda j, c: step(rows, j, None, c))
+            totals = self._in_stretches(zero, whole, lanes, totals, lambda j, c: step(rows, j, None, c))
             if lanes == 1:
                 return totals
             rest = self.first_lanes(lanes, self.subtract(size, whole))
-            return self.loop(whole, size, lanes, totals, lambda j, c: step(rows, j, rest, c))
+            return self.loop(whole, size, lanes, totals, lambda j, c: one(rows, j, rest, c))
 
         def over(axis: int, more: list[Value], totals: _Totals) -> _Totals:
             if axis == kernel.axes - 1:
@@ -202,7 +277,7 @@ class ReductionCode(OperandCode):
                 self.select(short, x, self._identity(fold, element(x.type)))
                 for fold, x in zip(folds, values, strict=True)
             ]
-        return over(self.kept_axes, [], self._identities(len(kept)))
+        return self._whole(over(self.kept_axes, [], self._identities(len(kept))))
 
     # -- columns ------------------------------------------------------------------------------------
 
@@ -228,10 +303,10 @@ class ReductionCode(OperandCode):
                     return over(axis + 1, [*at, i], carried)
 
                 if axis == kernel.axes - 2:
-                    return self._in_singles(self.sizes[axis], totals, row)
+                    return self._in_stretches(self.integer(0), self.sizes[axis], 1, totals, row)
                 return self.loop(self.integer(0), self.sizes[axis], 1, totals, row)
 
-            totals = iter(over(kept - 1, indices, self._identities(len(columns))))
+            totals = iter(self._whole(over(kept - 1, indices, self._identities(len(columns)))))
             for fold, place in zip(self.folds, places, strict=True):
                 for j in columns:
                     self._store(convert(self, next(totals), fold.scalar), place, j, mask)
@@ -252,28 +327,3 @@ class ReductionCode(OperandCode):
             rest = self.subtract(self.sizes[-1], aligned)
             some = self.compare("sgt", rest, self.integer(0))
             self.when(some, lambda: block([aligned], self.first_lanes(lanes, rest)))
-
-    def _in_singles(
-        self, count: Value, totals: _Totals, body: Callable[[Value, _Totals], _Totals]
-    ) -> _Totals:
-        """The loop over the last axis that is reduced, where sums of float32 go on in double precision now and then."""
-        zero = self.integer(0)
-        folds = self._each(len(totals) // len(self.folds))
-        singles = [fold.how == "sum" and fold.scalar == "float" for fold in folds]
-        if not any(singles):
-            return self.loop(zero, count, 1, totals, body)
-
-        def some(i: Value, carried: _Totals) -> _Totals:
-            end = self.add(i, self.integer(SINGLES))
-            end = self.select(self.compare("slt", end, count), end, count)
-            partial = [
-                self._identity(fold, "float") if single else total
-                for fold, single, total in zip(folds, singles, carried, strict=True)
-            ]
-            found = self.loop(i, end, 1, partial, body)
-            return [
-                self._combined(fold, total, x) if single else x
-                for fold, single, total, x in zip(folds, singles, carried, found, strict=True)
-            ]
-
-        return self.loop(zero, count, SINGLES, totals, some)

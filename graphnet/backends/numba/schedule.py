@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from graphnet.backends.numba.barriers import barriers_of
-from graphnet.backends.numba.image import ARENA, HEADER, Image, Place, address, make_tape
+from graphnet.backends.numba.image import ARENA, HEADER, LESS, RUN, Image, Place, address, make_tape
 from graphnet.backends.numba.jobs import Division, HostJob, Job, LoopJob, Record, ScatterJob, Target
 from graphnet.backends.numba.machine import Machine
 from graphnet.backends.numba.product_jobs import (
@@ -21,6 +21,7 @@ from graphnet.backends.numba.product_jobs import (
 )
 from graphnet.errors import BackendError
 from graphnet.graph import Graph
+from graphnet.memory import require_memory
 from graphnet.node import Node
 from graphnet.ops.leaf import Input
 from graphnet.ops.random import Random
@@ -69,9 +70,12 @@ def make_image(
     def place(view: View) -> Place:
         return Place.of(view, ARENA if view.buffer.leaf is None else leaves[view.buffer.leaf])
 
+    total = HEADER + size + scratch * parts
+    require_memory(
+        total, RUN, LESS
+    )  # before the work is cut into records, of which there are as many as rows
     numbers: dict[str, int] = {}
     segments, owners, kept = _segments(jobs, barriers, target, parts, fixed)
-    total = HEADER + size + scratch * parts
     views = lowered.views
     return Image(
         parts=parts,

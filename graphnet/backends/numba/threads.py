@@ -45,9 +45,8 @@ class _Pool:
         self._blocks: defaultdict[int, list[Array]] = defaultdict(list)
 
     def _look_for_fork(self) -> None:
-        if (
-            self._process != os.getpid()
-        ):  # threads do not survive it, and blocks may be in the middle of a run
+        # Threads do not survive it, and blocks may be in the middle of a run.
+        if self._process != os.getpid():
             self.__init__()  # type: ignore[misc]
 
     def take(self, count: int) -> list[_Worker]:

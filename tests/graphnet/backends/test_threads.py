@@ -331,7 +331,7 @@ INTERRUPTED = """
 import faulthandler, linecache
 from graphnet.backends.numba import threads
 
-faulthandler.dump_traceback_later(20, exit=True)  # native code that waits for ever hears no Ctrl-C
+faulthandler.dump_traceback_later(100, exit=True)  # native code that waits for ever hears no Ctrl-C
 wanted = function(array)[0]
 
 def interrupt(at):
@@ -370,7 +370,7 @@ print("right" if interrupts > 10 else interrupts)
 def test_an_interrupt_at_any_line_hangs_nobody(threads: int, tmp_path: Path) -> None:
     """Ctrl-C may fall between any two lines of what hands work to threads, be they awake or asleep."""
     code = HEAD.replace("threads=2", f"threads={threads}") + INTERRUPTED
-    assert run_script(code, tmp_path) == "right\n"
+    assert run_script(code, tmp_path, timeout=120) == "right\n"
 
 
 # -- wrong input ---------------------------------------------------------------------------------------------

@@ -398,10 +398,12 @@ def test_captions_and_legends_cover_neither_each_other_nor_data():
 # -- many runs -------------------------------------------------------------------------------
 
 
-def outcome(task="addition", length=30, structural=True, seed=0, solved=True, minibatches=574.0) -> dict:
+def outcome(
+    task="addition", length=30, structural=True, seed=0, solved=True, minibatches=574.0, undecided=False
+) -> dict:  # fmt: skip
     return {
         "task": task, "length": length, "structural": structural, "seed": seed, "solved": solved,
-        "minibatches": minibatches,
+        "open": undecided, "minibatches": minibatches,
     }  # fmt: skip
 
 
@@ -409,6 +411,7 @@ TABLE = [
     outcome(minibatches=100.0),
     outcome(minibatches=500.0, seed=1),
     outcome(minibatches=60000.0, seed=2, solved=False),
+    outcome(minibatches=4000.0, seed=3, solved=False, undecided=True),
     outcome(length=50, solved=False, minibatches=None),
     outcome(length=100, minibatches=900.0),
     outcome(structural=False, minibatches=800.0),
@@ -417,32 +420,55 @@ TABLE = [
 
 
 def drawn(axes, label: str):
-    """Of one kind of damping: the line, or the container with line, caps and bars."""
+    """Of one kind of damping, and maybe one end: the line, or the container with line, caps and bars."""
     (found,) = [h for h, name in zip(*axes.get_legend_handles_labels(), strict=True) if name == label]
     return found
+
+
+def runs_drawn(axes, end: str, damping: str = "structural damping") -> list[float]:
+    """The number of runs that ended so, for each T."""
+    return [bar.get_height() for bar in drawn(axes, f"{damping}: {end}")]
 
 
 def test_of_a_run_that_was_taken_up_the_last_outcome_counts():
     rows = [outcome(solved=False, seed=1), outcome(solved=False, seed=2), outcome(minibatches=7.0, seed=1)]
     above, below = viz.minibatches_and_failures(rows).axes
-    assert [text.get_text() for text in above.texts] == ["2 runs each"]
     assert drawn(above, "structural damping")[0].get_ydata() == [7.0]
-    assert drawn(below, "structural damping").get_ydata() == [50.0]
+    assert runs_drawn(below, "solved") == runs_drawn(below, "failed") == [1]
 
 
-def test_mean_least_and_most_of_the_solved_and_failures_of_all():
+def test_mean_least_and_most_of_the_solved_and_the_number_of_all():
     figure = viz.minibatches_and_failures(TABLE)
-    addition, xor, failed, _ = figure.axes
+    addition, xor, runs, _ = figure.axes
     line, _, (bars,) = drawn(addition, "structural damping")
     np.testing.assert_allclose(line.get_ydata(), [300, np.nan, 900])
     assert [bar[:, 1].tolist() for bar in bars.get_segments() if len(bar)] == [[100, 500], [900, 900]]
-    np.testing.assert_allclose(drawn(failed, "structural damping").get_ydata(), [100 / 3, 100, 0])
+    assert [runs_drawn(runs, end) for end in ("solved", "open", "failed")] == [
+        [2, 0, 1],
+        [1, 0, 0],
+        [1, 1, 0],
+    ]
+    assert runs_drawn(runs, "solved", "no structural damping") == [1]
     np.testing.assert_allclose(drawn(addition, "no structural damping")[0].get_ydata(), [800])
     assert addition.get_yscale() == "log"
     assert addition.get_shared_y_axes().joined(addition, xor)
-    assert [axes.get_title().strip() for axes in (addition, xor)] == ["addition", "xor"]
-    assert [axes.texts[0].get_text() for axes in (addition, xor)] == ["1 to 3 runs each", "1 run each"]
-    assert [failed.get_xlabel(), failed.get_ylabel()] == ["T", "not solved (%)"]
+    assert [axes.get_title() for axes in (addition, xor)] == ["addition", "xor"]
+    assert [axes.get_ylabel() for axes in (addition, xor, runs)] == ["minibatches", "", "runs"]
+    assert runs.get_xlabel() == "T"
+
+
+def test_what_was_stopped_early_does_not_look_like_what_failed():
+    """Another marker where it ended, another bar, another word."""
+    figure = viz.minibatches_and_failures(TABLE)
+    above, _, runs, _ = figure.axes
+    marks = [drawn(above, f"structural damping: {end}") for end in ("open", "failed")]
+    assert [mark.get_ydata().tolist() for mark in marks] == [[4000], [60000]]
+    assert len({mark.get_marker() for mark in marks}) == 2
+    bars = [drawn(runs, f"structural damping: {end}")[0] for end in ("solved", "open", "failed")]
+    assert len({bar.get_facecolor() for bar in bars}) == 3
+    assert [bool(bar.get_hatch()) for bar in bars] == [False, True, False]
+    words = [text.get_text() for text in figure.legends[0].texts]
+    assert words[2:] == ["solved", "open: stopped early", "failed: not solved at the limit"]
 
 
 def test_the_two_kinds_of_damping_stand_side_by_side_at_the_lengths():
@@ -456,20 +482,36 @@ def test_the_two_kinds_of_damping_stand_side_by_side_at_the_lengths():
 
 def test_legend_has_what_is_there_and_colours_and_markers_differ():
     assert [t.get_text() for t in viz.minibatches_and_failures(TABLE[:1]).legends[0].texts] == [
-        "structural damping"
+        "structural damping",
+        "solved",
     ]
     figure = viz.minibatches_and_failures(TABLE)
-    assert len(figure.legends[0].texts) == 2
-    lines = [drawn(figure.axes[2], f"{no}structural damping") for no in ("", "no ")]
+    assert len(figure.legends[0].texts) == 5
+    lines = [drawn(figure.axes[0], f"{no}structural damping")[0] for no in ("", "no ")]
     for look in ("color", "marker", "linestyle"):
         assert len({str(getattr(line, f"get_{look}")()) for line in lines}) == 2
 
 
+def test_many_problems_stand_in_two_rows_of_one_scale(tmp_path):
+    names = ["a", "b", "c", "d", "e"]
+    figure = viz.minibatches_and_failures(
+        [outcome(name, minibatches=10.0**i) for i, name in enumerate(names)]
+    )
+    above = [axes for axes in figure.axes if axes.get_title()]
+    assert [axes.get_title() for axes in above] == names
+    assert len(figure.axes) == 10
+    assert len({axes.get_ylim() for axes in above}) == 1
+    figure.savefig(tmp_path / "table.png", dpi=40)
+    heights = [axes.get_position().y0 for axes in above]
+    assert len(set(heights[:4])) == 1
+    assert heights[4] < heights[0]
+
+
 def test_nothing_solved_is_said(tmp_path):
-    figure = viz.minibatches_and_failures([outcome(solved=False)], title="all in vain")
+    figure = viz.minibatches_and_failures([outcome(solved=False, minibatches=None)], title="all in vain")
     above, below = figure.axes
     assert "none solved" in [text.get_text() for text in above.texts]
-    np.testing.assert_array_equal(drawn(below, "structural damping").get_ydata(), [100])
+    assert runs_drawn(below, "failed") == [1]
     assert figure.get_suptitle() == "all in vain"
     figure.savefig(tmp_path / "table.png", dpi=40)
     assert (tmp_path / "table.png").stat().st_size > 1000
@@ -479,7 +521,7 @@ def test_tables_are_read_from_files_and_other_rows_skipped(tmp_path):
     path = tmp_path / "table.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in [{"event": "start"}, *TABLE]) + '{"task"')
     figure = viz.minibatches_and_failures(path)
-    np.testing.assert_allclose(drawn(figure.axes[2], "structural damping").get_ydata(), [100 / 3, 100, 0])
+    assert runs_drawn(figure.axes[2], "solved") == [2, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -490,8 +532,10 @@ def test_tables_are_read_from_files_and_other_rows_skipped(tmp_path):
         ({"minibatches": 0}, "it was solved, so 'minibatches' must be a number > 0"),
         ({"length": "30"}, "'length' must be a number > 0"),
         ({"length": 0}, "'length' must be a number > 0"),
-        ({"structural": 1 / 30}, "'structural' and 'solved' must each be True or False"),
-        ({"solved": None}, "'structural' and 'solved' must each be True or False"),
+        ({"structural": 1 / 30}, "'structural', 'solved' and 'open' must each be True or False"),
+        ({"solved": None}, "'structural', 'solved' and 'open' must each be True or False"),
+        ({"open": 1}, "'structural', 'solved' and 'open' must each be True or False"),
+        ({"open": True}, "a run that was solved is not open"),
     ],
 )
 def test_rows_that_are_not_complete_are_named(changes, problem):

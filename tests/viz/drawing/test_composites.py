@@ -65,7 +65,14 @@ def test_constants_that_only_a_composite_reads_are_inside():
     x, shared = gn.input((2, 3), name="x"), gn.constant(np.arange(3.0, dtype="float32"))
     with gn.scope(composite="shift"):
         y = gn.exp(x + gn.constant(np.ones((2, 3), "float32"))) * shared
-    assert "k" in str([shape.lines for shape in viz.draw([y, shared + 1], "compact").picture.shapes])
+    assert "constant" in str([shape.lines for shape in viz.draw([y, shared + 1], "compact").picture.shapes])
     drawing = viz.draw(y, "compact")
     assert symbols(drawing) == ["shift"]
     assert len(drawing.picture.shapes) == 2
+
+
+def test_a_constant_without_a_name_is_not_taken_for_a_state_k():
+    k, x = gn.input((3,), "float64", name="k"), gn.constant(np.arange(3.0))
+    lines = [shape.lines for shape in viz.draw(k * x, "full").picture.shapes]
+    assert sum("k" in re.sub("<[^>]*>", "", line) for shape in lines for line in shape) == 1
+    assert ("constant", "3") in lines

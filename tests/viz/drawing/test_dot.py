@@ -49,7 +49,7 @@ def test_same_graph_gives_the_same_bytes_in_another_process_and_folder(tmp_path)
     made = [
         subprocess.run(
             [sys.executable, "-c", program],
-            cwd=folder, env={**os.environ, "PYTHONPATH": root, "PYTHONHASHSEED": seed},
+            cwd=folder, env={**os.environ, "PYTHONPATH": root, "PYTHONHASHSEED": seed, "PYTHONUTF8": "1"},
             capture_output=True, check=True,
         ).stdout
         for folder, seed in ((tmp_path, "1"), (root, "2"))
@@ -293,12 +293,12 @@ def test_deep_graphs_give_the_clear_error_fast():
     for _ in range(50_000):
         node = gn.tanh(node + w)
     for style in ("full", "compact"):
-        start = time.perf_counter()
+        start = time.process_time()
         drawing = viz.draw(node, style)
         with pytest.raises(viz.DrawingError, match=r"fewer time steps.*\.dot.*limit=None"):
             _ = drawing.svg
         assert drawing.dot.count(" -> ") >= 50_000
-        assert time.perf_counter() - start < 20
+        assert time.process_time() - start < 20
 
 
 def test_chains_of_sums_and_products_are_folded_in_linear_time():
@@ -307,9 +307,9 @@ def test_chains_of_sums_and_products_are_folded_in_linear_time():
     for _ in range(20_000):
         total = x + total
         h = h @ w
-    start = time.perf_counter()
+    start = time.process_time()
     viz.to_dot([total, h], "compact")
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_limit_can_be_changed(regression):

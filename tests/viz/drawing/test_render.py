@@ -62,6 +62,15 @@ def test_png_has_letters_without_any_system_font(regression, tmp_path, monkeypat
     assert pixels[0].shape != pixels[1].shape or not np.array_equal(*pixels)
 
 
+@pytest.mark.parametrize("locale", ["tr_TR.UTF-8", "de_DE"])
+def test_pictures_are_the_same_in_every_country(regression, locale, monkeypatch):
+    """In Turkish, `<I>` in small letters is no `<i>`: names were left out."""
+    here = viz.draw(regression).svg
+    monkeypatch.setenv("LC_ALL", locale)
+    assert render._environment()["LC_ALL"] == "C"  # also where that country is not installed
+    assert viz.draw(regression).svg == here
+
+
 # -- the chain -------------------------------------------------------------------------------
 
 
@@ -73,8 +82,8 @@ def test_without_graphviz_there_is_dot_and_a_page_with_a_note(regression, tmp_pa
     without_renderers(monkeypatch)
     drawing = viz.draw(regression)
     assert "no Graphviz" in drawing.renderer
-    assert drawing.save(tmp_path / "a.dot").read_text().startswith("digraph")
-    page = drawing.save(tmp_path / "a.html").read_text()
+    assert drawing.save(tmp_path / "a.dot").read_text(encoding="utf-8").startswith("digraph")
+    page = drawing.save(tmp_path / "a.html").read_text(encoding="utf-8")
     assert "digraph" in page
     assert "pip install" in page
     for suffix in ("svg", "png", "pdf"):
@@ -97,7 +106,10 @@ def test_a_renderer_that_fails_hands_over_to_the_next(regression, monkeypatch):
     )
     missing = render.Renderer("missing", lambda: True, lambda form: ["/nonexistent/dot"])
     monkeypatch.setattr(render, "RENDERERS", (broken, missing, *render.RENDERERS))
-    assert viz.draw(regression).svg.startswith("<svg")
+    drawing = viz.draw(regression)
+    assert "broken" in drawing.renderer
+    assert drawing.svg.startswith("<svg")
+    assert drawing.renderer == f"drawn by {next(r for r in render.RENDERERS[2:] if r.is_there()).name}"
     monkeypatch.setattr(render, "RENDERERS", (broken,))
     with pytest.raises(viz.DrawingError, match="broken: no"):
         _ = viz.draw(regression).svg
@@ -256,7 +268,7 @@ def test_with_less_effort_all_is_there(regression):
     text = viz.draw(regression).dot
     less = with_less_effort(text)
     assert less != text
-    sizes = [render.render(t, "svg", 60).count(b'<g id="') for t in (text, less)]
+    sizes = [render.render(t, "svg", 60)[0].count(b'<g id="') for t in (text, less)]
     assert sizes[0] == sizes[1]
 
 

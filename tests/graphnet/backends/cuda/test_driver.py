@@ -50,7 +50,7 @@ def used(libraries: Path, log: Path, *arguments: str, **settings: str) -> tuple[
         [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout, log.read_text().splitlines() if log.exists() else []
+    return done.stdout, log.read_text(encoding="utf-8").splitlines() if log.exists() else []
 
 
 def part(libraries: Path, log: Path, *words: str, **settings: str) -> tuple[str, list[str]]:

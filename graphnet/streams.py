@@ -1,0 +1,63 @@
+"""Standard streams that take whatever is said: no character and no closed stream ends a program.
+
+For programs, at their start. What the encoding of standard output cannot hold (PYTHONIOENCODING=latin-1, a redirected
+stream on Windows) is written as an escape, φ as \\u03c6: visible, and nothing lost, where a ? would not tell what it
+was. The encoding stays the one that the person or the system has named, so that a text in UTF-8 is exact to the byte.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import io
+import os
+import sys
+from typing import IO
+
+__all__ = ["prepare_streams", "what_was_escaped"]
+
+ESCAPE = "graphnet.escape"
+#: By which codecs, since the streams were prepared.
+_escaped: set[str] = set()
+
+
+def prepare_streams() -> None:
+    """Lets standard output and error take any character, and puts nothing (os.devnull) where a stream is closed."""
+    # In this order: what is opened gets the lowest number that is free. A file of ours with one of these three would be
+    # the standard output of any program that is started here.
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            setattr(sys, name, _nothing(number, mode))
+    for stream, handler in ((sys.stdout, ESCAPE), (sys.stderr, "backslashreplace")):
+        # Whoever asked for `replace` or `ignore` gets it.
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors=handler)
+    _escaped.clear()
+
+
+def what_was_escaped() -> str:
+    """A sentence if standard output could not hold all that was written to it since `prepare_streams`; else empty."""
+    encoding = str(getattr(sys.stdout, "encoding", ""))
+    if not _escaped or encoding.lower().startswith("utf"):  # which holds all but bytes that are no text
+        return ""
+    return (
+        f"standard output is {encoding}, which cannot hold some of the characters: they were "
+        "written as \\x.., \\u.... (PYTHONIOENCODING=utf-8 keeps them)"
+    )
+
+
+def _escape(error: UnicodeError) -> tuple[str | bytes, int]:
+    if isinstance(error, UnicodeEncodeError):
+        _escaped.add(error.encoding)
+    return codecs.lookup_error("backslashreplace")(error)
+
+
+codecs.register_error(ESCAPE, _escape)
+
+
+def _nothing(number: int, mode: str) -> IO[str]:
+    with contextlib.suppress(OSError):
+        os.fstat(number)
+        return open(os.devnull, mode, encoding="utf-8")  # the number is another file's by now
+    descriptor = os.open(os.devnull, os.O_RDONLY if mode == "r" else os.O_WRONLY)
+    return open(descriptor, mode, encoding="utf-8", closefd=False)

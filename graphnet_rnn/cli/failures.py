@@ -1,0 +1,44 @@
+"""A failure in one sentence, whatever was raised."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import traceback
+
+from graphnet.errors import GraphnetError
+from graphnet_rnn.cli.calls import said
+
+__all__ = ["give_up_output", "in_words"]
+
+#: Options that say how much there is of something, which is less with a smaller number.
+SIZES = ("units", "layers", "batch", "time", "length", "lanes", "test", "gradient_batches", "dynamic_time")
+
+
+def in_words(error: BaseException, options: argparse.Namespace) -> str:
+    """The sentence that tells a failure to the person at the keyboard."""
+    if isinstance(error, GraphnetError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        smaller = " or ".join("--" + name.replace("_", "-") for name in SIZES if hasattr(options, name))
+        return f"there is not enough memory; try a smaller {smaller or 'input'} ({said(error)})"
+    if isinstance(error, OSError):
+        names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+        return ": ".join([*names, error.strerror or said(error)])
+    frames = traceback.extract_tb(error.__traceback__)
+    line = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return (
+        f"unexpected {said(error)}{line}; --debug shows how it came about. If no code of your own is part of it, "
+        "please report it"
+    )
+
+
+def give_up_output() -> None:
+    """Nothing more is written to a standard output that takes no more: Python would complain at its end."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):  # no file, or closed by whoever used it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,85 @@
+"""Settings as JSON holds them, and back as they were: what JSON would give back as something else bears its kind.
+
+(1, 2.5)           [1, 2.5]
+[1, 2.5]           {"list": [1, 2.5]}
+{"a": 1}           {"dict": [["a", 1]]}
+math.inf           {"float": "inf"}
+np.float32(0.5)    {"numpy": "float32", "value": 0.5}
+a cell             what its `description` says
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+__all__ = ["from_json", "to_json"]
+
+#: NumPy's scalars whose values JSON holds exactly.
+SCALARS = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+           "float16", "float32", "float64")  # fmt: skip
+NOT_FINITE = ("inf", "-inf", "nan")
+
+
+def to_json(value: Any) -> Any:
+    """The value as JSON holds it; TypeError for one of which `from_json` would not make the same again.
+
+    Of subclasses (enumerations, named tuples) JSON would forget the class, so they are refused.
+    """
+    if isinstance(value, float) and type(value) is float and not math.isfinite(value):
+        return {"float": repr(value)}
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value) is tuple:
+        return [to_json(each) for each in value]
+    if type(value) is list:
+        return {"list": [to_json(each) for each in value]}
+    if type(value) is dict:
+        return {"dict": [[to_json(key), to_json(each)] for key, each in value.items()]}
+    if isinstance(value, np.generic) and value.dtype.name in SCALARS:
+        return {"numpy": value.dtype.name, "value": to_json(value.item())}
+    if callable(getattr(value, "description", None)) and not isinstance(value, type):
+        return value.description()
+    raise TypeError(f"no JSON gives back a {type(value).__name__}")
+
+
+def from_json(value: Any, described: Callable[[Mapping[str, Any]], Any]) -> Any:
+    """What `to_json` was given; `described` makes what described itself. ValueError for what nobody wrote."""
+
+    def made(each: Any) -> Any:
+        return from_json(each, described)
+
+    match value:
+        case list():
+            return tuple(map(made, value))
+        case {"list": list(items), **rest} if not rest:
+            return [made(each) for each in items]
+        case {"dict": list(items), **rest} if not rest and all(_is_pair(each) for each in items):
+            try:
+                return {made(key): made(each) for key, each in items}
+            except TypeError:
+                raise ValueError("a dict in it has a key that cannot be one") from None
+        case {"float": str(text), **rest} if not rest and text in NOT_FINITE:
+            return float(text)
+        case {"numpy": str(name), "value": plain, **rest} if not rest and name in SCALARS:
+            return _scalar(name, made(plain))
+        case dict():
+            return described(value)
+    return value
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2
+
+
+def _scalar(name: str, plain: Any) -> Any:
+    try:
+        found = np.dtype(name).type(plain)
+    except (TypeError, ValueError, OverflowError):
+        found = None
+    if not isinstance(plain, (bool, int, float)) or found is None or repr(found.item()) != repr(plain):
+        raise ValueError(f"{plain!r:.40} is no {name}")
+    return found

@@ -1,0 +1,193 @@
+"""A line search by the strong Wolfe conditions, which asks for values and is told them.
+
+It sees numbers alone, f and its slope along a line, so it serves vectors wherever they lie, and whoever evaluates keeps
+account of what that costs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["LineSearch", "Wolfe"]
+
+#: A step beyond the best one is so many times as far from it as the last one was, at least and at most (the paper's
+#: δ_max, and what MINPACK-2 made of its lower bound).
+LEAST_GROWTH, MOST_GROWTH = 1.1, 4.0
+#: Two trials together must bring the interval to this share of its length; else it is halved.
+SHRINKS = 0.66
+#: So far from the best step to one that is no finite number is the next one.
+BACK = 0.1
+
+
+@dataclass(frozen=True)
+class Wolfe:
+    """f(α) ≤ f(0) + c₁ α f'(0) and |f'(α)| ≤ c₂ |f'(0)|: what a line search is to find.
+
+    width: it also ends where an interval that holds such a step is no longer than this share of its upper end.
+    trials: it tries no more steps than that.
+    """
+
+    c1: float
+    c2: float
+    width: float
+    trials: int = 20
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A step, and f and its slope there."""
+
+    step: float
+    value: float
+    slope: float
+
+    def tilted(self, slope: float) -> _Trial:
+        """The same of f(α) - slope · α."""
+        return _Trial(self.step, self.value - self.step * slope, self.slope - slope)
+
+
+class LineSearch:
+    """α > 0 by the strong Wolfe conditions, in an interval that shrinks around a minimum of f.
+
+        search = LineSearch(value, slope, first, rule)  # of f(0), f'(0) < 0 and the first α
+        while not search.ended:
+            search.tell(f(search.step), slope(search.step))
+
+    step: what to try next. best: the best step so far, 0 at first. ended: "" while it goes on, "wolfe" where the best
+    step meets the conditions, else "slopes" (see hidden), "width" or "trials" (see Wolfe).
+    hidden: what rounding may add to a value. Where the slope promises a fall of less, ½ α |f'(0)|, values say nothing,
+    and slopes decide: f'(α) ≤ (2 c₁ - 1) f'(0) is the first condition of a parabola, and f(α) ≤ f(0) + hidden will do.
+    A value or a slope that is no finite number is only too far.
+    Source: Moré & Thuente 1994, sections 2 to 4, with the constants of their MINPACK-2, so that it tries the steps that
+    SciPy's does; for `hidden` Hager & Zhang 2005, section 1.
+    """
+
+    def __init__(self, value: float, slope: float, first: float, rule: Wolfe, hidden: float = 0.0) -> None:
+        self.step, self.ended = first, ""
+        self._rule, self._trials, self._hidden = rule, 0, hidden
+        self._start = self._best = self._other = _Trial(0.0, value, slope)
+        self._bracketed = False
+        #: Whether f(α) - f(0) - c₁ α f'(0) is not yet known to have a minimum in the interval.
+        self._first_stage = True
+        self._lowest, self._highest = 0.0, (1 + MOST_GROWTH) * first
+        self._lengths = [math.inf, math.inf]
+
+    @property
+    def best(self) -> float:
+        return self._best.step
+
+    def tell(self, value: float, slope: float) -> None:
+        """f and its slope at `step`: makes the next one, or ends."""
+        self._trials += 1
+        if not (math.isfinite(value) and math.isfinite(slope)):
+            self._bracketed, self._other = True, _Trial(self.step, math.inf, math.inf)
+            self._go_to(self.best + BACK * (self.step - self.best))
+            return
+        now, descent = _Trial(self.step, value, slope), self._rule.c1 * self._start.slope
+        target = self._start.value + now.step * descent
+        self.ended = self._met(now, target)
+        if self.ended:
+            self._best = now
+            return
+        self._first_stage = self._first_stage and not (value <= target and slope >= 0)
+        # As long as f falls, but less than it should, its excess is what is to be minimised.
+        tilt = descent if self._first_stage and target < value <= self._best.value else 0.0
+        self._narrow(now, tilt)
+
+    def _met(self, now: _Trial, target: float) -> str:
+        """By what a trial meets the conditions, if it does."""
+        value, slope = self._start.value, self._start.slope
+        if now.value <= target and abs(now.slope) <= -self._rule.c2 * slope:
+            return "wolfe"
+        says_nothing = -0.5 * now.step * slope <= self._hidden and now.value <= value + self._hidden
+        falls = self._rule.c2 * slope <= now.slope <= (2 * self._rule.c1 - 1) * slope
+        return "slopes" if says_nothing and falls else ""
+
+    def _narrow(self, now: _Trial, tilt: float) -> None:
+        """The next interval, and the next step (section 4 of the paper)."""
+        best, other, last = (trial.tilted(tilt) for trial in (self._best, self._other, now))
+        higher, turned = last.value > best.value, last.slope * math.copysign(1, best.slope) < 0
+        if higher:
+            step = _between(best, last)
+        elif turned:
+            step = _past(best, last)
+        elif abs(last.slope) < abs(best.slope):
+            step = self._flatter(best, other, last)
+        elif self._bracketed:
+            step = last.step + _cubic(last, other) * (other.step - last.step)
+        else:
+            step = self._highest if last.step > best.step else self._lowest
+        if higher:
+            self._other = now
+        else:
+            self._other, self._best = (self._best if turned else self._other), now
+        self._bracketed = self._bracketed or higher or turned
+        self._go_to(step)
+
+    def _flatter(self, best: _Trial, other: _Trial, last: _Trial) -> float:
+        """Where f is lower at the last trial, and still falls, but less: beyond it."""
+        secant = last.step + last.slope / (last.slope - best.slope) * (best.step - last.step)
+        share = _cubic(last, best)
+        if share < 0:
+            cubic = last.step + share * (best.step - last.step)
+        else:
+            cubic = self._highest if last.step > best.step else self._lowest
+        nearer = abs(cubic - last.step) < abs(secant - last.step)
+        if not self._bracketed:
+            return min(max(secant if nearer else cubic, self._lowest), self._highest)
+        limit = last.step + SHRINKS * (other.step - last.step)
+        step = cubic if nearer else secant
+        return min(limit, step) if last.step > best.step else max(limit, step)
+
+    def _go_to(self, step: float) -> None:
+        """The next step is this one, if it serves the interval; ends where the interval or the trials do."""
+        best, other = self._best.step, self._other.step
+        if self._bracketed:
+            length = abs(other - best)
+            if not math.isfinite(step) or length >= SHRINKS * self._lengths[0]:
+                step = best + 0.5 * (other - best)
+            self._lengths = [self._lengths[1], length]
+            self._lowest, self._highest = min(best, other), max(best, other)
+            narrow = self._highest - self._lowest <= self._rule.width * self._highest
+            if narrow or not self._lowest < step < self._highest:
+                self.ended = "width"
+        else:
+            self._lowest = step + LEAST_GROWTH * (step - best)
+            self._highest = step + MOST_GROWTH * (step - best)
+        if not self.ended and self._trials >= self._rule.trials:
+            self.ended = "trials"
+        self.step = step
+
+
+def _cubic(a: _Trial, b: _Trial) -> float:
+    """Where the cubic through both, with their slopes, has its minimum: a share of the way from a to b; NaN if none."""
+    z = 3 * (b.value - a.value) / (a.step - b.step) + a.slope + b.slope
+    scale = max(abs(z), abs(a.slope), abs(b.slope))
+    if not 0 < scale < math.inf:
+        return math.nan
+    square = (z / scale) ** 2 - (a.slope / scale) * (b.slope / scale)
+    if not square > 0:
+        return math.nan
+    root = math.copysign(scale * math.sqrt(square), b.step - a.step)
+    divisor = (root - a.slope) + root + b.slope
+    return ((root - a.slope) + z) / divisor if divisor else math.nan
+
+
+def _between(best: _Trial, last: _Trial) -> float:
+    """f is higher at the last trial: the cubic's minimum, or half way from there to the parabola's."""
+    way = last.step - best.step
+    cubic = best.step + _cubic(best, last) * way
+    bend = (best.value - last.value) / way + best.slope
+    parabola = best.step + 0.5 * best.slope / bend * way if bend else math.nan
+    if abs(cubic - best.step) <= abs(parabola - best.step):
+        return cubic
+    return cubic + (parabola - cubic) / 2
+
+
+def _past(best: _Trial, last: _Trial) -> float:
+    """f is lower at the last trial, and rises there: the cubic's minimum or the secant's, whichever is farther."""
+    way = best.step - last.step
+    cubic = last.step + _cubic(last, best) * way
+    secant = last.step + last.slope / (last.slope - best.slope) * way
+    return cubic if abs(cubic - last.step) > abs(secant - last.step) else secant

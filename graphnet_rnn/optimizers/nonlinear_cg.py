@@ -1,0 +1,61 @@
+"""Nonlinear conjugate gradient: each direction is the gradient's, bent by the last one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from graphnet.node import Array
+from graphnet_rnn.optimizers.base import State
+from graphnet_rnn.optimizers.descent import LineSearchOptimizer, Point
+from graphnet_rnn.optimizers.line_search import Wolfe
+from graphnet_rnn.vectors import inner, norm
+
+__all__ = ["NonlinearConjugateGradient"]
+
+#: The least share of the gradient's own descent that a direction must have (Gilbert & Nocedal 1992).
+DESCENT = 0.01
+
+
+@dataclass(frozen=True)
+class NonlinearConjugateGradient(LineSearchOptimizer):
+    """θ ← θ + α p,  p ← -g' + β p,  β = max(0, g'ᵀ(g' - g) / gᵀg), and α by a line search
+
+    That is β of Polak & Ribière, 0 where it is negative. p is -g' where that would descend by less than a hundredth of
+    what the gradient does, -g'ᵀp < 0.01 g'ᵀg'. The line search asks for the strong Wolfe conditions with
+    c₁ = 10⁻⁴, c₂ = 0.4; α is at first what would bring the fall of the last iteration again,
+    min(1, 2.02 (C - C_last) / gᵀp), and min(1, 1.01 / ‖g‖) without one.
+    These are the iterates of SciPy's CG, to rounding. It differs where p would not descend enough, or a line search
+    fails: SciPy's then searches the same line again, by another method.
+    Source: Polak & Ribière 1969; Nocedal & Wright 2006, 5.2; Gilbert & Nocedal 1992; Moré & Thuente 1994.
+    """
+
+    rule: ClassVar[Wolfe] = Wolfe(c1=1e-4, c2=0.4, width=1e-14)
+
+    def init(self, theta: Array) -> State:
+        """bend: β p for the next direction; fall: what the last iteration took off the loss, 0 before it."""
+        return {"bend": np.zeros_like(theta, np.float64), "fall": np.zeros(1)}
+
+    def direction(self, here: Point, state: State) -> Array:
+        g = here.gradient
+        bent = state["bend"] - g
+        return bent if inner(bent, g) <= -DESCENT * inner(g, g) else -g
+
+    def first(self, here: Point, direction: Array, state: State) -> float:
+        fall = float(state["fall"][0])
+        promised = fall if fall > 0 else 0.5 * norm(here.gradient)
+        return min(1.0, -1.01 * 2 * promised / inner(here.gradient, direction))
+
+    def learn(self, here: Point, there: Point, direction: Array, state: State) -> None:
+        change = inner(there.gradient - here.gradient, there.gradient)
+        beta = max(0.0, change / inner(here.gradient, here.gradient))
+        state["bend"][...] = beta * direction
+        state["fall"][...] = here.loss - there.loss
+
+    def forget(self, state: State) -> bool:
+        known = bool(state["bend"].any())
+        state["bend"][...] = 0.0
+        state["fall"][...] = 0.0
+        return known

@@ -1,0 +1,128 @@
+"""docs/numbers.md is the rule for infinities, NaN and all else at the edge: every back end keeps all of its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+from graphnet.dtypes import is_float
+from graphnet.node import Array, Node
+
+PAGE = Path(__file__).parents[3] / "docs" / "numbers.md"
+DTYPES = {name: getattr(np, name) for name in ("int8", "uint8", "int64", "uint64", "float32")}
+NUMBERS = {
+    "inf": np.inf,
+    "nan": np.nan,
+    **{name: lambda x, t=t: np.array(x, t) for name, t in DTYPES.items()},
+}
+
+
+class Row(NamedTuple):
+    expression: str
+    at: str
+    value: str
+    gradients: list[str]
+
+
+def rows() -> list[Row]:
+    """Those of the page whose first cell is code."""
+    found = []
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) == 4 and cells[0].startswith("`"):
+            gradients = [] if cells[3] == "–" else [g.strip("`") for g in cells[3].split("`, `")]
+            found.append(Row(*(cell.strip("`") for cell in cells[:3]), gradients))
+    return found
+
+
+ROWS = rows()
+backends = pytest.mark.parametrize(
+    "backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)]
+)
+each_row = pytest.mark.parametrize("row", ROWS, ids=[f"{row.expression} at {row.at}" for row in ROWS])
+
+
+def evaluated(text: str, dtype: Any = None) -> Array:
+    return np.asarray(eval(text, {"__builtins__": {}}, NUMBERS), dtype)
+
+
+def problem(row: Row) -> tuple[Node, list[Node], list[Array]]:
+    """The row's node, its inputs and where they are."""
+    given: dict[str, Any] = eval(f"dict({row.at})", {"__builtins__": {}, "dict": dict}, NUMBERS)
+    arrays = [np.asarray(value) for value in given.values()]
+    inputs = [gn.input(a.shape, a.dtype, name=name) for name, a in zip(given, arrays, strict=True)]
+    names = {node.name: node for node in inputs}
+    return eval(row.expression, {"__builtins__": {}, "gn": gn}, names), inputs, arrays
+
+
+def require(found: Array, expected: str, what: str) -> None:
+    np.testing.assert_allclose(found, evaluated(expected, found.dtype), rtol=1e-15, atol=0, err_msg=what)
+
+
+def test_the_page_is_read() -> None:
+    assert len(ROWS) > 90
+    assert sum(bool(row.gradients) for row in ROWS) > 60
+
+
+@backends
+@each_row
+def test_the_table(row: Row, backend: str) -> None:
+    y, inputs, arrays = problem(row)
+    floats = [x for x in inputs if is_float(x.dtype)]
+    nodes = [y]
+    if row.gradients:
+        assert len(row.gradients) == len(floats)
+        nodes += gn.gradient(gn.sum(y), floats)
+    value, *gradients = gn.compile(nodes, inputs, backend=backend)(*arrays)
+    require(value, row.value, "value")
+    for x, found, expected in zip(floats, gradients, row.gradients, strict=False):
+        require(found, expected, f"gradient by {x.name}")
+
+
+@backends
+@each_row
+def test_the_r_operator(row: Row, backend: str) -> None:
+    """Along one input: of what is elementwise the same as the gradient, of all else the same on every back end."""
+    y, inputs, arrays = problem(row)
+    for x, gradient in zip([x for x in inputs if is_float(x.dtype)], row.gradients, strict=False):
+        nodes = gn.rop([y], {x: np.ones(x.shape, x.dtype)})
+        (found,) = gn.compile(nodes, inputs, backend=backend)(*arrays)
+        if (
+            "sum" in row.expression
+            or "max(" in row.expression
+            or "min(" in row.expression
+            or "soft" in row.expression
+        ):
+            (right,) = gn.compile(nodes, inputs, backend="numpy", passes=())(*arrays)
+            np.testing.assert_allclose(found, right, rtol=1e-15)
+        else:
+            require(found, gradient, f"R-operator along {x.name}")
+
+
+@backends
+@pytest.mark.parametrize("passes", [(), gn.passes.DEFAULT], ids=["no-passes", "all-passes"])
+def test_a_nan_is_no_index(backend: str, passes: Any) -> None:
+    table, x = gn.input((4, 2), "float64"), gn.input((3,), "float64")
+    index = gn.cast(x, "int64")
+    for node in (gn.take(table, index), gn.one_hot(index, 4), gn.scatter_add(table[:3], index, 4)):
+        function = gn.compile(node, [table, x], backend=backend, passes=passes)
+        function(np.ones((4, 2)), np.array([0.0, 3.9, 1.0]))
+        for wrong in (np.nan, np.inf, -np.inf, 4.0):
+            with pytest.raises(gn.GraphnetError, match="out of range"):
+                function(np.ones((4, 2)), np.array([0.0, wrong, 1.0]))
+
+
+@backends
+def test_powers_of_zero_have_second_derivatives(backend: str) -> None:
+    """∂²(x^y)/∂y² and ∂²(x^y)/∂x² at x = 0: no 0 · ∞ from a branch that is not taken."""
+    x, y = gn.input((3,), "float64"), gn.input((3,), "float64")
+    z = gn.sum(x**y)
+    by_x, by_y = gn.gradient(z, [x, y])
+    nodes = [*gn.gradient(gn.sum(by_x), [x]), *gn.gradient(gn.sum(by_y), [y])]
+    of_x, of_y = gn.compile(nodes, [x, y], backend=backend)(np.zeros(3), np.array([2.0, 3.0, 4.0]))
+    np.testing.assert_array_equal(of_x, [2.0, 0.0, 0.0])
+    np.testing.assert_array_equal(of_y, np.zeros(3))

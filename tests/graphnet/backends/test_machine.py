@@ -1,0 +1,62 @@
+"""GRAPHNET_PROCESSOR: code for a lesser processor than this one, which `python3 run.py elsewhere` runs."""
+
+from __future__ import annotations
+
+import platform
+
+import pytest
+
+from graphnet.backends.numba.machine import Machine
+from graphnet.errors import BackendError
+
+x86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="processors of another family")
+
+ADDITION = """
+define void @kernel(ptr %a, ptr %b) {
+  %x = load <16 x float>, ptr %a
+  %y = load <16 x float>, ptr %b
+  %z = fadd <16 x float> %x, %y
+  store <16 x float> %z, ptr %a
+  ret void
+}
+"""
+
+
+def machine(name: str, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setenv("GRAPHNET_PROCESSOR", name)
+    return Machine()
+
+
+@x86
+@pytest.mark.parametrize(
+    ("name", "vector_bytes", "absent"), [("sse2", 16, ("ymm", "zmm", "\tvaddps")), ("avx2", 32, ("zmm",))]
+)
+def test_code_is_for_that_processor(
+    name: str, vector_bytes: int, absent: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lesser = machine(name, monkeypatch)
+    assert (lesser.vector_bytes, lesser.registers, lesser.avx512) == (vector_bytes, 16, False)
+    code = lesser.assembly(ADDITION)
+    assert "addps" in code
+    assert not [word for word in absent if word in code]
+
+
+@x86
+def test_kernels_of_one_processor_are_not_those_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {machine(name, monkeypatch).keys([ADDITION])[0] for name in ("", "avx2", "sse2")}
+    assert len(keys) == 3
+
+
+def test_an_unknown_processor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        BackendError, match=r"GRAPHNET_PROCESSOR is 'mmx'; it may be avx2 or sse2, or not set"
+    ):
+        machine("mmx", monkeypatch)
+
+
+def test_what_this_processor_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", dict)
+    with pytest.raises(
+        BackendError, match=r"'avx2', but this processor \(.+\) lacks avx2, fma, bmi2; unset it"
+    ):
+        machine("avx2", monkeypatch)

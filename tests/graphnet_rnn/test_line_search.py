@@ -1,0 +1,150 @@
+"""The line search against the tables of its source, and on functions that break or that rounding hides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from graphnet_rnn.optimizers.line_search import LineSearch, Wolfe
+
+Function = Callable[[float], float]
+
+
+def searched(
+    f: Function, slope: Function, first: float, rule: Wolfe, hidden: float = 0.0
+) -> tuple[LineSearch, int]:
+    """A search that has ended, and how many values it asked for."""
+    search, asked = LineSearch(f(0.0), slope(0.0), first, rule, hidden), 0
+    while not search.ended:
+        step = search.step
+        search.tell(f(step), slope(step))
+        asked += 1
+    return search, asked
+
+
+# -- the functions of Moré & Thuente 1994, section 5 ---------------------------------------------
+
+
+def rational(b: float = 2.0) -> tuple[Function, Function]:
+    return lambda a: -a / (a * a + b), lambda a: (a * a - b) / (a * a + b) ** 2
+
+
+def quintic(b: float = 0.004) -> tuple[Function, Function]:
+    return lambda a: (a + b) ** 5 - 2 * (a + b) ** 4, lambda a: 5 * (a + b) ** 4 - 8 * (a + b) ** 3
+
+
+def wavy(b: float = 0.01, l: float = 39.0) -> tuple[Function, Function]:
+    def f(a: float) -> float:
+        kink = ((a - 1) ** 2 / b + b) / 2 if abs(a - 1) < b else abs(a - 1)
+        return kink + 2 * (1 - b) / (l * math.pi) * math.sin(l * math.pi / 2 * a)
+
+    def slope(a: float) -> float:
+        kink = (a - 1) / b if abs(a - 1) < b else math.copysign(1, a - 1)
+        return kink + (1 - b) * math.cos(l * math.pi / 2 * a)
+
+    return f, slope
+
+
+def two_kinks(b1: float, b2: float) -> tuple[Function, Function]:
+    """Of Yanai, Ozawa & Kaneko."""
+    g1, g2 = (math.sqrt(1 + b * b) - b for b in (b1, b2))
+
+    def f(a: float) -> float:
+        return g1 * math.hypot(1 - a, b2) + g2 * math.hypot(a, b1)
+
+    def slope(a: float) -> float:
+        return -g1 * (1 - a) / math.hypot(1 - a, b2) + g2 * a / math.hypot(a, b1)
+
+    return f, slope
+
+
+#: Tables I to VI: μ, η, then for first steps of 10⁻³, 10⁻¹, 10 and 10³ the evaluations, and the step.
+TABLES = {
+    "I": (rational(), 1e-3, 0.1, [(6, 1.4), (3, 1.4), (1, 10), (4, 37)]),
+    "II": (quintic(), 0.1, 0.1, [(12, 1.6), (8, 1.6), (8, 1.6), (11, 1.6)]),
+    "III": (wavy(), 0.1, 0.1, [(12, 1.0), (12, 1.0), (10, 1.0), (13, 1.0)]),
+    "IV": (two_kinks(1e-3, 1e-3), 1e-3, 1e-3, [(4, 0.085), (1, 0.1), (3, 0.35), (4, 0.83)]),
+    "V": (two_kinks(1e-2, 1e-3), 1e-3, 1e-3, [(6, 0.075), (3, 0.078), (7, 0.073), (8, 0.076)]),
+    "VI": (two_kinks(1e-3, 1e-2), 1e-3, 1e-3, [(13, 0.93), (11, 0.93), (8, 0.92), (11, 0.92)]),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_tables_of_the_source(table: str) -> None:
+    (f, slope), c1, c2, rows = TABLES[table]
+    for first, (evaluations, step) in zip((1e-3, 1e-1, 1e1, 1e3), rows, strict=True):
+        search, asked = searched(f, slope, first, Wolfe(c1, c2, width=0.0, trials=30))
+        assert (search.ended, asked) == ("wolfe", evaluations)
+        assert search.best == pytest.approx(step, rel=0.03)
+        assert f(search.best) <= f(0) + c1 * search.best * slope(0)
+        assert abs(slope(search.best)) <= c2 * abs(slope(0))
+
+
+# -- what can go wrong ---------------------------------------------------------------------------
+
+LOOSE = Wolfe(c1=1e-3, c2=0.9, width=0.1)
+
+
+@pytest.mark.parametrize("beyond", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("broken", ["value", "slope", "both"])
+@pytest.mark.parametrize("edge", [0.3, 1.5, 3.5])
+def test_what_is_not_finite_is_too_far(beyond: float, broken: str, edge: float) -> None:
+    """(α - 2)², from a first step beyond the edge: to the minimum if it is on this side, else near the edge."""
+
+    def f(a: float) -> float:
+        return beyond if a > edge and broken != "slope" else (a - 2) ** 2
+
+    def slope(a: float) -> float:
+        return beyond if a > edge and broken != "value" else 2 * (a - 2)
+
+    for first in (4.0, 1e3, 1e9):
+        search, asked = searched(f, slope, first, Wolfe(1e-4, 0.1, width=1e-3))
+        assert asked <= 20
+        assert 0.5 * min(edge, 2) < search.best <= edge
+        assert search.ended == ("wolfe" if edge > 2 else "width") or asked == 20
+
+
+def test_it_ends_where_nothing_is_lower() -> None:
+    """The slope promised a fall that there is not."""
+    search, asked = searched(abs, lambda a: -1.0, 1.0, LOOSE)
+    assert (search.best, search.ended, asked) == (0.0, "trials", 20)
+
+
+def test_without_a_minimum_it_takes_the_farthest() -> None:
+    search, asked = searched(lambda a: -a, lambda a: -1.0, 1.0, Wolfe(1e-3, 0.9, width=0.1, trials=7))
+    assert (search.ended, asked) == ("trials", 7)
+    assert search.best == 1 + 4 + 16 + 64 + 256 + 1024 + 4096
+
+
+def test_where_rounding_hides_the_fall_slopes_decide() -> None:
+    """A parabola whose values are known to 10⁻⁶ and which falls by 10⁻⁸; one that rises by more is not accepted."""
+
+    def slope(a: float) -> float:
+        return 2e-8 * (a - 1)
+
+    def rises(a: float) -> float:
+        return 1 + (1e-7 if a else 0.0)
+
+    search, asked = searched(rises, slope, 1.3, LOOSE, hidden=1e-6)
+    assert (search.ended, search.best, asked) == ("slopes", 1.3, 1)
+    for f, hidden in ((rises, 0.0), (rises, 1e-10), (lambda a: 1 + 1e-5 * (a > 0), 1e-6)):
+        search, _ = searched(f, slope, 1.3, LOOSE, hidden)
+        assert search.ended in ("trials", "width")
+        assert search.best == 0
+
+
+def test_a_fall_that_can_be_seen_must_be_seen() -> None:
+    """Slopes that promise more than rounding hides do not decide."""
+    search, _ = searched(lambda a: 1 + 1e-7 * (a > 0), lambda a: 2e-3 * (a - 1), 1.0, LOOSE, hidden=1e-6)
+    assert search.ended in ("trials", "width")
+    assert search.best == 0
+
+
+def test_values_that_overflow() -> None:
+    f, slope = (lambda a: 1e308 * (2 * a - 1)), (lambda a: -1e308 if a < 1e-3 else 1e308)
+    search, asked = searched(f, slope, 1.0, LOOSE)
+    assert asked <= 20
+    assert np.isfinite(search.step)

@@ -1,0 +1,173 @@
+"""Runs that are killed at random moments, and pairs of them on the same files: the bytes of one that was left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from graphnet_rnn.__main__ import main
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
+
+KILLS, PAIRS = 60, 50
+TRAIN = [
+    "train", "text.txt", "--units", "8", "--dropout", "0.2", "--sample", "5", "--time", "5", "--batch", "4",
+    "--threads", "1", "--epochs", "5", "--out", "run", "--quiet", "--checkpoint-seconds", "0",
+]  # fmt: skip
+RESUME = ["train", "--resume", "run", "--quiet", "--checkpoint-seconds", "0"]
+TASKS = [
+    "tasks", "--length", "10", "--batch", "10", "--units", "8", "--test", "50", "--test-every", "3", "--threads", "1",
+    "--steps", "120", "--record", "run.jsonl", "--checkpoint", "run.safetensors", "--model", "model.safetensors",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints are written after each step."""
+    monkeypatch.setattr("graphnet_rnn.cli.tasks.CHECKPOINT_SECONDS", 0.0)
+
+
+class Process:
+    """A command in a folder, in a process that is forked (it starts at once), which writes to `name`.said there."""
+
+    def __init__(self, folder: Path, command: list[str], name: str = "it") -> None:
+        self.said = folder / f"{name}.said"
+        self.number = os.fork()
+        if not self.number:
+            code = 99
+            try:
+                os.chdir(folder)
+                said = os.open(self.said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+                os.dup2(said, 1)
+                os.dup2(said, 2)
+                sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
+                code = main(command)
+                sys.stdout.flush()
+                sys.stderr.flush()
+            except BaseException:
+                os.write(2, traceback.format_exc().encode())
+            finally:
+                os._exit(code)
+
+    def end(self) -> int:
+        """Its exit code; negative, the signal that ended it."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.number, 0)[1])
+
+    def kill_after(self, seconds: float) -> int:
+        """SIGKILL, unless it has ended by then."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            ended, status = os.waitpid(self.number, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.001)
+        os.kill(self.number, signal.SIGKILL)
+        return self.end()
+
+
+def new_folder(path: Path) -> Path:
+    path.mkdir()
+    (path / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 25)
+    return path
+
+
+def continued(folder: Path, command: list[str]) -> list[str]:
+    """The command that goes on with what there is."""
+    return RESUME if any(folder.glob("run/checkpoint-*")) else command
+
+
+def contents(folder: Path) -> dict[str, object]:
+    """All that must not depend on what happened on the way: models, the last checkpoint, rows but for their times."""
+    names = [path.relative_to(folder) for path in folder.rglob("*.safetensors")]
+    last = max((name for name in names if name.stem.startswith("checkpoint-")), default=None)
+    chosen = [name for name in names if name == last or not name.stem.startswith("checkpoint-")]
+    found: dict[str, object] = {str(name): (folder / name).read_bytes() for name in chosen}
+    for rows in (*folder.glob("*.jsonl"), *folder.glob("run/history.jsonl")):
+        read = map(json.loads, rows.read_text().splitlines())
+        found[rows.name] = [{name: v for name, v in row.items() if name != "seconds"} for row in read]
+    return found
+
+
+def left_over(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob(".*") if path.suffix in (".part", ".lock")]
+
+
+@pytest.fixture(params=[TRAIN, TASKS], ids=["train", "tasks"])
+def command(request: pytest.FixtureRequest) -> list[str]:
+    return list(request.param)
+
+
+@pytest.fixture
+def whole(tmp_path: Path, command: list[str]) -> tuple[dict[str, object], float]:
+    """What a run leaves that nobody disturbs, and how long it takes."""
+    for name in ("first", "whole"):  # the first finds no compiled kernels
+        folder, started = new_folder(tmp_path / name), time.monotonic()
+        process = Process(folder, command)
+        assert process.end() == 0, process.said.read_text()
+        assert not left_over(folder)
+    return contents(folder), time.monotonic() - started
+
+
+def test_killed_again_and_again(
+    tmp_path: Path, command: list[str], whole: tuple[dict[str, object], float]
+) -> None:
+    rng, kills, runs = random.Random(0), 0, 0
+    while kills < KILLS:
+        folder = new_folder(tmp_path / str(runs))
+        runs += 1
+        code, killed = 99, 0
+        while code:
+            process = Process(folder, continued(folder, command))
+            code = process.kill_after(rng.uniform(0, whole[1] / (1 if killed > 8 else 3)))
+            killed += code != 0
+            assert code in (0, -signal.SIGKILL), process.said.read_text()
+        kills += killed
+        assert contents(folder) == whole[0], f"run {runs}, killed {killed} times"
+        assert not left_over(folder)
+
+
+def test_two_at_once(tmp_path: Path, command: list[str], whole: tuple[dict[str, object], float]) -> None:
+    """One wins and ends as if it had been alone; the other says why it does not, in one sentence."""
+    rng = random.Random(1)
+    for pair in range(PAIRS):
+        folder = new_folder(tmp_path / str(pair))
+        processes = []
+        for name in "ab":
+            processes.append(Process(folder, command, name))
+            time.sleep(rng.choice([0, 0, rng.uniform(0, whole[1] / 2)]))
+        ended = [process.end() for process in processes]
+        assert sorted(ended) == [0, 2], [process.said.read_text() for process in processes]
+        refused = processes[ended.index(2)].said.read_text()
+        assert refused.count("\n") == 1, refused
+        assert "another process" in refused or "holds a run already" in refused
+        assert contents(folder) == whole[0]
+        assert not left_over(folder)
+
+
+def test_two_resume_at_once(
+    tmp_path: Path, whole: tuple[dict[str, object], float], command: list[str]
+) -> None:
+    """Whoever has the files; what the other read before it was refused, or before it got its turn, does no harm."""
+    rng, codes = random.Random(2), Counter[tuple[int, ...]]()
+    for pair in range(PAIRS):
+        folder = new_folder(tmp_path / str(pair))
+        Process(folder, command).kill_after(rng.uniform(0.3, 0.7) * whole[1])
+        again = continued(folder, command)
+        processes = []
+        for name in "ab":
+            processes.append(Process(folder, again, name))
+            time.sleep(rng.choice([0, 0, rng.uniform(0, whole[1])]))
+        ended = [process.end() for process in processes]
+        codes[tuple(sorted(ended))] += 1
+        assert sorted(ended) in ([0, 0], [0, 2]), [process.said.read_text() for process in processes]
+        assert contents(folder) == whole[0]
+    assert codes[0, 2] > PAIRS // 4, "there was something to contend for"

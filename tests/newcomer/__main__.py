@@ -1,0 +1,287 @@
+"""Runs every command of README, guides and help in an environment that is made by these commands alone.
+
+    python3 run.py newcomer            all of it: needs git's list of files, a network or pip's cache, and minutes
+    python3 run.py newcomer --list     what is run, what otherwise, and what not, with the reasons
+    python3 run.py newcomer demo docs  only in these rooms: demo, docs, tutorials, pip, uv
+
+Each room is a fresh copy of this checkout: `python3 run.py demo` makes the environment of one, `python3 run.py docs`
+that of the next, `pip install .` in a bare one that of a third. A command is right if it ends with 0 and shows no
+traceback. The site must not know where it was built.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.newcomer.choices import STAND_INS, choice_of
+from tests.newcomer.commands import ROOT, Command, commands_of_help, commands_of_page, pages, programs
+
+#: Room -> the command that makes its environment.
+ROOMS = {
+    "demo": "python3 run.py demo",
+    "docs": "python3 run.py docs",
+    "tutorials": "python3 run.py tutorials --execute",
+    "pip": "pip install .",
+    "uv": "uv run graphnet-rnn demo",
+}
+SECONDS = 900
+OURS = """import graphnet as gn
+import graphnet_rnn as rnn
+
+class MyCell(rnn.Cell):
+    states = (rnn.State("h"),)
+
+    def __init__(self, units=8, depth=1):
+        super().__init__(units)
+        self.depth = depth
+
+    def step(self, x, h):
+        for k in range(self.depth):
+            h = gn.tanh(self.affine(f"{k}", h=h, **({"x": x} if k == 0 else {})))
+        return h
+"""
+
+
+def room_of(words: str) -> str:
+    """Where a command is run: what run.py makes serves its own programs and the project's scripts."""
+    for room in ("docs", "tutorials"):
+        if words.startswith(f"python3 run.py {room}"):
+            return room
+    first = shlex.split(words)[0]
+    return {"pip": "pip", "graphnet-rnn": "pip", "uv": "uv"}.get(first, "demo")
+
+
+class Room:
+    """A copy of this checkout in a folder of its own, and an environment that knows nothing of this one."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name, self.root, self.failures = name, folder / name / "graphnet", 0
+        copy_checkout(self.root)
+        self.bin = self.root / ".venv" / "bin"
+        kept = {
+            k: v for k, v in os.environ.items() if not re.match(r"GRAPHNET_|PYTHON|VIRTUAL_ENV|NUMBA_", k)
+        }
+        python3 = folder / name / "bin"
+        python3.mkdir()
+        (python3 / "python3").symlink_to(sys.executable if sys.prefix == sys.base_prefix else base_python())
+        path = os.pathsep.join([str(python3), str(self.bin), kept.get("PATH", "")])
+        self.environment = {
+            **kept,
+            "PATH": path,
+            "GRAPHNET_CACHE": str(folder / name / "kernels"),
+            "MPLBACKEND": "agg",
+        }
+        if name == "pip":
+            subprocess.run([python3 / "python3", "-m", "venv", self.root / ".venv"], check=True)
+
+    def run(self, words: str, where: Path | None = None, page: str = "") -> bool:
+        """Runs it and tells how it went; what it printed only where it went wrong."""
+        started = time.monotonic()
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(
+                ["bash", "-c", words], cwd=where or self.root, env=self.environment, stdin=subprocess.DEVNULL,
+                stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+            served = "--no-browser" in words
+            code = None
+            while code is None and time.monotonic() - started < (120 if served else SECONDS):
+                try:
+                    code = process.wait(0.5)
+                except subprocess.TimeoutExpired:
+                    if served and b"http://" in os.pread(said.fileno(), 1 << 20, 0):
+                        code = 0
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait()
+            text = os.pread(said.fileno(), 1 << 24, 0).decode(errors="replace")
+        well = code == 0 and "Traceback (most recent call last)" not in text
+        outcome = "ok" if well else "took too long" if code is None else f"WRONG ({code})"
+        print(
+            f"{self.name:9}  {outcome:12} {time.monotonic() - started:5.1f} s  {words}  [{page}]", flush=True
+        )
+        if not well:
+            self.failures += 1
+            print("    " + "\n    ".join(text.strip().splitlines()[-25:]), flush=True)
+        return well
+
+
+def base_python() -> str:
+    """The Python that made this environment."""
+    return str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
+
+
+def copy_checkout(target: Path) -> None:
+    """What git keeps or would keep of this checkout, as it is now."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    for name in filter(None, names):
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+
+
+def write_files(folder: Path) -> None:
+    """What a reader has: a book, another text, and cells of their own."""
+    folder.mkdir(parents=True)
+    book = "It was. " + "".join((ROOT / name).read_text("utf-8") for name in ("DESIGN.md", "README.md"))
+    book = (book * 4)[:160_000]
+    (folder / "book.txt").write_text(book, "utf-8")
+    (folder / "other.txt").write_text(book[:10_000], "utf-8")
+    guide = (ROOT / "docs" / "declaring_cells.md").read_text("utf-8")
+    class_in_guide = re.search(r"^class Leaky.*?(?=^rnn\.)", guide, re.MULTILINE | re.DOTALL)
+    assert class_in_guide is not None
+    (folder / "my_cells.py").write_text(OURS + "\n\n" + class_in_guide[0], "utf-8")
+    (folder / "graphnet").mkdir()
+    shutil.copy(ROOT / "graphnet" / "node.py", folder / "graphnet")
+    (folder / "docs").mkdir()
+
+
+def bring(words: str, source: Path, folder: Path, room: Room) -> None:
+    """What a command reads and is not there comes from the stand-ins, where it is made when first asked for."""
+    read = re.sub(r"--(out|save|picture|model|record|costs) \S+", "", words)
+    for name, recipe in STAND_INS.items():
+        wanted = re.search(rf"(?<![\w./]){re.escape(name)}(?![\w-])", read)
+        if not wanted or (folder / name).exists():
+            continue
+        if recipe and not (source / name).exists():
+            bring(recipe, source, source, room)
+            room.run(recipe, source, "a stand-in")
+        if (source / name).is_dir():
+            shutil.copytree(source / name, folder / name)
+        elif (source / name).exists():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source / name, folder / name)
+
+
+def all_commands() -> list[Command]:
+    """Of pages, and of help texts, which this Python need not be able to make: those are asked for in their room."""
+    return [
+        command
+        for path in pages()
+        for command in commands_of_page(str(path.relative_to(ROOT)), path.read_text("utf-8"))
+    ]
+
+
+def helps(room: Room) -> Iterator[Command]:
+    """Every program and subcommand shows its help; the examples in it."""
+    subcommands = re.findall(
+        r"^    ([a-z]+) ", asked(room, "graphnet-rnn --help") if room.name == "pip" else "", re.MULTILINE
+    )
+    asked_for = (
+        [f"graphnet-rnn {name}".strip() for name in ("", *subcommands)]
+        if room.name == "pip"
+        else [*programs(), "python3 run.py"]
+    )
+    for program in asked_for:
+        if room.run(f"{program} --help", page="help"):
+            yield from commands_of_help(program, asked(room, f"{program} --help"))
+
+
+def asked(room: Room, words: str) -> str:
+    return subprocess.run(
+        ["bash", "-c", words],
+        cwd=room.root,
+        env=room.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+
+
+def visit(room: Room, commands: list[Command], folder: Path) -> None:
+    """Makes the environment, then runs the room's commands: those of one page in one folder, in their order."""
+    if not room.run(ROOMS[room.name], page="makes this room"):
+        return
+    if room.name in ("demo", "pip"):
+        commands = [*commands, *helps(room)]
+    if room.name == "pip":
+        room.run("pip install onnx", page="README.md, beside export")
+    source = folder / room.name / "stand-ins"
+    write_files(source)
+    done: set[tuple[str, Path]] = set()
+    for words, page in dict.fromkeys(commands):
+        choice = choice_of(Command(words, page))
+        if room_of(words) != room.name or words == ROOMS[room.name] or (choice and choice.instead is None):
+            continue
+        where = room.root
+        if room.name == "pip" and words.startswith("graphnet-rnn"):
+            where = folder / room.name / re.sub(r"\W+", "-", page)
+            (where / "docs").mkdir(parents=True, exist_ok=True)
+        said = choice.instead.format(words) if choice and choice.instead else words
+        if "graphnet" in words:
+            bring(said, source, where, room)
+        elif "run.py" in words:
+            shutil.copy(source / "book.txt", where)
+        if (said, where) not in done:
+            done.add((said, where))
+            room.run(said, where, page)
+    if room.name == "docs":
+        room.failures += told_places(room)
+
+
+def told_places(room: Room) -> int:
+    """Pages that name the folder in which they were built, the reader's own, or that of this Python."""
+    places = [str(room.root), f"{Path.home()}/", sys.base_prefix + "/", tempfile.gettempdir() + "/"]
+    found = 0
+    for path in sorted((room.root / "build" / "docs").rglob("*")):
+        if path.suffix in (".html", ".js", ".css", ".svg", ".txt"):
+            text = path.read_text("utf-8", errors="replace")
+            told = [place for place in places if place in text]
+            if told:
+                found += 1
+                print(f"docs       WRONG         {path.relative_to(room.root)} tells of {', '.join(told)}")
+    return found
+
+
+def show(commands: list[Command]) -> None:
+    """--list"""
+    for words, page in commands:
+        choice = choice_of(Command(words, page))
+        if choice is None or choice.instead == "{}":
+            print(f"{room_of(words):9}  {words}  [{page}]")
+        elif choice.instead is None:
+            print(f"not run    {words}  [{page}]: {choice.why}")
+        else:
+            print(f"{room_of(words):9}  {choice.instead.format(words)}  [{page}]: {choice.why}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python3 run.py newcomer",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("rooms", nargs="*", choices=[*ROOMS, []], metavar="room", help=", ".join(ROOMS))
+    parser.add_argument("--list", action="store_true", help="run nothing, tell what would be")
+    chosen = parser.parse_args()
+    commands = all_commands()
+    if chosen.list:
+        show(commands)
+        return 0
+    failures = 0
+    with tempfile.TemporaryDirectory(prefix="newcomer-") as folder:
+        for name in chosen.rooms or ROOMS:
+            if name == "uv" and shutil.which("uv") is None:
+                print("uv         not run: there is no uv here")
+                continue
+            room = Room(name, Path(folder))
+            visit(room, commands, Path(folder))
+            failures += room.failures
+            shutil.rmtree(room.root / ".venv", ignore_errors=True)
+    print(f"newcomer: {failures or 'nothing'} went wrong.")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""What is run otherwise than it stands there, or not at all, and why; and what stands in for a reader's files.
+
+A command that no row fits is run as it stands: a new one cannot be forgotten.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from tests.newcomer.commands import Command
+
+__all__ = ["CHOICES", "STAND_INS", "Choice", "choice_of"]
+
+
+class Choice(NamedTuple):
+    """pattern: of the whole command, or its beginning. instead: `{}` is the command; None: it is not run. why."""
+
+    pattern: str
+    instead: str | None
+    why: str
+
+
+_CI = "a step of CI itself, in an environment of its own"
+_SETTING = "a setting, said in prose"
+_SHORT = "as it is, but for the length"
+CHOICES = (
+    # Not here
+    Choice(r"python3 run\.py (test|lint|elsewhere)", None, _CI),
+    Choice(r"pytest ", None, _CI),
+    Choice(r"python3 run\.py newcomer", None, "this is it"),
+    Choice(r"python -m tests\.graphnet\.backends\.cuda\.assemble", None, "test_machine_code.py runs it"),
+    Choice(r".*benchmarks\.gpu|.*--backend cuda$", None, "needs a GPU"),
+    Choice(r"(python3 run\.py python -m )?pip install (torch|'\.\[peers,cublas\]'|'graphnet\[)", None, "gigabytes"),
+    Choice(r"python -m venv hf", None, "another library, for a comparison"),
+    Choice(r"python -m benchmarks\.(networks|momentum)$", None, "a quarter of an hour and more; its --help is run"),
+    Choice(r"graphnet-rnn (train|evaluate|sample|draw)$", None, "the name of a command"),
+    Choice(r"python3 run\.py python$", None, "waits for somebody who types"),
+    # Shorter
+    Choice(r"graphnet-rnn train --units 192", "{} --units 16 --epochs 1", _SHORT),
+    Choice(r"graphnet-rnn train --resume", "{}", "as it is"),
+    Choice(r"graphnet-rnn train --memory sqrt$", "{} book.txt --epochs 1", _SETTING),
+    Choice(r"(graphnet-rnn|python3 run\.py) train .*", "{} --epochs 1", _SHORT),
+    Choice(r"graphnet-rnn tasks ", "{} --steps 1 --test 500", _SHORT),
+    Choice(r"python3 run\.py python benchmarks/engine\.py$", "{} --nodes 2000", _SHORT),
+    Choice(r"python -m benchmarks\.start$", "{} --steps 20 --processes 1", _SHORT),
+    Choice(r"python -m benchmarks\.cells ", "{} --hidden 8 --steps 10 --rounds 1 --cells LSTM", _SHORT),
+    # Completed
+    Choice(
+        r"graphnet-rnn evaluate --dynamic 0\.1$",
+        "graphnet-rnn evaluate runs/book/model.safetensors other.txt --dynamic 0.1", _SETTING,
+    ),
+    Choice(
+        r"python3 run\.py tutorials( \d+)*( --no-browser)?$",
+        "{} --no-browser --allow-root", "nobody looks; until it tells its address",
+    ),
+)  # fmt: skip
+#: What a command reads -> how it is made, once, in the folder of the stand-ins; files that start so come with it.
+STAND_INS = {
+    "book.txt": "",
+    "other.txt": "",
+    "my_cells.py": "",
+    "graphnet/node.py": "",
+    "runs/book": "graphnet-rnn train book.txt --units 8 --epochs 2 --quiet --out runs/book",
+    "runs/other": "graphnet-rnn train book.txt --units 4 --epochs 2 --quiet --out runs/other",
+    "runs/gru": "graphnet-rnn train book.txt --cell GRU --units 8 --epochs 2 --quiet --out runs/gru",
+    "runs/lstm": "graphnet-rnn train book.txt --units 6 --epochs 2 --quiet --out runs/lstm",
+    "runs/rhn": "graphnet-rnn train book.txt --cell RHN --units 8 --epochs 2 --quiet --out runs/rhn",
+    "runs/...": 'graphnet-rnn train book.txt --units 8 --epochs 1 --quiet --optimizer "hf(cg_steps=3)" --out runs/...',
+    "model.safetensors": "cp runs/book/model.safetensors .",
+}
+
+
+def choice_of(command: Command) -> Choice | None:
+    """The first row that fits; None: run as it stands."""
+    return next((choice for choice in CHOICES if re.match(choice.pattern, command.words)), None)

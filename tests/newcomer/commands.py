@@ -1,0 +1,76 @@
+"""The commands in README, guides and help texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["ROOT", "Command", "commands_of_help", "commands_of_page", "pages", "programs"]
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Pages of results and of history tell what was done once; these tell what to do.
+PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "tutorials/README.md", "docs/*.md")
+
+_FENCED = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_INDENTED = re.compile(r"(?:^    .*\n)+", re.MULTILINE)
+_SPAN = re.compile(r"`([^`\n]+(?:\n[^`\n]+)?)`")
+#: A program and at least one word: `graphnet-rnn` alone is a name.
+_COMMAND = re.compile(r"(?:python3?|pip|uv|pytest|graphnet-rnn|[A-Z_]+=\S+ python3?)\s+\S")
+
+
+class Command(NamedTuple):
+    """words: as they stand there, without prompt and comment. page: where."""
+
+    words: str
+    page: str
+
+
+def pages() -> list[Path]:
+    """In the order of PAGES."""
+    return [path for pattern in PAGES for path in sorted(ROOT.glob(pattern))]
+
+
+def commands_of_page(name: str, text: str) -> list[Command]:
+    """Those of fenced and indented blocks that are no program's text, and of code in prose, in their order."""
+    found = []
+    for match in _FENCED.finditer(text):
+        if match[1] in ("", "console", "sh", "bash"):
+            found += [(match.start(), line) for line in _lines(match[2])]
+    prose = _FENCED.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    for match in _INDENTED.finditer(prose):
+        found += [(match.start(), line) for line in _lines(match[0])]
+    for match in _SPAN.finditer(_INDENTED.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), prose)):
+        found += [(match.start(), line) for line in _lines(" ".join(match[1].split()))]
+    unique = dict.fromkeys(line for _, line in sorted(found, key=lambda item: item[0]))
+    return [Command(line, name) for line in unique]
+
+
+def commands_of_help(program: str, text: str) -> list[Command]:
+    """The indented examples of a help text. A line with [...] or an argument in capitals is a synopsis, and none."""
+    lines = [line for match in re.finditer(r"^ +(\S.*)$", text, re.MULTILINE) for line in _lines(match[1])]
+    synopsis = re.compile(r"\[|(?<!\S)[A-Z]{4,}(?!\S)|\.\.\.")
+    return [Command(line, f"{program} --help") for line in lines if not synopsis.search(line)]
+
+
+def _lines(block: str) -> Iterator[str]:
+    for line in block.replace("\\\n", " ").splitlines():
+        words = " ".join(
+            re.sub(r"\s# .*|\s{2,}\S[^\"']*$" if "--" not in line else r"\s# .*", "", line).split()
+        )
+        words = words.removeprefix("$ ")
+        if _COMMAND.match(words):
+            yield words
+
+
+def programs() -> list[str]:
+    """Whatever can be asked for --help: each a command to be run in the root, by the environment's `python`."""
+    from_main = re.compile(r"^if __name__ == \"__main__\":", re.MULTILINE)
+    found = ["python run.py", "python tutorials", "python -m graphnet_rnn"]
+    for path in sorted(ROOT.glob("benchmarks/**/*.py")) + sorted(ROOT.glob("docs/*.py")):
+        text = path.read_text(encoding="utf-8")
+        if from_main.search(text) and "argparse" in text:
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found.append("python -m " + ".".join(part for part in parts if part != "__main__"))
+    return found

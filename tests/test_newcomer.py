@@ -1,0 +1,142 @@
+"""The rehearsal of a newcomer finds every command, has no stale exception, and tells what went wrong."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphnet_rnn.cli import COMMANDS
+from tests.elsewhere import PROCESSORS, settings
+from tests.newcomer.__main__ import Room, all_commands, bring, room_of, write_files
+from tests.newcomer.choices import CHOICES, STAND_INS, choice_of
+from tests.newcomer.commands import ROOT, Command, commands_of_help, commands_of_page, programs
+
+PAGE = """
+Write `graphnet-rnn train --memory
+sqrt`, or `pip` alone, or `graphnet-rnn`.
+
+```console
+$ graphnet-rnn draw "A(units=8)" --out a.svg   # a comment
+what it says
+```
+
+```python
+python = 3
+```
+
+```
+python3 run.py demo        # draws
+graphnet-rnn train a.txt \\
+    --units 3
+```
+
+    graphnet-rnn tasks --steps 3
+"""
+
+
+def test_commands_of_a_page() -> None:
+    assert [command.words for command in commands_of_page("a.md", PAGE)] == [
+        "graphnet-rnn train --memory sqrt",
+        'graphnet-rnn draw "A(units=8)" --out a.svg',
+        "python3 run.py demo",
+        "graphnet-rnn train a.txt --units 3",
+        "graphnet-rnn tasks --steps 3",
+    ]
+
+
+def test_examples_of_a_help_text_and_no_synopsis() -> None:
+    examples = "  graphnet-rnn x --a 1\n  graphnet-rnn x [--b]\n  graphnet-rnn x FILE\n"
+    text = f"usage: graphnet-rnn x [-h]\n\nexample:\n{examples}"
+    assert commands_of_help("graphnet-rnn x", text) == [
+        Command("graphnet-rnn x --a 1", "graphnet-rnn x --help")
+    ]
+
+
+def commands_of_all() -> list[Command]:
+    """Of pages, and of the texts from which help is made."""
+    texts = [module.__doc__ or "" for module in COMMANDS.values()]
+    sources = [*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "graphnet_rnn" / "cli").glob("*.py")]
+    for path in sources:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        texts += [
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+    return all_commands() + [command for text in texts for command in commands_of_help("", text)]
+
+
+def test_readme_and_guides_have_commands() -> None:
+    by_page = {command.page for command in all_commands()}
+    assert {"README.md", "CONTRIBUTING.md", "docs/quick_start.md", "docs/second_order.md"} <= by_page
+    assert {room_of(command.words) for command in all_commands()} == {
+        "demo",
+        "docs",
+        "tutorials",
+        "pip",
+        "uv",
+    }
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: choice.pattern)
+def test_every_exception_is_of_a_command_that_is_there(choice: object) -> None:
+    assert any(choice_of(command) is choice for command in commands_of_all())
+
+
+@pytest.mark.parametrize("name", STAND_INS)
+def test_every_stand_in_is_asked_for(name: str) -> None:
+    recipes = [Command(recipe, "") for recipe in STAND_INS.values()]
+    assert any(name in command.words for command in [*commands_of_all(), *recipes])
+
+
+@pytest.mark.parametrize("program", [*programs(), *(f"python -m graphnet_rnn {name}" for name in COMMANDS)])
+def test_every_program_shows_its_help(program: str) -> None:
+    words = [sys.executable, *program.split()[1:], "--help"]
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}  # they have λ and ∂ in them
+    done = subprocess.run(
+        words, cwd=ROOT, env=environment, capture_output=True, text=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"usage: |python3 run\.py demo", done.stdout)
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Room:
+    return Room("demo", tmp_path)
+
+
+def test_what_goes_wrong_is_told(room: Room, capsys: pytest.CaptureFixture[str]) -> None:
+    assert room.run("test -f run.py && test ! -e .git && python3 --version")
+    assert not room.run("echo it is gone; exit 3")
+    assert not room.run("echo 'Traceback (most recent call last)'")
+    assert room.failures == 2
+    told = capsys.readouterr().out
+    assert "WRONG (3)" in told
+    assert "it is gone" in told
+
+
+def test_stand_ins_come_when_they_are_read(room: Room, tmp_path: Path) -> None:
+    source, folder = tmp_path / "stand-ins", tmp_path / "page"
+    write_files(source)
+    folder.mkdir()
+    bring("graphnet-rnn train book.txt --cell my_cells.py:MyCell --out runs/book", source, folder, room)
+    assert sorted(path.name for path in folder.iterdir()) == ["book.txt", "my_cells.py"]
+    (source / "runs" / "book").mkdir(parents=True)
+    bring("graphnet-rnn draw runs/book/model.safetensors --out runs/other", source, folder, room)
+    assert [path.name for path in (folder / "runs").iterdir()] == ["book"]
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_numpy_runs_elsewhere(processor: str) -> None:
+    """NumPy refuses names that it does not know, or cannot do without."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "import numpy; numpy.exp(numpy.ones(99))"],
+        env=settings(processor, 1), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,23 @@
+"""Files of pictures: written whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graphnet.files import write_whole
+from viz.errors import DrawingError
+
+__all__ = ["write_file"]
+
+
+def write_file(target: Path, contents: bytes) -> None:
+    """Whole or not at all; DrawingError if the folder is missing or may not be written to."""
+    try:
+        if not target.parent.is_dir():
+            raise FileNotFoundError(0, f"there is no folder {target.parent}")
+        write_whole(target, contents, durable=False)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DrawingError(
+            f"path {str(target)!r} cannot be written ({reason}); give a file in an existing, writable folder."
+        ) from None
