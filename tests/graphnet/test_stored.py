@@ -19,10 +19,13 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet import stored
 from graphnet.backends import contents
+from graphnet.backends.numba import reach
+from graphnet.backends.numba.image import HEADER
 from graphnet.backends.numba.machine import symbol_of, this_machine
 from graphnet.backends.numba.program import NumbaProgram
 from graphnet.backends.numba.reach import arena_end
 from graphnet.backends.numba.records import form_of, from_told
+from graphnet.backends.numba.tape import runner
 from graphnet.errors import BackendError, DtypeError, GraphnetError, ShapeError, ValueAccessError
 from graphnet.node import Array
 from tests.graphnet.stored_mutants import sealed, split
@@ -287,6 +290,31 @@ def test_what_records_touch_is_known(name: str) -> None:
         assert isinstance(program, NumbaProgram)
         end = arena_end(program.image, [form_of(text) for text in program.image.kernels], program.leaves)
         assert program.image.arena_bytes // 3 < end <= program.image.arena_bytes
+        write_where_they_say(program)
+
+
+def write_where_they_say(program: NumbaProgram) -> None:
+    """Every record, run by itself over memory full of noise, changes nothing but what its form says it writes."""
+    memory, forms = program._arena.bytes, [form_of(text) for text in program.image.kernels]
+    memory[HEADER:] = GENERATOR.integers(0, 256, len(memory) - HEADER)
+    for place in program.image.given:
+        if place is not None:
+            program._array(place)[...] = 1
+    for segment, (tapes, _) in zip(program._segments, program.image.segments, strict=True):
+        for tape, words in zip(tapes, segment._words, strict=True):
+            for head, number in zip(tape.heads, tape.kernels, strict=True):
+                form, record = forms[number], tape.words[head:].tolist()
+                bounds = words.ctypes.data + 8 * np.array([head, head + form.words])
+                before = memory.copy()
+                runner()(bounds.ctypes.data)
+                changed = memory != before
+                changed[:HEADER] = False  # the flag
+                for operand in form.operands:
+                    span = reach._span(operand, record, reach.LONG)
+                    if operand.writes and span:
+                        at = record[operand.base] & (reach.LARGE - 1)
+                        changed[at + span[0] : at + span[1]] = False
+                assert not changed.any()
 
 
 @pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])

@@ -12,7 +12,7 @@ import numpy as np
 
 from graphnet.backends.contents import refuse
 from graphnet.backends.numba.image import ARENA, HEADER, SHIFT, Image, Place, Tape
-from graphnet.backends.numba.records import FLAG, Number, RecordForm, Touched
+from graphnet.backends.numba.records import FLAG, RecordForm, Touched
 from graphnet.node import Array
 
 __all__ = ["arena_end"]
@@ -28,13 +28,18 @@ def arena_end(image: Image, forms: Sequence[RecordForm], leaves: Sequence[Array]
     sizes = np.array([0, image.arena_bytes, *(leaf.nbytes for leaf in leaves)], np.int64)
     places = [place for place in (*image.given, *image.brought, *image.results) if place is not None]
     ends = [HEADER, *(_end_of(place, sizes) for place in places)]
-    for tapes, _ in image.segments:
-        for tape in tapes:
-            _require_whole(tape, forms)
-            for number in np.unique(tape.kernels):
-                starts = tape.heads[tape.kernels == number]
-                form = forms[int(number)]
-                ends.append(_end(tape.words[starts[:, None] + np.arange(form.words)], form, sizes))
+    tapes = [tape for tapes, _ in image.segments for tape in tapes]
+    for tape in tapes:
+        _require_whole(tape, forms)
+    for number, form in enumerate(forms):
+        starts = [tape.heads[tape.kernels == number] for tape in tapes]
+        records = [
+            tape.words[at[:, None] + np.arange(form.words)]
+            for tape, at in zip(tapes, starts, strict=True)
+            if len(at)
+        ]
+        if records:
+            ends.append(_end(np.concatenate(records), form, sizes))
     return max(ends)
 
 
@@ -77,36 +82,49 @@ def _end(records: Array, form: RecordForm, sizes: Array) -> int:
         refuse("a size or stride is larger than memory")
     if any((records[:, at] != value).any() for at, value in form.fixed):
         refuse("a stride is not the one that its kernel was made for")
-    return max((_end_of_operand(records, operand, sizes) for operand in form.operands), default=0)
-
-
-def _end_of_operand(records: Array, operand: Touched, sizes: Array) -> int:
-    piece, byte = records[:, operand.base] >> SHIFT, records[:, operand.base] & (LARGE - 1)
-    if ((piece < ARENA) | (piece >= len(sizes))).any() or (operand.writes and (piece != ARENA).any()):
-        refuse("an operand lies in no memory of its kind")
-    most = max(LONG, int(sizes.sum()))
-    below, above = np.zeros(len(records)), np.zeros(len(records))
-    used = np.ones(len(records), bool)
-    for count, step in operand.axes:
-        size = _value(count, records)
-        if ((size < 0) | (size > most)).any():
-            refuse("an axis is longer than memory")
-        used &= size > 0
-        far = (size - 1) * _value(step, records)
-        below += np.minimum(far, 0)
-        above += np.maximum(far, 0)
-    # Sums that are not exact in float64 are far outside.
-    first, end = byte + below * operand.item, byte + (above + 1) * operand.item
-    inside = (
-        (first >= np.where(piece == ARENA, HEADER, 0)) & (end <= sizes[piece]) & (byte % operand.item == 0)
+    if not form.operands:
+        return 0
+    # Records that differ in addresses alone, as those of time steps do, are looked at together. (Word 1 is the length.)
+    _, first, which, counts = np.unique(
+        records[:, [1, *numbers]], axis=0, return_index=True, return_inverse=True, return_counts=True
     )
-    if not (inside | ~used).all():
+    groups = np.split(np.argsort(which.reshape(-1), kind="stable"), np.cumsum(counts)[:-1])
+    return max(
+        _end_of_equal(records[group], records[at].tolist(), form.operands, sizes)
+        for at, group in zip(first, groups, strict=True)
+    )
+
+
+def _end_of_equal(records: Array, words: Sequence[int], operands: Sequence[Touched], sizes: Array) -> int:
+    """words: of one of the records, which have all but the addresses in common."""
+    most = max(LONG, int(sizes.sum()))
+    spans = [_span(operand, words, most) for operand in operands]
+    used, writes = np.array([s is not None for s in spans]), np.array([o.writes for o in operands])
+    below, above = np.array([span or (0, 0) for span in spans], np.int64).T
+    bases = records[:, [operand.base for operand in operands]]
+    piece, byte = bases >> SHIFT, bases & (LARGE - 1)
+    if ((piece < ARENA) | (piece >= len(sizes)) | (writes & (piece != ARENA))).any():
+        refuse("an operand lies in no memory of its kind")
+    aligned = byte % np.array([operand.item for operand in operands]) == 0
+    starts = byte + below >= np.where(piece == ARENA, HEADER, 0)
+    if not ((aligned & starts & (byte + above <= sizes[piece])) | ~used).all():
         refuse("an operand reaches outside of its memory")
-    return int(end[used & (piece == ARENA)].max(initial=0))
+    return int((byte + above)[used & (piece == ARENA)].max(initial=0))
 
 
-def _value(number: Number, records: Array) -> Array:
-    found = np.full(len(records), float(number.plus))
-    if number.word >= 0:
-        found += number.times * records[:, number.word].astype(np.float64)
-    return found if number.multiple == 1 else np.ceil(found / number.multiple) * number.multiple
+def _span(operand: Touched, words: Sequence[int], most: int) -> tuple[int, int] | None:
+    """From which byte to which it reaches, counted from its address; None if it is empty."""
+    below = above = 0
+    empty = False
+    for count, step in operand.axes:
+        size = count.value(words)
+        if not 0 <= size <= most:
+            refuse("an axis is longer than memory")
+        empty = empty or size == 0
+        far = (size - 1) * step.value(words)
+        below, above = below + min(far, 0), above + max(far, 0)
+    if empty:
+        return None
+    if max(-below, above) >= LARGE:
+        refuse("an operand reaches outside of its memory")
+    return below * operand.item, (above + 1) * operand.item

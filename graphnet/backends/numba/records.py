@@ -6,6 +6,7 @@ A tape that comes from a file is checked by them, without a look into machine co
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from graphnet.backends.contents import listed, refuse, whole
@@ -23,6 +24,10 @@ class Number(NamedTuple):
     times: int = 1
     plus: int = 0
     multiple: int = 1
+
+    def value(self, words: Sequence[int]) -> int:
+        found = self.plus + (self.times * words[self.word] if self.word >= 0 else 0)
+        return -(-found // self.multiple) * self.multiple
 
 
 #: How many there are along each axis, and how many elements apart.
