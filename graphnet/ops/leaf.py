@@ -78,7 +78,7 @@ class Parameter(Static, ByIdentity):
 
 @dataclass(frozen=True, eq=False)
 class Constant(Static):
-    """an array that never changes"""
+    """y: an array that never changes"""
 
     symbol: ClassVar[str] = "constant"
     value: Array = field(repr=False, default_factory=lambda: np.zeros(()))

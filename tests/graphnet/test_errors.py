@@ -60,6 +60,7 @@ scalar = gn.sum(x)
         (errors.DifferentiationError, ValueError),
         (errors.NonFiniteError, ArithmeticError),
         (errors.BackendError, RuntimeError),
+        (errors.NotEnoughMemoryError, MemoryError),
     ],
 )
 def test_errors_are_python_s_own_kinds_too(error: type, standard: type) -> None:
@@ -72,8 +73,8 @@ def test_every_error_class_is_tested_for_its_kind() -> None:
     """A class that is added needs a line above and a test of its wording."""
     names = {n for n in errors.__all__ if n.endswith("Error")}
     assert names == {
-        "BackendError", "DifferentiationError", "DtypeError", "GraphnetError", "NonFiniteError", "ShapeError",
-        "ValueAccessError",
+        "BackendError", "DifferentiationError", "DtypeError", "GraphnetError", "NonFiniteError", "NotEnoughMemoryError",
+        "ShapeError", "ValueAccessError",
     }  # fmt: skip
 
 

@@ -138,7 +138,7 @@ def test_all_parameters_can_be_set(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    with pytest.raises(BackendError, match=r"save: cannot write .*folder: Is a directory"):
+    with pytest.raises(BackendError, match=r"save: cannot write .*folder: it is a folder or a device"):
         gn.compile([gn.parameter(np.ones(3))], []).save(tmp_path / "folder")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 

@@ -355,7 +355,7 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
 class FullDisk:
     """Writes a little, then the disk is full."""
 
-    def __init__(self, path: Path, mode: str) -> None:
+    def __init__(self, path: Path, mode: str, **how: Any) -> None:
         self.file = path.open(mode)
 
     def __enter__(self) -> FullDisk:
@@ -370,7 +370,7 @@ class FullDisk:
 
 
 def fail(problem: BaseException) -> Any:
-    def function(*arguments: Any) -> None:
+    def function(*arguments: Any, **how: Any) -> None:
         raise problem
 
     return function

@@ -181,7 +181,7 @@ SEEN: dict[str, tuple[dict[str, Any], str]] = {
     "a vocabulary of another size": ({"vocabulary": "abcde"}, "5 characters for 4 symbols"),
     "units that are not there": ({"network": {"layers": [{**LSTM, "units": 30_000}]}},
                                  "the weight layer0.W_xi is missing or of another shape than [4, 30000]"),
-    "inputs that are not there": ({"network": {"inputs": 2**31 - 1}, "vocabulary": None}, "than [2147483647, 3]"),
+    "inputs that are not there": ({"network": {"inputs": 2**31 - 1}, "vocabulary": None}, "[2147483647, 3]"),
     "a delay line that is not there": ({"network": {"layers": [{"cell": "NARX", "order": 10**9}]}},
                                        "has at least 1000000002 weights, but the file holds"),
     "a graph that is not there": ({"network": {"layers": [{"cell": "GNN", "units": 10**6, "edges": 10**5}]}},
