@@ -35,7 +35,7 @@ COMMANDS = {
     "tasks": tasks,
 }
 #: What options hold that may be empty, or a space.
-TEXTS = ("TEXT", "CHAR")
+TEXTS = ("TEXT", "CHAR", "NAME.")
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):

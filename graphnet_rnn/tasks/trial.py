@@ -68,12 +68,8 @@ class Trial:
         if self.batch == task.distinct:
             self.gradient_batches = 1
         self.test = self._at_most_all("test", source.test if test is None else test)
-        for argument, count in (("batch", self.batch * self.gradient_batches), ("test", self.test)):
-            require_memory(
-                task.time * count * (4 * (task.inputs + task.outputs) if task.reads == "vectors" else 16),
-                f"Trial: {argument}: {count:,} sequences of {task.time:,} steps",
-                "fewer or shorter ones take less",
-            )
+        self._require_room("batch", self.batch * self.gradient_batches)
+        self._require_room("test", self.test)
         self.objective = BatchedObjective(
             summed_over_time(task, self.network, self.batch, threads=threads, backend=backend),
             single=summed_over_time(task, self.network, 1, threads=threads, backend=backend),
@@ -83,6 +79,16 @@ class Trial:
         self.steps = self.sequences = 0
         self.threads, self.backend = threads, backend
         self._generator = np.random.default_rng([self.seed, 0])
+
+    def _require_room(self, argument: str, count: int) -> None:
+        """NotEnoughMemoryError for more sequences than can be drawn."""
+        # float32, drawn in float64 for what is read; symbols are int64.
+        step = 4 * (self.task.inputs + self.task.outputs) + 8 if self.task.reads == "vectors" else 24
+        require_memory(
+            self.task.time * count * step,
+            f"Trial: {argument}: {count:,} sequences of {self.task.time:,} steps",
+            "fewer or shorter ones take less",
+        )
 
     def step(self) -> Report:
         """One step on fresh sequences.

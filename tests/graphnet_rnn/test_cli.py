@@ -801,3 +801,35 @@ def test_training_ends_with_the_score_on_the_test_text(
     evaluated = re.search(r"([\d.]+) bits/char", capsys.readouterr().out)
     assert evaluated
     assert float(printed[1]) == pytest.approx(float(evaluated[1]), abs=1e-3)
+
+
+def test_resume_says_whose_code_it_imports(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before it does, also if it is quiet; not where the person named the file."""
+    (here / "mine.py").write_text(CELLS + "\nimport sys\nprint('imported', file=sys.stderr)\n")
+    assert main(["train", "text.txt", *SMALL, "--cell", "mine.py:Good", "--out", "run", "--quiet"]) == 0
+    assert "importing" not in capsys.readouterr().err
+    os.utime(here / "mine.py", (1, 1))  # as another process would, the command imports it anew
+    assert main(["train", "--resume", "run", "--epochs", "3", "--quiet"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "graphnet-rnn train: run was begun with the cell mine.py:Good: importing mine.py, which runs its code",
+        "imported",
+    ]
+    assert main(["train", "--resume", "run", "--cell", "mine.py:Good", "--quiet"]) == 0
+    assert "importing" not in capsys.readouterr().err
+
+
+def test_a_text_too_short_to_validate_on_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "short.txt").write_text(TEXT[:200])
+    assert main(["train", "short.txt", *SMALL, "--time", "30", "--batch", "1", "--out", "run"]) == 0
+    assert "no validation: too few characters for it, so the best epoch is" in capsys.readouterr().out
+
+
+def test_what_nobody_expected_is_one_sentence_too(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphnet_rnn.cli.train.load_corpus", lambda options: {}["a\nb"])
+    sentence = one_line(fails(capsys, ["train", "text.txt", "--out", "run"]))
+    assert re.match(r"unexpected KeyError: .* at \S*test_cli\.py:\d+; --debug shows how", sentence)
+    with pytest.raises(KeyError):
+        main(["train", "text.txt", "--out", "run", "--debug"])
