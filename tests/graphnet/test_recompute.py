@@ -63,8 +63,8 @@ def unrolled(
 
 
 #: Cells of which little can be computed again: an echo state network's only gradient, that of the output weights, reads
-#: all states, and so do the products of a NARX net with its last three states; and of the smallest of all, so few bytes a
-#: step that the two ends of a run weigh as much (at 100 steps they take 0.41).
+#: all states, and so do the products of a NARX net with its last three states; and the smallest of all, of which a step
+#: keeps so little that the two ends of a run weigh as much (at 100 steps they take 0.41).
 KEEPS = {"EchoState": 0.92, "NARX": 0.8, "Elman": 0.87, "RTRBM": 0.87}
 
 
