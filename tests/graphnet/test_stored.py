@@ -244,7 +244,7 @@ class TestBadFiles:
         )
         forms = [from_told(form) for _, _, form in header["kernels"]]
         refused = 0
-        for head, number in zip(heads[::9], kernels[::9], strict=True):
+        for head, number in zip(heads[::40], kernels[::40], strict=True):
             for operand in forms[number].operands:
                 if (
                     reach._span(operand, words[head : head + forms[number].words].tolist(), reach.LONG)
@@ -263,10 +263,10 @@ class TestBadFiles:
                         piece, byte
                     )
                     path.write_bytes(sealed(header, bytes(held)))
-                    with pytest.raises(BackendError, match="an operand (reaches outside|lies in no memory)"):
+                    with pytest.raises(BackendError, match=r"an operand (reaches outside|lies in no memory)"):
                         gn.load_function(path)
                     refused += 1
-        assert refused > 60
+        assert refused > 30
 
     @pytest.mark.parametrize(
         "text", [b"[" * 100_000, b"1", b"{", b"\xff", b"", b'{"graphnet": ' + b"9" * 5000 + b"}"]
