@@ -31,8 +31,8 @@ class LineSearchReport(Report):
 
     before, after: the loss. last_gradient_norm: the gradient's norm after it. iterations; evaluations: of the loss with
     its gradient. broken: at how many of these points they were no finite numbers. reason: why there were no more
-    iterations: "iterations" (as many as were asked for), "tolerance", "decrease" (see LineSearchOptimizer), or "no
-    lower point", if no line search found one, not even along the gradient, or 20 in a row found only what rounding
+    iterations: "iterations" (as many as were asked for), "tolerance", "decrease" (see LineSearchOptimizer), or
+    "no lower point", if no line search found one, not even along the gradient, or 20 in a row found only what rounding
     takes for one.
     """
 

@@ -264,7 +264,7 @@ def test_numpys_true_ends_it_as_well() -> None:
 
 @pytest.mark.parametrize("kind", [rnn.LBFGS, rnn.NonlinearConjugateGradient])
 def test_a_run_ends_where_its_optimizer_finds_no_more_to_gain(kind: Any) -> None:
-    """By a tolerance of its own, or since rounding leaves nothing; with minimize's, the step that reaches it."""
+    """By a tolerance of its own, or since rounding leaves nothing; by minimize's, with the step that reaches it."""
     coarse = rnn.minimize(valley(), kind(tolerance=1e-3), steps=50, tolerance=1e-12)
     assert coarse.reason == "stalled"
     assert coarse.reports[-1].reason == "tolerance"

@@ -418,3 +418,14 @@ def test_impossible_arguments() -> None:
     with pytest.raises(UsageError, match="initial must be 'pi' or 'given'"):
         hmm.unroll(3, 1, initial="zero")
     assert repr(hmm) == "HMM(states=3, symbols=4)"
+
+
+def test_em_goes_on_to_the_same_numbers() -> None:
+    """The tables are all that a step of EM leaves: 10 steps and 10 more are 20, to the bit."""
+    symbols = np.random.default_rng(0).integers(0, 4, (30, 3))
+    whole, parts = rnn.HMM(3, 4), rnn.HMM(3, 4)
+    bits = whole.fit(symbols, 20, smoothing=0.1)
+    first, second = (parts.fit(symbols, 10, smoothing=0.1) for _ in range(2))
+    assert [*first, *second[1:]] == bits
+    for name in ("pi", "A", "B"):
+        assert getattr(parts, name).tobytes() == getattr(whole, name).tobytes()
