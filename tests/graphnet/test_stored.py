@@ -20,7 +20,7 @@ import graphnet_rnn as rnn
 from graphnet import stored
 from graphnet.backends import contents
 from graphnet.backends.numba import reach
-from graphnet.backends.numba.image import HEADER
+from graphnet.backends.numba.image import HEADER, address
 from graphnet.backends.numba.machine import symbol_of, this_machine
 from graphnet.backends.numba.program import NumbaProgram
 from graphnet.backends.numba.reach import arena_end
@@ -228,6 +228,45 @@ class TestBadFiles:
             path.write_bytes(sealed({**header, name: value}, data))
             with pytest.raises(BackendError, match=words):
                 gn.load_function(path)
+
+    def test_addresses_outside_of_memory(self, path: Path) -> None:
+        """Of every operand of every record: behind the arena, in its header, in no piece of memory; what is written, in
+        a leaf."""
+        function, _ = network_function()
+        function.save(path)
+        header, data = split(path.read_bytes())
+        starts = np.cumsum([0] + [int(np.prod(s)) * np.dtype(d).itemsize for _, d, s in header["arrays"]])
+        at = {name: int(start) for (name, *_), start in zip(header["arrays"], starts, strict=False)}
+        sizes = {name: shape for name, _, shape in header["arrays"]}
+        words, heads, kernels = (
+            np.frombuffer(data, np.int64, sizes[name][0], at[name])
+            for name in ("words.0.0", "heads.0.0", "kernels.0.0")
+        )
+        forms = [from_told(form) for _, _, form in header["kernels"]]
+        refused = 0
+        for head, number in zip(heads[::40], kernels[::40], strict=True):
+            for operand in forms[number].operands:
+                if (
+                    reach._span(operand, words[head : head + forms[number].words].tolist(), reach.LONG)
+                    is None
+                ):
+                    continue
+                outside = [
+                    (1, header["arena_bytes"]),
+                    (1, 8),
+                    (header["leaves"] + 2, 0),
+                    *[(2, 0)] * operand.writes,
+                ]
+                for piece, byte in outside:
+                    held = bytearray(data)
+                    np.frombuffer(held, np.int64, len(words), at["words.0.0"])[head + operand.base] = address(
+                        piece, byte
+                    )
+                    path.write_bytes(sealed(header, bytes(held)))
+                    with pytest.raises(BackendError, match=r"an operand (reaches outside|lies in no memory)"):
+                        gn.load_function(path)
+                    refused += 1
+        assert refused > 30
 
     @pytest.mark.parametrize(
         "text", [b"[" * 100_000, b"1", b"{", b"\xff", b"", b'{"graphnet": ' + b"9" * 5000 + b"}"]
