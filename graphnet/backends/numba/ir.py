@@ -139,10 +139,14 @@ class Code:
         return self.binary("mul" if element(a.type).startswith("i") else "fmul", a, b)
 
     def fused(self, a: Value, b: Value, c: Value) -> Value:
-        """a · b + c with one rounding."""
+        """a · b + c of floats, with one rounding."""
+        return self.intrinsic("fma", a.type, a, b, c)
+
+    def added_product(self, a: Value, b: Value, c: Value) -> Value:
+        """a · b + c: with one rounding where the processor can; where it cannot, that would be a call for each number."""
         if element(a.type).startswith("i"):
             return self.add(self.multiply(a, b), c)
-        return self.intrinsic("fma", a.type, a, b, c)
+        return self.intrinsic("fmuladd", a.type, a, b, c)
 
     def splat(self, scalar: Value, lanes: int) -> Value:
         if lanes == 1:
