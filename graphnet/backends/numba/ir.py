@@ -143,7 +143,7 @@ class Code:
         return self.intrinsic("fma", a.type, a, b, c)
 
     def added_product(self, a: Value, b: Value, c: Value) -> Value:
-        """a · b + c: with one rounding where the processor can; where it cannot, that would be a call for each number."""
+        """a · b + c, with one rounding where the processor can: where it cannot, that would be a call for each one."""
         if element(a.type).startswith("i"):
             return self.add(self.multiply(a, b), c)
         return self.intrinsic("fmuladd", a.type, a, b, c)
