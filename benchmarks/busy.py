@@ -25,6 +25,7 @@ import numpy as np
 
 import graphnet as gn
 import graphnet_rnn as rnn
+from graphnet.streams import prepare_streams
 
 WAYS = ("one", "two", "chosen")
 Call = Callable[[], object]
@@ -182,4 +183,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

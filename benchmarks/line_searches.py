@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import graphnet_rnn as rnn
+from graphnet.streams import prepare_streams
 from graphnet_rnn.control import CenterOut, Controller
 
 #: What a product with the curvature costs, in gradients.
@@ -100,4 +101,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

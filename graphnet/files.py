@@ -31,7 +31,10 @@ def read_whole(path: str | os.PathLike[str]) -> bytes:
 
 def _without_waiting(path: str, flags: int) -> int:
     """Opening a pipe waits for a writer; there may never be one."""
-    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    try:
+        descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    except UnicodeEncodeError:  # the locale's encoding lacks a character, so no file can have this name
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
     if hasattr(os, "set_blocking"):
         os.set_blocking(descriptor, True)
     return descriptor
