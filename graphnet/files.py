@@ -21,6 +21,10 @@ def read_whole(path: str | os.PathLike[str]) -> bytes:
 
     Raises OSError, also for a device, which may have no end; NotEnoughMemoryError for more than there is room for.
     """
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:  # the locale's encoding lacks a character, so no file can have this name
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
     with open(path, "rb", opener=_without_waiting) as file:
         status = os.fstat(file.fileno())
         if stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
@@ -31,10 +35,7 @@ def read_whole(path: str | os.PathLike[str]) -> bytes:
 
 def _without_waiting(path: str, flags: int) -> int:
     """Opening a pipe waits for a writer; there may never be one."""
-    try:
-        descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-    except UnicodeEncodeError:  # the locale's encoding lacks a character, so no file can have this name
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     if hasattr(os, "set_blocking"):
         os.set_blocking(descriptor, True)
     return descriptor
