@@ -37,6 +37,7 @@ CHOICES = (
     Choice(r"graphnet-rnn (train|evaluate|sample|draw)$", None, "the name of a command"),
     Choice(r"python3 run\.py python$", None, "waits for somebody who types"),
     # Shorter
+    Choice(r"python -m benchmarks\.busy$", '{} --seconds 0.5 --loads idle "1 busy"', _SHORT),
     Choice(r"graphnet-rnn train --units 192", "{} --units 16 --epochs 1", _SHORT),
     Choice(r"graphnet-rnn train --resume", "{}", "as it is"),
     Choice(r"graphnet-rnn train --memory sqrt$", "{} book.txt --epochs 1", _SETTING),
