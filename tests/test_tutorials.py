@@ -261,7 +261,8 @@ def test_pages(opener: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture
     wrong.write_text("# %% [markdown]\n# # 1 · Wrong\n\n# %%\n1 / 0\n", encoding="utf-8")
     right.write_text(
         "# %% [markdown]\n# # 2 · Right\n# See [tutorial 1](01_wrong.py).\n\n# %%\n6 * 7\n\n"
-        '# %% tags=["hide-input"] jupyter={"source_hidden": true}\nsecret = 1\n'
+        '# %% tags=["hide-input"] jupyter={"source_hidden": true}\nsecret = 1\n',
+        encoding="utf-8",
     )
     assert opener.execute([wrong, right], tmp_path / "pages") == 1
     assert "ZeroDivisionError" in capsys.readouterr().err

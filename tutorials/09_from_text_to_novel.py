@@ -160,7 +160,7 @@ for shift, temperature in ((-0.27, 0.5), (0, 1.0), (0.27, 2.0)):
     )
 axes.set_xticks(range(count), [c.replace(" ", "␣") for c in vocabulary.characters])
 axes.set(xlabel="next character", ylabel="probability")
-axes.legend(frameon=False)
+axes.legend(frameon=False, loc="upper right")
 axes.grid(alpha=0.3)
 
 # %% [markdown]

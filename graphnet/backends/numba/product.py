@@ -198,7 +198,7 @@ class _ProductCode(Code):
                 factor = self.load(scalar, at)
                 factors = {n: self.splat(factor, n) for n in {vector.lanes for vector in vectors}}
                 result += [
-                    self.fused(factors[vector.lanes], b_vectors[j], sums[i * len(vectors) + j])
+                    self.added_product(factors[vector.lanes], b_vectors[j], sums[i * len(vectors) + j])
                     for j, vector in enumerate(vectors)
                 ]
             return result
