@@ -148,10 +148,6 @@ class Code:
             return self.add(self.multiply(a, b), c)
         return self.intrinsic("fmuladd", a.type, a, b, c)
 
-    def added_product(self, a: Value, b: Value, c: Value) -> Value:
-        """a · b + c: with one rounding where the processor can, for elsewhere that would be a call for each number."""
-        return self.intrinsic("fmuladd", a.type, a, b, c)
-
     def splat(self, scalar: Value, lanes: int) -> Value:
         if lanes == 1:
             return scalar
