@@ -166,12 +166,14 @@ class Machine:
         return code
 
     def _compile(self, text: str) -> bytes:
-        try:
-            module = llvm.parse_assembly(text)
-            module.verify()
-        except RuntimeError as error:
-            raise BackendError(f"a kernel is not valid LLVM code: {error}\n{text}") from None
-        return bytes(self._target_machine.emit_object(module))
+        # In a context of its own, with which types and constants go: LLVM's common one keeps all that it ever saw.
+        with llvm.create_context() as context:
+            try:
+                with llvm.parse_assembly(text, context) as module:
+                    module.verify()
+                    return bytes(self._target_machine.emit_object(module))
+            except RuntimeError as error:
+                raise BackendError(f"a kernel is not valid LLVM code: {error}\n{text}") from None
 
     def assembly(self, text: str) -> str:
         """The kernel in the machine's assembly language."""

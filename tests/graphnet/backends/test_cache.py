@@ -460,4 +460,4 @@ print(this_machine().engines)
     half, whole, engines = map(float, done.stdout.split())
     assert engines < 10
     assert whole < 250
-    assert whole - half < 4
+    assert whole - half < 12  # what is remembered of expressions and ops fills up at 4,096
