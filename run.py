@@ -12,12 +12,14 @@ python3 run.py train TEXT ...    any graphnet-rnn command: train, sample, evalua
 python3 run.py python ARGS       the environment's own Python
 """
 
+import contextlib
 import hashlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -40,6 +42,34 @@ def prepare_streams() -> None:
 
 def stop(sentence: str) -> None:
     sys.exit(f"run.py: {sentence}")
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Within it no other process works on the environment; waits for one that does, where the system has such locks."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    folder = os.open(HERE, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"run.py: another process makes {VENV}; waiting for it", flush=True)
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def become(command: list[str], environment: Mapping[str, str] = os.environ) -> int:
+    """Hands over to the command, so that every signal and the way it ends are its own; on Windows, waits for it."""
+    if os.name == "nt":
+        return subprocess.run(command, env=environment, check=False).returncode
+    sys.stdout.flush()
+    os.execve(command[0], command, environment)
 
 
 def make_environment(extra: str) -> None:
@@ -120,36 +150,29 @@ def main() -> int:
         stop(
             f"there is no command {command!r}; there are {', '.join(known)}. python3 run.py --help says what they do."
         )
-    # Ctrl-C reaches the program that is started here as well, and that one ends in its own way (training
-    # writes a checkpoint first): this one waits for it.
+    # Ctrl-C reaches the programs that are started here as well, and they end in their own way.
     signal.signal(signal.SIGINT, lambda number, frame: None)
+    if command in ("newcomer", "test", "elsewhere", "lint"):
+        os.chdir(HERE)
     if command == "newcomer":  # makes environments of its own
-        return subprocess.run(
-            [sys.executable, "-m", "tests.newcomer", *arguments], cwd=HERE, check=False
-        ).returncode
-    make_environment(EXTRAS.get(command, ""))
+        return become([sys.executable, "-m", "tests.newcomer", *arguments])
+    with alone():
+        make_environment(EXTRAS.get(command, ""))
     if command == "test":
-        return subprocess.run(
-            [str(PYTHON), "-m", "pytest", "-n", "auto", *arguments], cwd=HERE, check=False
-        ).returncode
+        return become([str(PYTHON), "-m", "pytest", "-n", "auto", *arguments])
     if command == "elsewhere":
-        return subprocess.run(
-            [str(PYTHON), "-m", "tests.elsewhere", *arguments], cwd=HERE, check=False
-        ).returncode
+        return become([str(PYTHON), "-m", "tests.elsewhere", *arguments])
     if command == "lint":
         steps = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
-        return max(
-            subprocess.run([str(PYTHON), "-m", *step], cwd=HERE, check=False).returncode for step in steps
-        )
+        return max(subprocess.run([str(PYTHON), "-m", *step], check=False).returncode for step in steps)
     if command == "docs":
         return make_site(arguments)
     if command == "tutorials":
-        return subprocess.run([str(PYTHON), str(HERE / "tutorials"), *arguments], check=False).returncode
+        return become([str(PYTHON), str(HERE / "tutorials"), *arguments])
     if command == "python":
-        return subprocess.run([str(PYTHON), *arguments], check=False).returncode
+        return become([str(PYTHON), *arguments])
     hints = {**os.environ, "GRAPHNET_COMMAND": f"python3 {sys.argv[0]}"}
-    program = [str(PYTHON), "-m", "graphnet_rnn", command, *arguments]
-    return subprocess.run(program, env=hints, check=False).returncode
+    return become([str(PYTHON), "-m", "graphnet_rnn", command, *arguments], hints)
 
 
 if __name__ == "__main__":

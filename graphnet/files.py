@@ -52,7 +52,8 @@ def write_whole(
     """
     target = Path(os.path.realpath(path))  # a link stays one
     if target.exists() and not target.is_file():  # or a device would be replaced by a file
-        raise OSError(errno.EINVAL, "it is a folder or a device, not a file", str(path))
+        kind = "a folder" if target.is_dir() else "a device or a pipe"
+        raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
     # At random: processes of two containers that share the folder may have one number.
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,6 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from graphnet.backends import contents, load_backend
 from graphnet.backends.base import Program
 from graphnet.dtypes import assign
 from graphnet.errors import BackendError, ValueAccessError
-from graphnet.files import write_whole
+from graphnet.files import read_whole, write_whole
 from graphnet.node import Array, Node
 from graphnet.ops.leaf import input
 from graphnet.plan import Memory
@@ -68,7 +67,7 @@ def load_function(path: str | os.PathLike[str]) -> StoredFunction:
     for another processor: compile and save it again here.
     """
     try:
-        content = Path(path).read_bytes()
+        content = read_whole(path)
     except OSError as error:
         raise BackendError(f"load_function: cannot read {os.fspath(path)}: {error.strerror}") from None
     start = len(MAGIC) + 32

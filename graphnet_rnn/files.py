@@ -30,14 +30,11 @@ def read_bytes(path: str | Path, error: type[GraphnetError]) -> bytes:
 
 def write_atomically(path: str | Path, content: bytes) -> None:
     """Writes the file wholly, durably, or not at all (see graphnet.files); SaveError leaves the old one as it was."""
-    target = Path(path)
-    if target.exists() and not target.is_file():
-        raise SaveError(f"{target} is a folder or a device, not a file; name another.")
     try:
-        files.write_whole(target, content)
+        files.write_whole(path, content)
     except OSError as error:
         raise SaveError(
-            f"{target} could not be written: {error.strerror or error}. What was saved before is untouched."
+            f"{path} could not be written: {error.strerror or error}. What was saved before is untouched."
         ) from None
 
 

@@ -183,17 +183,13 @@ class Objective:
     def gradient(self, w: Array) -> tuple[float, Array]:
         """C(w) and ∇C(w)"""
         w = self._vector("gradient", w)
-        value, *arrays = self._call(
-            "gradient",
-            lambda: [
-                self.cost,
-                *self._flat(gn.gradient(self.cost, self.parameters, self.clip_values)),
-                *self.also,
-            ],
-            w,
-        )
+        value, *arrays = self._call("gradient", self._gradient_nodes, w)
         g, self.also_values = self._whole(arrays)
         return float(value) + self.penalty(w), g + g.dtype.type(self.l2) * w if self.l2 else g
+
+    def compile(self) -> None:
+        """Makes the function of `gradient` now, not at its first call; raises what gn.compile raises."""
+        self._function("gradient", self._gradient_nodes)
 
     def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
         """v ↦ (G(w) + structural · G_s(w)) v, G the Gauss-Newton matrix of the cost, and G_s that of the hidden units.
@@ -247,6 +243,13 @@ class Objective:
     @property
     def _curvature_inputs(self) -> list[Node]:
         return [*self._directions, *([self._weight] if self.structure else [])]
+
+    def _gradient_nodes(self) -> list[Node]:
+        return [
+            self.cost,
+            *self._flat(gn.gradient(self.cost, self.parameters, self.clip_values)),
+            *self.also,
+        ]
 
     def _curvature_nodes(self) -> list[Node]:
         pieces = self._cut(self._directions[0]) if self._apart else self._directions
@@ -313,22 +316,29 @@ class Objective:
         more_inputs: Sequence[Node] = (),
         more: Sequence[Any] = (),
     ) -> tuple[Array, ...]:
-        """The function of this name, at w; made of these outputs when it is first called."""
+        """What the function of this name gives at w."""
         if len(self.fed) != len(self.inputs):
             raise UsageError(
                 f"Objective: {len(self.inputs)} inputs have no arrays yet; call feed(...) with one for each of "
                 f"{', '.join(node.describe() for node in self.inputs)}"
             )
+        function = self._function(name, outputs, more_inputs)
+        if self._apart:
+            return function(*self.fed, *more, w.astype(self._dtype, copy=False))
+        self.set(w)
+        return function(*self.fed, *more)
+
+    def _function(
+        self, name: str, outputs: Callable[[], list[Node]], more_inputs: Sequence[Node] = ()
+    ) -> gn.Function:
+        """The function of this name, made of these outputs when it is first asked for."""
         if name not in self._functions:
             nodes, inputs = outputs(), [*self.inputs, *more_inputs]
             if self._apart:
                 nodes = substitute(nodes, dict(zip(self.parameters, self._cut(self._theta), strict=True)))
                 inputs.append(self._theta)
             self._functions[name] = gn.compile(nodes, inputs, **self._how)
-        if self._apart:
-            return self._functions[name](*self.fed, *more, w.astype(self._dtype, copy=False))
-        self.set(w)
-        return self._functions[name](*self.fed, *more)
+        return self._functions[name]
 
     def explain_non_finite(self) -> str:
         """The first node that makes a NaN or an infinity on the present batch, in words; empty if none.

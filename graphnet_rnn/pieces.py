@@ -34,6 +34,10 @@ class Pieces(ABC):
         """How many steps an epoch has."""
 
     @abstractmethod
+    def compile(self) -> None:
+        """Makes what steps compute gradients with, so that what is in its way is known before the first; see gn.compile."""
+
+    @abstractmethod
     def fed(self, epoch: int, step: int) -> Objective | BatchedObjective:
         """The objective of this step, fed."""
 
@@ -95,6 +99,10 @@ class CarriedPieces(Pieces):
 
     def __len__(self) -> int:
         return len(self._batches)
+
+    def compile(self) -> None:
+        for objective in (self._first, self._objective):
+            objective.compile()
 
     def fed(self, epoch: int, step: int) -> Objective:
         inputs, targets = self._batches[step]
@@ -184,6 +192,9 @@ class DrawnSequences(Pieces):
 
     def __len__(self) -> int:
         return self._steps
+
+    def compile(self) -> None:
+        self._objective.objective.compile()
 
     def fed(self, epoch: int, step: int) -> BatchedObjective:
         if self._starts is None or self._starts[0] != epoch:

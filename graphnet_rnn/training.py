@@ -278,6 +278,7 @@ class Trainer:
             files.cut_history(stored.training["history_size"])
         else:
             self.folder.require_new()
+            self.pieces.compile()  # if that cannot be, the folder is as new
             self._checkpoint(files)
         if not self.folder.history_size():
             files.add_row(self._description())

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections import namedtuple
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -53,6 +54,8 @@ def started(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]
         (folder / "bin" / "python").touch()
 
     monkeypatch.setattr(run.subprocess, "run", start)
+    monkeypatch.setattr(run, "become", lambda command, *environment: start(command).returncode)
+    monkeypatch.chdir(run.HERE)  # put back afterwards, wherever the command works
     monkeypatch.setattr("venv.create", create)
     return commands
 
@@ -192,9 +195,9 @@ def test_no_words_show_help() -> None:
     assert "python3 run.py demo" in result.stdout
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals to a group are POSIX")
-def test_ctrl_c_waits_for_the_program(tmp_path: Path) -> None:
-    """Training that is interrupted writes its checkpoint, however long that takes."""
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """A folder with run.py whose environment is made."""
     for name in ("run.py", "pyproject.toml"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
@@ -202,23 +205,54 @@ def test_ctrl_c_waits_for_the_program(tmp_path: Path) -> None:
     (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
     stamp = hashlib.sha256((tmp_path / "pyproject.toml").read_bytes() + sys.version.encode()).hexdigest()
     (tmp_path / ".venv" / "graphnet-installed").write_text(stamp)
-    (tmp_path / "child.py").write_text(
-        "import pathlib, time\n"
-        "try:\n"
-        "    print('ready', flush=True)\n"
-        "    time.sleep(30)\n"
-        "except KeyboardInterrupt:\n"
+    return tmp_path
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals to others are POSIX")
+@pytest.mark.parametrize(
+    ("send", "number"),
+    [(os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM), (os.kill, signal.SIGHUP)],
+    ids=["Ctrl-C, to all of the terminal", "SIGTERM, to run.py alone", "SIGHUP, to run.py alone"],
+)
+def test_signals_are_the_programs(made: Path, send: Callable[[int, int], None], number: int) -> None:
+    """Training that is interrupted writes its checkpoint, however long that takes."""
+    (made / "child.py").write_text(
+        "import pathlib, signal, sys, time\n"
+        "def end(number, frame):\n"
         "    time.sleep(1)\n"
         "    pathlib.Path('checkpoint').touch()\n"
-        "    raise SystemExit(130)\n"
+        "    sys.exit(100 + number)\n"
+        f"signal.signal({int(number)}, end)\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(30)\n"
     )
     process = subprocess.Popen(
         [sys.executable, "run.py", "python", "child.py"],
-        cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True,
+        cwd=made, stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
     with process.stdout:
         assert process.stdout.readline() == "ready\n"
-        os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(20) == 130
-    assert (tmp_path / "checkpoint").exists()
+        send(process.pid, number)
+        assert process.wait(20) == 100 + number
+    assert (made / "checkpoint").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows locks no folder")
+def test_two_at_once_make_one_environment(made: Path) -> None:
+    import fcntl
+
+    (made / "child.py").write_text("print('done')\n")
+    held = os.open(made, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    process = subprocess.Popen(
+        [sys.executable, "run.py", "python", "child.py"], cwd=made, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        assert (
+            process.stdout.readline() == f"run.py: another process makes {made / '.venv'}; waiting for it\n"
+        )
+        os.close(held)
+        assert process.stdout.read() == "done\n"
+    assert process.wait(20) == 0

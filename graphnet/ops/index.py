@@ -26,12 +26,14 @@ def _check_index(op_name: str, index: Array, size: int) -> None:
         )
 
 
-def _require_integers(op_name: str, index: Node, inputs: Sequence[Node]) -> None:
+def _require_index(op_name: str, index: Node, size: int, inputs: Sequence[Node]) -> None:
     if index.dtype.kind not in "iu":
         raise DtypeError(
             f"{op_name}: the index is {index.dtype}; it must hold integers. Use gn.input(shape, "
             "'int64') or gn.cast(index, 'int64')." + table_of_inputs(inputs)
         )
+    if size == 0 and index.size:
+        raise ShapeError(f"{op_name}: no index can be right: the size is 0." + table_of_inputs(inputs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +46,7 @@ class Take(Op):
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         x, index = inputs
-        _require_integers(self.name, index, inputs)
+        _require_index(self.name, index, x.shape[self.axis], inputs)
         return (*x.shape[: self.axis], *index.shape, *x.shape[self.axis + 1 :]), x.dtype
 
     def index_size(self, position: int, *inputs: Node) -> int | None:
@@ -73,7 +75,7 @@ class ScatterAdd(Op):
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         x, index = inputs
-        _require_integers(self.name, index, inputs)
+        _require_index(self.name, index, self.size, inputs)
         stop = self.axis + index.ndim
         if x.shape[self.axis : stop] != index.shape:
             raise ShapeError(
@@ -116,7 +118,7 @@ class OneHot(Op):
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         (index,) = inputs
-        _require_integers(self.name, index, inputs)
+        _require_index(self.name, index, self.depth, inputs)
         return (*index.shape, self.depth), self.of_dtype
 
     def index_size(self, position: int, *inputs: Node) -> int | None:

@@ -101,13 +101,17 @@ class _ElementwiseLoss(Elementwise):
 
 
 class SigmoidCrossEntropy(_ElementwiseLoss):
-    """C = -t log σ(z) - (1 - t) log(1 - σ(z)) = max(z, 0) - z t + log(1 + exp(-|z|))"""
+    """C = -t log σ(z) - (1 - t) log(1 - σ(z)) = s |z| + log(1 + exp(-|z|)), s = 1 - t where z > 0, else t
+
+    A share s of 0 costs nothing, also where |z| is infinite.
+    """
 
     symbol = "binary cross-entropy"
-    kernel = "max(x, 0) - x * y + log1p(exp(-abs(x)))"
+    kernel = "(0 if y == (1 if x > 0 else 0) else (1 - y if x > 0 else y) * abs(x)) + log1p(exp(-abs(x)))"
 
     def forward(self, z: Array, t: Array) -> Array:
-        return np.maximum(z, z.dtype.type(0)) - z * t + np.log1p(np.exp(-np.abs(z)))
+        share, size = np.where(z > 0, 1 - t, t), np.abs(z)
+        return np.where(share == 0, 0, share * size) + np.log1p(np.exp(-size))
 
     def partials(self, C: Node, z: Node, t: Node) -> Sequence[Node]:
         return sigmoid(z) - t, -z

@@ -7,6 +7,7 @@ flight.png, what each step did, for Hessian-free optimisation.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shlex
 import sys
 import warnings
@@ -169,6 +170,11 @@ def run(options: argparse.Namespace) -> int:
             print("this run has ended; to go on, give more --epochs")
     try:
         outcome = trainer.run()
+    except BaseException:
+        if not given:  # goes where nothing was written into it
+            with contextlib.suppress(OSError):
+                trainer.folder.path.rmdir()
+        raise
     finally:
         console.close()
     interrupted = outcome.reason == "interrupted"

@@ -136,9 +136,15 @@ def test_all_parameters_can_be_set(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded()[0], [27.5] * 3)
 
 
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="Linux's devices")
+def test_a_device_is_no_function() -> None:
+    with pytest.raises(BackendError, match="cannot read /dev/zero: it is a device, not a file"):
+        gn.load_function("/dev/zero")
+
+
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    with pytest.raises(BackendError, match=r"save: cannot write .*folder: it is a folder or a device"):
+    with pytest.raises(BackendError, match=r"save: cannot write .*folder: it is a folder, not a file"):
         gn.compile([gn.parameter(np.ones(3))], []).save(tmp_path / "folder")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 

@@ -594,6 +594,15 @@ def test_folder_in_use(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_a_run_that_cannot_begin_leaves_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(here.rglob("*"))
+    assert main(["train", "text.txt", *SMALL, "--memory", "1"]) == 1
+    assert "memory" in capsys.readouterr().err
+    assert sorted(p for p in here.rglob("*") if p.name != "runs") == before
+    assert main(["train", "text.txt", *SMALL, "--memory", "1", "--out", "run"]) == 1
+    assert main(["train", "text.txt", *SMALL, "--out", "run", "--quiet"]) == 0
+
+
 def test_resume_of_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sentence = fails(capsys, ["train", "--resume", "none"])
     assert sentence == "none cannot be resumed. There is no checkpoint in it."
