@@ -35,7 +35,7 @@ class Pieces(ABC):
 
     @abstractmethod
     def compile(self) -> None:
-        """Makes what steps compute gradients with, so that what is in its way is known before the first; see gn.compile."""
+        """Makes the gradient's function, so that what is in its way is known before the first step; see gn.compile."""
 
     @abstractmethod
     def fed(self, epoch: int, step: int) -> Objective | BatchedObjective:
