@@ -21,7 +21,7 @@ __all__ = ["LineSearchOptimizer", "LineSearchReport", "Point"]
 #: So many roundings may be in a loss that went through hundreds of layers or time steps. (800 were measured in that of
 #: reaches of 40 steps, in float32.)
 ROUNDINGS = 1000
-#: A step ends after so many iterations without a lower loss.
+#: A step ends after so many iterations in which neither the loss nor the gradient fell below what it was.
 PATIENCE = 20
 
 
@@ -144,8 +144,8 @@ class LineSearchOptimizer(Optimizer):
         started = time.perf_counter()
         evaluations = _Evaluations(objective, theta)
         start = here = evaluations.at(theta)
-        lowest = start.loss
-        length = norm(start.gradient)
+        lowest, flattest = start.loss, norm(start.gradient)
+        length = flattest
         if not (math.isfinite(start.loss) and math.isfinite(length)):
             return LineSearchReport(start.loss, length, start.loss, start.loss, 0, 1, 1, length)
         done, idle, reason = 0, 0, "tolerance" if length <= self.tolerance else ""
@@ -155,9 +155,11 @@ class LineSearchOptimizer(Optimizer):
                 reason = "no lower point"
                 break
             theta[...] = there.w
-            done, idle = done + 1, 0 if there.loss < lowest else idle + 1
+            steepness = norm(there.gradient)
+            # Where rounding hides falls of the loss, the gradient tells whether it still goes down.
+            done, idle = done + 1, 0 if there.loss < lowest or steepness < flattest else idle + 1
             reason = self._ended(here, there, done, idle)
-            here, lowest = there, min(lowest, there.loss)
+            here, lowest, flattest = there, min(lowest, there.loss), min(flattest, steepness)
         return LineSearchReport(
             start.loss, length, start.loss, here.loss, done, evaluations.count, evaluations.broken,
             norm(here.gradient), reason, time.perf_counter() - started,
@@ -176,7 +178,7 @@ class LineSearchOptimizer(Optimizer):
         return None
 
     def _ended(self, before: Point, after: Point, done: int, idle: int) -> str:
-        """Why there are no more iterations, if so. idle: how many there were since the lowest loss."""
+        """Why there are no more iterations, if so. idle: how many there were since the lowest loss and gradient."""
         if norm(after.gradient) <= self.tolerance:
             return "tolerance"
         fall, size = before.loss - after.loss, max(abs(before.loss), abs(after.loss))

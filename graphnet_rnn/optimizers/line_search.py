@@ -75,20 +75,25 @@ class LineSearch:
 
     @property
     def best(self) -> float:
-        return self._best.step
+        # What slopes alone have chosen is no result until they meet the conditions.
+        lower = self._best.value < self._start.value or self.ended in ("wolfe", "slopes")
+        return self._best.step if lower else 0.0
 
     def tell(self, value: float, slope: float) -> None:
         """f and its slope at `step`: makes the next one, or ends."""
         self._trials += 1
         if not (math.isfinite(value) and math.isfinite(slope)):
             self._bracketed, self._other = True, _Trial(self.step, math.inf, math.inf)
-            self._go_to(self.best + BACK * (self.step - self.best))
+            self._go_to(self._best.step + BACK * (self.step - self._best.step))
             return
         now, descent = _Trial(self.step, value, slope), self._rule.c1 * self._start.slope
         target = self._start.value + now.step * descent
         self.ended = self._met(now, target)
         if self.ended:
             self._best = now
+            return
+        if self._says_nothing(now):
+            self._narrow_by_slopes(now)
             return
         self._first_stage = self._first_stage and not (value <= target and slope >= 0)
         # As long as f falls, but less than it should, its excess is what is to be minimised.
@@ -97,12 +102,30 @@ class LineSearch:
 
     def _met(self, now: _Trial, target: float) -> str:
         """By what a trial meets the conditions, if it does."""
-        value, slope = self._start.value, self._start.slope
+        slope = self._start.slope
         if now.value <= target and abs(now.slope) <= -self._rule.c2 * slope:
             return "wolfe"
-        says_nothing = -0.5 * now.step * slope <= self._hidden and now.value <= value + self._hidden
         falls = self._rule.c2 * slope <= now.slope <= (2 * self._rule.c1 - 1) * slope
-        return "slopes" if says_nothing and falls else ""
+        return "slopes" if falls and self._says_nothing(now) else ""
+
+    def _says_nothing(self, now: _Trial) -> bool:
+        """Whether rounding may hide what the value of a trial would tell."""
+        value, slope = self._start.value, self._start.slope
+        return -0.5 * now.step * slope <= self._hidden and now.value <= value + self._hidden
+
+    def _narrow_by_slopes(self, now: _Trial) -> None:
+        """The next interval, from where f falls to where it rises, and the step between where it would do neither."""
+        if now.slope < 0:
+            self._best = now
+        else:
+            self._other, self._bracketed = now, True
+        best, other = self._best, self._other
+        if not self._bracketed:
+            self._go_to(self._highest)
+        else:
+            # NaN, and so the middle, where f was too high at the other end for its slope to be known.
+            share = best.slope / (best.slope - other.slope) if 0 < other.slope < math.inf else math.nan
+            self._go_to(best.step + share * (other.step - best.step))
 
     def _narrow(self, now: _Trial, tilt: float) -> None:
         """The next interval, and the next step (section 4 of the paper)."""

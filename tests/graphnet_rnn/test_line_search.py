@@ -136,6 +136,17 @@ def test_where_rounding_hides_the_fall_slopes_decide() -> None:
         assert search.best == 0
 
 
+@pytest.mark.parametrize("first", [3.0, 50.0, 1e-3])
+def test_where_rounding_hides_the_fall_slopes_lead(first: float) -> None:
+    """From a trial that is too far, or too near, to the minimum of the parabola, which no value shows."""
+    search, asked = searched(
+        lambda a: 1 + 1e-7 * math.sin(1e6 * a), lambda a: 2e-8 * (a - 1), first, Wolfe(1e-4, 0.1, width=1e-14), 1e-6
+    )
+    assert search.ended in ("slopes", "wolfe")
+    assert abs(search.best - 1) <= 0.1
+    assert asked <= 12
+
+
 def test_a_fall_that_can_be_seen_must_be_seen() -> None:
     """Slopes that promise more than rounding hides do not decide."""
     search, _ = searched(lambda a: 1 + 1e-7 * (a > 0), lambda a: 2e-3 * (a - 1), 1.0, LOOSE, hidden=1e-6)

@@ -109,8 +109,10 @@ def test_an_optimizer_does_the_same_there(optimizer: Any) -> None:
     host = rnn.minimize(objective("numpy"), optimizer, steps=2)
     gpu = rnn.minimize(objective("cuda"), optimizer, steps=2)
     assert isinstance(gpu.theta, np.ndarray)
-    assert gpu.loss == pytest.approx(host.loss, rel=1e-4)
-    np.testing.assert_allclose(gpu.theta, host.theta, rtol=1e-2, atol=2e-4)
+    # A line search in float32 takes other steps where sums round otherwise.
+    searches = isinstance(optimizer, rnn.optimizers.LineSearchOptimizer)
+    assert gpu.loss == pytest.approx(host.loss, rel=1e-3 if searches else 1e-4)
+    np.testing.assert_allclose(gpu.theta, host.theta, rtol=1e-2, atol=1e-2 if searches else 2e-4)
 
 
 def test_minimize_goes_on_there() -> None:
