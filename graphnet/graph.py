@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from copy import copy
-from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
+from graphnet.cached import cached_property
 from graphnet.collector import collector_paused
 from graphnet.display import ShowsItself
 from graphnet.errors import GraphnetError, ValueAccessError

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.backends import load_backend
+from graphnet.cached import cached_property
 from graphnet.diff import require_scalar
 from graphnet.graph import ancestors, substitute
 from graphnet.node import Array, Node

@@ -15,9 +15,9 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from functools import cached_property
 from itertools import accumulate
 
+from graphnet.cached import cached_property
 from graphnet.collector import collector_paused
 from graphnet.graph import Graph, dependents
 from graphnet.node import Node, shared

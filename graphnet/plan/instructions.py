@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
+from graphnet.cached import cached_property
 from graphnet.node import Dtype, Node, Shape
 from graphnet.plan.views import View
 

@@ -18,12 +18,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 import graphnet as gn
+from graphnet.cached import cached_property
 from graphnet.node import Array, Node
 from graphnet_rnn.control.arm import Arm
 from graphnet_rnn.control.controller import ClosedLoop, Controller, Trajectories

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import graphnet as gn
+from graphnet.cached import cached_property
 from graphnet.memory import require_memory
 from graphnet.node import Array
 from graphnet_rnn.batched import BatchedObjective

@@ -140,7 +140,11 @@ def test_where_rounding_hides_the_fall_slopes_decide() -> None:
 def test_where_rounding_hides_the_fall_slopes_lead(first: float) -> None:
     """From a trial that is too far, or too near, to the minimum of the parabola, which no value shows."""
     search, asked = searched(
-        lambda a: 1 + 1e-7 * math.sin(1e6 * a), lambda a: 2e-8 * (a - 1), first, Wolfe(1e-4, 0.1, width=1e-14), 1e-6
+        lambda a: 1 + 1e-7 * math.sin(1e6 * a),
+        lambda a: 2e-8 * (a - 1),
+        first,
+        Wolfe(1e-4, 0.1, width=1e-14),
+        1e-6,
     )
     assert search.ended in ("slopes", "wolfe")
     assert 0 < search.best < 2  # lower on the parabola than where it began

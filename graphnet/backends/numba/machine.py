@@ -14,11 +14,12 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache
 
 import llvmlite.binding as llvm
 
 from graphnet.backends.cache import Cache, open_cache
+from graphnet.cached import cached_property
 from graphnet.errors import BackendError
 
 __all__ = ["Kernel", "Machine", "symbol_of", "this_machine"]
