@@ -23,7 +23,7 @@ ROUNDING = float(np.finfo(np.float64).eps)
 class LBFGS(LineSearchOptimizer):
     """θ ← θ - α H g, with H ≈ (∇²C)⁻¹ from the last `memory` changes of θ and g, and α by a line search
 
-        H ← (I - s yᵀ/sᵀy) H (I - y sᵀ/sᵀy) + s sᵀ/sᵀy      from H = I sᵀy/yᵀy of the last pair, pair by pair
+        H' = (I - s yᵀ/sᵀy) H (I - y sᵀ/sᵀy) + s sᵀ/sᵀy      pair by pair, from I sᵀy/yᵀy of the last one
 
     s = θ' - θ and y = g' - g, both on one batch. A pair is kept if sᵀy > ε |gᵀs|, ε the rounding of float64, so H is
     positive definite. α is 1 at first, and 1/‖g‖ without pairs; the line search asks for the strong Wolfe conditions
