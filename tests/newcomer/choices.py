@@ -39,7 +39,7 @@ CHOICES = (
     # Shorter
     Choice(r"python -m benchmarks\.busy$", '{} --seconds 0.5 --loads idle "1 busy"', _SHORT),
     Choice(r"graphnet-rnn train --units 192", "{} --units 16 --epochs 1", _SHORT),
-    Choice(r"graphnet-rnn train --resume", "{}", "as it is"),
+    Choice(r"graphnet-rnn train --resume runs/book$", "{} book.txt", "a reader has the text beside it"),
     Choice(r"graphnet-rnn train --memory sqrt$", "{} book.txt --epochs 1", _SETTING),
     Choice(r"(graphnet-rnn|python3 run\.py) train .*", "{} --epochs 1", _SHORT),
     Choice(r"graphnet-rnn tasks ", "{} --steps 1 --test 500", _SHORT),
