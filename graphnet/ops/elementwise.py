@@ -16,7 +16,7 @@ from graphnet.dtypes import BOOL, FLOAT64, as_dtype, common_dtype, converted, is
 from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueAccessError, table_of_inputs
 from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape, shared
 from graphnet.ops.broadcast import STRETCH, broadcast_to
-from graphnet.ops.leaf import as_node, fill, zeros
+from graphnet.ops.leaf import as_node, fill, stop_gradient, zeros
 
 __all__ = [
     "Absolute", "Add", "Cast", "Cos", "Divide", "Elementwise", "Equal", "Exp", "Greater",
@@ -302,10 +302,12 @@ class PowerOf(Elementwise):
         return np.power(x, y)
 
     def partials(self, z: Node, x: Node, y: Node) -> Sequence[Node]:
-        # 0 · ∞ is meant to be 0 in two places: 0 · x^-1 where y = 0, and 0^y log 0 where y >= 0.
-        lowered = where(equal(y, 0), 0, y - 1)
+        # 0 · ∞ is meant to be 0 in two places: 0 · x^-1 where y = 0, and 0^y log 0 where y >= 0. So at x = 0 the
+        # second partial does not depend on x, and the first must not on y, or the Hessian would not be symmetric.
+        base = where(logical_and(equal(y, 0), logical_not(greater(absolute(x), 0))), 1, x)
+        exponent = where(equal(x, 0), stop_gradient(y), y)
         flat = logical_and(equal(x, 0), greater_equal(y, 0))
-        return y * x**lowered, z * log(where(flat, 1, x))
+        return exponent * base ** (exponent - 1), z * log(where(flat, 1, x))
 
 
 # -- functions of one variable ---------------------------------------------------------------

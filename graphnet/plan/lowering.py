@@ -10,6 +10,7 @@ import numpy as np
 
 from graphnet.collector import collector_paused
 from graphnet.dtypes import BOOL
+from graphnet.errors import NotEnoughMemoryError
 from graphnet.graph import Graph, Group, dependents
 from graphnet.node import Dtype, Node, Shape
 from graphnet.ops.broadcast import BroadcastTo, Sum
@@ -38,6 +39,9 @@ from graphnet.plan.views import Buffer, View
 
 __all__ = ["Lowered", "lower"]
 
+#: Elements of an array, at most: their addresses are part of a word of 64 bits.
+LARGEST = 2**40
+
 
 @dataclass(eq=False)
 class Lowered:
@@ -57,7 +61,16 @@ class Lowered:
 
 
 def lower(graph: Graph) -> Lowered:
-    """Linear in the number of nodes, but for ordering, which takes n log n."""
+    """Linear in the number of nodes, but for ordering, which takes n log n.
+
+    NotEnoughMemoryError for a node of more elements than addresses reach, even if it is never stored.
+    """
+    for node in graph.order:
+        if node.size > LARGEST:
+            raise NotEnoughMemoryError(
+                f"{node.describe()} (made at {node.origin}) has {node.size:.3g} elements; no more than {LARGEST:.3g} "
+                "can be computed. Make its shape smaller."
+            )
     with collector_paused():
         return _Lowering(graph).run()
 

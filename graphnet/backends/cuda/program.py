@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,6 +17,7 @@ from graphnet.backends.cuda.kernels import compiled
 from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.schedule import HEADER, LibraryProduct, Place, Schedule, Stretch, Upload
 from graphnet.backends.numpy import NumpyProgram, call_forward
+from graphnet.backends.turns import Turns
 from graphnet.errors import BackendError, GraphnetError
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
@@ -38,7 +38,7 @@ class CudaProgram(Program):
         self.schedule, self.source, self.check, self.device = schedule, source, check, device
         self.memory = schedule.memory
         self._multiply = multiply
-        self._lock = threading.Lock()
+        self._turns = Turns()
         self._arena = device.memory(-(-schedule.arena_bytes // HEADER) * HEADER)
         self._views: dict[str, Any] = {}
         self._flag = self._arena[:8]
@@ -94,23 +94,29 @@ class CudaProgram(Program):
         # Kernels look at what they read; a NaN may also stand where nobody reads.
         if self.check and not all(map(_is_finite, (*arrays, *self._leaves()))):
             return self._explain(arrays)
-        with self._lock:
+        with self._turns.lock:
+            self._turns.begin(self)
             self._lower_flag()
             self._bring(arrays)
             self._execute()
-            return self._fetched(arrays)
+            fetched = self._fetched(arrays)
+            self._turns.end()
+            return fetched
 
     def again(self, arrays: Sequence[Array]) -> list[Array]:
         if not self.schedule.fixed or (self.check and not all(map(_is_finite, arrays))):
             return self.run(arrays)
-        with self._lock:
+        with self._turns.lock:
+            self._turns.begin(self)
             self._lower_flag()
             for piece, array, varies in zip(self._given, arrays, self.schedule.varying, strict=True):
                 # What all else was copied to may have been given to others since.
                 if varies and piece is not None:
                     self._give(array, piece)
             self._execute(self.schedule.fixed)
-            return self._fetched(arrays)
+            fetched = self._fetched(arrays)
+            self._turns.end()
+            return fetched
 
     def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
         if self.check:
@@ -120,7 +126,8 @@ class CudaProgram(Program):
     def timed(self, arrays: Sequence[Array]) -> dict[Node, float]:
         """Seconds of each node: its launches' time, shared among the nodes that one launch works for."""
         spent: dict[Node, float] = defaultdict(float)
-        with self._lock:
+        with self._turns.lock:
+            self._turns.begin(self)
             self._bring(arrays)
             for stretch in self._stretches:
                 for run, action in zip(stretch.runs, stretch.actions, strict=True):

@@ -148,14 +148,17 @@ def _power_of_two(code: Code, n: Value) -> Value:
 
 
 def _quotient(code: Code, x: Value, y: Value) -> Value:
-    """x / y for 1 <= y < 1e30 or NaN: in single precision from an estimate of 1 / y, refined once."""
+    """x / y for 1 <= y < 1e30 or NaN: in single precision from an estimate of 1 / y, refined by what it leaves of x.
+
+    (To refine 1 / y instead costs as much, and leaves the rounding of the quotient: y / y was not always 1.)
+    """
     if not (code.avx512 and x.type == "<16 x float>"):
         return code.binary("fdiv", x, y)
     every = Value("i16", "-1")
     estimate = code.intrinsic("x86.avx512.rcp14.ps.512", x.type, y, y, every, suffix="")
-    error = code.fused(_negative(code, y), estimate, code.constant(x.type, 1.0))
     quotient = code.multiply(x, estimate)
-    return code.fused(quotient, error, quotient)
+    rest = code.fused(_negative(code, quotient), y, x)
+    return code.fused(rest, estimate, quotient)
 
 
 def exponential(code: Code, x: Value) -> Value:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import threading
 import time
 import weakref
 from collections import defaultdict
@@ -24,6 +23,7 @@ from graphnet.backends.numba.records import RecordForm, form_of, from_told
 from graphnet.backends.numba.tape import runner
 from graphnet.backends.numba.threads import Team
 from graphnet.backends.numpy import NumpyProgram, call_forward
+from graphnet.backends.turns import Turns
 from graphnet.errors import BackendError, GraphnetError, NotEnoughMemoryError
 from graphnet.graph import Graph
 from graphnet.memory import readable_bytes, require_memory
@@ -67,7 +67,7 @@ class NumbaProgram(Program):
         self._given = [None if p is None else self._array(p) for p in image.given]
         self._results = [self._array(p) for p in image.results]
         self._brought = [(self._array(p), get) for p, get in zip(image.brought, brought, strict=True)]
-        self._lock = threading.Lock()
+        self._turns = Turns()
         _programs.add(self)
 
     def _array(self, place: Place) -> Array:
@@ -133,31 +133,34 @@ class NumbaProgram(Program):
         # Loops look at what they read; a NaN may also stand where nobody reads.
         if self.check and not all(map(_is_finite, (*arrays, *self.leaves))):
             return self._explain(arrays)
-        with self._lock:
+        with self._turns.lock:
+            self._turns.begin(self)
             self._bring(arrays)
             self._execute()
             if not self._arena.header[0]:
-                return list(map(np.ndarray.copy, self._results))
+                return self._taken()
         return self._explain(arrays)
 
     def again(self, arrays: Sequence[Array]) -> list[Array]:
         if not self.image.fixed or (self.check and not all(map(_is_finite, arrays))):
             return self.run(arrays)
-        with self._lock:
+        with self._turns.lock:
+            self._turns.begin(self)
             for place, array, varies in zip(self._given, arrays, self.image.varying, strict=True):
                 # What all else is copied to may have been given to others since.
                 if varies and place is not None:
                     place[...] = array
             self._execute(self.image.fixed)
             if not self._arena.header[0]:
-                return list(map(np.ndarray.copy, self._results))
+                return self._taken()
         return self._explain(arrays)
 
     def run_alone(self, arrays: Sequence[Array], parts: Sequence[int]) -> Iterator[tuple[str, list[Array]]]:
         """As `run`, then, where something varies, as `again`: one thread alone, which does the parts of each superstep
         in this order, over memory that was full of NaN.
         """
-        with self._lock:
+        with self._turns.lock:
+            self._turns.begin(self)
             self._arena.bytes.fill(0xFF)
             self._bring(arrays)
             for name, first in (("", 0), (", again", self.image.fixed)):
@@ -174,6 +177,12 @@ class NumbaProgram(Program):
                     name,
                     self._explain(arrays) if self._arena.header[0] else [r.copy() for r in self._results],
                 )
+
+    def _taken(self) -> list[Array]:
+        """Copies of the outputs, before another call may change them."""
+        results = list(map(np.ndarray.copy, self._results))
+        self._turns.end()
+        return results
 
     def _explain(self, arrays: Sequence[Array]) -> list[Array]:
         """An index was out of range, or a value not finite: the NumPy back end says which, in its words."""
@@ -204,7 +213,8 @@ class NumbaProgram(Program):
     def timed(self, arrays: Sequence[Array]) -> dict[Node, float]:
         """Seconds of each node: its records' time, shared among the nodes that one record works for."""
         spent: dict[Node, float] = defaultdict(float)
-        with self._lock:
+        with self._turns.lock:
+            self._turns.begin(self)
             self._bring(arrays)
             self._arena.header[0] = 0
             for segment, (_, host), owners in zip(
@@ -296,7 +306,7 @@ _programs: weakref.WeakSet[NumbaProgram] = weakref.WeakSet()
 def _after_fork() -> None:
     """In the child no other thread is left that could give back a lock."""
     for program in _programs:
-        program._lock = threading.Lock()
+        program._turns = Turns()
 
 
 if hasattr(os, "register_at_fork"):

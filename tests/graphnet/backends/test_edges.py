@@ -126,3 +126,42 @@ def test_powers_of_zero_have_second_derivatives(backend: str) -> None:
     of_x, of_y = gn.compile(nodes, [x, y], backend=backend)(np.zeros(3), np.array([2.0, 3.0, 4.0]))
     np.testing.assert_array_equal(of_x, [2.0, 0.0, 0.0])
     np.testing.assert_array_equal(of_y, np.zeros(3))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_second_derivatives_of_powers_are_symmetric(backend: str) -> None:
+    """x^y at y = 0, where the first partial is 0 · x^-1, and at x = 0."""
+    x, y, a, b = (gn.input((), "float64") for _ in range(4))
+    product = gn.compile(gn.hessian_product(x**y, {x: a, y: b}), [x, y, a, b], backend=backend)
+    for at, by_xx, by_xy, by_yy in [
+        ((4.0, 0.0), 0.0, 0.25, np.log(4) ** 2),
+        ((2.0, 3.0), 12.0, 4 + 12 * np.log(2), 8 * np.log(2) ** 2),
+        ((0.0, 2.0), 2.0, 0.0, 0.0),
+        ((0.0, 1.0), 0.0, 0.0, 0.0),
+        ((0.0, 0.0), 0.0, 0.0, 0.0),
+    ]:
+        np.testing.assert_allclose(product(*at, 1.0, 0.0), [by_xx, by_xy], rtol=1e-12)
+        np.testing.assert_allclose(product(*at, 0.0, 1.0), [by_xy, by_yy], rtol=1e-12)
+
+
+@pytest.mark.parametrize("width", [1, 3, 6, 16, 40])
+def test_sigmoid_is_one_where_it_rounds_to_one(width: int) -> None:
+    """So that its slope is 0 there, whatever the vectors are that compute it."""
+    x = gn.input((width,), "float32")
+    function = gn.compile([1 - gn.sigmoid(x), *gn.gradient(gn.sum(gn.sigmoid(x)), [x])], [x])
+    for number in (18.0, 20.0, 33.3, 40.0, 88.0, 1e30, np.inf):
+        rest, slope = function(np.full(width, number, "float32"))
+        assert not rest.any()
+        assert not slope.any()
+
+
+def test_more_elements_than_addresses_reach() -> None:
+    huge = [
+        gn.sum(gn.fill(1, (10**6, 10**6, 10**6), "float64")),
+        gn.mean(gn.broadcast_to(gn.constant(np.ones(1)), (2**33, 2**33))),
+    ]
+    for node in huge:
+        with pytest.raises(
+            gn.NotEnoughMemoryError, match=r"elements; no more than 1\.1e\+12 can be computed"
+        ):
+            gn.compile([node])

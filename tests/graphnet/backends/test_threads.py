@@ -373,6 +373,57 @@ def test_an_interrupt_at_any_line_hangs_nobody(threads: int, tmp_path: Path) -> 
     assert run_script(code, tmp_path, timeout=120) == "right\n"
 
 
+# -- a call within a call ------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="timers are POSIX")
+def test_a_signal_handler_that_calls_what_is_running_is_told_so() -> None:
+    """It would wait for itself, for ever."""
+    x = gn.input((400, 400))
+    function, array = gn.compile([gn.sum(gn.tanh(x @ x) @ x)], [x]), np.full((400, 400), 0.01, "float32")
+    wanted, told = function(array)[0], []
+
+    def handle(number: int, frame: Any) -> None:
+        try:
+            told.append(function(array)[0] == wanted)  # the call had ended, or not begun
+        except gn.BackendError as error:
+            told.append("called while it runs in the same thread" in str(error))
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        for _ in range(30):
+            signal.setitimer(signal.ITIMER_REAL, 0.001)
+            assert function(array)[0] == wanted
+            time.sleep(0.002)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(told) >= 20
+    assert all(told)
+
+
+def test_an_op_that_calls_the_function_it_is_in_is_told_so() -> None:
+    functions: list[gn.Function] = []
+
+    class Calls(gn.Op):
+        """y = x, by way of another function"""
+
+        signature = "... -> ..."
+
+        def forward(self, x):
+            return functions[-1](x)[0]
+
+    x = gn.input((3,))
+    functions.append(gn.compile([gn.tanh(x)], [x]))
+    outer = gn.compile([Calls()(x) * 2], [x])
+    np.testing.assert_allclose(outer(np.ones(3, "float32"))[0], 2 * np.tanh(1.0), rtol=1e-6)
+    functions.append(outer)
+    with pytest.raises(gn.BackendError, match="called while it runs in the same thread"):
+        outer(np.ones(3, "float32"))
+    functions.pop()
+    np.testing.assert_allclose(outer(np.ones(3, "float32"))[0], 2 * np.tanh(1.0), rtol=1e-6)
+
+
 # -- wrong input ---------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,47 @@
+"""Turns: a compiled function runs one call at a time, and none within another."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+from graphnet.errors import BackendError
+
+__all__ = ["Turns"]
+
+
+class Turns:
+    """A lock for which other threads wait, and the thread that has it need not: what it would do there is an error.
+
+        with program.turns.lock:
+            program.turns.begin(program)
+            ...
+            program.turns.end()
+
+    `end` may be left out where a call fails: the next one then only looks more closely.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._under_way = False
+
+    def begin(self, program: Any) -> None:
+        """BackendError if this call of a method of the program stands within another."""
+        if self._under_way:
+            frame = sys._getframe(1)
+            file, outside = frame.f_code.co_filename, False
+            while frame is not None:
+                own = frame.f_code.co_filename == file and frame.f_locals.get("self") is program
+                if own and outside:
+                    raise BackendError(
+                        "this function is called while it runs in the same thread: by a signal handler, or by an op of "
+                        "its own graph. Compile it once more for that."
+                    )
+                outside = outside or not own
+                frame = frame.f_back
+        self._under_way = True
+
+    def end(self) -> None:
+        """The call that had begun is over."""
+        self._under_way = False
