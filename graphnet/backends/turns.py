@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from types import FrameType
 from typing import Any
 
 from graphnet.errors import BackendError
@@ -29,7 +30,8 @@ class Turns:
     def begin(self, program: Any) -> None:
         """BackendError if this call of a method of the program stands within another."""
         if self._under_way:
-            frame = sys._getframe(1)
+            frame: FrameType | None = sys._getframe(1)
+            assert frame is not None
             file, outside = frame.f_code.co_filename, False
             while frame is not None:
                 own = frame.f_code.co_filename == file and frame.f_locals.get("self") is program
