@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.dtypes import common_dtype
+from graphnet.dtypes import BOOL, INT64, common_dtype
 from graphnet.errors import ShapeError, table_of_inputs
 from graphnet.node import OPERATORS, Array, Node, Op, shared
 from graphnet.ops.broadcast import Sum, broadcast_to
@@ -33,6 +33,10 @@ class Product(Op):
 
     def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
         return as_common_dtype(self.name, Op.prepare(self, inputs))
+
+    def expanded(self, y: Node, *inputs: Node) -> Node | None:
+        """Of truths: how many of a row and a column are both true."""
+        return None if y.dtype != BOOL else self(*[cast(x, INT64) for x in inputs]) > 0
 
     def forward(self, a: Array, b: Array) -> Array:
         return np.matmul(a, b)
@@ -69,6 +73,10 @@ class ScaledMatMul(Op):
 
     def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
         return as_common_dtype(self.name, Op.prepare(self, inputs))
+
+    def expanded(self, y: Node, *inputs: Node) -> Node | None:
+        x, W, u, v = inputs
+        return Sum((1,))(reshape(scaled_rows(x, u) @ W, v.shape) * v)
 
     def forward(self, x: Array, W: Array, u: Array, v: Array) -> Array:
         y = np.zeros((x.shape[0], W.shape[1]), x.dtype)

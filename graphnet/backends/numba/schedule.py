@@ -23,8 +23,6 @@ from graphnet.errors import BackendError
 from graphnet.graph import Graph
 from graphnet.memory import require_memory
 from graphnet.node import Node
-from graphnet.ops.leaf import Input
-from graphnet.ops.random import Random
 from graphnet.passes.analysis import varying_nodes
 from graphnet.plan.arena import ALIGNMENT, Life, give_places
 from graphnet.plan.instructions import Access, Host, Loop, Product, Scatter, looking_at
@@ -92,7 +90,7 @@ def make_image(
         leaves=list(leaves),
         given=[place(views[node]) if node in views else None for node in graph.inputs],
         fixed=kept,
-        varying=[node.op.varying for node in graph.inputs],  # type: ignore[attr-defined]
+        varying=[node.op.varying for node in graph.inputs],
         brought=[place(views[node]) for node in lowered.brought],
         brought_from=lowered.brought,
         results=[place(views[node]) for node in graph.outputs],
@@ -350,7 +348,7 @@ def _is_fed(node: object) -> bool:
     """True for what depends directly on an Input or a Random node."""
     while isinstance(node, Node) and node.op.is_view:
         node = node.inputs[0]
-    return isinstance(node, Node) and isinstance(node.op, (Input, Random))
+    return isinstance(node, Node) and not node.inputs and node.op.is_fed
 
 
 def _rows_of(job: Job, access: Access) -> tuple[int, int] | None:
