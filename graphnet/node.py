@@ -55,6 +55,9 @@ RowsOf = Callable[["Node", range], "Node | None"]
 class Strided(Protocol):
     """Where a value lies in memory, and how it lies there when looked at otherwise (plan.views.View)."""
 
+    @property
+    def shape(self) -> Shape: ...
+
     def sliced(self, key: Sequence[KeyEntry]) -> Self: ...
 
     def transposed(self, axes: Sequence[int]) -> Self: ...

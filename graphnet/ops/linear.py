@@ -59,6 +59,9 @@ class BatchMatMul(Product):
 
     signature = "i n k, i k m -> i n m"
 
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return 0
+
 
 class ScaledMatMul(Op):
     """y[b, m] = Σ_n x[b, n] W[n, m] S[b, n, m],  S[b, n, m] = Σ_r u[b, r, n] v[b, r, m]

@@ -135,6 +135,7 @@ class SigmoidCrossEntropy(_ElementwiseLoss):
 class SquaredError(_ElementwiseLoss):
     """C = (y - t)²"""
 
+    commutes = True
     symbol = "squared error"
     kernel = "(x - y) ** 2"
 

@@ -81,6 +81,9 @@ class ArgMax(Op):
             raise ShapeError("ArgMax: there is no maximum of nothing." + table_of_inputs(inputs))
         return (*x.shape[: self.axis], *x.shape[self.axis + 1 :]), INT64
 
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return 0 if self.axis > 0 else None
+
     def expanded(self, y: Node, *inputs: Node) -> Node | None:
         """The first place that holds the maximum; of floats a NaN, which is it then."""
         (x,) = inputs

@@ -180,7 +180,7 @@ class Cubed(gn.Elementwise):
 @pytest.mark.parametrize(
     ("build", "settings", "remedy"),
     [
-        (Reversed(), {}, "Write it as a function of graphnet's own ops"),
+        (Reversed(), {}, "Give the op `expanded`, which writes its value with graphnet's own ops"),
         (Cubed(), {}, "Give the op a `kernel`"),
         (gn.softmax, {"passes": ()}, "passes=gn.passes.DEFAULT"),
     ],
