@@ -122,7 +122,7 @@ def _rows_read(reader: Node) -> tuple[int, int] | None:
 
 def _stretches(edges: Sequence[int], rows: int) -> list[tuple[int, int]]:
     """Where to cut: at edges, into parts of so many rows and few more."""
-    first, total = edges[0], edges[-1] - edges[0]
+    first, total = edges[0], max(1, edges[-1] - edges[0])
     count = max(1, total // rows)
     cuts = [first]
     for edge in edges[1:]:
