@@ -137,13 +137,15 @@ def _is_join(x: Node) -> bool:
 
 def _added_up(node: Node) -> tuple[Node, ...] | None:
     """The matrices (and index) whose rows are added up; last the one that decides. None for other nodes."""
-    match node:
-        case Node(op=Sum(axes=(0,)), inputs=(x,)) if x.ndim == 2:
-            return (x,)
-        case Node(op=ScatterAdd(axis=0), inputs=(x, index)) if x.ndim == 2 and index.ndim == 1:
-            return index, x
-        case Node(op=MatMul(), inputs=(Node(op=Transpose(), inputs=(a,)), b)):
-            return a, b
+    match node.op:
+        case Sum(axes=(0,)) if node.inputs[0].ndim == 2:
+            return node.inputs
+        case ScatterAdd(axis=0):
+            x, index = node.inputs
+            return (index, x) if x.ndim == 2 and index.ndim == 1 else None
+        case MatMul():
+            a, b = node.inputs
+            return (a.inputs[0], b) if isinstance(a.op, Transpose) else None
     return None
 
 

@@ -18,7 +18,7 @@ def expand(graph: Graph) -> Graph:
 
 
 def _simplest(node: Node) -> Node:
-    written_out = node.op.expanded(node, *node.inputs) if node.size else None
+    written_out = node.op.expanded(node, *node.inputs) if node.inputs and node.size else None
     if written_out is None:
         return node
     made = [x for x in ancestors([written_out], stop=node.inputs) if x not in node.inputs]

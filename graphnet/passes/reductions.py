@@ -46,10 +46,11 @@ def stack_reductions(graph: Graph) -> Graph:
 
 def _kind(node: Node) -> Hashable:
     """What two reductions must have in common; None for other nodes."""
-    match node:
-        case Node(op=Sum(axes=(0,)), inputs=(x,)) if x.ndim == 2:
+    match node.op:
+        case Sum(axes=(0,)) if node.inputs[0].ndim == 2:
             return Sum
-        case Node(op=ScatterAdd(axis=0, size=size), inputs=(x, index)) if x.ndim == 2:
+        case ScatterAdd(axis=0, size=size) if node.inputs[0].ndim == 2:
+            index = node.inputs[1]
             return ScatterAdd, size, index.inputs if isinstance(index.op, Concatenate) else index
     return None
 
