@@ -255,9 +255,12 @@ class _Lowering:
         source = self.view(x)
         found = node.op.view(source)
         if found is None:
-            # The elements must move first: a row-major copy has the same elements in the new shape.
-            target = self._own(node)
-            self._copy(node, x, source, target.buffer.whole(x.shape))
+            # The elements must move first, to where they lie in their order.
+            moved = Buffer(x.size, x.dtype).whole(x.shape)
+            self._copy(node, x, source, moved)
+            found = node.op.view(moved)
+        if found is None:
+            self._host(node)
         else:
             self.views[node] = found
 

@@ -5,6 +5,7 @@ No module of graphnet or viz names the ops of this file. The first has its three
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,6 +197,28 @@ def test_a_view_costs_nothing() -> None:
     found, row = function(value)
     np.testing.assert_allclose(found, 2 * np.tanh(value)[::-1], rtol=1e-13)
     np.testing.assert_allclose(row, np.exp(value)[3], rtol=1e-13)
+
+
+class Backwards(gn.Op):
+    """y[i] = x_flat[n - 1 - i]: a view of what lies in its order"""
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        return (inputs[0].size,), inputs[0].dtype
+
+    def view(self, x: S) -> S | None:
+        flat = x.reshaped((math.prod(x.shape),))
+        return None if flat is None else flat.sliced(((flat.shape[0] - 1, -1, -1),))
+
+    def forward(self, x: Array) -> Array:
+        return x.reshape(-1)[::-1]
+
+
+def test_a_view_of_what_lies_otherwise_is_one_of_a_copy() -> None:
+    x = gn.input((5, 3), "float64")
+    nodes = [Backwards()(gn.exp(x).T) + 1, Backwards()(x[:, 1:])]
+    found = gn.compile(nodes)(value := np.arange(15.0).reshape(5, 3) / 9)
+    np.testing.assert_allclose(found[0], np.exp(value).T.reshape(-1)[::-1] + 1, rtol=1e-13)
+    np.testing.assert_array_equal(found[1], value[:, 1:].reshape(-1)[::-1])
 
 
 def test_a_slice_moves_through_it() -> None:
