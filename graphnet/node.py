@@ -26,18 +26,7 @@ from graphnet.provenance import Origin, Scope, context, here
 from graphnet.signature import parse
 
 __all__ = [
-    "OPERATORS",
-    "Array",
-    "ByIdentity",
-    "Dtype",
-    "Key",
-    "KeyEntry",
-    "Node",
-    "Op",
-    "RowsOf",
-    "S",
-    "Shape",
-    "Strided",
+    "OPERATORS", "Array", "ByIdentity", "Dtype", "Key", "KeyEntry", "Node", "Op", "RowsOf", "S", "Shape", "Strided",
     "shared",
 ]  # fmt: skip
 
@@ -48,7 +37,7 @@ Shape = tuple[int, ...]
 KeyEntry = int | tuple[int, int, int]
 #: One entry for each axis.
 Key = tuple[KeyEntry, ...]
-#: RowsOf()(x, range(start, stop)): these rows of x (along its first axis), or None where they cannot be had alone.
+#: of(x, range(start, stop)): these rows of x (along its first axis), or None where they cannot be had alone.
 RowsOf = Callable[["Node", range], "Node | None"]
 
 
@@ -223,7 +212,7 @@ class Op:
         return None
 
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
-        """k, if row i of y (along its first axis) reads row i + k of each input and no other; None: it may."""
+        """k, if row i of y reads row i + k of each input (first axes) and no other; None if it may read others."""
         return None
 
     def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
