@@ -10,15 +10,9 @@ import numpy as np
 from graphnet.errors import DtypeError, ShapeError
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
-from graphnet.ops.broadcast import BroadcastTo
-from graphnet.ops.elementwise import Cast
-from graphnet.ops.shape import Concatenate, Reshape, Slice, Stack, Transpose
 
 __all__ = ["as_input", "checked_inputs", "index_sizes", "sample_inputs"]
 
-
-#: Ops that hand on the values of their inputs, elsewhere.
-_MOVES = (BroadcastTo, Cast, Concatenate, Reshape, Slice, Stack, Transpose)
 
 #: What a program can read where it lies (see Program.taken), or None.
 Taken = Callable[[Any], Any]
@@ -118,7 +112,7 @@ def index_sizes(graph: Graph) -> dict[Node, int]:
         for position, source in enumerate(node.inputs):
             if source.dtype.kind in "iu":
                 size = node.op.index_size(position, *node.inputs)
-                if size is None and isinstance(node.op, _MOVES):
+                if size is None and node.op.moves:
                     size = sizes.get(node)
                 if size is not None:
                     sizes[source] = min(size, sizes.get(source, size))

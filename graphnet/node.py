@@ -3,6 +3,9 @@
 An op states what it means (`forward`, on arrays), how a cotangent goes back through it (`backward`, on
 nodes) and how a tangent goes forward (`rop`, on nodes). The argument order is always *incoming
 derivative(s), output, inputs*; prefix g is a cotangent, prefix r is R{·}.
+
+Whatever else passes, back ends and pictures know of an op, it says itself, too, in methods and fields whose defaults
+are right for any op: no other file names it.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Number
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -22,11 +25,39 @@ from graphnet.errors import DifferentiationError, ValueAccessError
 from graphnet.provenance import Origin, Scope, context, here
 from graphnet.signature import parse
 
-__all__ = ["OPERATORS", "Array", "ByIdentity", "Dtype", "Node", "Op", "Shape", "shared"]
+__all__ = [
+    "OPERATORS", "Array", "ByIdentity", "Dtype", "Key", "KeyEntry", "Node", "Op", "RowsOf", "S", "Shape", "Strided",
+    "shared",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 Dtype = np.dtype[Any]
 Shape = tuple[int, ...]
+#: What of an axis is taken: an index, which drops the axis, or (start, stop, step), which keeps it.
+KeyEntry = int | tuple[int, int, int]
+#: One entry for each axis.
+Key = tuple[KeyEntry, ...]
+#: of(x, range(start, stop)): these rows of x (along its first axis), or None where they cannot be had alone.
+RowsOf = Callable[["Node", range], "Node | None"]
+
+
+class Strided(Protocol):
+    """Where a value lies in memory, and how it lies there when looked at otherwise (plan.views.View)."""
+
+    @property
+    def shape(self) -> Shape: ...
+
+    def sliced(self, key: Sequence[KeyEntry]) -> Self: ...
+
+    def transposed(self, axes: Sequence[int]) -> Self: ...
+
+    def broadcast(self, to: Shape) -> Self: ...
+
+    def reshaped(self, to: Shape) -> Self | None: ...
+
+
+S = TypeVar("S", bound=Strided)
+
 
 #: What `+`, `@`, `x[...]` and conversion to a node do; filled by `graphnet.ops`, which imports this file.
 OPERATORS: dict[str, Callable[..., Node]] = {}
@@ -95,8 +126,18 @@ class Op:
     by_identity: ClassVar[bool] = False
     #: True for ops that compute nothing: labels for the reader.
     is_label: ClassVar[bool] = False
-    #: True for ops that only look at the memory of their first input.
+    #: True for ops that only look at the memory of their first input: those that give `view`.
     is_view: ClassVar[bool] = False
+    #: True for ops whose elements are those of their inputs, as they are or cast, elsewhere.
+    moves: ClassVar[bool] = False
+    #: True for ops whose inputs may change places.
+    commutes: ClassVar[bool] = False
+    #: True for leaves whose array may be another at each call; where it stays, programs read it where it lies.
+    is_fed: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        cls.is_view = cls.view is not Op.view
 
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is type(self) and self._settings() == other._settings())
@@ -114,6 +155,11 @@ class Op:
     @property
     def name(self) -> str:
         return type(self).__name__
+
+    @property
+    def varying(self) -> bool:
+        """True for inputs that `Function.again` gives another array while all others stay."""
+        return False
 
     @classmethod
     def formula(cls) -> str:
@@ -157,6 +203,34 @@ class Op:
 
     def index_size(self, position: int, *inputs: Node) -> int | None:
         """What each integer of the input at that position must be less than; None where integers are no indices."""
+        return None
+
+    # -- what passes and back ends may know besides; by default, nothing ---------------------------------
+
+    def expanded(self, y: Node, *inputs: Node) -> Node | None:
+        """y written with other ops, for back ends that compile; None for an op that they know, or call as it is."""
+        return None
+
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        """k, if row i of y reads row i + k of each input (first axes) and no other; None if it may read others."""
+        return None
+
+    def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
+        """These rows of y from rows of the inputs, which of(x, range(start, stop)) gives; None where that cannot be.
+
+        By default this op on the same rows of each input, where `row_offset` is 0.
+        """
+        if self.row_offset(y, *inputs) != 0:
+            return None
+        found = [of(x, some) for x in inputs]
+        return None if None in found else self(*found)
+
+    def sliced(self, key: Key, y: Node, *inputs: Node) -> Node | None:
+        """y[key], made of less than all of y; None where it cannot be."""
+        return None
+
+    def view(self, x: S) -> S | None:
+        """y, as it lies in x's memory; None where the elements would have to move. To be given by views alone."""
         return None
 
     # -- applying ----------------------------------------------------------------------------

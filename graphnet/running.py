@@ -29,7 +29,7 @@ class Running:
 
     def __init__(self, inputs: Sequence[Node], program: Program) -> None:
         self.inputs, self.program = inputs, program
-        self.varying = [i for i, node in enumerate(inputs) if node.op.varying]  # type: ignore[attr-defined]
+        self.varying = [i for i, node in enumerate(inputs) if node.op.varying]
         self._last: list[Array] | None = None
         self._failed = False
 

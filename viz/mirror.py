@@ -8,7 +8,7 @@ from dataclasses import replace
 from graphnet.dtypes import is_float
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
-from graphnet.ops.elementwise import Add, Elementwise, Multiply, Negative, Subtract
+from graphnet.ops.elementwise import Elementwise
 from viz.drawing.closed import ClosedPicture, Kind, closed_picture, is_unrolled
 from viz.drawing.merge import check_steps, fold_columns, fold_time
 from viz.drawing.note import Note, Notes
@@ -21,8 +21,6 @@ from viz.style import EdgeRole, Theme, style_of
 __all__ = ["mirror"]
 
 _TRANSPOSE = "<sup>T</sup>"
-#: Their derivative is a number, or the other input: nothing that a prime would tell.
-_LINEAR = (Add, Multiply, Negative, Subtract)
 
 
 def mirror(
@@ -117,7 +115,8 @@ def _derivative(shape: Shape, cluster: Cluster, with_values: bool) -> Shape:
     first, *rest = shape.lines
     node = shape.nodes[-1] if shape.nodes else None
     if node is not None and not shape.role.is_square and isinstance(node.op, Elementwise):
-        first = first if isinstance(node.op, _LINEAR) else f"{first}′"
+        # A linear op's derivative is a number, or the other input: nothing that a prime would tell.
+        first = first if node.op.zero_if in ("all", "any") else f"{first}′"
     note = shape.note if with_values else None
     return replace(
         shape, key=_beside(shape.key), lines=(first, *rest), cluster=cluster, note=note,

@@ -78,7 +78,7 @@ def runs_in_python(node: Node) -> BackendError:
     elif isinstance(node.op, Elementwise):
         remedy = "Give the op a `kernel`."
     else:
-        remedy = "Write it as a function of graphnet's own ops, or leave it out."
+        remedy = "Give the op `expanded`, which writes its value with graphnet's own ops, or leave it out."
     return BackendError(
         f"this function cannot be stored: {node.describe()} (made at {node.origin}) runs the Python rule of "
         f"{node.op.name}, which no file can hold. {remedy}"

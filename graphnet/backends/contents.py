@@ -125,10 +125,7 @@ class Given(NamedTuple):
 
 def stored_inputs(nodes: Sequence[Node]) -> list[list[Any]]:
     """What `inputs` reads."""
-    return [
-        [n.name, list(n.shape), n.dtype.str, n.origin.file, n.origin.line, n.op.varying]  # type: ignore[attr-defined]
-        for n in nodes
-    ]
+    return [[n.name, list(n.shape), n.dtype.str, n.origin.file, n.origin.line, n.op.varying] for n in nodes]
 
 
 def inputs(header: Mapping[str, Any]) -> list[Given]:

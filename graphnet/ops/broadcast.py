@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphnet.errors import ShapeError, table_of_inputs
-from graphnet.node import Array, Dtype, Node, Op, Shape, shared
+from graphnet.node import Array, Dtype, Node, Op, RowsOf, S, Shape, shared
 from graphnet.ops.leaf import as_node, as_shape
 from graphnet.ops.shape import reshape
 
@@ -22,7 +22,7 @@ class BroadcastTo(Op):
 
     to: Shape = ()
     symbol: ClassVar[str] = "▷"
-    is_view: ClassVar[bool] = True
+    moves: ClassVar[bool] = True
     zero_if: ClassVar[str] = "all"
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
@@ -36,6 +36,18 @@ class BroadcastTo(Op):
                 + table_of_inputs(inputs)
             )
         return self.to, x.dtype
+
+    def view(self, x: S) -> S | None:
+        return x.broadcast(self.to)
+
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        (x,) = inputs
+        return 0 if x.ndim == y.ndim and x.shape[0] == y.shape[0] else None
+
+    def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
+        (x,) = inputs
+        found = x if self.row_offset(y, x) is None else of(x, some)  # of a repeated row, or of that repeated
+        return None if found is None else broadcast_to(found, (len(some), *y.shape[1:]))
 
     def forward(self, x: Array) -> Array:
         return np.broadcast_to(x, self.to)
@@ -51,16 +63,28 @@ class BroadcastTo(Op):
 
 
 @dataclass(frozen=True, eq=False)
-class Sum(Op):
-    """y = Σ x over some axes, which disappear"""
+class Reduction(Op):
+    """What sums, maxima and minima share: some axes, which disappear."""
 
     axes: tuple[int, ...] = ()
-    symbol: ClassVar[str] = "Σ"
-    zero_if: ClassVar[str] = "all"
+    #: How loops combine what they have with what comes: "sum", "max" or "min"; empty for what no loop knows.
+    how: ClassVar[str] = ""
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         (x,) = inputs
         return tuple(n for i, n in enumerate(x.shape) if i not in self.axes), x.dtype
+
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return None if 0 in self.axes else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(Reduction):
+    """y = Σ x over some axes, which disappear"""
+
+    how: ClassVar[str] = "sum"
+    symbol: ClassVar[str] = "Σ"
+    zero_if: ClassVar[str] = "all"
 
     def forward(self, x: Array) -> Array:
         return summed(x, self.axes)

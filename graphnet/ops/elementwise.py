@@ -49,6 +49,9 @@ class Elementwise(Op):
 
     # -- derived from them -------------------------------------------------------------------
 
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return 0
+
     def backward(self, *args: Any, **kwargs: Any) -> Sequence[Node]:
         gy, y, *inputs = args
         return [gy * partial for partial in self._checked_partials(y, inputs)]
@@ -153,6 +156,7 @@ def broadcast_together(op_name: str, inputs: Sequence[Any], cast_together: Any =
 class Add(Elementwise):
     """y = Σ_i x_i"""
 
+    commutes = True
     symbol = "+"
     kernel = "x + y"
     arity = 0  # any number
@@ -213,6 +217,7 @@ class Subtract(Elementwise):
 class Multiply(Elementwise):
     """z = x · y"""
 
+    commutes = True
     symbol = "×"
     kernel = "x * y"
     arity = 2
@@ -477,6 +482,7 @@ class Sign(Elementwise):
 class Maximum(Elementwise):
     """z = max(x, y); where x = y each gets half of the derivative"""
 
+    commutes = True
     symbol = "max"
     kernel = "x if x >= y or x != x else y"
     arity = 2
@@ -492,6 +498,7 @@ class Maximum(Elementwise):
 class Minimum(Elementwise):
     """z = min(x, y); where x = y each gets half of the derivative"""
 
+    commutes = True
     symbol = "min"
     kernel = "x if x <= y or x != x else y"
     arity = 2
@@ -604,6 +611,7 @@ class GreaterEqual(Comparison):
 class Equal(Comparison):
     """z = (x is equal to y)"""
 
+    commutes = True
     symbol = "="
     kernel = "x == y"
 
@@ -615,6 +623,7 @@ class Logical(Comparison):
     """y = a truth of truths: of numbers, 0 is false and all else true"""
 
     takes_flags = False
+    commutes = True
 
     def cast_together(self, nodes: list[Node]) -> list[Node]:
         return nodes
@@ -657,6 +666,7 @@ class Cast(Elementwise):
 
     to: Dtype = FLOAT64
     kernel: ClassVar[str] = "x"
+    moves: ClassVar[bool] = True
     domain: ClassVar[str] = "any"
     zero_if: ClassVar[str] = "all"
 

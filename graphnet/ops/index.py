@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.dtypes import FLOAT32, as_dtype
+from graphnet.dtypes import BOOL, FLOAT32, INT64, as_dtype
 from graphnet.errors import DtypeError, GraphnetError, ShapeError, table_of_inputs
 from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape
+from graphnet.ops.elementwise import cast
 from graphnet.ops.leaf import as_node, as_shape, zeros
-from graphnet.ops.shape import basic_slice, normalize_axis
+from graphnet.ops.shape import basic_slice, normalize_axis, reshape, transpose
 
 __all__ = ["OneHot", "ScatterAdd", "Take", "getitem", "is_by_columns", "one_hot", "scatter_add", "take"]
 
@@ -36,11 +38,20 @@ def _require_index(op_name: str, index: Node, size: int, inputs: Sequence[Node])
         raise ShapeError(f"{op_name}: no index can be right: the size is 0." + table_of_inputs(inputs))
 
 
+class Lookup(Op):
+    """What loops can read by an index, the last input, while they compute something else."""
+
+    def load(self, *inputs: Node) -> str:
+        """How (see plan.instructions.Load): "rows", "columns" or "one_hot"; empty where they cannot."""
+        return ""
+
+
 @dataclass(frozen=True, eq=False)
-class Take(Op):
+class Take(Lookup):
     """y = x[index] along an axis: a row lookup where axis = 0"""
 
     axis: int = 0
+    moves: ClassVar[bool] = True
     symbol: ClassVar[str] = "take"
     zero_if: ClassVar[str] = "first"
 
@@ -51,6 +62,22 @@ class Take(Op):
 
     def index_size(self, position: int, *inputs: Node) -> int | None:
         return inputs[0].shape[self.axis] if position == 1 else None
+
+    def load(self, *inputs: Node) -> str:
+        x, index = inputs
+        if is_by_columns(x, index, self.axis):
+            return "columns"
+        return "rows" if x.ndim == 2 and self.axis == 0 else ""
+
+    def expanded(self, y: Node, *inputs: Node) -> Node | None:
+        """Rows of a matrix: along a later axis those of a transposed view, transposed back."""
+        x, index = inputs
+        if self.load(x, index):
+            return None
+        if self.axis:
+            return to_back(Take(0)(to_front(x, self.axis, 1), index), self.axis, index.ndim)
+        table = reshape(x, (x.shape[0], math.prod(x.shape[1:])))
+        return reshape(Take(0)(table, index), y.shape)
 
     def forward(self, x: Array, index: Array) -> Array:
         _check_index(self.name, index, x.shape[self.axis])
@@ -87,6 +114,15 @@ class ScatterAdd(Op):
     def index_size(self, position: int, *inputs: Node) -> int | None:
         return self.size if position == 1 else None
 
+    def expanded(self, y: Node, *inputs: Node) -> Node | None:
+        """Numbers, along the first axis or the columns of a matrix."""
+        x, index = inputs
+        if y.dtype == BOOL:
+            return self(cast(x, INT64), index) > 0
+        if not self.axis or is_by_columns(x, index, self.axis):
+            return None
+        return to_back(ScatterAdd(self.size, 0)(to_front(x, self.axis, index.ndim), index), self.axis, 1)
+
     def forward(self, x: Array, index: Array) -> Array:
         _check_index(self.name, index, self.size)
         before, after = x.shape[: self.axis], x.shape[self.axis + index.ndim :]
@@ -109,7 +145,7 @@ class ScatterAdd(Op):
 
 
 @dataclass(frozen=True, eq=False)
-class OneHot(Op):
+class OneHot(Lookup):
     """y[..., k] = 1 where k = index[...], else 0"""
 
     depth: int = 0
@@ -123,6 +159,12 @@ class OneHot(Op):
 
     def index_size(self, position: int, *inputs: Node) -> int | None:
         return self.depth
+
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return 0 if inputs[0].shape else None
+
+    def load(self, *inputs: Node) -> str:
+        return "one_hot"
 
     def forward(self, index: Array) -> Array:
         _check_index(self.name, index, self.depth)
@@ -138,6 +180,18 @@ class OneHot(Op):
 def is_by_columns(x: Node, index: Node, axis: int) -> bool:
     """Columns of a matrix, the same for each row: what a loop can read and a scatter can add up as they lie."""
     return x.ndim == 2 and axis == 1 and index.ndim == 1
+
+
+def to_front(x: Node, axis: int, count: int) -> Node:
+    """`count` axes from `axis` on, moved before all others."""
+    order = list(range(x.ndim))
+    return transpose(x, (*order[axis : axis + count], *order[:axis], *order[axis + count :]))
+
+
+def to_back(x: Node, axis: int, count: int) -> Node:
+    """The first `count` axes, moved to `axis`."""
+    order = list(range(x.ndim))
+    return transpose(x, (*order[count : count + axis], *order[:count], *order[count + axis :]))
 
 
 # -- the functions that users call -----------------------------------------------------------

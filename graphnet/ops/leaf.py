@@ -10,7 +10,7 @@ import numpy as np
 
 from graphnet.dtypes import FLOAT64, as_dtype, is_float
 from graphnet.errors import DtypeError, ShapeError, ValueAccessError
-from graphnet.node import OPERATORS, Array, ByIdentity, Dtype, Node, Op, Shape, shared
+from graphnet.node import OPERATORS, Array, ByIdentity, Dtype, Node, Op, RowsOf, S, Shape, shared
 
 __all__ = [
     "After",
@@ -66,6 +66,7 @@ class Parameter(Static, ByIdentity):
     """θ: an array that training changes; the node shares its memory"""
 
     is_parameter: ClassVar[bool] = True
+    is_fed: ClassVar[bool] = False
     symbol: ClassVar[str] = "θ"
     value: Array = field(repr=False, default_factory=lambda: np.zeros(()))
 
@@ -81,6 +82,7 @@ class Constant(Static):
     """y: an array that never changes"""
 
     symbol: ClassVar[str] = "constant"
+    is_fed: ClassVar[bool] = False
     value: Array = field(repr=False, default_factory=lambda: np.zeros(()))
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
@@ -104,12 +106,16 @@ class Constant(Static):
 class Fill(Static):
     """y = v everywhere"""
 
+    is_fed: ClassVar[bool] = False
     number: float | int | bool = 0
     of_shape: Shape = ()
     of_dtype: Dtype = FLOAT64
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         return self.of_shape, self.of_dtype
+
+    def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
+        return fill(self.number, (len(some), *y.shape[1:]), y.dtype)
 
     def forward(self) -> Array:
         return np.broadcast_to(np.asarray(self.number, self.of_dtype), self.of_shape)
@@ -140,8 +146,14 @@ class Label(Op):
 
     signature: ClassVar[str] = "... -> ..."
     is_label: ClassVar[bool] = True
-    is_view: ClassVar[bool] = True
+    moves: ClassVar[bool] = True
     zero_if: ClassVar[str] = "all"
+
+    def view(self, x: S) -> S | None:
+        return x
+
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return 0
 
     def forward(self, x: Array) -> Array:
         return x
@@ -159,7 +171,13 @@ class StopGradient(Op):
 
     signature: ClassVar[str] = "... -> ..."
     symbol: ClassVar[str] = "stop"
-    is_view: ClassVar[bool] = True
+    moves: ClassVar[bool] = True
+
+    def view(self, x: S) -> S | None:
+        return x
+
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return 0
 
     def forward(self, x: Array) -> Array:
         return x
@@ -176,8 +194,10 @@ class After(Op):
     """y = x, once the other inputs are computed: passes say so when something must be done"""
 
     symbol: ClassVar[str] = "after"
-    is_view: ClassVar[bool] = True
     zero_if: ClassVar[str] = "first"
+
+    def view(self, x: S) -> S | None:
+        return x
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         return inputs[0].shape, inputs[0].dtype

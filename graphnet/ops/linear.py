@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.dtypes import common_dtype
+from graphnet.dtypes import BOOL, INT64, common_dtype
 from graphnet.errors import ShapeError, table_of_inputs
 from graphnet.node import OPERATORS, Array, Node, Op, shared
 from graphnet.ops.broadcast import Sum, broadcast_to
@@ -34,6 +34,10 @@ class Product(Op):
     def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
         return as_common_dtype(self.name, Op.prepare(self, inputs))
 
+    def expanded(self, y: Node, *inputs: Node) -> Node | None:
+        """Of truths: how many of a row and a column are both true."""
+        return None if y.dtype != BOOL else self(*[cast(x, INT64) for x in inputs]) > 0
+
     def forward(self, a: Array, b: Array) -> Array:
         return np.matmul(a, b)
 
@@ -55,6 +59,9 @@ class BatchMatMul(Product):
 
     signature = "i n k, i k m -> i n m"
 
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return 0
+
 
 class ScaledMatMul(Op):
     """y[b, m] = Σ_n x[b, n] W[n, m] S[b, n, m],  S[b, n, m] = Σ_r u[b, r, n] v[b, r, m]
@@ -69,6 +76,10 @@ class ScaledMatMul(Op):
 
     def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
         return as_common_dtype(self.name, Op.prepare(self, inputs))
+
+    def expanded(self, y: Node, *inputs: Node) -> Node | None:
+        x, W, u, v = inputs
+        return Sum((1,))(reshape(scaled_rows(x, u) @ W, v.shape) * v)
 
     def forward(self, x: Array, W: Array, u: Array, v: Array) -> Array:
         y = np.zeros((x.shape[0], W.shape[1]), x.dtype)

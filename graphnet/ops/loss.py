@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.dtypes import FLOAT64, common_dtype, is_float
+from graphnet.dtypes import BOOL, FLOAT64, common_dtype, is_float
 from graphnet.errors import DtypeError, GraphnetError, ShapeError, table_of_inputs
 from graphnet.node import Array, Dtype, Node, Op, Shape, shared
 from graphnet.ops.broadcast import Sum, summed
-from graphnet.ops.elementwise import Elementwise, cast, sigmoid
-from graphnet.ops.index import one_hot
+from graphnet.ops.elementwise import Elementwise, cast, equal, exp, log, sigmoid, where
+from graphnet.ops.index import OneHot, one_hot
 from graphnet.ops.leaf import as_node, zeros
-from graphnet.ops.reduce import log_softmax, shifted, softmax, spread
+from graphnet.ops.reduce import log_softmax, log_softmax_nodes, shifted, shifted_node, softmax, spread
 
 __all__ = [
     "SigmoidCrossEntropy", "SoftmaxCrossEntropy", "SquaredError", "SymbolCrossEntropy",
@@ -36,6 +36,9 @@ class _CrossEntropy(Op):
             raise ShapeError(f"{self.name}: there are no symbols to choose from." + table_of_inputs(inputs))
         return result
 
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return 0
+
     def log_probabilities(self, logits: Array) -> Array:
         x = shifted(logits, -1)
         return x - np.log(summed(np.exp(x), (-1,), keepdims=True))
@@ -45,6 +48,11 @@ class SoftmaxCrossEntropy(_CrossEntropy):
     """C = -Σ_k t_k log softmax(z)_k, t a distribution over the last axis"""
 
     signature = "... k, ... k -> ..."
+
+    def expanded(self, y: Node, *inputs: Node) -> Node | None:
+        z, t = inputs
+        last = z.ndim - 1
+        return -Sum((last,))(where(equal(t, 0), 0, t * log_softmax_nodes(z, last)))
 
     def forward(self, z: Array, t: Array) -> Array:
         # 0 log 0 = 0: what has no share in the targets costs nothing, however impossible it is held.
@@ -68,6 +76,13 @@ class SymbolCrossEntropy(_CrossEntropy):
     """C = -log softmax(z)_t, t the index of the right symbol"""
 
     signature = "... k, ... -> ..."
+
+    def expanded(self, y: Node, *inputs: Node) -> Node | None:
+        z, t = inputs
+        last = z.ndim - 1
+        from_top = shifted_node(z, last)
+        right = OneHot(z.shape[last], BOOL)(t)
+        return log(Sum((last,))(exp(from_top))) - Sum((last,))(where(right, from_top, 0))
 
     def index_size(self, position: int, *inputs: Node) -> int | None:
         return inputs[0].shape[-1] if position == 1 else None
@@ -120,6 +135,7 @@ class SigmoidCrossEntropy(_ElementwiseLoss):
 class SquaredError(_ElementwiseLoss):
     """C = (y - t)²"""
 
+    commutes = True
     symbol = "squared error"
     kernel = "(x - y) ** 2"
 

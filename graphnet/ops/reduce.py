@@ -11,9 +11,9 @@ import numpy as np
 from graphnet.dtypes import FLOAT64, INT64, is_float
 from graphnet.errors import ShapeError, table_of_inputs
 from graphnet.node import Array, Dtype, Node, Op, Shape, shared
-from graphnet.ops.broadcast import Sum, broadcast_to, summed
-from graphnet.ops.elementwise import cast, equal, exp
-from graphnet.ops.leaf import as_node, zeros
+from graphnet.ops.broadcast import Reduction, Sum, broadcast_to, summed
+from graphnet.ops.elementwise import cast, equal, exp, log, logical_not, logical_or, where
+from graphnet.ops.leaf import as_node, constant, zeros
 from graphnet.ops.shape import normalize_axes, normalize_axis, reshape
 
 __all__ = [
@@ -29,10 +29,10 @@ def spread(reduced: Node, like: Node, axes: Sequence[int]) -> Node:
 
 
 @dataclass(frozen=True, eq=False)
-class Max(Op):
+class Max(Reduction):
     """y = max x over some axes; equal maxima share the derivative equally"""
 
-    axes: tuple[int, ...] = ()
+    how: ClassVar[str] = "max"
     symbol: ClassVar[str] = "max"
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
@@ -41,7 +41,7 @@ class Max(Op):
             raise ShapeError(
                 f"{self.name}: there is no {self.symbol}imum of nothing." + table_of_inputs(inputs)
             )
-        return tuple(n for i, n in enumerate(x.shape) if i not in self.axes), x.dtype
+        return Reduction.infer(self, *inputs)
 
     def forward(self, x: Array) -> Array:
         return x.max(axis=self.axes)
@@ -61,6 +61,7 @@ class Max(Op):
 class Min(Max):
     """y = min x over some axes; equal minima share the derivative equally"""
 
+    how: ClassVar[str] = "min"
     symbol: ClassVar[str] = "min"
 
     def forward(self, x: Array) -> Array:
@@ -80,6 +81,20 @@ class ArgMax(Op):
             raise ShapeError("ArgMax: there is no maximum of nothing." + table_of_inputs(inputs))
         return (*x.shape[: self.axis], *x.shape[self.axis + 1 :]), INT64
 
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return 0 if self.axis > 0 else None
+
+    def expanded(self, y: Node, *inputs: Node) -> Node | None:
+        """The first place that holds the maximum; of floats a NaN, which is it then."""
+        (x,) = inputs
+        axis = self.axis
+        wins = equal(x, spread(Max((axis,))(x), x, (axis,)))
+        if is_float(x.dtype):
+            wins = logical_or(wins, logical_not(equal(x, x)))
+        size = x.shape[axis]
+        places = reshape(constant(np.arange(size)), [size if i == axis else 1 for i in range(x.ndim)])
+        return Min((axis,))(where(wins, places, size))
+
     def forward(self, x: Array) -> Array:
         return x.argmax(axis=self.axis)
 
@@ -95,10 +110,24 @@ def shifted(x: Array, axis: int) -> Array:
     return np.asarray(x - x.max(axis=axis, keepdims=True))
 
 
+def shifted_node(x: Node, axis: int) -> Node:
+    """The same, as nodes."""
+    return x - spread(Max((axis,))(x), x, (axis,))
+
+
+def log_softmax_nodes(x: Node, axis: int) -> Node:
+    """x_k - log Σ_j exp(x_j) along an axis, written out."""
+    from_top = shifted_node(x, axis)
+    return from_top - spread(log(Sum((axis,))(exp(from_top))), x, (axis,))
+
+
 class _OverAxis(Op):
     """What the softmax family shares: one axis, and floats."""
 
     axis: int
+
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return 0 if self.axis > 0 else None
 
     def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
         (x,) = Op.prepare(self, inputs)
@@ -120,6 +149,11 @@ class Softmax(_OverAxis):
 
     axis: int = -1
     symbol: ClassVar[str] = "softmax"
+
+    def expanded(self, y: Node, *inputs: Node) -> Node | None:
+        (x,) = inputs
+        e = exp(shifted_node(x, self.axis))
+        return e / spread(Sum((self.axis,))(e), x, (self.axis,))
 
     def forward(self, x: Array) -> Array:
         e = np.exp(shifted(x, self.axis))
@@ -143,6 +177,9 @@ class LogSoftmax(_OverAxis):
     axis: int = -1
     symbol: ClassVar[str] = "log softmax"
 
+    def expanded(self, y: Node, *inputs: Node) -> Node | None:
+        return log_softmax_nodes(inputs[0], self.axis)
+
     def forward(self, x: Array) -> Array:
         x = shifted(x, self.axis)
         return x - np.log(summed(np.exp(x), (self.axis,), keepdims=True))
@@ -160,6 +197,13 @@ class LogSumExp(_OverAxis):
 
     axis: int = -1
     symbol: ClassVar[str] = "log Σ exp"
+
+    def expanded(self, y: Node, *inputs: Node) -> Node | None:
+        (x,) = inputs
+        axis = self.axis
+        top = Max((axis,))(x)
+        top = where(equal(top - top, 0), top, 0)  # beside an infinity the others count for nothing
+        return log(Sum((axis,))(exp(x - spread(top, x, (axis,))))) + top
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         shape, dtype = _OverAxis.infer(self, *inputs)

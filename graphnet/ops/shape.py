@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from graphnet.errors import DtypeError, ShapeError, table_of_inputs
-from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape, shared
-from graphnet.ops.leaf import as_node, as_shape
+from graphnet.node import OPERATORS, Array, Dtype, Key, KeyEntry, Node, Op, RowsOf, S, Shape, shared
+from graphnet.ops.leaf import as_node, as_shape, fill
 
 __all__ = [
     "Concatenate", "Place", "Reshape", "Slice", "Stack", "Transpose",
-    "basic_slice", "concatenate", "is_whole", "normalize_axes", "normalize_axis", "reshape", "stack", "transpose",
+    "basic_slice", "concatenate", "edges_of", "is_whole", "joined_entry", "normalize_axes", "normalize_axis",
+    "pieces_between", "reshape", "split", "stack", "transpose",
 ]  # fmt: skip
-
-#: One entry for each axis: an index, which drops the axis, or (start, stop, step), which keeps it.
-Key = tuple[int | tuple[int, int, int], ...]
 
 
 def normalize_axis(axis: Any, ndim: int, what: str) -> int:
@@ -46,7 +47,7 @@ class Reshape(Op):
 
     to: Shape = ()
     symbol: ClassVar[str] = "reshape"
-    is_view: ClassVar[bool] = True
+    moves: ClassVar[bool] = True
     zero_if: ClassVar[str] = "all"
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
@@ -57,6 +58,17 @@ class Reshape(Op):
                 f"({math.prod(self.to)} elements)." + table_of_inputs(inputs)
             )
         return self.to, x.dtype
+
+    def view(self, x: S) -> S | None:
+        return x.reshaped(self.to)
+
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        (x,) = inputs
+        return 0 if x.shape and y.shape and x.shape[0] == y.shape[0] else None
+
+    def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
+        found = of(inputs[0], some) if self.row_offset(y, *inputs) == 0 else None
+        return None if found is None else reshape(found, (len(some), *y.shape[1:]))
 
     def forward(self, x: Array) -> Array:
         return x.reshape(self.to)
@@ -74,7 +86,7 @@ class Transpose(Op):
 
     axes: tuple[int, ...] = ()
     symbol: ClassVar[str] = "T"
-    is_view: ClassVar[bool] = True
+    moves: ClassVar[bool] = True
     zero_if: ClassVar[str] = "all"
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
@@ -85,6 +97,12 @@ class Transpose(Op):
                 + table_of_inputs(inputs)
             )
         return tuple(x.shape[axis] for axis in self.axes), x.dtype
+
+    def view(self, x: S) -> S | None:
+        return x.transposed(self.axes)
+
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return 0 if self.axes[:1] == (0,) else None
 
     def forward(self, x: Array) -> Array:
         return x.transpose(self.axes)
@@ -111,13 +129,31 @@ def _key_shape(key: Key) -> Shape:
     return tuple(len(range(*k)) for k in key if not isinstance(k, int))
 
 
+def _slice_or_whole(x: Node, key: Key) -> Node:
+    return x if is_whole(key, x.shape) else Slice(key)(x)
+
+
+def joined_entry(entries: Sequence[KeyEntry]) -> tuple[int, int, int] | None:
+    """What entries that follow each other take of an axis, all of them indices or none; None where they do not."""
+    spans = [(k, k + 1, 1) if isinstance(k, int) else k for k in entries]
+    alike = len({isinstance(k, int) for k in entries}) == 1
+    follow = all(a[1] == b[0] for a, b in pairwise(spans)) and all(k[2] == 1 for k in spans)
+    return (spans[0][0], spans[-1][1], 1) if alike and follow else None
+
+
+def _first_row(key: Key) -> int | None:
+    """Where the rows that a key takes begin; None where it takes no rows that follow each other."""
+    first = key[0] if key else 0
+    return None if isinstance(first, int) or first[2] != 1 else first[0]
+
+
 @dataclass(frozen=True, eq=False)
 class Slice(Op):
     """y = x[key], key a fixed index or start:stop:step for each axis"""
 
     key: Key = ()
     symbol: ClassVar[str] = "[ ]"
-    is_view: ClassVar[bool] = True
+    moves: ClassVar[bool] = True
     zero_if: ClassVar[str] = "all"
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
@@ -125,6 +161,17 @@ class Slice(Op):
         if len(self.key) != x.ndim:
             raise ShapeError(f"Slice: {len(self.key)} keys for {x.ndim} axes." + table_of_inputs(inputs))
         return _key_shape(self.key), x.dtype
+
+    def view(self, x: S) -> S | None:
+        return x.sliced(self.key)
+
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return _first_row(self.key)
+
+    def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
+        start = _first_row(self.key)
+        found = None if start is None else of(inputs[0], range(start + some.start, start + some.stop))
+        return None if found is None else _slice_or_whole(found, ((0, len(some), 1), *self.key[1:]))
 
     def forward(self, x: Array) -> Array:
         return x[_numpy_key(self.key)]
@@ -153,6 +200,24 @@ class Place(Op):
             )
         return self.to, x.dtype
 
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        start = _first_row(self.key)
+        return None if start is None else -start
+
+    def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
+        offset = self.row_offset(y, *inputs)
+        if offset is None:
+            return None
+        (x,) = inputs
+        first, last = max(0, some.start + offset), min(x.shape[0], some.stop + offset)
+        to = (len(some), *y.shape[1:])
+        if first >= last:
+            return fill(0, to, y.dtype)
+        found = of(x, range(first, last))
+        start = first - some.start - offset
+        key = ((start, start + last - first, 1), *self.key[1:])
+        return None if found is None else Place(to, key)(found)
+
     def forward(self, x: Array) -> Array:
         y = np.zeros(self.to, x.dtype)
         y[_numpy_key(self.key)] = x
@@ -165,10 +230,21 @@ class Place(Op):
         return self(rx)
 
 
+@dataclass(frozen=True, eq=False)
 class Join(Op):
-    """What Concatenate and Stack share: any number of inputs of one dtype."""
+    """What Concatenate and Stack share: any number of inputs of one dtype, each of which fills a part of an axis.
 
+    What is read of a join at those parts is the inputs themselves (`sliced`, `pieces_between`); what joins all parts of
+    an array, or places all into zeros and adds, is the array again (see `joined_entry`).
+    """
+
+    axis: int = 0
     zero_if: ClassVar[str] = "all"
+    moves: ClassVar[bool] = True
+
+    def places(self, inputs: Sequence[Node]) -> Sequence[KeyEntry]:
+        """What each input fills of the axis."""
+        raise NotImplementedError
 
     def check_dtypes(self, inputs: Sequence[Node]) -> Dtype:
         if not inputs:
@@ -181,6 +257,12 @@ class Join(Op):
             )
         return dtype
 
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return 0 if self.axis > 0 else None
+
+    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
+        return [part(gy, self.axis, place) for place in self.places(inputs)]
+
     def rop(self, *rs_y_inputs: Node) -> Node:
         return self(*rs_y_inputs[: len(rs_y_inputs) // 2])
 
@@ -189,7 +271,6 @@ class Join(Op):
 class Concatenate(Join):
     """y = the inputs one after another along an axis"""
 
-    axis: int = 0
     symbol: ClassVar[str] = "concat"
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
@@ -204,16 +285,26 @@ class Concatenate(Join):
         total = sum(node.shape[self.axis] for node in inputs)
         return (*shape[: self.axis], total, *shape[self.axis + 1 :]), dtype
 
+    def places(self, inputs: Sequence[Node]) -> Sequence[KeyEntry]:
+        ends = accumulate([x.shape[self.axis] for x in inputs], initial=0)
+        return [(start, stop, 1) for start, stop in pairwise(ends)]
+
+    def sliced(self, key: Key, y: Node, *inputs: Node) -> Node | None:
+        """What lies in one piece is a slice of that piece."""
+        wanted = key[self.axis]
+        first, last = (wanted, wanted) if isinstance(wanted, int) else (wanted[0], wanted[1] - 1)
+        if last < first or (not isinstance(wanted, int) and wanted[2] != 1):
+            return None
+        edges = edges_of(y)
+        i = bisect_right(edges, first) - 1
+        if last >= edges[i + 1]:
+            return None
+        start = edges[i]
+        inside = wanted - start if isinstance(wanted, int) else (first - start, last + 1 - start, 1)
+        return _slice_or_whole(inputs[i], (*key[: self.axis], inside, *key[self.axis + 1 :]))
+
     def forward(self, *arrays: Array) -> Array:
         return np.concatenate(arrays, axis=self.axis)
-
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        parts, start = [], 0
-        for x in inputs:
-            stop = start + x.shape[self.axis]
-            parts.append(part(gy, self.axis, (start, stop, 1)))
-            start = stop
-        return parts
 
 
 def _equal_but(a: Shape, b: Shape, axis: int) -> bool:
@@ -224,7 +315,6 @@ def _equal_but(a: Shape, b: Shape, axis: int) -> bool:
 class Stack(Join):
     """y = the inputs side by side along a new axis"""
 
-    axis: int = 0
     symbol: ClassVar[str] = "stack"
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
@@ -238,11 +328,44 @@ class Stack(Join):
                 )
         return (*shape[: self.axis], len(inputs), *shape[self.axis :]), dtype
 
+    def places(self, inputs: Sequence[Node]) -> Sequence[KeyEntry]:
+        return range(len(inputs))
+
+    def sliced(self, key: Key, y: Node, *inputs: Node) -> Node | None:
+        """What is taken of one input is a slice of that input."""
+        chosen = key[self.axis]
+        if not isinstance(chosen, int):
+            return None
+        return _slice_or_whole(inputs[chosen], (*key[: self.axis], *key[self.axis + 1 :]))
+
+    def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
+        if self.axis == 0:
+            return self(*inputs[some.start : some.stop])
+        return super().rows(some, of, y, *inputs)
+
     def forward(self, *arrays: Array) -> Array:
         return np.stack(arrays, axis=self.axis)
 
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        return [part(gy, self.axis, i) for i in range(len(inputs))]
+
+#: See edges_of: found once, since a join of T pieces is sliced T times.
+_edges: WeakKeyDictionary[Node, list[int]] = WeakKeyDictionary()
+
+
+def edges_of(join: Node) -> list[int]:
+    """Where the inputs of a Concatenate begin along its axis, and where the last one ends."""
+    found = _edges.get(join)
+    if found is None:
+        assert isinstance(join.op, Concatenate)
+        axis = join.op.axis
+        found = _edges[join] = list(accumulate([x.shape[axis] for x in join.inputs], initial=0))
+    return found
+
+
+def pieces_between(join: Node, start: int, stop: int) -> tuple[Node, ...] | None:
+    """The inputs of a Concatenate that fill start ... stop - 1 of its axis; None where that would cut one in two."""
+    edges = edges_of(join)
+    first, last = (bisect_right(edges, edge) - 1 for edge in (start, stop))
+    return join.inputs[first:last] if edges[first] == start and edges[last] == stop else None
 
 
 # -- the functions that users call -----------------------------------------------------------
@@ -253,6 +376,11 @@ def part(x: Node, axis: int, key: int | tuple[int, int, int]) -> Node:
     whole: list[int | tuple[int, int, int]] = [(0, size, 1) for size in x.shape]
     whole[axis] = key
     return Slice(tuple(whole))(x)
+
+
+def split(x: Node, like: Sequence[Node], axis: int) -> list[Node]:
+    """x cut along an axis into parts as long as those of the nodes: what was computed of their join, for each."""
+    return [part(x, axis, place) for place in Concatenate(axis).places(like)]
 
 
 def reshape(x: Any, shape: Any) -> Node:

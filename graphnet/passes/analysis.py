@@ -8,7 +8,6 @@ from graphnet.collector import collector_paused
 from graphnet.graph import Graph, dependents
 from graphnet.node import Node
 from graphnet.ops.leaf import After, Input
-from graphnet.ops.random import Random
 from graphnet.provenance import attributed_to
 
 __all__ = ["dynamic_nodes", "independent_groups", "replace_groups", "varying_nodes"]
@@ -21,9 +20,14 @@ def dynamic_nodes(order: Sequence[Node]) -> set[Node]:
     """
     found: set[Node] = set()
     for node in order:
-        sources = node.inputs[:1] if isinstance(node.op, After) else node.inputs
-        given = isinstance(node.op, Input) and not node.op.weights
-        if given or isinstance(node.op, Random) or not found.isdisjoint(sources):
+        sources = node.inputs
+        match node.op:
+            case Input(weights=True):
+                continue
+            case After():
+                sources = node.inputs[:1]
+        fed = not sources and node.op.is_fed
+        if fed or not found.isdisjoint(sources):
             found.add(node)
     return found
 
@@ -33,7 +37,7 @@ def varying_nodes(graph: Graph) -> set[Node]:
 
     Passes join nothing that varies with what does not: `again` could not leave the latter out.
     """
-    return dependents(graph.order, [x for x in graph.inputs if isinstance(x.op, Input) and x.op.varying])
+    return dependents(graph.order, [x for x in graph.inputs if x.op.varying])
 
 
 def independent_groups(order: Sequence[Node], groups: Sequence[list[Node]]) -> list[list[Node]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphnet.graph import Graph
-from graphnet.node import Node, Shape
+from graphnet.node import Node, Op, Shape
 from graphnet.ops.broadcast import BroadcastTo
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.leaf import Fill
-from graphnet.ops.shape import Concatenate, Slice, Stack, reshape
+from graphnet.ops.shape import Join, Slice, reshape
 from graphnet.passes.joining import pieces_of_one
 
 __all__ = ["batch"]
@@ -32,10 +32,10 @@ def batch(graph: Graph) -> Graph:
     def replace(node: Node) -> Node:
         if next(originals) in read_once:
             single.add(node)
-        if isinstance(node.op, (Concatenate, Stack)) and node.op.axis == 0 and len(node.inputs) > 1:
-            whole = _whole(node.inputs, node.shape, single, 0)
-            if whole is not None:
-                return whole
+        match node.op:
+            case Join(axis=0) if len(node.inputs) > 1:
+                whole = _whole(node.inputs, node.shape, single, 0)
+                return node if whole is None else whole
         return node
 
     return graph.rewrite(replace)
@@ -44,21 +44,26 @@ def batch(graph: Graph) -> Graph:
 def _whole(pieces: Sequence[Node], to: Shape, single: set[Node], depth: int) -> Node | None:
     """The pieces joined along the first axis, in shape `to`, made from whole arrays; None if not so."""
     first = pieces[0]
-    op = first.op
-    if isinstance(op, Slice):
-        found = pieces_of_one(pieces, 0)
-        return None if found is None else reshape(found, to)
-    if isinstance(op, Fill):
-        same = all(isinstance(p.op, Fill) and p.op.number == op.number for p in pieces)
-        return Fill(op.number, to, first.dtype)() if same else None
-    if isinstance(op, BroadcastTo):
-        row = first.inputs[0]
-        same = all(isinstance(p.op, BroadcastTo) and p.inputs[0] is row for p in pieces)
-        return (
-            BroadcastTo(to)(row) if same and row.ndim < first.ndim and row.shape == to[-row.ndim :] else None
-        )
-    if depth == DEEPEST or not isinstance(op, Elementwise):
-        return None
+    match first.op:
+        case Slice():
+            found = pieces_of_one(pieces, 0)
+            return None if found is None else reshape(found, to)
+        case Fill(number=number):
+            same = all(isinstance(p.op, Fill) and p.op.number == number for p in pieces)
+            return Fill(number, to, first.dtype)() if same else None
+        case BroadcastTo():
+            row = first.inputs[0]
+            same = all(isinstance(p.op, BroadcastTo) and p.inputs[0] is row for p in pieces)
+            fits = same and row.ndim < first.ndim and row.shape == to[-row.ndim :]
+            return BroadcastTo(to)(row) if fits else None
+        case Elementwise() as op if depth < DEEPEST:
+            return _once(op, pieces, to, single, depth)
+    return None
+
+
+def _once(op: Op, pieces: Sequence[Node], to: Shape, single: set[Node], depth: int) -> Node | None:
+    """The op on the whole of each input, if it is that of all pieces."""
+    first = pieces[0]
     if any(p.op != op or p not in single or len(p.inputs) != len(first.inputs) for p in pieces):
         return None
     operands = [

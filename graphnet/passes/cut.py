@@ -7,17 +7,17 @@ has just computed, or is about to read, should be near.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.node import Key, Node
 from graphnet.ops.broadcast import STRETCH, Sum
 from graphnet.ops.elementwise import add
 from graphnet.ops.index import ScatterAdd
 from graphnet.ops.linear import MatMul
-from graphnet.ops.shape import Concatenate, Slice, Transpose, part
+from graphnet.ops.shape import Concatenate, Slice, Transpose, edges_of, part, pieces_between
 from graphnet.passes.joining import Joins
 
 __all__ = ["ROWS", "cut"]
@@ -41,7 +41,6 @@ class _Stretches:
     def __init__(self, graph: Graph, rows: int) -> None:
         self._rows = rows
         self._joined = Joins()
-        self._edges: dict[Node, Mapping[int, int]] = {}
         #: For products that are read in parts only: the stretches to compute. First as they are in the graph, then
         #: as they are rewritten.
         self._read_in_parts = _products_read_in_parts(graph, rows)
@@ -53,17 +52,18 @@ class _Stretches:
         original = next(self._originals)
         if original in self._read_in_parts:
             self._cut[node] = self._read_in_parts[original]
-        elif isinstance(node.op, Slice) and node.inputs[0] in self._cut:
-            return self._part_of_product(node)
-        else:
-            operands = _added_up(node)
-            if operands is not None and _is_join(operands[-1]):
-                return self._sum(node, operands)
-        return node
+            return node
+        match node.op:
+            case Slice(key=key) if node.inputs[0] in self._cut:
+                return self._part_of_product(node, key)
+        operands = _added_up(node)
+        return self._sum(node, operands) if operands is not None and _is_join(operands[-1]) else node
 
-    def _part_of_product(self, node: Node) -> Node:
+    def _part_of_product(self, node: Node, key: Key) -> Node:
         """What a slice of a long product reads, from one of its stretches."""
-        product, (first, *rest) = node.inputs[0], node.op.key  # type: ignore[attr-defined]
+        first, *rest = key
+        assert not isinstance(first, int)
+        (product,) = node.inputs
         stretches = self._cut[product]
         start, stop = stretches[bisect_right(stretches, first[0], key=lambda s: s[0]) - 1]
         stretch = self._made.get((product, start))
@@ -77,7 +77,7 @@ class _Stretches:
 
     def _sum(self, node: Node, operands: Sequence[Node]) -> Node:
         terms = []
-        for start, stop in _stretches(list(self._places(operands[-1])), self._rows):
+        for start, stop in _stretches(edges_of(operands[-1]), self._rows):
             found = [x for y in operands if (x := self._stretch(y, start, stop)) is not None]
             if len(found) < len(operands):
                 return node
@@ -88,17 +88,8 @@ class _Stretches:
         """Rows start ... stop - 1; None where a piece of a join would be cut in two."""
         if not _is_join(x):
             return part(x, 0, (start, stop, 1))
-        places = self._places(x)
-        first, last = places.get(start), places.get(stop)
-        return None if first is None or last is None else self._joined(x.inputs[first:last], 0)
-
-    def _places(self, join: Node) -> Mapping[int, int]:
-        """The rows at which its pieces begin, and where the last one ends; how many pieces are before."""
-        found = self._edges.get(join)
-        if found is None:
-            ends = accumulate((piece.shape[0] for piece in join.inputs), initial=0)
-            found = self._edges[join] = {edge: i for i, edge in enumerate(ends)}
-        return found
+        pieces = pieces_between(x, start, stop)
+        return None if pieces is None else self._joined(pieces, 0)
 
 
 def _products_read_in_parts(graph: Graph, rows: int) -> dict[Node, list[tuple[int, int]]]:
@@ -123,13 +114,15 @@ def _products_read_in_parts(graph: Graph, rows: int) -> dict[Node, list[tuple[in
 
 def _rows_read(reader: Node) -> tuple[int, int] | None:
     """The stretch of rows that a slice reads; None for what reads other than that."""
-    key = reader.op.key[0] if isinstance(reader.op, Slice) else 0
-    return None if isinstance(key, int) or key[2] != 1 or key[0] >= key[1] else key[:2]
+    match reader.op:
+        case Slice(key=((start, stop, 1), *_)) if start < stop:
+            return start, stop
+    return None
 
 
 def _stretches(edges: Sequence[int], rows: int) -> list[tuple[int, int]]:
     """Where to cut: at edges, into parts of so many rows and few more."""
-    first, total = edges[0], edges[-1] - edges[0]
+    first, total = edges[0], max(1, edges[-1] - edges[0])
     count = max(1, total // rows)
     cuts = [first]
     for edge in edges[1:]:
@@ -144,16 +137,15 @@ def _is_join(x: Node) -> bool:
 
 def _added_up(node: Node) -> tuple[Node, ...] | None:
     """The matrices (and index) whose rows are added up; last the one that decides. None for other nodes."""
-    op = node.op
-    if isinstance(op, Sum):
-        (x,) = node.inputs
-        return (x,) if op.axes == (0,) and x.ndim == 2 else None
-    if isinstance(op, ScatterAdd):
-        x, index = node.inputs
-        return (index, x) if op.axis == 0 and x.ndim == 2 and index.ndim == 1 else None
-    if isinstance(op, MatMul):
-        a, b = node.inputs
-        return (a.inputs[0], b) if isinstance(a.op, Transpose) else None
+    match node.op:
+        case Sum(axes=(0,)) if node.inputs[0].ndim == 2:
+            return node.inputs
+        case ScatterAdd(axis=0):
+            x, index = node.inputs
+            return (index, x) if x.ndim == 2 and index.ndim == 1 else None
+        case MatMul():
+            a, b = node.inputs
+            return (a.inputs[0], b) if isinstance(a.op, Transpose) else None
     return None
 
 
@@ -167,10 +159,10 @@ def _total(terms: Sequence[Node]) -> Node:
 
 def _of_rows(node: Node, rows: Sequence[Node]) -> Node:
     """The same sum, of other rows."""
-    if isinstance(node.op, Sum):
-        return node.op(rows[0])
-    if isinstance(node.op, ScatterAdd):
-        index, x = rows
-        return node.op(x, index)
+    match node.op, *rows:
+        case Sum() as op, x:
+            return op(x)
+        case ScatterAdd() as op, index, x:
+            return op(x, index)
     a, b = rows
     return a.T @ b

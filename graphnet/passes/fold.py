@@ -28,7 +28,7 @@ def _replace(node: Node) -> Node:
     if not node.inputs or not all(isinstance(x.op, (Constant, Fill)) for x in node.inputs):
         return node
     numbers = [np.asarray(x.op.number, x.dtype) for x in node.inputs if isinstance(x.op, Fill)]
-    if isinstance(node.op, Elementwise) and len(numbers) == len(node.inputs):
+    if len(numbers) == len(node.inputs) and isinstance(node.op, Elementwise):
         number = _evaluate(node, numbers)
         return node if number is None else fill(number.item(), node.shape, node.dtype)
     limit = max(LARGEST, *(0 if isinstance(x.op, Fill) else x.nbytes for x in node.inputs))

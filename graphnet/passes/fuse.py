@@ -11,7 +11,7 @@ from graphnet.expression import is_compilable
 from graphnet.graph import Graph, Group
 from graphnet.node import Node
 from graphnet.ops.elementwise import Elementwise
-from graphnet.ops.index import OneHot, Take, is_by_columns
+from graphnet.ops.index import Lookup
 from graphnet.passes.analysis import varying_nodes
 
 __all__ = ["fuse", "is_fusable"]
@@ -29,18 +29,17 @@ COSTLY = ("exp", "log", "tanh", "sin", "cos", "**", "sqrt", "/")
 
 def is_fusable(node: Node) -> bool:
     """True for nodes that a loop over their elements can compute."""
-    op = node.op
-    if isinstance(op, Elementwise):
-        return len(node.inputs) <= WIDEST and is_compilable(op.kernel)
-    if isinstance(op, Take):
-        x, index = node.inputs
-        return x.ndim == 2 and (op.axis == 0 or is_by_columns(x, index, op.axis))
-    return isinstance(op, OneHot)
+    match node.op:
+        case Elementwise(kernel=kernel):
+            return len(node.inputs) <= WIDEST and is_compilable(kernel)
+        case Lookup() as op:
+            return bool(op.load(*node.inputs))
+    return False
 
 
 def _flows(source: Node, node: Node) -> bool:
     """True if an element of the node needs just that element of the source (both fusable)."""
-    return source.shape == node.shape and not isinstance(node.op, (OneHot, Take))
+    return source.shape == node.shape and not isinstance(node.op, Lookup)
 
 
 def fuse(graph: Graph) -> Graph:
@@ -176,10 +175,12 @@ def _is_costly(kernel: str) -> bool:
 
 
 def _is_cheap(node: Node) -> bool:
-    op = node.op
-    if isinstance(op, (OneHot, Take)):
-        return True
-    return isinstance(op, Elementwise) and len(node.inputs) <= 2 and not _is_costly(op.kernel)
+    match node.op:
+        case Elementwise(kernel=kernel):
+            return len(node.inputs) <= 2 and not _is_costly(kernel)
+        case Lookup():
+            return True
+    return False
 
 
 def _components(reads: _Reads, sunk: Sequence[int], level: Sequence[int]) -> list[int]:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from graphnet.collector import collector_paused
 from graphnet.graph import Graph, Group
 from graphnet.node import Node
-from graphnet.ops.broadcast import Sum
-from graphnet.ops.reduce import Max, Min
+from graphnet.ops.broadcast import Reduction
 
-__all__ = ["REDUCTIONS", "fuse_reductions"]
-
-#: The reductions that loops know, by their op.
-REDUCTIONS: dict[type, str] = {Sum: "sum", Max: "max", Min: "min"}
+__all__ = ["fuse_reductions"]
 
 
 def fuse_reductions(graph: Graph) -> Graph:
@@ -28,9 +22,12 @@ def fuse_reductions(graph: Graph) -> Graph:
 
 def _with_reductions(graph: Graph, group: Group) -> Group:
     found: list[Node] = []
-    for node in (n for n in group.outputs if type(n.op) not in REDUCTIONS):
+    over: tuple[int, ...] = ()
+    for node in (n for n in group.outputs if not isinstance(n.op, Reduction)):
         for reader in graph.consumers[node]:
-            if _is_over_last_axes(reader) and (not found or reader.op.axes == found[0].op.axes):  # type: ignore[attr-defined]
+            axes = _last_axes(reader)
+            if axes and axes == (over or axes):
+                over = axes
                 found.append(reader)
     if not found:
         return group
@@ -40,9 +37,10 @@ def _with_reductions(graph: Graph, group: Group) -> Group:
     return Group((*group.nodes, *found), (*stored, *found))
 
 
-def _is_over_last_axes(node: Node) -> bool:
-    if type(node.op) not in REDUCTIONS:
-        return False
-    axes: Sequence[int] = node.op.axes  # type: ignore[attr-defined]
-    ndim = node.inputs[0].ndim
-    return 0 < len(axes) < ndim and tuple(axes) == tuple(range(ndim - len(axes), ndim))
+def _last_axes(node: Node) -> tuple[int, ...]:
+    """The axes of a reduction that loops know, if it is over the last ones and not the first; else none."""
+    match node.op:
+        case Reduction(axes=axes, how=how) if how:
+            ndim = node.inputs[0].ndim
+            return axes if len(axes) < ndim and axes == tuple(range(ndim - len(axes), ndim)) else ()
+    return ()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
-from graphnet.node import Node, shared
+from graphnet.node import Key, Node, shared
 from graphnet.ops.leaf import After, Fill
-from graphnet.ops.shape import Concatenate, Slice, Transpose, concatenate, is_whole, reshape
+from graphnet.ops.shape import Concatenate, Slice, Transpose, concatenate, is_whole, joined_entry, reshape
 
 __all__ = ["Joins", "pieces_of_one"]
 
@@ -37,8 +36,10 @@ class Joins:
             waits = nodes[0].inputs[1:]
             if all(isinstance(x.op, After) and x.inputs[1:] == waits for x in nodes):
                 return shared(After)(self([x.inputs[0] for x in nodes], axis), *waits)
-        if any(_is_transposed(x) for x in nodes) and all(_is_transposed(x) or _is_fill(x) for x in nodes):
-            return self([_transposed_fill(x) if _is_fill(x) else x.inputs[0] for x in nodes], 1 - axis).T
+        if any(_is_transposed(x) for x in nodes):
+            untransposed = [x for y in nodes if (x := _transposed(y)) is not None]
+            if len(untransposed) == len(nodes):
+                return self(untransposed, 1 - axis).T
         whole = pieces_of_one(nodes, axis)
         if whole is not None:
             return whole
@@ -49,14 +50,14 @@ class Joins:
         return concatenate(nodes, axis)
 
 
-def _is_fill(x: Node) -> bool:
-    return isinstance(x.op, Fill)
-
-
-def _transposed_fill(x: Node) -> Node:
-    """A number everywhere, in the transposed shape."""
-    assert isinstance(x.op, Fill)
-    return Fill(x.op.number, x.shape[::-1], x.dtype)()
+def _transposed(x: Node) -> Node | None:
+    """xᵀ where it is there already, or a number everywhere."""
+    match x.op:
+        case Fill(number=number):
+            return Fill(number, x.shape[::-1], x.dtype)()
+        case Transpose(axes=(1, 0)):
+            return x.inputs[0]
+    return None
 
 
 def _is_transposed(x: Node) -> bool:
@@ -65,35 +66,24 @@ def _is_transposed(x: Node) -> bool:
 
 def pieces_of_one(nodes: Sequence[Node], axis: int) -> Node | None:
     """The stretch of an array from which the nodes were sliced one after another, if they were."""
-    first = nodes[0]
-    if not isinstance(first.op, Slice):
+    source = nodes[0].inputs[0] if isinstance(nodes[0].op, Slice) else None
+    keys = [x.op.key for x in nodes if isinstance(x.op, Slice) and x.inputs[0] is source]
+    if source is None or len(keys) < len(nodes):
         return None
-    source = first.inputs[0]
-    if any(not isinstance(x.op, Slice) or x.inputs[0] is not source for x in nodes):
-        return None
-    keys = [x.op.key for x in nodes]  # type: ignore[attr-defined]
     along = _axis_of_source(keys[0], axis)
-    if along is None or any(
-        k[:along] != keys[0][:along] or k[along + 1 :] != keys[0][along + 1 :] for k in keys
-    ):
+    if along is None or len({(k[:along], k[along + 1 :]) for k in keys}) > 1:
         return None
-    at = [k[along] for k in keys]
-    if all(isinstance(k, int) for k in at):
-        if any(b != a + 1 for a, b in pairwise(at)):
-            return None
-        stretch = (at[0], at[-1] + 1, 1)
-    else:
-        if any(isinstance(k, int) or k[2] != 1 for k in at) or any(a[1] != b[0] for a, b in pairwise(at)):
-            return None
-        stretch = (at[0][0], at[-1][1], 1)
+    stretch = joined_entry([k[along] for k in keys])
+    if stretch is None:
+        return None
     key = (*keys[0][:along], stretch, *keys[0][along + 1 :])
-    shape = list(first.shape)
+    shape = list(nodes[0].shape)
     shape[axis] = sum(x.shape[axis] for x in nodes)
     part = source if is_whole(key, source.shape) else Slice(key)(source)
     return reshape(part, shape)
 
 
-def _axis_of_source(key: Sequence[int | tuple[int, int, int]], axis: int) -> int | None:
+def _axis_of_source(key: Key, axis: int) -> int | None:
     """The axis of the source along which slices with such keys follow each other.
 
     Either the one that became `axis`, or, for axis 0, one that was indexed away just before it.

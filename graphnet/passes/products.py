@@ -16,7 +16,7 @@ from graphnet.ops.broadcast import Sum
 from graphnet.ops.elementwise import Add, add
 from graphnet.ops.leaf import After, Fill
 from graphnet.ops.linear import MatMul
-from graphnet.ops.shape import Concatenate, Slice, Transpose, part
+from graphnet.ops.shape import Concatenate, Slice, Transpose, split
 from graphnet.passes.analysis import dynamic_nodes, independent_groups, replace_groups, varying_nodes
 from graphnet.passes.joining import Joins
 
@@ -38,14 +38,14 @@ def stack_sums(graph: Graph) -> Graph:
         """Which terms of a sum may be joined: those of one kind; "" for none."""
         if term not in read_once:
             return ""
-        if isinstance(term.op, Sum) and term.op.axes == (0,) and term.inputs[0].ndim == 2:
-            return "sum over rows"
-        if not isinstance(term.op, MatMul):
-            return ""
-        a, b = term.inputs
-        if b in dynamic:
-            return "outer" if isinstance(a.op, (Fill, Transpose)) else ""
-        return "weights over time" if term in over_time else "weights"
+        match term:
+            case Node(op=Sum(axes=(0,)), inputs=(x,)) if x.ndim == 2:
+                return "sum over rows"
+            case Node(op=MatMul(), inputs=(a, b)) if b in dynamic:
+                return "outer" if isinstance(a.op, (Fill, Transpose)) else ""
+            case Node(op=MatMul()):
+                return "weights over time" if term in over_time else "weights"
+        return ""
 
     sums: dict[Node, list[list[tuple[Path, Node]]]] = {}
     rank: dict[Node, int] = {}
@@ -169,7 +169,8 @@ def _rows_by_join(group: Sequence[Node], places: Mapping[Node, Mapping[int, int]
     taken: set[Node] = set()
     for number in sorted(members, key=lambda n: (n < 0, -len(members[n]), n)):
         rows = [p for p in members[number] if p not in taken]
-        rows.sort(key=lambda p, at=members[number]: (at[p], _place_in_source(p.inputs[0])))  # type: ignore[misc]
+        at = members[number]
+        rows.sort(key=lambda p: (at[p], _place_in_source(p.inputs[0])))
         taken.update(rows)
         found.append(rows)
     return found
@@ -177,21 +178,22 @@ def _rows_by_join(group: Sequence[Node], places: Mapping[Node, Mapping[int, int]
 
 def _place_in_source(x: Node) -> tuple[int, ...]:
     """Where a slice begins; slices of one array are joined in their order there."""
-    if not isinstance(x.op, Slice):
-        return ()
-    return tuple(k if isinstance(k, int) else k[0] for k in x.op.key)
+    match x.op:
+        case Slice(key=key):
+            return tuple(k if isinstance(k, int) else k[0] for k in key)
+    return ()
 
 
 def _places(graph: Graph) -> dict[Node, dict[int, int]]:
     """For each piece of joins along the rows: in which of them (by number) it is, and its place there."""
     places: dict[Node, dict[int, int]] = {}
-    joins = [n for n in graph.order if isinstance(n.op, Concatenate)]
-    for number, join in enumerate(joins):
-        if join.op.axis == 0:  # type: ignore[attr-defined]
+    joins = [(n, n.op.axis) for n in graph.order if isinstance(n.op, Concatenate)]
+    for number, (join, axis) in enumerate(joins):
+        if axis == 0:
             for i, piece in enumerate(join.inputs):
                 places.setdefault(piece, {}).setdefault(number, i)
-    for join in joins:
-        if join.op.axis == 1 and join.inputs[0] in places:  # type: ignore[attr-defined]
+    for join, axis in joins:
+        if axis == 1 and join.inputs[0] in places:
             places.setdefault(join, places[join.inputs[0]])
     return places
 
@@ -202,7 +204,7 @@ def stack_rows(graph: Graph) -> Graph:
 
     def one_product(products: list[Node]) -> Sequence[Node]:
         product = joined([p.inputs[0] for p in products], 0) @ products[0].inputs[1]
-        return _parts(product, products, 0)
+        return split(product, products, 0)
 
     return replace_groups(graph, _row_groups(graph), one_product)
 
@@ -230,16 +232,7 @@ def stack_columns(graph: Graph) -> Graph:
     def one_product(products: list[Node]) -> Sequence[Node]:
         ordered = sorted(products, key=lambda p: _place_in_time(p.inputs[1]))
         product = ordered[0].inputs[0] @ joined([p.inputs[1] for p in ordered], 1)
-        found = dict(zip(ordered, _parts(product, ordered, 1), strict=True))
+        found = dict(zip(ordered, split(product, ordered, 1), strict=True))
         return [found[p] for p in products]
 
     return replace_groups(graph, groups, one_product)
-
-
-def _parts(product: Node, members: Sequence[Node], axis: int) -> list[Node]:
-    parts, start = [], 0
-    for member in members:
-        stop = start + member.shape[axis]
-        parts.append(part(product, axis, (start, stop, 1)))
-        start = stop
-    return parts

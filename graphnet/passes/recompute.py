@@ -24,7 +24,7 @@ from graphnet.node import Node, shared
 from graphnet.ops.elementwise import Add, add
 from graphnet.ops.index import OneHot
 from graphnet.ops.leaf import After, Fill
-from graphnet.ops.linear import BatchMatMul, MatMul
+from graphnet.ops.linear import MatMul, Product
 from graphnet.ops.shape import Stack
 from graphnet.passes.unstack import ANYWHERE, unstack
 from graphnet.provenance import attributed_to
@@ -63,8 +63,10 @@ def recompute(graph: Graph, segments: int | None = None) -> Graph:
 
 def _collects(node: Node) -> bool:
     """True for what gathers values of all times: a sum or a stack of many."""
-    gathers = isinstance(node.op, Add) or (isinstance(node.op, Stack) and node.op.axis == 0)
-    return gathers and len(node.inputs) >= WIDE
+    match node.op:
+        case Add() | Stack(axis=0):
+            return len(node.inputs) >= WIDE
+    return False
 
 
 def _leaves(graph: Graph) -> set[Node]:
@@ -320,7 +322,7 @@ class _Stages:
             node = pending.pop()
             if node in self.again[s] or node in self.leaves or self._is_kept(node) or self.segment[node] < s:
                 continue
-            if isinstance(node.op, (MatMul, BatchMatMul)) or len(seen) > NEAR:
+            if isinstance(node.op, Product) or len(seen) > NEAR:
                 return False
             pending += [source for source in node.inputs if source not in seen]
             seen.update(node.inputs)

@@ -9,7 +9,7 @@ from graphnet.graph import Graph
 from graphnet.node import Node
 from graphnet.ops.broadcast import Sum
 from graphnet.ops.index import ScatterAdd
-from graphnet.ops.shape import Concatenate, part
+from graphnet.ops.shape import Concatenate, split
 from graphnet.passes.analysis import replace_groups
 from graphnet.passes.joining import Joins
 
@@ -39,23 +39,19 @@ def stack_reductions(graph: Graph) -> Graph:
     def one_reduction(nodes: list[Node]) -> Sequence[Node]:
         first = nodes[0]
         whole = first.op(joined([n.inputs[0] for n in nodes], 1), *first.inputs[1:])
-        parts, start = [], 0
-        for node in nodes:
-            stop = start + node.shape[-1]
-            parts.append(part(whole, whole.ndim - 1, (start, stop, 1)))
-            start = stop
-        return parts
+        return split(whole, nodes, whole.ndim - 1)
 
     return replace_groups(graph, groups, one_reduction)
 
 
 def _kind(node: Node) -> Hashable:
     """What two reductions must have in common; None for other nodes."""
-    if isinstance(node.op, Sum) and node.op.axes == (0,) and node.inputs[0].ndim == 2:
-        return Sum
-    if isinstance(node.op, ScatterAdd) and node.op.axis == 0 and node.inputs[0].ndim == 2:
-        index = node.inputs[1]
-        return ScatterAdd, node.op.size, index.inputs if isinstance(index.op, Concatenate) else index
+    match node.op:
+        case Sum(axes=(0,)) if node.inputs[0].ndim == 2:
+            return Sum
+        case ScatterAdd(axis=0, size=size) if node.inputs[0].ndim == 2:
+            index = node.inputs[1]
+            return ScatterAdd, size, index.inputs if isinstance(index.op, Concatenate) else index
     return None
 
 

@@ -27,8 +27,9 @@ def sum_scatters(graph: Graph) -> Graph:
             fewer[x] = node
 
     def replace(node: Node) -> Node:
-        if isinstance(node.op, Sum) and node.op.axes == (0,) and node.inputs[0] in fewer:
-            return node.op(fewer[node.inputs[0]])
+        match node.op:
+            case Sum(axes=(0,)) as op if node.inputs[0] in fewer:
+                return op(fewer[node.inputs[0]])
         return node
 
     return graph.rewrite(replace) if fewer else graph

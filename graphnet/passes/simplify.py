@@ -7,7 +7,7 @@ Absent derivatives never become nodes at all (see `Op.zero_if`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from graphnet.ops.shape import (
     Transpose,
     concatenate,
     is_whole,
+    joined_entry,
     part,
     reshape,
     stack,
@@ -53,11 +54,17 @@ def _simplest(node: Node) -> Node:
 
 
 def _is_fill(node: Node, number: float) -> bool:
-    return isinstance(node.op, Fill) and node.op.number == number
+    match node.op:
+        case Fill(number=everywhere):
+            return everywhere == number
+    return False
 
 
 def _minus_zero(node: Node) -> bool:
-    return _is_fill(node, 0) and bool(np.signbit(node.op.number))  # type: ignore[attr-defined]
+    match node.op:
+        case Fill(number=everywhere):
+            return everywhere == 0 and bool(np.signbit(everywhere))
+    return False
 
 
 def _add(node: Node) -> Node | None:
@@ -92,61 +99,53 @@ def _sum_of_views(terms: tuple[Node, ...]) -> Node | None:
 def _sum_of_joins(terms: tuple[Node, ...]) -> Node | None:
     """Σ_t [a_t; b_t] = [Σ_t a_t; Σ_t b_t], which other rules then make shorter."""
     first = terms[0]
-    if not isinstance(first.op, Concatenate):
-        return None
-    cuts = [piece.shape for piece in first.inputs]
-    if any(t.op != first.op or [piece.shape for piece in t.inputs] != cuts for t in terms):
-        return None
-    return concatenate(
-        [_simplest(add(*pieces)) for pieces in zip(*(t.inputs for t in terms), strict=True)], first.op.axis
-    )
+    match first.op:
+        case Concatenate() as join:
+            cuts = [piece.shape for piece in first.inputs]
+            if any(t.op != join or [piece.shape for piece in t.inputs] != cuts for t in terms):
+                return None
+            return join(*[_simplest(add(*pieces)) for pieces in zip(*(t.inputs for t in terms), strict=True)])
+    return None
 
 
 def _sum_of_places(terms: tuple[Node, ...]) -> Node | None:
     """Pieces placed side by side into zeros are a join: the cotangent of an array that was sliced."""
-    if not all(isinstance(t.op, Place) for t in terms):
+    ops = [t.op for t in terms if isinstance(t.op, Place)]
+    if len(ops) < len(terms):
         return None
-    places = [t.op for t in terms]
-    first = places[0]
-    assert isinstance(first, Place)
-    differing = {
-        axis
-        for place in places
-        for axis, k in enumerate(place.key)  # type: ignore[attr-defined]
-        if k != (0, first.to[axis], 1)
-    }
+    to = ops[0].to
+    differing = {axis for op in ops for axis, k in enumerate(op.key) if k != (0, to[axis], 1)}
     if len(differing) != 1:
         return None
     (axis,) = differing
-    at = [place.key[axis] for place in places]  # type: ignore[attr-defined]
-    if all(isinstance(k, int) for k in at):
-        if sorted(at) != list(range(first.to[axis])):
-            return None
-        pieces = sorted(zip(at, range(len(terms)), strict=True))
-        return stack([terms[i].inputs[0] for _, i in pieces], axis)
-    if any(isinstance(k, int) or k[2] != 1 for k in at):
+    at = [op.key[axis] for op in ops]
+    if len({isinstance(k, int) for k in at}) > 1:
         return None
-    pieces = sorted(zip(at, range(len(terms)), strict=True))
-    edges = [0, *(k[1] for k, _ in pieces)]
-    if edges[:-1] != [k[0] for k, _ in pieces] or edges[-1] != first.to[axis]:
+    order = sorted(range(len(terms)), key=lambda i: at[i])
+    if joined_entry([at[i] for i in order]) != (0, to[axis], 1):
         return None
-    return concatenate([terms[i].inputs[0] for _, i in pieces], axis)
+    join = stack if isinstance(at[0], int) else concatenate
+    return join([terms[i].inputs[0] for i in order], axis)
 
 
 def _sum_of_scatters(terms: tuple[Node, ...]) -> Node | None:
     """Σ_t scatter(x_t, i_t) = scatter(all x, all i): one pass over the rows instead of one for each t."""
-    scatters = [t for t in terms if isinstance(t.op, ScatterAdd) and t.op.axis == 0]
+    scatters = [t for t in terms if _is_scatter_of_rows(t)]
     if len(scatters) < 2 or any(t.op != scatters[0].op for t in scatters):
         return None
     if len({t.inputs[1].dtype for t in scatters}) > 1:
         return None
-    rest = [t for t in terms if not (isinstance(t.op, ScatterAdd) and t.op.axis == 0)]
+    rest = [t for t in terms if not _is_scatter_of_rows(t)]
     scatters.sort(key=lambda t: (t.inputs[1].serial, t.inputs[0].serial))  # in the order of time
     tail = scatters[0].shape[1:]
     rows = concatenate([reshape(t.inputs[0], (t.inputs[1].size, *tail)) for t in scatters])
     index = concatenate([reshape(t.inputs[1], (t.inputs[1].size,)) for t in scatters])
     total = scatters[0].op(rows, index)
     return add(total, *rest) if rest else total
+
+
+def _is_scatter_of_rows(node: Node) -> bool:
+    return isinstance(node.op, ScatterAdd) and node.op.axis == 0
 
 
 def _subtract(node: Node) -> Node | None:
@@ -186,8 +185,9 @@ def _negative(node: Node) -> Node | None:
 def _fill_like(node: Node) -> Node | None:
     """A view of one number everywhere is that number everywhere."""
     (x,) = node.inputs
-    if isinstance(x.op, Fill) and not x.op.is_zeros:
-        return Fill(x.op.number, node.shape, node.dtype)()
+    match x.op:
+        case Fill(number=number, is_zeros=False):
+            return Fill(number, node.shape, node.dtype)()
     return None
 
 
@@ -212,11 +212,11 @@ def _moved_inward(node: Node) -> Node | None:
 
 def _transpose(node: Node) -> Node | None:
     (x,) = node.inputs
-    outer = node.op.axes  # type: ignore[attr-defined]
-    if outer == tuple(range(len(outer))):
-        return x
-    if isinstance(x.op, Transpose):
-        return shared(Transpose, tuple(x.op.axes[axis] for axis in outer))(x.inputs[0])
+    match node.op, x.op:
+        case Transpose(axes=axes), _ if axes == tuple(range(len(axes))):
+            return x
+        case Transpose(axes=outer), Transpose(axes=inner):
+            return shared(Transpose, tuple(inner[axis] for axis in outer))(x.inputs[0])
     return _moved_inward(node)
 
 
@@ -239,10 +239,11 @@ def _broadcast(node: Node) -> Node | None:
 
 
 def _sum(node: Node) -> Node | None:
+    """Over axes of size 1, nothing is added up."""
     (x,) = node.inputs
-    axes = node.op.axes  # type: ignore[attr-defined]
-    if all(x.shape[axis] == 1 for axis in axes):
-        return reshape(x, node.shape)
+    match node.op:
+        case Sum(axes=axes) if all(x.shape[axis] == 1 for axis in axes):
+            return reshape(x, node.shape)
     return None
 
 
@@ -254,16 +255,19 @@ def _cast(node: Node) -> Node | None:
 def _log(node: Node) -> Node | None:
     """log softmax(x), which underflows to log 0, is x - log Σ exp(x), which does not."""
     (x,) = node.inputs
-    return log_softmax(x.inputs[0], x.op.axis) if isinstance(x.op, Softmax) else None
+    match x.op:
+        case Softmax(axis=axis):
+            return log_softmax(x.inputs[0], axis)
+    return None
 
 
 def _slice(node: Node) -> Node | None:
     (x,) = node.inputs
-    key = node.op.key  # type: ignore[attr-defined]
-    if is_whole(key, x.shape):
-        return x
-    if isinstance(x.op, OneHot) and key[-1] == (0, x.op.depth, 1):
-        return one_hot(Slice(key[:-1])(x.inputs[0]), x.op.depth, x.op.of_dtype)
+    match node.op, x.op:
+        case Slice(key=key), _ if is_whole(key, x.shape):
+            return x
+        case Slice(key=(*rest, (0, stop, 1))), OneHot(depth=depth, of_dtype=dtype) if stop == depth:
+            return one_hot(Slice(tuple(rest))(x.inputs[0]), depth, dtype)
     return _moved_inward(node)
 
 
@@ -273,22 +277,24 @@ def _matmul(node: Node) -> Node | None:
     0 · inf is NaN, so a product with an infinite weight differs; a lookup is what is meant.
     """
     a, b = node.inputs
-    if isinstance(a.op, OneHot) and a.dtype == b.dtype:
-        return Take(0)(b, a.inputs[0])
-    if isinstance(a.op, Transpose):
-        (codes,) = a.inputs
-        if isinstance(codes.op, OneHot) and codes.dtype == b.dtype:
-            return ScatterAdd(codes.op.depth, 0)(b, codes.inputs[0])
-        if isinstance(codes.op, Concatenate) and codes.op.axis == 1 and _has_one_hot(codes):
-            return concatenate([_simplest(piece.T @ b) for piece in codes.inputs], 0)
-    if isinstance(a.op, Concatenate) and a.op.axis == 1 and _has_one_hot(a):
-        products, start = [], 0
-        for piece in a.inputs:
-            stop = start + piece.shape[1]
-            products.append(_simplest(piece @ part(b, 0, (start, stop, 1))))
-            start = stop
-        return add(*products)
+    match a.op:
+        case OneHot() if a.dtype == b.dtype:
+            return Take(0)(b, a.inputs[0])
+        case Concatenate(axis=1) if _has_one_hot(a):
+            return add(*[_simplest(x @ rows) for x, rows in zip(a.inputs, _rows_of(b, a), strict=True)])
+        case Transpose():
+            (codes,) = a.inputs
+            match codes.op:
+                case OneHot(depth=depth) if codes.dtype == b.dtype:
+                    return ScatterAdd(depth, 0)(b, codes.inputs[0])
+                case Concatenate(axis=1) if _has_one_hot(codes):
+                    return concatenate([_simplest(piece.T @ b) for piece in codes.inputs], 0)
     return None
+
+
+def _rows_of(b: Node, join: Node) -> Iterator[Node]:
+    """The rows of b that each piece of a join of columns multiplies."""
+    return (part(b, 0, place) for place in Concatenate(1).places(join.inputs))
 
 
 def _has_one_hot(join: Node) -> bool:

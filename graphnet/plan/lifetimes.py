@@ -36,6 +36,6 @@ def lifetimes(
         first.setdefault(buffer, end)
     if fixed:
         last |= {buffer: end for buffer in first if first[buffer] < fixed <= last[buffer]}
-        again = (node for node in graph.inputs if node.op.varying)  # type: ignore[attr-defined]
+        again = (node for node in graph.inputs if node.op.varying)
         last |= {lowered.views[node].buffer: end for node in again if node in lowered.views}
     return first, last

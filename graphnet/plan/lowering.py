@@ -12,28 +12,18 @@ from graphnet.collector import collector_paused
 from graphnet.dtypes import BOOL
 from graphnet.errors import NotEnoughMemoryError
 from graphnet.graph import Graph, Group, dependents
-from graphnet.node import Dtype, Node, Shape
-from graphnet.ops.broadcast import BroadcastTo, Sum
+from graphnet.node import Dtype, Key, Node, Shape
+from graphnet.ops.broadcast import Reduction, Sum
 from graphnet.ops.elementwise import Add, Elementwise
-from graphnet.ops.index import OneHot, ScatterAdd, Take, is_by_columns
-from graphnet.ops.leaf import Fill, Input
-from graphnet.ops.linear import BatchMatMul, MatMul
-from graphnet.ops.random import Random
-from graphnet.ops.reduce import Max, Min
-from graphnet.ops.shape import Concatenate, Place, Reshape, Slice, Stack, Transpose
+from graphnet.ops.index import Lookup, ScatterAdd, is_by_columns
+from graphnet.ops.leaf import Fill
+from graphnet.ops.linear import MatMul
+from graphnet.ops.linear import Product as MatrixProduct
+from graphnet.ops.shape import Join, Place, Transpose
 from graphnet.passes.analysis import varying_nodes
 from graphnet.passes.fuse import WIDEST, is_fusable
-from graphnet.passes.fuse_reductions import REDUCTIONS
-from graphnet.plan.instructions import (
-    Host,
-    Instruction,
-    Load,
-    Loop,
-    Product,
-    Reduction,
-    Scatter,
-    Step,
-)
+from graphnet.plan.instructions import Host, Instruction, Load, Loop, Product, Scatter, Step
+from graphnet.plan.instructions import Reduction as Combined
 from graphnet.plan.placement import place
 from graphnet.plan.views import Buffer, View
 
@@ -140,16 +130,12 @@ class _Lowering:
                 self.home[node] = unit
 
     def _is_placeable(self, node: Node) -> bool:
-        if isinstance(node.op, Input):
-            return True
         unit = self.home.get(node)
         if unit is None:
-            return False
-        return (
-            unit.group is not None
-            or isinstance(node.op, (MatMul, BatchMatMul, Sum, Max, Min, ScatterAdd, Concatenate, Stack))
-            or is_fusable(node)
-        )
+            return node.op.is_input
+        if unit.group is not None:
+            return True
+        return isinstance(node.op, (Join, MatrixProduct, Reduction, ScatterAdd)) or is_fusable(node)
 
     def _share_copies(self) -> None:
         """A fused loop stores its value in every place that wants it: no copy is made later."""
@@ -175,7 +161,7 @@ class _Lowering:
                         other.then.append(unit)
                         unit.before += 1
         ready = []
-        fed = [node for node in self.graph.order if isinstance(node.op, (Input, Random))]
+        fed = [node for node in self.graph.order if not node.inputs and node.op.is_fed]
         dynamic = dependents(self.graph.order, fed)
         varying = varying_nodes(self.graph)
         for unit in self.units:
@@ -198,15 +184,15 @@ class _Lowering:
     # -- places ------------------------------------------------------------------------------------
 
     def _leaf(self, node: Node) -> None:
-        op = node.op
-        if isinstance(op, Fill):
-            self.numbers[node] = op.number
-        elif isinstance(op, (Input, Random)) or not node.value.flags.c_contiguous:
-            self.views[node] = self.placed.get(node) or Buffer(node.size, node.dtype).whole(node.shape)
-            if not isinstance(op, Input):
-                self.brought.append(node)
-        else:
-            self.views[node] = Buffer(node.size, node.dtype, node).whole(node.shape)
+        match node.op:
+            case Fill(number=number):
+                self.numbers[node] = number
+            case op if op.is_fed or not node.value.flags.c_contiguous:
+                self.views[node] = self.placed.get(node) or Buffer(node.size, node.dtype).whole(node.shape)
+                if not op.is_input:
+                    self.brought.append(node)
+            case _:
+                self.views[node] = Buffer(node.size, node.dtype, node).whole(node.shape)
 
     def _own(self, node: Node) -> View:
         """The view that the node's value is written to."""
@@ -248,32 +234,31 @@ class _Lowering:
         return Lowered(self.graph, self.instructions, self.views, self.brought, counts[0], fixed)
 
     def _single(self, node: Node) -> None:
-        op = node.op
+        """What is no primitive of ours, or of a dtype that it does not know, Python computes."""
         if not node.size:
             self._own(node)
-        elif op.is_view:
-            self._as_view(node)
-        elif isinstance(op, (Concatenate, Stack)):
-            self._join(node)
-        elif isinstance(op, MatMul) and node.dtype != BOOL:
-            a, b = map(self.view, node.inputs)
-            self._product(node, a, b, self._own(node))
-        elif isinstance(op, BatchMatMul) and node.dtype != BOOL:
-            self._batch_product(node)
-        elif type(op) in REDUCTIONS:
-            self._reduction(node)
-        elif isinstance(op, ScatterAdd) and op.axis == 0 and node.dtype != BOOL:
-            self._scatter(node)
-        elif isinstance(op, ScatterAdd) and is_by_columns(node.inputs[0], node.inputs[1], op.axis):
-            self._scatter_columns(node)
-        elif isinstance(op, Place):
-            self._place_piece(node)
-        elif is_fusable(node):
-            self._fused(Group((node,), (node,)))
-        elif isinstance(op, Add):
-            self._wide_sum(node)
-        else:
-            self._host(node)
+            return
+        match node.op:
+            case op if op.is_view:
+                self._as_view(node)
+            case Join():
+                self._join(node)
+            case Place(key=key):
+                self._place_piece(node, key)
+            case MatrixProduct() if node.dtype != BOOL:
+                self._products(node)
+            case Reduction(how=how) if how:
+                self._reduction(node)
+            case ScatterAdd(axis=0) if node.dtype != BOOL:
+                self._scatter(node)
+            case ScatterAdd(axis=axis) if is_by_columns(node.inputs[0], node.inputs[1], axis):
+                self._scatter_columns(node)
+            case _ if is_fusable(node):
+                self._fused(Group((node,), (node,)))
+            case Add():
+                self._wide_sum(node)
+            case _:
+                self._host(node)
 
     def _as_view(self, node: Node) -> None:
         x = node.inputs[0]
@@ -281,11 +266,14 @@ class _Lowering:
             self.numbers[node] = self.numbers[x]
             return
         source = self.view(x)
-        found = _view_of(node, source)
+        found = node.op.view(source)
         if found is None:
-            # The elements must move first: a row-major copy has the same elements in the new shape.
-            target = self._own(node)
-            self._copy(node, x, source, target.buffer.whole(x.shape))
+            # The elements must move first, to where they lie in their order.
+            moved = Buffer(x.size, x.dtype).whole(x.shape)
+            self._copy(node, x, source, moved)
+            found = node.op.view(moved)
+        if found is None:
+            self._host(node)
         else:
             self.views[node] = found
 
@@ -310,49 +298,38 @@ class _Lowering:
             else:
                 self._copy(node, x, self.view(x), region)
 
-    def _place_piece(self, node: Node) -> None:
-        assert isinstance(node.op, Place)
+    def _place_piece(self, node: Node, key: Key) -> None:
         (x,) = node.inputs
         target = self._own(node)
         zero = Step("0", node.dtype, ())
         self.instructions.append(Loop((node,), node.shape, [], [zero], [(0, target)]))
         source = self.view(x)
         if source.size:
-            region = target.sliced(node.op.key)
+            region = target.sliced(key)
             self.instructions.append(
                 Loop(
                     (node,), source.shape, [Load("plain", source, None, source.dtype)], [], [(0, region)],
                 )
             )  # fmt: skip
 
-    def _product(self, node: Node, a: View, b: View, c: View) -> None:
-        if not c.size:
-            return
-        self.instructions.append(
-            Product(
-                (node,), a, b, c,
-            )
-        )  # fmt: skip
-
-    def _batch_product(self, node: Node) -> None:
+    def _products(self, node: Node) -> None:
+        """One of matrices, or one for each of a batch."""
         a, b = map(self.view, node.inputs)
         c = self._own(node)
+        if node.ndim == 2:
+            self.instructions.append(Product((node,), a, b, c))
+            return
         for i in range(node.shape[0]):
             x, y, z = (v.sliced((i, (0, v.shape[1], 1), (0, v.shape[2], 1))) for v in (a, b, c))
-            self._product(node, x, y, z)
+            self.instructions.append(Product((node,), x, y, z))
 
     def _reduction(self, node: Node) -> None:
+        assert isinstance(node.op, Reduction)
         (x,) = node.inputs
         target = self._own(node)
-        if not node.size:
-            return
-        axes = node.op.axes  # type: ignore[attr-defined]
         loads, steps = self._operand(x)
-        self.instructions.append(
-            Loop(
-                (node,), x.shape, loads, steps, [], axes, [Reduction(REDUCTIONS[type(node.op)], 0, target)],
-            )
-        )  # fmt: skip
+        combined = [Combined(node.op.how, 0, target)]
+        self.instructions.append(Loop((node,), x.shape, loads, steps, [], node.op.axes, combined))
 
     def _operand(self, x: Node) -> tuple[list[Load], list[Step]]:
         if x in self.numbers:
@@ -360,7 +337,6 @@ class _Lowering:
         return [Load("plain", self.view(x), None, x.dtype)], []
 
     def _scatter(self, node: Node) -> None:
-        assert isinstance(node.op, ScatterAdd)
         x, index = node.inputs
         shape = node.shape[0], node.size // node.shape[0]
         own = self._own(node)
@@ -431,84 +407,86 @@ class _Lowering:
     # -- fused loops -----------------------------------------------------------------------------------
 
     def _fused(self, group: Group) -> None:
-        reductions = [node for node in group.nodes if type(node.op) in REDUCTIONS]
-        elementwise = [node for node in group.nodes if type(node.op) not in REDUCTIONS]
-        loads: list[Load] = []
-        number: dict[Node, int] = {}  # node -> position in loads; or, for steps, ~position
+        reductions = {node: node.op for node in group.nodes if isinstance(node.op, Reduction)}
+        computed = [node for node in group.nodes if node not in reductions]
+        body = _Body()
         own = set(group.nodes)
-        for node in elementwise:
-            if isinstance(node.op, (Take, OneHot)):
-                number[node] = len(loads)
-                loads.append(self._lookup(node))
-                continue
-            for x in node.inputs:
-                if x not in own and x not in number and x not in self.numbers:
-                    number[x] = len(loads)
-                    loads.append(Load("plain", self.view(x), None, x.dtype))
-        steps: list[Step] = []
-
-        def add(step: Step) -> int:
-            steps.append(step)
-            return len(loads) + len(steps) - 1
-
-        for node in elementwise:
-            if isinstance(node.op, (Take, OneHot)):
-                continue
-            assert isinstance(node.op, Elementwise)
-            for x in node.inputs:
-                if x not in number:
-                    number[x] = add(_number(self.numbers[x], x.dtype))
-            sources = [number[x] for x in node.inputs]
-            if isinstance(node.op, Add):
-                total = sources[0]
-                for other in sources[1:]:
-                    total = add(Step(node.op.kernel, node.dtype, (total, other)))
-                number[node] = total
-            else:
-                number[node] = add(Step(node.op.kernel, node.dtype, tuple(sources)))
-        stores, combined = [], []
+        for node in computed:
+            self._load(node, own, body)
+        for node in computed:
+            self._compute(node, body)
+        stores: list[tuple[int, View]] = []
+        combined: list[Combined] = []
         for node in group.outputs:
             for view in (self._own(node), *self.extra.get(node, ())):
-                if type(node.op) in REDUCTIONS:
-                    combined.append(Reduction(REDUCTIONS[type(node.op)], number[node.inputs[0]], view))
+                if node in reductions:
+                    combined.append(Combined(reductions[node].how, body.number[node.inputs[0]], view))
                 else:
-                    stores.append((number[node], view))
-        axes = reductions[0].op.axes if reductions else ()  # type: ignore[attr-defined]
-        loop = Loop(group.nodes, elementwise[-1].shape, loads, steps, stores, axes, combined)
+                    stores.append((body.number[node], view))
+        axes = next((op.axes for op in reductions.values()), ())
+        loop = Loop(group.nodes, computed[-1].shape, body.loads, body.steps, stores, axes, combined)
         if any(access.view.size for access in loop.writes):  # a sum of nothing is something
             self.instructions.append(loop)
 
-    def _lookup(self, node: Node) -> Load:
-        index = self.view(node.inputs[-1])
-        if isinstance(node.op, OneHot):
-            return Load("one_hot", None, index, node.dtype, node.op.depth)
-        table = self.view(node.inputs[0])
-        if isinstance(node.op, Take) and node.op.axis:
-            return Load("columns", table, index, node.dtype, table.shape[1])
-        return Load("rows", table, index, node.dtype, table.shape[0])
+    def _load(self, node: Node, own: set[Node], body: _Body) -> None:
+        """What a node of a loop reads, from memory."""
+        if isinstance(node.op, Lookup):
+            body.load(node, self._lookup(node, node.op))
+            return
+        for x in node.inputs:
+            if x not in own and x not in body.number and x not in self.numbers:
+                body.load(x, Load("plain", self.view(x), None, x.dtype))
+
+    def _lookup(self, node: Node, op: Lookup) -> Load:
+        *table, index = node.inputs
+        size = op.index_size(len(table), *node.inputs)
+        assert size is not None, f"{op.name} says of no input what its integers must be less than"
+        at = self.view(index)
+        return Load(op.load(*node.inputs), self.view(table[0]) if table else None, at, node.dtype, size)
+
+    def _compute(self, node: Node, body: _Body) -> None:
+        """Numbers that it reads, and what it computes, when all loads have their places."""
+        for x in node.inputs if isinstance(node.op, Elementwise) else ():
+            if x not in body.number:
+                body.number[x] = body.step(_number(self.numbers[x], x.dtype))
+        match node.op:
+            case Add(kernel=kernel):
+                total, *others = [body.number[x] for x in node.inputs]
+                for other in others:
+                    total = body.step(Step(kernel, node.dtype, (total, other)))
+                body.number[node] = total
+            case Elementwise(kernel=kernel):
+                sources = tuple([body.number[x] for x in node.inputs])
+                body.number[node] = body.step(Step(kernel, node.dtype, sources))
+
+
+class _Body:
+    """What a loop does at each point: loads, then steps, numbered from 0; `number`: which of them a node is."""
+
+    def __init__(self) -> None:
+        self.loads: list[Load] = []
+        self.steps: list[Step] = []
+        self.number: dict[Node, int] = {}
+
+    def load(self, node: Node, load: Load) -> None:
+        self.number[node] = len(self.loads)
+        self.loads.append(load)
+
+    def step(self, step: Step) -> int:
+        self.steps.append(step)
+        return len(self.loads) + len(self.steps) - 1
 
 
 def _adds_up(node: Node) -> bool:
     """True for sums and for what only gathers: it runs as soon as it can, while the caches hold what it reads."""
-    op = node.op
-    if isinstance(op, MatMul):
-        return isinstance(node.inputs[0].op, Transpose)
-    return op.is_view or isinstance(op, (Add, Concatenate, ScatterAdd, Stack, Sum))
+    match node.op:
+        case MatMul():
+            return isinstance(node.inputs[0].op, Transpose)
+        case Add() | Join() | ScatterAdd() | Sum():
+            return True
+    return node.op.is_view
 
 
 def _number(number: float | int | bool, dtype: Dtype) -> Step:
     """The number as a step without sources."""
     return Step(repr(np.asarray(number, dtype).item()), dtype, ())
-
-
-def _view_of(node: Node, x: View) -> View | None:
-    op = node.op
-    if isinstance(op, Slice):
-        return x.sliced(op.key)
-    if isinstance(op, Transpose):
-        return x.transposed(op.axes)
-    if isinstance(op, BroadcastTo):
-        return x.broadcast(op.to)
-    if isinstance(op, Reshape):
-        return x.reshaped(op.to)
-    return x

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from graphnet.graph import Graph
-from graphnet.node import Dtype, Node
-from graphnet.ops.shape import Concatenate, Stack
+from graphnet.node import Dtype, KeyEntry, Node
+from graphnet.ops.shape import Concatenate, Join
 from graphnet.plan.views import Buffer, View, contiguous_strides
 
 __all__ = ["Placement", "place"]
@@ -28,7 +28,7 @@ class Placement:
 def place(graph: Graph, is_placeable: Callable[[Node], bool]) -> Placement:
     """is_placeable: the node's value can be written wherever it is wanted."""
     result = Placement()
-    joins = [node for node in graph.order if isinstance(node.op, (Concatenate, Stack)) and node.size]
+    joins = [node for node in graph.order if isinstance(node.op, Join) and node.size]
     height = _heights(joins)
     # Joins of joins first: they decide where their pieces' pieces lie.
     for level in sorted(set(height.values()), reverse=True):
@@ -55,8 +55,11 @@ def _heights(joins: Sequence[Node]) -> dict[Node, int]:
 
 def _lies_already(join: Node, result: Placement) -> bool:
     """True if the pieces, placed by other joins, happen to lie as this join wants them; it is then a view."""
-    if join in result.views or join.op.axis != 0 or isinstance(join.op, Stack):  # type: ignore[attr-defined]
-        return False
+    match join.op:
+        case Concatenate(axis=0):
+            pass
+        case _:
+            return False
     views = [result.views.get(x) for x in join.inputs]
     first = views[0]
     if first is None or not first.shape:
@@ -74,7 +77,10 @@ def _lies_already(join: Node, result: Placement) -> bool:
 
 
 def _is_chain(join: Node) -> bool:
-    return join.op.axis == 0 and all(x.size for x in join.inputs)  # type: ignore[attr-defined]
+    match join.op:
+        case Join(axis=0):
+            return all(x.size for x in join.inputs)
+    return False
 
 
 #: A piece of a chain: a node that is computed in place, or (join, number) for one that is copied there.
@@ -164,13 +170,8 @@ def _place_inputs(join: Node, is_placeable: Callable[[Node], bool], result: Plac
 
 def regions(join: Node, view: View) -> Iterable[View]:
     """The part of the join's view that each of its inputs fills."""
-    whole: list[int | tuple[int, int, int]] = [(0, size, 1) for size in join.shape]
-    axis = join.op.axis  # type: ignore[attr-defined]
-    start = 0
-    for i, x in enumerate(join.inputs):
-        if isinstance(join.op, Stack):
-            whole[axis] = i
-        else:
-            whole[axis] = (start, start + x.shape[axis], 1)
-            start += x.shape[axis]
+    assert isinstance(join.op, Join)
+    whole: list[KeyEntry] = [(0, size, 1) for size in join.shape]
+    for place in join.op.places(join.inputs):
+        whole[join.op.axis] = place
         yield view.sliced(whole)

@@ -16,6 +16,7 @@ from graphnet.node import Array, Node, Op
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.leaf import input
 from graphnet.signature import parse
+from graphnet.testing.declared import check_declared
 from graphnet.testing.kernel import MATHEMATICS, evaluate_kernel
 from graphnet.testing.laws import LAWS, TOLERANCES, LawError, make_problem
 from graphnet.testing.shrink import shrink
@@ -29,7 +30,8 @@ def check_op(op: Op | Callable[..., Node], *example_inputs: Any, laws: Iterable[
     op: an Op, or any function from nodes to a node. example_inputs: arrays; float ones are differentiated
     (keep them away from kinks, where no derivative exists), integers and booleans are data. Sizes 1 and 0
     are tried for every axis of the op's signature, and, for elementwise ops, broadcasting. An elementwise
-    op's kernel must mean the same as its forward.
+    op's kernel must mean the same as its forward, and what an op says of itself besides (its rows, how it expands, ...)
+    must be so.
     """
     if isinstance(op, type):
         raise ValueAccessError(f"check_op takes an op, not its class: check_op({op.__name__}(...), ...)")
@@ -38,6 +40,8 @@ def check_op(op: Op | Callable[..., Node], *example_inputs: Any, laws: Iterable[
     chosen = tuple(laws)
     for variant in [arrays, *_smaller(op, arrays)]:
         _check(op, name, variant, chosen)
+        leaves = [input(a.shape, a.dtype) for a in variant]
+        check_declared(op(*leaves), leaves, variant)
     if any(a.dtype.kind == "f" for a in arrays):
         _check_float32(op, name, arrays)
     if isinstance(op, Elementwise) and op.kernel and op.arity == len(arrays):

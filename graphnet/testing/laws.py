@@ -31,8 +31,7 @@ from graphnet.function import compile
 from graphnet.graph import Graph, ancestors, rewrite, substitute
 from graphnet.node import Array, Node
 from graphnet.ops.elementwise import add
-from graphnet.ops.leaf import Constant, Parameter, StopGradient, constant, input, parameter
-from graphnet.ops.random import Random
+from graphnet.ops.leaf import Fill, StopGradient, constant, input, parameter
 from graphnet.ops.reduce import sum as sum_of
 
 __all__ = [
@@ -135,10 +134,10 @@ def make_problem(outputs: Sequence[Node], leaves: Sequence[Node], values: Sequen
         if node in fed:
             return fed[node]
         op = node.op
-        if isinstance(op, (Constant, Parameter, Random)):
-            return constant(op.value.astype(_double(op.value.dtype)))
         if op.is_input:
             return node
+        if not node.inputs and not isinstance(op, Fill):
+            return constant(node.value.astype(_double(node.dtype)))
         settings = {f.name: getattr(op, f.name) for f in fields(op) if f.init}
         changes = {name: FLOAT64 for name, s in settings.items() if isinstance(s, np.dtype) and s == FLOAT32}
         if not changes and not node.inputs:

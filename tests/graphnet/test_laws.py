@@ -14,6 +14,7 @@ from graphnet.node import Array, Op
 from graphnet.ops import all_ops
 from graphnet.ops.elementwise import Elementwise
 from graphnet.testing import LawError, check_op
+from graphnet.testing.declared import depends_on_other_rows
 from graphnet.testing.kernel import MATHEMATICS, evaluate_kernel
 
 from .op_cases import CASES, LEAVES, Case, covered_ops, ops_with_inputs
@@ -33,7 +34,9 @@ def run(op: Callable[..., gn.Node], arrays: tuple[Array, ...]) -> Array:
 
 def test_every_op_has_a_case() -> None:
     missing = [op.__name__ for op in ops_with_inputs() if op not in covered_ops()]
-    assert not missing, f"add a line to op_cases.CASES for {missing}"
+    assert not missing, (
+        f"add a line to op_cases.CASES for {missing}: the op and arrays that it takes; all laws then run over it"
+    )
 
 
 def test_leaves_are_leaves_with_a_reason() -> None:
@@ -58,6 +61,44 @@ def test_op_holds_the_laws(case: Case) -> None:
     check_op(case.op, *case.arrays)
 
 
+# -- what an op says of itself, and what it leaves unsaid ------------------------------------------
+
+#: Ops that would be right to say something, and do not: with the reason.
+UNSAID: dict[str, str] = {"concatenate-one": "along the rows, of which it has those of one input by chance"}
+
+
+@by_id
+def test_rows_that_depend_on_no_others_are_said(case: Case) -> None:
+    """Unsaid, recomputation keeps the whole of what it could drop a stretch of time at a time."""
+    y, inputs, value = applied(case)
+    counts = {x.shape[:1] for x in (y, *y.inputs)}
+    if len(counts) > 1 or counts <= {(), (0,), (1,)} or case.id in UNSAID or not y.inputs:
+        return
+    if y.op.rows(range(1), lambda x, some: x[some.start : some.stop], y, *y.inputs) is None:
+        assert depends_on_other_rows(y, inputs, value, 0), (
+            f"row i of {y.op.name} reads row i of each input alone: let `row_offset` say 0 (see Op)"
+        )
+
+
+@by_id
+def test_inputs_that_may_change_places_are_said(case: Case) -> None:
+    """Unsaid, a picture numbers the edges into it."""
+    y, inputs, value = applied(case)
+    if len(inputs) != 2 or not isinstance(y.op, Elementwise) or y.op.commutes:
+        return
+    with np.errstate(all="ignore"):
+        turned = y.op.forward(*inputs[::-1])
+    assert not np.allclose(turned, value), f"{y.op.name} commutes: say `commutes = True`"
+
+
+def applied(case: Case) -> tuple[gn.Node, list[Array], Array]:
+    """The case's node, the values of its inputs, and its own."""
+    leaves = [gn.input(a.shape, a.dtype) for a in case.arrays]
+    y = case.op(*leaves)
+    *inputs, value = gn.compile([*y.inputs, y], leaves, backend="numpy", passes=())(*case.arrays)
+    return y, inputs, value
+
+
 INDEXED = [case for case in CASES if any(a.dtype.kind in "iu" and a.size for a in case.arrays)]
 
 
@@ -74,8 +115,15 @@ def test_what_indices_must_be_less_than_is_declared(case: Case) -> None:
             if value == sizes.get(leaf):
                 with pytest.raises(gn.GraphnetError, match="out of range"):
                     run(case.op, arrays)
-            else:
+            elif leaf in sizes:
                 run(case.op, arrays)
+            else:
+                try:
+                    run(case.op, arrays)
+                except gn.GraphnetError as error:
+                    pytest.fail(
+                        f"{error}\nGive the op `index_size`, which says what its indices must be less than."
+                    )
 
 
 ASKS_FOR_FLOAT64 = {"cast-float", "one_hot-2d", "one_hot-product"}

@@ -31,13 +31,12 @@ from graphnet.testing import LawError, check_graph, check_op
 from .op_cases import CASES, distinct
 
 #: The modules of which functions are replaced; `graphnet.passes.fold` as an attribute is the function.
-curvature, diff, laws = (sys.modules[f"graphnet.{name}"] for name in ("curvature", "diff", "testing.laws"))
-batch, expand, fold, fuse, fuse_reductions, joining, products, prune, recompute, simplify, unstack = (
+curvature, diff, laws, reduce = (
+    sys.modules[f"graphnet.{name}"] for name in ("curvature", "diff", "testing.laws", "ops.reduce")
+)
+batch, fold, joining, products, recompute, simplify = (
     sys.modules[f"graphnet.passes.{name}"]
-    for name in (
-        "batch", "expand", "fold", "fuse", "fuse_reductions", "joining", "products", "prune", "recompute", "simplify",
-        "unstack",
-    )
+    for name in ("batch", "fold", "joining", "products", "recompute", "simplify")
 )  # fmt: skip
 
 ALL_LAWS = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -198,10 +197,8 @@ def without_shift(piece: Node, key: tuple[Any, ...]) -> Node:
     return shape.Slice(tuple(0 if isinstance(k, int) else (0, k[1] - k[0], 1) for k in key))(piece)
 
 
-def stack_off_by_one(node: Node, join: Node, op: shape.Slice, stack: shape.Stack) -> Node:
-    chosen = op.key[stack.axis]
-    assert isinstance(chosen, int)
-    return join.inputs[chosen - 1]
+def stack_off_by_one(stack: shape.Stack, key: tuple[Any, ...], y: Node, *inputs: Node) -> Node:
+    return inputs[key[stack.axis] - 1]
 
 
 def full_hessian(cost: Node, tangents: dict[Node, Any], at: Any = None) -> list[Node]:
@@ -229,7 +226,7 @@ class RightFactorsReversed(joining.Joins):
 
 
 def parts_off_by_one(product: Node, members: Sequence[Node], axis: int) -> list[Node]:
-    parts = products_parts(product, members, axis)
+    parts = split(product, members, axis)
     return [*parts[1:], parts[0]]
 
 
@@ -284,7 +281,7 @@ def dead_too_early(lives: Sequence[Any]) -> int:
 
 shape_concatenate_backward = shape.Concatenate.backward
 exp_forward = e.Exp.forward
-products_parts, batch_whole, schedule_give_places = products._parts, batch._whole, schedule.give_places
+split, batch_whole, schedule_give_places = shape.split, batch._whole, schedule.give_places
 placement_regions = placement.regions
 exp_coefficients, product_multiply = mathematics._exp_coefficients, product_jobs.BlockedProductJob.multiply
 
@@ -430,15 +427,15 @@ MUTANTS: tuple[Mutant, ...] = (
         ],
         parts,
     ),
-    Mutant("prune: next piece of a stack", [(prune, "_slice_of_stack", stack_off_by_one)], stacked),
-    Mutant("prune: first columns of the piece", [(prune, "_slice_or_whole", without_shift)], joined),
+    Mutant("prune: next piece of a stack", [(shape.Stack, "sliced", stack_off_by_one)], stacked),
+    Mutant("prune: first columns of the piece", [(shape, "_slice_or_whole", without_shift)], joined),
     Mutant(
         "joins: against the order",
         [(joining, "concatenate", joined_against_the_order)],
         shared_weight,
     ),
-    Mutant("stack: parts off by one, in rows", [(products, "_parts", parts_off_by_one)], shared_weight),
-    Mutant("stack: parts off by one, in columns", [(products, "_parts", parts_off_by_one)], gates),
+    Mutant("stack: parts off by one, in rows", [(products, "split", parts_off_by_one)], shared_weight),
+    Mutant("stack: parts off by one, in columns", [(products, "split", parts_off_by_one)], gates),
     Mutant(
         "stack sums: right factors against the order",
         [(products, "Joins", RightFactorsReversed)],
@@ -452,7 +449,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "expand: no shift by the maximum",
-        [(expand, "_shifted", lambda z, axis: z)],
+        [(reduce, "shifted_node", lambda z, axis: z)],
         large_logits,
     ),
     # plans
@@ -482,12 +479,12 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "unstack: a stretch backwards",
-        [(unstack.RULES, shape.Stack, lambda x, rows, of: x.op(*x.inputs[rows.start : rows.stop][::-1]))],
+        [(shape.Stack, "rows", lambda op, some, of, y, *inputs: op(*inputs[some.start : some.stop][::-1]))],
         recomputed,
     ),
     Mutant(
         "unstack: a slice of a stack begins at 0",
-        [(unstack.RULES, shape.Slice, lambda x, rows, of: of(x.inputs[0], rows))],
+        [(shape.Slice, "rows", lambda op, some, of, y, x: of(x, some))],
         recomputed,
     ),
     Mutant(
@@ -540,7 +537,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "fuse reductions: a maximum is a sum",
-        [(fuse_reductions.REDUCTIONS, Max, "sum"), *fresh_kernels()],
+        [(Max, "how", "sum"), *fresh_kernels()],
         graph(lambda a: [gn.max(gn.tanh(a), 1)], x, laws=(7,)),
     ),
     Mutant(

@@ -288,7 +288,11 @@ class _Closing:
     def name_of(self, node: Node) -> str:
         if node.name:
             return self.names.markup(node.name)
-        return escape(number(node.op.number)) if isinstance(node.op, Fill) else f"<i>{node.op.symbol}</i>"
+        match node.op:
+            case Fill(number=everywhere):
+                return escape(number(everywhere))
+            case op:
+                return f"<i>{op.symbol}</i>"
 
     # -- links -------------------------------------------------------------------------------
 
@@ -376,7 +380,10 @@ def _is_masked(node: Node) -> bool:
 
 
 def _is_mask(node: Node) -> bool:
-    return isinstance(node.op, Random) and node.op.distribution == "bernoulli"
+    match node.op:
+        case Random(distribution="bernoulli"):
+            return True
+    return False
 
 
 def _unscored(after: Sequence[Node]) -> set[tuple[Node, Node]]:
@@ -389,18 +396,14 @@ def _unscored(after: Sequence[Node]) -> set[tuple[Node, Node]]:
     for losses in after:
         judged = losses.op.judged_input
         reading = readers.get(losses, [])
-        if (
-            judged is None
-            or not losses.shape
-            or not reading
-            or not all(isinstance(r.op, Slice) for r in reading)
-        ):
+        keys = [reader.op.key[0] for reader in reading if isinstance(reader.op, Slice) and losses.shape]
+        if judged is None or not reading or len(keys) < len(reading):
             continue
         stack = losses.inputs[judged]
-        if isinstance(stack.op, Stack) and stack.op.axis == 0 and readers[stack] == [losses]:
-            keys = [reader.op.key[0] for reader in reading]  # type: ignore[attr-defined]
-            read = {i for key in keys for i in ((key,) if isinstance(key, int) else range(*key))}
-            found |= {(stack, piece) for i, piece in enumerate(stack.inputs) if i not in read}
+        match stack.op:
+            case Stack(axis=0) if readers[stack] == [losses]:
+                read = {i for key in keys for i in ((key,) if isinstance(key, int) else range(*key))}
+                found |= {(stack, piece) for i, piece in enumerate(stack.inputs) if i not in read}
     return found
 
 

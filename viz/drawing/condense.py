@@ -12,17 +12,12 @@ from typing import Any
 
 from graphnet.graph import Graph
 from graphnet.node import Node
-from graphnet.ops.broadcast import BroadcastTo
-from graphnet.ops.elementwise import Cast
 from graphnet.ops.leaf import Constant, Fill, Parameter
-from graphnet.ops.random import Random
-from graphnet.ops.shape import Concatenate, Reshape, Slice, Transpose
 from viz.errors import DrawingError
 
 __all__ = ["Group", "Groups", "condense", "data_behind", "leaf_behind", "times_of"]
 
 #: Ops that turn weights into weights.
-_LAYOUT = (BroadcastTo, Cast, Concatenate, Reshape, Slice, Transpose)
 
 
 @dataclass(eq=False)
@@ -80,9 +75,7 @@ def condense(graph: Graph) -> Groups:
     flow = _Flow()
     for node in graph.order:
         place = column.get(node.scope.get("time"))
-        if isinstance(node.op, (Parameter, Fill)) or (
-            isinstance(node.op, _LAYOUT) and all(x in weights for x in node.inputs)
-        ):
+        if isinstance(node.op, (Parameter, Fill)) or (node.op.moves and weights.issuperset(node.inputs)):
             weights.add(node)  # an optimised graph shares these among time steps: they carry no state
         elif node.inputs and place is not None:
             row = _row(node)
@@ -179,6 +172,8 @@ def data_behind(node: Node, groups: Groups) -> list[Node]:
 
 def _is_inside(leaf: Node) -> bool:
     """True for leaves that a closed box does not show."""
-    if isinstance(leaf.op, Constant):
-        return leaf.name is None or "cell" in leaf.scope  # a cell's own, as its weights are
-    return isinstance(leaf.op, (Parameter, Fill, Random))
+    match leaf.op:
+        case Constant():
+            return leaf.name is None or "cell" in leaf.scope  # a cell's own, as its weights are
+        case op:
+            return not op.is_input

@@ -166,18 +166,18 @@ class _Folding:
         return inside is not None and all(self.composites.get(c) is inside for c in consumers)
 
     def name_static(self, node: Node) -> None:
-        op = node.op
-        is_scalar = isinstance(op, Constant) and node.size == 1
-        if node in self.outputs or not (is_scalar or isinstance(op, (Parameter, Fill))):
+        if node in self.outputs:
             return
-        if node.name:
-            self.text[node] = self.names.markup(node.name)
-        elif isinstance(op, Fill):
-            self.text[node] = escape(number(op.number))
-        elif isinstance(op, Constant):
-            self.text[node] = escape(number(op.value.item()))
-        else:
-            self.text[node] = f"<i>{escape(op.symbol)}</i>"
+        match node.op:
+            case Fill(number=everywhere):
+                text = escape(number(everywhere))
+            case Constant(value=value) if node.size == 1:
+                text = escape(number(value.item()))
+            case Parameter(symbol=symbol):
+                text = f"<i>{escape(symbol)}</i>"
+            case _:
+                return
+        self.text[node] = self.names.markup(node.name) if node.name else text
 
     def keep_text(self, node: Node, suffix: str) -> None:
         text = self.text.get(node.inputs[0])
@@ -188,15 +188,18 @@ class _Folding:
 
     def rule_for(self, node: Node) -> Callable[[Node, Drawn], tuple[Drawn, tuple[Operand, ...]]] | None:
         texts = sum(x in self.text for x in node.inputs)
-        if isinstance(node.op, Add):
-            return self.fold_sum if texts < len(node.inputs) else None
-        if texts != 1 or len(node.inputs) != 2:
-            return None
-        # A row lookup in a weight is a product with it; a fixed lookup in a moving array is not.
-        is_lookup = isinstance(node.op, Take) and node.inputs[0] in self.text
-        if isinstance(node.op, Product) or is_lookup:
-            return self.fold_product
-        return self.fold_number if isinstance(node.op, Elementwise) else None
+        match node.op:
+            case Add():
+                return self.fold_sum if texts < len(node.inputs) else None
+            case _ if texts != 1 or len(node.inputs) != 2:
+                return None
+            case Product():
+                return self.fold_product
+            case Take() if node.inputs[0] in self.text:
+                return self.fold_product  # a row lookup in a weight; a fixed lookup in a moving array is none
+            case Elementwise():
+                return self.fold_number
+        return None
 
     def fold_product(self, node: Node, drawn: Drawn) -> tuple[Drawn, tuple[Operand, ...]]:
         """x @ W: an edge labelled W."""
@@ -237,13 +240,12 @@ class _Folding:
 
     def terms_of_mean(self, node: Node, total: Node, factor: Node) -> Node | None:
         """The x of Σ x · (1/n), or None if the node is something else."""
-        if not (isinstance(node.op, Multiply) and isinstance(total.op, Sum) and self.is_free(total)):
-            return None
-        (x,) = total.inputs
-        if not isinstance(factor.op, Fill) or not total.size:
-            return None
-        count = x.size / total.size
-        return x if abs(factor.op.number * count - 1) < 1e-6 else None
+        match node.op, total, factor.op:
+            case Multiply(), Node(op=Sum(), inputs=(x,)), Fill(number=share) if total.size and self.is_free(
+                total
+            ):
+                return x if abs(share * x.size / total.size - 1) < 1e-6 else None
+        return None
 
 
 def _has_bias(operand: Operand) -> bool:

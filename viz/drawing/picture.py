@@ -10,11 +10,10 @@ from typing import Any
 
 from graphnet.graph import Graph
 from graphnet.node import Node
-from graphnet.ops.elementwise import Add, Cast, Elementwise, Equal, Logical, Maximum, Minimum, Multiply
+from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.index import OneHot
 from graphnet.ops.leaf import Fill, Parameter
 from graphnet.ops.linear import Product
-from graphnet.ops.shape import Reshape, Slice, Transpose
 from viz.drawing.fold import Drawn, Operand, fold, unfolded
 from viz.drawing.names import Names, number, printable, several_layers, shape_text
 from viz.drawing.note import Note, Notes, Scale
@@ -35,8 +34,6 @@ __all__ = [
 ]
 
 #: Ops that give data another form.
-_FORMS = (Cast, OneHot, Reshape, Slice, Transpose)
-_COMMUTES = (Add, Equal, Logical, Maximum, Minimum, Multiply)
 STYLES = {"full": unfolded, "compact": fold}
 
 
@@ -222,7 +219,9 @@ def _raw(graph: Graph) -> set[Node]:
     """The inputs, and what is only another form of them: a step of a sequence, a symbol as a vector."""
     found: set[Node] = set()
     for node in graph.order:
-        if node.op.is_input or (isinstance(node.op, _FORMS) and found.issuperset(node.inputs)):
+        if node.op.is_input or (
+            (node.op.moves or isinstance(node.op, OneHot)) and found.issuperset(node.inputs)
+        ):
             found.add(node)
     return found
 
@@ -235,7 +234,7 @@ def _order_matters(node: Node) -> bool:
     pointwise = (
         isinstance(node.op, Elementwise) and node.op.judged_input is None and len(set(node.inputs)) > 1
     )
-    return pointwise and not isinstance(node.op, _COMMUTES)
+    return pointwise and not node.op.commutes
 
 
 def _leads_out(source: Node, head: Node) -> bool:

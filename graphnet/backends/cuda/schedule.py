@@ -128,7 +128,7 @@ def make_schedule(graph: Graph, target: Target, library: bool, check: bool) -> S
         stretches=stretches,
         fixed=kept,
         given=[_place(moves.given[node]) if node in moves.given else None for node in graph.inputs],
-        varying=[node.op.varying for node in graph.inputs],  # type: ignore[attr-defined]
+        varying=[node.op.varying for node in graph.inputs],
         uploads=uploads,
         brought=[(node, _place(view)) for node, view in moves.brought.items()],
         results=[_place(view) for view in moves.results],
@@ -150,7 +150,7 @@ class _Moves:
         self._after: list[tuple[Node, View, View]] = []
         for node in lowered.graph.inputs:
             if node in lowered.views:
-                varies = lowered.fixed and node.op.varying  # type: ignore[attr-defined]
+                varies = lowered.fixed and node.op.varying
                 self.given[node] = self._into(node, self._again if varies else self._before)
         for node in lowered.brought:
             self.brought[node] = self._into(node, self._before)
@@ -308,7 +308,7 @@ def _give_places(lowered: Lowered, moves: _Moves, actions: Sequence[Action], fix
         first.setdefault(view.buffer, end)
         last[view.buffer] = end
     if fixed:
-        again = [node for node in moves.given if node.op.varying]  # type: ignore[attr-defined]
+        again = [node for node in moves.given if node.op.varying]
         last |= {moves.given[node].buffer: end for node in again}
     lives = [Life(b, first[b], last[b], (first[b], last[b]), None) for b in first if b.leaf is None]
     size = give_places(lives)

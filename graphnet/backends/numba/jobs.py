@@ -6,6 +6,7 @@ next job needs no waiting: a recurrence runs from the first time step to the las
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
 from graphnet.dtypes import FLOAT64
 from graphnet.node import Node
 from graphnet.plan.axes import joined, strides_over
-from graphnet.plan.instructions import Access, Host, Loop, Scatter
+from graphnet.plan.instructions import Access, Host, Load, Loop, Scatter
 from graphnet.plan.views import View
 
 __all__ = [
@@ -284,6 +285,72 @@ def _is_along_reduced(loop: Loop, kept: Sequence[int | None], reduced: Sequence[
     return sum(reduced[k] in (1, None) for k in loads) >= sum(kept[k] == 1 for k in loads)
 
 
+class _Form:
+    """A record behind its sizes: strides, each set of them once; then numbers, and the addresses of views."""
+
+    def __init__(self, loop: Loop, axes: Axes, row_axis: int) -> None:
+        self.loop, self.axes, self.row_axis = loop, axes, row_axis
+        self.strides: dict[tuple[int, ...], int] = {}
+        self.last: list[int | tuple[int, int]] = []  # numbers; views, with the axis of their rows
+        self._which = itertools.count()
+
+    def numbered(self, strides: Iterable[int | None]) -> int:
+        """Operands with the same strides share the words of the record that hold them."""
+        return self.strides.setdefault(tuple(s or 0 for s in strides), len(self.strides))
+
+    def address(self, axis: int) -> None:
+        """Of the next of the loop's views."""
+        self.last.append((next(self._which), axis))
+
+    def own(self, k: int) -> list[int | None]:
+        """The strides of operand k."""
+        return [column[k] for column in self.axes.columns]
+
+    # -- in the order of the loop's views --------------------------------------------------------
+
+    def load(self, k: int, load: Load, twin: int) -> Operand:
+        own = self.own(k)
+        if load.kind == "plain":
+            self.address(self.row_axis)
+            return Operand("plain", load.dtype, _move(own[-1]), self.numbered(own))
+        assert load.at is not None
+        if load.kind == "columns":
+            assert load.data is not None
+            step = load.at.strides[0]
+            self.address(self.row_axis)
+            self.address(NO_ROWS)
+            self.last.append(load.depth)
+            return Operand(
+                "columns", load.dtype, "strided", self.numbered([*own[:-1], load.data.strides[1]]), load.at.dtype,
+                _move(step), self.numbered([*[0] * (len(own) - 1), step]),
+            )  # fmt: skip
+        row, step = (0, 1) if load.data is None else load.data.strides
+        if load.data is None:
+            self.last.append(0)
+        else:
+            self.address(NO_ROWS)
+        index = next(self._which)
+        if twin < 0:
+            self.last += [(index, self.row_axis), load.depth]
+        return Operand(
+            load.kind, load.dtype, _move(step), self.numbered([row, *[0] * (len(own) - 2), step]), load.at.dtype,
+            "", self.numbered(own), twin,
+        )  # fmt: skip
+
+    def store(self, k: int, number: int) -> Stored:
+        own = self.own(k)
+        self.address(self.row_axis)
+        return Stored(number, _move(own[-1]), self.numbered(own))
+
+    def reduction(self, k: int, how: str, number: int) -> Reduced:
+        own, by_rows = self.own(k), self.axes.vector_axis_reduced
+        outer = own[: self.axes.kept - (0 if by_rows else 1)]
+        moved = [stride or 0 for stride in (outer if by_rows else [*outer, own[-1]])]
+        self.address(0)
+        place = self.numbered([*moved, *[0] * (len(own) - len(moved))])
+        return Reduced(how, number, _move(moved[-1]) if moved else "same", place)
+
+
 def _layout(loop: Loop, rows: int, target: Target) -> Layout:
     """rows: so many of the first axis that is kept; all, if negative."""
     kept_axes = [i for i in range(len(loop.shape)) if i not in loop.reduced]
@@ -291,73 +358,26 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
     shape = list(loop.shape)
     if rows >= 0:
         shape[row_axis] = rows
-    sizes, columns, kept, reduced, by_rows = _axes(loop, shape, kept_axes)
-    axes_left = len(sizes)
-    operands: list[Operand] = []
-    numbers: dict[tuple[int, ...], int] = {}
-    last: list[int | tuple[int, int]] = []  # the record's end: numbers; views, with the axis of their rows
-    views = loop.views
-    which = iter(range(len(views)))
-
-    def numbered(strides: Iterable[int | None]) -> int:
-        """Operands with the same strides share the words of the record that hold them."""
-        return numbers.setdefault(tuple(s or 0 for s in strides), len(numbers))
-
-    twins = loop.twins
-    for k, load in enumerate(loop.loads):
-        own = [columns[a][k] for a in range(axes_left)]
-        data = -1 if load.data is None else next(which)
-        if load.kind == "plain":
-            operands.append(Operand("plain", load.dtype, _move(own[-1]), numbered(own)))
-            assert load.data is not None
-            last.append((data, row_axis))
-            continue
-        assert load.at is not None
-        index = next(which)
-        if load.kind == "columns":
-            assert load.data is not None
-            step = load.at.strides[0]
-            operands.append(
-                Operand(
-                    "columns", load.dtype, "strided", numbered([*own[:-1], load.data.strides[1]]), load.at.dtype,
-                    _move(step), numbered([*[0] * (axes_left - 1), step]),
-                )
-            )  # fmt: skip
-            last += [(data, row_axis), (index, NO_ROWS), load.depth]
-            continue
-        table = (0, 1) if load.data is None else load.data.strides
-        operands.append(
-            Operand(
-                load.kind, load.dtype, _move(table[1]), numbered([table[0], *[0] * (axes_left - 2), table[1]]),
-                load.at.dtype, "", numbered(own), twins[k],
-            )
-        )  # fmt: skip
-        last.append(0 if load.data is None else (data, NO_ROWS))
-        if twins[k] < 0:
-            last += [(index, row_axis), load.depth]
+    axes = _axes(loop, shape, kept_axes)
+    sizes, by_rows = axes.sizes, axes.vector_axis_reduced
+    form = _Form(loop, axes, row_axis)
     first_store = len(loop.loads)
-    stores = []
-    for k, (number, _) in enumerate(loop.stores, start=first_store):
-        own = [columns[a][k] for a in range(axes_left)]
-        stores.append(Stored(number, _move(own[-1]), numbered(own)))
-        last.append((next(which), row_axis))
-    reductions = []
-    for k, (how, number, _) in enumerate(loop.reductions, start=first_store + len(loop.stores)):
-        outer = kept - (0 if by_rows else 1)
-        moved = [columns[a][k] or 0 for a in (*range(outer), *(() if by_rows else (axes_left - 1,)))]
-        place = numbered([*moved, *[0] * (axes_left - len(moved))])
-        reductions.append(Reduced(how, number, _move(moved[-1]) if moved else "same", place))
-        last.append((next(which), 0))
+    first_reduction = first_store + len(loop.stores)
+    twins = loop.twins
+    operands = [form.load(k, load, twins[k]) for k, load in enumerate(loop.loads)]
+    stores = [form.store(k, number) for k, (number, _) in enumerate(loop.stores, first_store)]
+    reductions = [form.reduction(k, r.how, r.number) for k, r in enumerate(loop.reductions, first_reduction)]
     lanes = lanes_for(target.vector_bytes, [o.dtype for o in operands] + [s.dtype for s in loop.steps])
-    short = sizes[-1] if (by_rows or not reduced) and sizes[-1] <= lanes else 0
+    short = sizes[-1] if (by_rows or not axes.reduced) and sizes[-1] <= lanes else 0
     kernel = LoopKernel(
-        target.vector_bytes, axes_left, len(numbers), tuple(operands), tuple(loop.steps), tuple(stores),
-        tuple(reductions), reduced, by_rows, short, _is_long(loop, sizes, kept, by_rows, lanes),
+        target.vector_bytes, len(sizes), len(form.strides), tuple(operands), tuple(loop.steps), tuple(stores),
+        tuple(reductions), axes.reduced, by_rows, short, _is_long(loop, sizes, axes.kept, by_rows, lanes),
         target.check, target.avx512,
     )  # fmt: skip
-    words = [0, *sizes, *(stride for strides in numbers for stride in strides)]
+    words = [0, *sizes, *(stride for strides in form.strides for stride in strides)]
     places = []
-    for word in last:
+    views = loop.views
+    for word in form.last:
         if isinstance(word, int):
             words.append(word)
             continue

@@ -8,13 +8,12 @@ Source of the scheme: Goto & van de Geijn 2008.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 from graphnet.backends.numba.ir import Code, Value, bytes_of, vector_type
 from graphnet.backends.numba.records import Number, RecordForm, Touched, constant, word
 
-__all__ = ["PackKernel", "ProductKernel", "block_rows", "panel_vectors"]
+__all__ = ["PackKernel", "ProductKernel"]
 
 #: How often the loop over k is unrolled.
 UNROLLED = 4
@@ -22,18 +21,6 @@ UNROLLED = 4
 LINE = 64
 #: Packing asks for rows this far ahead: they are short, and the machine does not guess the next one.
 AHEAD = 8
-
-
-@cache
-def panel_vectors(registers: int) -> int:
-    """Width of a panel of B in vectors."""
-    return 2 if registers < 32 else 3
-
-
-@cache
-def block_rows(registers: int, vectors: int) -> int:
-    """Rows of a tile: accumulators, one row of B and one broadcast must fit the registers."""
-    return min(14, (registers - vectors - 1) // vectors)
 
 
 class _Vector(NamedTuple):

@@ -23,11 +23,9 @@ from graphnet.errors import BackendError
 from graphnet.graph import Graph
 from graphnet.memory import require_memory
 from graphnet.node import Node
-from graphnet.ops.leaf import Input
-from graphnet.ops.random import Random
 from graphnet.passes.analysis import varying_nodes
 from graphnet.plan.arena import ALIGNMENT, Life, give_places
-from graphnet.plan.instructions import Access, Host, Loop, Product, Scatter, looking_at
+from graphnet.plan.instructions import Access, Host, Instruction, Loop, Product, Scatter, looking_at
 from graphnet.plan.lifetimes import lifetimes
 from graphnet.plan.lowering import Lowered, lower
 from graphnet.plan.order import Memory
@@ -92,7 +90,7 @@ def make_image(
         leaves=list(leaves),
         given=[place(views[node]) if node in views else None for node in graph.inputs],
         fixed=kept,
-        varying=[node.op.varying for node in graph.inputs],  # type: ignore[attr-defined]
+        varying=[node.op.varying for node in graph.inputs],
         brought=[place(views[node]) for node in lowered.brought],
         brought_from=lowered.brought,
         results=[place(views[node]) for node in graph.outputs],
@@ -205,80 +203,106 @@ def _jobs(lowered: Lowered, division: Division, machine: Machine, check: bool) -
 
     check: loops look at all that they read and compute; what other jobs make is looked at by a loop of its own.
     """
-    users: dict[View, list[Product]] = defaultdict(list)
-    for instruction in lowered.instructions:
-        if isinstance(instruction, Product):
-            users[instruction.b].append(instruction)
-    writer_of: dict[Buffer, int] = {}
-    for i, instruction in enumerate(lowered.instructions):
-        for access in instruction.writes:
-            writer_of[access.view.buffer] = i
-    varying = varying_nodes(lowered.graph)
-    packed: dict[View, Packed] = {}
-    waiting: dict[View, PackJob] = {}
-    early: list[View] = []
-    joins = _static_joins(lowered)
-    in_pieces: set[View] = set()
+    packing = _Packing(lowered, division, machine)
     jobs: list[Job] = []
-    for b, products in users.items():
-        rows = sum(p.c.shape[0] for p in products)
-        right = products[0].nodes[0].inputs[1]
-        # A join of inputs has no writer: they are brought to their places in it.
-        static = writer_of.get(b.buffer, -1) < lowered.static and not _is_fed(right) and right not in varying
-        if rows <= FEW_ROWS or not (static or len(products) > 1):
-            continue
-        lanes = machine.vector_bytes // b.dtype.itemsize
-        width = panel_width(b.shape[1], lanes, machine.registers) * lanes
-        panels = -(-b.shape[1] // width)
-        buffer = Buffer(panels * width * b.shape[0], b.dtype)
-        pieces = _pieces(b, joins.get(b.buffer), width)
-        reads = [products[0].reads[1]]
-        if pieces is None:
-            pieces = (Piece(b, 0, 0),)
-        else:
-            reads = [copy.reads[0] for copy in joins[b.buffer]]
-            in_pieces.add(b)
-        packed[b] = Packed(b, buffer.whole((buffer.size,)), width, right, pieces)
-        waiting[b] = PackJob(packed[b], reads, division)
-        if static:
-            early.append(b)
-    needless = _needless_copies(lowered, joins, in_pieces)
     fixed = 0
     divided: dict[Buffer, int] = {}  # into how many rows the memory was divided that a job wrote last
     for i, instruction in enumerate(lowered.instructions):
         if i == lowered.static:
-            jobs += [waiting.pop(b) for b in early if b in waiting]
+            jobs += packing.early()
         if lowered.fixed and i == lowered.fixed:
             fixed = len(jobs)
+        if instruction in packing.needless:
+            continue
         follows = any(
             a.by_rows and a.view.shape and divided.get(a.view.buffer) == a.view.shape[0]
             for a in instruction.reads
         )
-        if isinstance(instruction, Product):
-            b = instruction.b
-            if b in waiting:
-                jobs.append(waiting.pop(b))
-            job: Job = (
-                PackedProductJob(instruction, packed[b], division, follows)
-                if b in packed
-                else BlockedProductJob(instruction, division)
-            )
-        elif isinstance(instruction, Loop):
-            if instruction in needless:
-                continue
-            job = LoopJob(instruction, division, follows)
-        elif isinstance(instruction, Scatter):
-            job = ScatterJob(instruction, division, follows)
-        elif isinstance(instruction, Host):
-            job = HostJob(instruction, division)
-        else:
-            raise BackendError(f"the numba back end has no job for {type(instruction).__name__}")
+        jobs += packing.before(instruction)
+        job = _job(instruction, packing.packed, division, follows)
         jobs.append(job)
         rows = job.count if job.split == "rows" else 0
         divided.update((access.view.buffer, rows) for access in instruction.writes)
         if check and not (isinstance(instruction, Loop) and not instruction.reductions):
             jobs += [LoopJob(looking_at(a.view, instruction.nodes), division) for a in instruction.writes]
     return jobs, fixed
+
+
+def _job(instruction: Instruction, packed: Mapping[View, Packed], division: Division, follows: bool) -> Job:
+    """follows: it reads rows that a job has divided before it."""
+    match instruction:
+        case Product(b=b) if b in packed:
+            return PackedProductJob(instruction, packed[b], division, follows)
+        case Product():
+            return BlockedProductJob(instruction, division)
+        case Loop():
+            return LoopJob(instruction, division, follows)
+        case Scatter():
+            return ScatterJob(instruction, division, follows)
+        case Host():
+            return HostJob(instruction, division)
+    raise BackendError(f"the numba back end has no job for {type(instruction).__name__}")
+
+
+class _Packing:
+    """The right operands that are packed once in a run, since many rows or several products read them.
+
+    `packed`: what they become. `needless`: copies into joins of which nothing but their packing would read.
+    """
+
+    def __init__(self, lowered: Lowered, division: Division, machine: Machine) -> None:
+        self.packed: dict[View, Packed] = {}
+        self._machine = machine
+        self._joins = _static_joins(lowered)
+        self._waiting: dict[View, PackJob] = {}
+        self._early: list[View] = []
+        users: dict[View, list[Product]] = defaultdict(list)
+        writer_of: dict[Buffer, int] = {}
+        for i, instruction in enumerate(lowered.instructions):
+            if isinstance(instruction, Product):
+                users[instruction.b].append(instruction)
+            for access in instruction.writes:
+                writer_of[access.view.buffer] = i
+        varying = varying_nodes(lowered.graph)
+        in_pieces: set[View] = set()
+        for b, products in users.items():
+            right = products[0].nodes[0].inputs[1]
+            # A join of inputs has no writer: they are brought to their places in it.
+            static = (
+                writer_of.get(b.buffer, -1) < lowered.static and not _is_fed(right) and right not in varying
+            )
+            if sum(p.c.shape[0] for p in products) <= FEW_ROWS or not (static or len(products) > 1):
+                continue
+            pieces = self._pack(b, right)
+            reads = [products[0].reads[1]]
+            if pieces:
+                reads = [copy.reads[0] for copy in self._joins[b.buffer]]
+                in_pieces.add(b)
+            self._waiting[b] = PackJob(self.packed[b], reads, division)
+            if static:
+                self._early.append(b)
+        self.needless: set[Instruction] = _needless_copies(lowered, self._joins, in_pieces)
+
+    def _pack(self, b: View, right: Node) -> tuple[Piece, ...] | None:
+        """Plans b's panels; the pieces that they are packed from, where b would only be copied together for that."""
+        lanes = self._machine.vector_bytes // b.dtype.itemsize
+        width = panel_width(b.shape[1], lanes, self._machine.registers) * lanes
+        panels = -(-b.shape[1] // width)
+        buffer = Buffer(panels * width * b.shape[0], b.dtype)
+        pieces = _pieces(b, self._joins.get(b.buffer), width)
+        whole = pieces or (Piece(b, 0, 0),)
+        self.packed[b] = Packed(b, buffer.whole((buffer.size,)), width, right, whole)
+        return pieces
+
+    def early(self) -> list[PackJob]:
+        """The packing of what depends on parameters and constants alone."""
+        return [self._waiting.pop(b) for b in self._early if b in self._waiting]
+
+    def before(self, instruction: Instruction) -> list[PackJob]:
+        """The packing that the instruction is the first to want."""
+        if isinstance(instruction, Product) and instruction.b in self._waiting:
+            return [self._waiting.pop(instruction.b)]
+        return []
 
 
 def _static_joins(lowered: Lowered) -> dict[Buffer, list[Loop]]:
@@ -333,7 +357,7 @@ def _pieces(b: View, copies: Sequence[Loop] | None, width: int) -> tuple[Piece, 
 
 def _needless_copies(
     lowered: Lowered, joins: Mapping[Buffer, Sequence[Loop]], in_pieces: set[View]
-) -> set[Loop]:
+) -> set[Instruction]:
     """Copies into joins that only products read, which pack the pieces from where they are."""
     buffers = {b.buffer for b in in_pieces}
     for instruction in lowered.instructions:
@@ -350,7 +374,7 @@ def _is_fed(node: object) -> bool:
     """True for what depends directly on an Input or a Random node."""
     while isinstance(node, Node) and node.op.is_view:
         node = node.inputs[0]
-    return isinstance(node, Node) and isinstance(node.op, (Input, Random))
+    return isinstance(node, Node) and not node.inputs and node.op.is_fed
 
 
 def _rows_of(job: Job, access: Access) -> tuple[int, int] | None:

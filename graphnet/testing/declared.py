@@ -1,0 +1,150 @@
+"""What an op says of itself besides its rules (see Op), held against what its forward does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from graphnet.errors import GraphnetError
+from graphnet.function import compile
+from graphnet.node import Array, Key, KeyEntry, Node
+from graphnet.ops.shape import Slice, part
+from graphnet.plan.views import Buffer
+from graphnet.testing.laws import LawError
+
+__all__ = ["check_declared", "depends_on_other_rows", "only_moves"]
+
+
+def check_declared(y: Node, leaves: Sequence[Node], arrays: Sequence[Array]) -> None:
+    """LawError where `expanded`, `rows`, `row_offset`, `sliced`, `view`, `commutes` or `moves` of y's op is not so.
+
+    y: made of the leaves, for which arrays are given.
+    """
+    values = compile([*y.inputs, y], leaves, backend="numpy", passes=())(*arrays)
+    check = _Declared(y, leaves, arrays, values[:-1], values[-1])
+    check.expanded()
+    check.rows()
+    check.row_offset()
+    check.sliced()
+    check.view()
+    check.fields()
+
+
+def depends_on_other_rows(y: Node, inputs: Sequence[Array], value: Array, offset: int) -> bool:
+    """Whether row i of y changes when all rows of its inputs become as row i + offset: it reads others, too."""
+    for i in range(len(value)):
+        alike = [np.broadcast_to(x[i + offset], x.shape) if 0 <= i + offset < len(x) else x for x in inputs]
+        if not _same(np.asarray(y.op.forward(*alike))[i], value[i]):
+            return True
+    return False
+
+
+def only_moves(inputs: Sequence[Array], value: Array) -> bool:
+    """Whether every element is one of the inputs', but for what a cast takes."""
+    there = np.concatenate([np.ravel(x).astype(value.dtype) for x in inputs])
+    return bool(np.isin(value, there).all())
+
+
+def _same(found: Array, expected: Array) -> bool:
+    return found.shape == expected.shape and bool(np.allclose(found, expected, 1e-12, 1e-12, equal_nan=True))
+
+
+class _Declared:
+    """A node, the arrays of the leaves that it is made of, those of its inputs, and its value."""
+
+    def __init__(
+        self, y: Node, leaves: Sequence[Node], arrays: Sequence[Array], inputs: Sequence[Array], value: Array
+    ) -> None:
+        self.y, self.op, self.leaves, self.arrays = y, y.op, leaves, arrays
+        self.inputs, self.value = inputs, value
+
+    def require(self, holds: bool, what: str, remedy: str) -> None:
+        if not holds:
+            raise LawError(f"{self.op.name}: {what}, which is not so for {self.y.describe()}. {remedy}")
+
+    def _require_value(self, found: Node, expected: Array, what: str, remedy: str) -> None:
+        fits = found.shape == expected.shape and found.dtype == self.y.dtype
+        self.require(fits, f"{what} has shape {list(found.shape)} and dtype {found.dtype}", remedy)
+        (value,) = compile([found], self.leaves, backend="numpy", passes=())(*self.arrays)
+        self.require(_same(value, expected), f"{what} is what forward gives", remedy)
+
+    def expanded(self) -> None:
+        found = self.op.expanded(self.y, *self.y.inputs) if self.y.size else None
+        if found is not None:
+            self._require_value(
+                found, self.value, "`expanded`", "Write the same value with other ops, or nothing."
+            )
+
+    def rows(self) -> None:
+        count = self.y.shape[0] if self.y.shape else 0
+        remedy = "Let `row_offset` give None where rows depend on others; an op that moves rows gives `rows`."
+
+        def of(x: Node, some: range) -> Node:
+            there = x.shape and 0 <= some.start <= some.stop <= x.shape[0]
+            self.require(bool(there), f"`rows` wants {some} of {x.describe()}", remedy)
+            return part(x, 0, (some.start, some.stop, 1))
+
+        for some in {range(count), range(1), range(count - 1, count), range(1, count)} if count else ():
+            try:
+                found = self.op.rows(some, of, self.y, *self.y.inputs)
+            except GraphnetError as error:
+                raise LawError(f"{self.op.name}: `rows` of {some}: {error} {remedy}") from error
+            if found is not None:
+                self._require_value(found, self.value[some.start : some.stop], f"`rows` of {some}", remedy)
+
+    def row_offset(self) -> None:
+        if not self.y.shape or not self.y.inputs or any(not x.shape for x in self.y.inputs):
+            return
+        offset = self.op.row_offset(self.y, *self.y.inputs)
+        if offset is not None:
+            self.require(
+                not depends_on_other_rows(self.y, self.inputs, self.value, offset),
+                f"`row_offset` says that row i reads row i + {offset} of each input alone",
+                "Let it give None.",
+            )
+
+    def sliced(self) -> None:
+        for key in _keys(self.y):
+            found = self.op.sliced(key, self.y, *self.y.inputs)
+            if found is not None:
+                self._require_value(
+                    found, Slice(key).forward(self.value), f"`sliced` by {key}", "Let it give None otherwise."
+                )
+
+    def view(self) -> None:
+        if not self.op.is_view:
+            return
+        x = self.y.inputs[0]
+        found = self.op.view(Buffer(x.size, x.dtype).whole(x.shape))
+        if found is not None and self.y.size:
+            numbers = np.arange(x.size)
+            strides = [stride * numbers.itemsize for stride in found.strides]
+            seen = as_strided(numbers[found.offset :], found.shape, strides)
+            expected = self.op.forward(numbers.reshape(x.shape), *self.inputs[1:])
+            self.require(
+                _same(seen, np.asarray(expected)),
+                f"`view` says that its elements lie at {found.offset} + {list(found.strides)} in its input's memory",
+                "An op whose elements have to move gives no `view`.",
+            )
+
+    def fields(self) -> None:
+        if self.op.commutes and len({x.shape for x in self.y.inputs}) == 1:
+            other = np.asarray(self.op.forward(*self.inputs[::-1]))
+            self.require(_same(other, self.value), "it says `commutes = True`", "Leave it out.")
+        if self.op.moves and self.y.inputs:
+            self.require(
+                only_moves(self.inputs, self.value),
+                "it says `moves = True`",
+                "It has elements that no input has.",
+            )
+
+
+def _keys(y: Node) -> Iterator[Key]:
+    """Along each axis its first or last element, or a part of it; the others whole."""
+    whole: list[KeyEntry] = [(0, size, 1) for size in y.shape]
+    for axis, size in enumerate(y.shape):
+        choices: list[KeyEntry] = [0, size - 1, (0, size, 1), (0, 1, 1), (size - 1, size, 1), (1, size, 1)]
+        for chosen in choices if size else ():
+            yield (*whole[:axis], chosen, *whole[axis + 1 :])
