@@ -33,7 +33,9 @@ class NumpyBackend(Backend):
     has: Set[str] = frozenset()
     deterministic = False
 
-    def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:
+    def build(
+        self, graph: Graph, source: Graph, threads: int | None, check: bool, updated: Sequence[int] = ()
+    ) -> Program:
         return NumpyProgram(graph, threads, check)
 
 

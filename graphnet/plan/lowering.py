@@ -34,6 +34,8 @@ from graphnet.plan.instructions import (
     Step,
 )
 from graphnet.plan.placement import place
+from graphnet.plan.stretches import in_stretches
+from graphnet.plan.updates import can_fail, copied, write_updates
 from graphnet.plan.views import Buffer, View
 
 __all__ = ["Lowered", "lower"]
@@ -46,6 +48,8 @@ class Lowered:
     `brought`: leaves whose own arrays no instruction can read, to be copied to their views before a run.
     `static`: how many instructions, at the start, depend on parameters and constants alone. `fixed`: how many depend on
     no input that varies (see Function.again); 0 where nothing varies.
+    updates: of how many inputs they write the new values where these lie, the last of the graph's outputs; all inputs
+    are then read where they lie.
     """
 
     graph: Graph
@@ -54,12 +58,29 @@ class Lowered:
     brought: list[Node]
     static: int
     fixed: int = 0
+    updates: int = 0
 
 
-def lower(graph: Graph) -> Lowered:
-    """Linear in the number of nodes, but for ordering, which takes n log n."""
+def lower(graph: Graph, updated: Sequence[int] = ()) -> Lowered:
+    """Linear in the number of nodes, but for ordering, which takes n log n.
+
+    updated: positions of the inputs whose new values the last outputs are. They are written only by what cannot fail.
+    """
     with collector_paused():
-        return _Lowering(graph).run()
+        if not updated:
+            return _Lowering(graph).run()
+        lowered = _Lowering(graph, lent=True).run()
+        if can_fail(lowered.instructions):
+            return _Lowering(graph).run()
+        count = len(graph.outputs) - len(updated)
+        targets = [graph.inputs[i] for i in updated]
+        for node in targets:  # one that nothing reads
+            lowered.views.setdefault(node, Buffer(node.size, node.dtype, node).whole(node.shape))
+        write_updates(
+            lowered.instructions, lowered.views, targets, graph.outputs[count:], graph.outputs[:count]
+        )
+        lowered.updates = len(updated)
+        return lowered
 
 
 @dataclass(eq=False)
@@ -95,8 +116,9 @@ class _Unit:
 
 
 class _Lowering:
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, lent: bool = False) -> None:
+        """lent: inputs are read where the caller's arrays lie."""
+        self.graph, self.lent = graph, lent
         self.position = {node: i for i, node in enumerate(graph.order)}
         self.home: dict[Node, _Unit] = {}
         self.units: list[_Unit] = []
@@ -128,7 +150,7 @@ class _Lowering:
 
     def _is_placeable(self, node: Node) -> bool:
         if isinstance(node.op, Input):
-            return True
+            return not self.lent
         unit = self.home.get(node)
         if unit is None:
             return False
@@ -188,6 +210,8 @@ class _Lowering:
         op = node.op
         if isinstance(op, Fill):
             self.numbers[node] = op.number
+        elif isinstance(op, Input) and self.lent:
+            self.views[node] = Buffer(node.size, node.dtype, node).whole(node.shape)
         elif isinstance(op, (Input, Random)) or not node.value.flags.c_contiguous:
             self.views[node] = self.placed.get(node) or Buffer(node.size, node.dtype).whole(node.shape)
             if not isinstance(op, Input):
@@ -277,13 +301,8 @@ class _Lowering:
             self.views[node] = found
 
     def _copy(self, node: Node, x: Node, source: View, target: View) -> None:
-        if not source.size:
-            return
-        self.instructions.append(
-            Loop(
-                (node,), source.shape, [Load("plain", source, None, source.dtype)], [], [(0, target)],
-            )
-        )  # fmt: skip
+        if source.size:
+            self.instructions.append(copied(node, source, target))
 
     def _join(self, node: Node) -> None:
         if not node.size:
@@ -304,13 +323,7 @@ class _Lowering:
         zero = Step("0", node.dtype, ())
         self.instructions.append(Loop((node,), node.shape, [], [zero], [(0, target)]))
         source = self.view(x)
-        if source.size:
-            region = target.sliced(node.op.key)
-            self.instructions.append(
-                Loop(
-                    (node,), source.shape, [Load("plain", source, None, source.dtype)], [], [(0, region)],
-                )
-            )  # fmt: skip
+        self._copy(node, x, source, target.sliced(node.op.key))
 
     def _product(self, node: Node, a: View, b: View, c: View) -> None:
         if not c.size:
@@ -335,11 +348,8 @@ class _Lowering:
             return
         axes = node.op.axes  # type: ignore[attr-defined]
         loads, steps = self._operand(x)
-        self.instructions.append(
-            Loop(
-                (node,), x.shape, loads, steps, [], axes, [Reduction(REDUCTIONS[type(node.op)], 0, target)],
-            )
-        )  # fmt: skip
+        reduction = Reduction(REDUCTIONS[type(node.op)], 0, target)
+        self.instructions += in_stretches(Loop((node,), x.shape, loads, steps, [], axes, [reduction]))
 
     def _operand(self, x: Node) -> tuple[list[Load], list[Step]]:
         if x in self.numbers:
@@ -463,7 +473,7 @@ class _Lowering:
         axes = reductions[0].op.axes if reductions else ()  # type: ignore[attr-defined]
         loop = Loop(group.nodes, elementwise[-1].shape, loads, steps, stores, axes, combined)
         if any(access.view.size for access in loop.writes):  # a sum of nothing is something
-            self.instructions.append(loop)
+            self.instructions += in_stretches(loop)
 
     def _lookup(self, node: Node) -> Load:
         index = self.view(node.inputs[-1])
