@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -13,12 +12,10 @@ from graphnet.node import Array, Node
 from graphnet.ops.leaf import After
 from graphnet_rnn.optimizers.clipping import norm
 
-__all__ = ["Applied", "Kind", "compiled", "lookahead_function", "update_function"]
+__all__ = ["Applied", "Kind", "lookahead_function", "update_function"]
 
 #: What a step makes of θ, the gradient, the state and scalars by name: θ and the state after it.
 Applied = Callable[[Node, Node, dict[str, Node], dict[str, Node]], tuple[Node, dict[str, Node]]]
-#: Functions that are kept, in all: each has some kilobytes of machine code, and no vectors.
-KEPT = 64
 
 
 class Kind(NamedTuple):
@@ -43,18 +40,6 @@ class Kind(NamedTuple):
         theta = gn.input((self.size,), self.dtype, name="θ")
         state = {name: gn.input(shape, dtype, name=name) for name, shape, dtype in self.state}
         return theta, state, {name: gn.input((), self.dtype, name=name) for name in self.scalars}
-
-
-_kept: OrderedDict[Hashable, gn.Function] = OrderedDict()
-
-
-def compiled(key: Hashable, make: Callable[[], gn.Function]) -> gn.Function:
-    """The function of this key, made when it is first asked for; those that were not used for long are dropped."""
-    found = _kept.pop(key, None)
-    _kept[key] = found = make() if found is None else found
-    while len(_kept) > KEPT:
-        _kept.popitem(last=False)
-    return found
 
 
 def update_function(kind: Kind, applied: Applied) -> gn.Function:

@@ -16,9 +16,10 @@ from graphnet.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
-from graphnet_rnn.optimizers.equations import Kind, compiled, lookahead_function, update_function
+from graphnet_rnn.optimizers.equations import Kind, lookahead_function, update_function
 from graphnet_rnn.optimizers.schedules import StepSchedule, extremes, number_or_schedule
 from graphnet_rnn.settings import amount, fraction, limit
+from graphnet_rnn.vectors import compiled, fresh
 
 __all__ = ["SGD", "Adam", "FirstOrder", "Momentum", "Nesterov", "RMSprop"]
 
@@ -167,7 +168,7 @@ class FirstOrder(Optimizer):
         def make() -> gn.Function:
             return lookahead_function(kind, lambda t, s, more: self._with(**more).lookahead(t, s))
 
-        out = np.empty_like(theta) if isinstance(theta, np.ndarray) else theta.copy()
+        out = fresh(theta)
         values = [theta.dtype.type(self._now(name, state)) for name in scheduled]
         compiled(("lookahead", *self._key, kind), make)(out, theta, *state.values(), *values)
         return out
