@@ -48,8 +48,8 @@ class Lowered:
     `brought`: leaves whose own arrays no instruction can read, to be copied to their views before a run.
     `static`: how many instructions, at the start, depend on parameters and constants alone. `fixed`: how many depend on
     no input that varies (see Function.again); 0 where nothing varies.
-    updates: of how many inputs they write the new values where these lie, the last of the graph's outputs; all inputs
-    are then read where they lie.
+    results: where the outputs lie. updates: of how many inputs the instructions write the new values, the last of the
+    outputs, where these lie; all inputs are then read where they lie, and results are of the other outputs.
     """
 
     graph: Graph
@@ -57,6 +57,7 @@ class Lowered:
     views: dict[Node, View]
     brought: list[Node]
     static: int
+    results: Sequence[View]
     fixed: int = 0
     updates: int = 0
 
@@ -76,7 +77,7 @@ def lower(graph: Graph, updated: Sequence[int] = ()) -> Lowered:
         targets = [graph.inputs[i] for i in updated]
         for node in targets:  # one that nothing reads
             lowered.views.setdefault(node, Buffer(node.size, node.dtype, node).whole(node.shape))
-        write_updates(
+        lowered.results = write_updates(
             lowered.instructions, lowered.views, targets, graph.outputs[count:], graph.outputs[:count]
         )
         lowered.updates = len(updated)
@@ -252,11 +253,10 @@ class _Lowering:
             else:
                 self._single(unit.nodes[0])
             counts[unit.phase] = len(self.instructions)
-        for node in self.graph.outputs:
-            self.view(node)
+        results = list(map(self.view, self.graph.outputs))
         # Were something fixed to come after something that varies, all would have to be computed each time.
         fixed = max(counts[:2]) if counts[2] and in_order else 0
-        return Lowered(self.graph, self.instructions, self.views, self.brought, counts[0], fixed)
+        return Lowered(self.graph, self.instructions, self.views, self.brought, counts[0], results, fixed)
 
     def _single(self, node: Node) -> None:
         op = node.op

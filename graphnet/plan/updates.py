@@ -23,26 +23,33 @@ def can_fail(instructions: Sequence[Instruction]) -> bool:
 def write_updates(
     instructions: list[Instruction], views: dict[Node, View], targets: Sequence[Node], values: Sequence[Node],
     results: Sequence[Node],
-) -> None:  # fmt: skip
-    """Makes the instructions leave the values in the buffers of the targets, and results where they are not overwritten.
+) -> list[View]:  # fmt: skip
+    """Makes the instructions leave the values in the buffers of the targets; where the results lie.
 
     targets: inputs that are read where they lie. A value is computed there at once if each instruction from the first
-    that writes it on reads of the old numbers only what it replaces itself; else it is copied there in the end.
+    that writes it on reads of the old numbers only what it replaces itself; else it is copied there in the end. What is
+    an old value itself (of two that change places, or a result from before the step) is saved first.
     """
     old = {views[target].buffer for target in targets}
-    for node in dict.fromkeys((*results, *values)):
-        # What is an old value itself (two that change places, a result from before the step) must be saved.
-        kept = all(node is not v or views[t] == views[node] for t, v in zip(targets, values, strict=True))
-        if views[node].buffer in old and not (kept and node not in results):
-            views[node] = _saved(instructions, node, views[node])
-    for target, value in zip(targets, values, strict=True):
-        place, view = views[target], views[value]
+
+    def safe(node: Node) -> View:
+        return _saved(instructions, node, views[node]) if views[node].buffer in old else views[node]
+
+    found = [safe(node) for node in results]
+    new = [views[v] if views[v] == views[t] else safe(v) for t, v in zip(targets, values, strict=True)]
+    for k, (target, value) in enumerate(zip(targets, values, strict=True)):
+        place, view = views[target], new[k]
         if view == place or not view.size:
             continue
-        if _is_free(instructions, view, place):
-            _move(instructions, views, view.buffer, place.buffer)
-        else:
+        if not _is_free(instructions, view, place):
             instructions.append(copied(value, view, place))
+            continue
+        _move(instructions, view.buffer, place.buffer)
+        for seen in (found, new):
+            seen[:] = [replace(v, buffer=place.buffer) if v.buffer is view.buffer else v for v in seen]
+    # Results belong to the caller, who may change the arrays that were given.
+    lent = [v.buffer.leaf is not None and v.buffer.leaf.op.is_input for v in found]
+    return [_saved(instructions, n, v) if own else v for n, v, own in zip(results, found, lent, strict=True)]
 
 
 def copied(node: Node, source: View, target: View) -> Loop:
@@ -83,7 +90,7 @@ def _is_free(instructions: Sequence[Instruction], view: View, place: View) -> bo
     return True
 
 
-def _move(instructions: list[Instruction], views: dict[Node, View], buffer: Buffer, to: Buffer) -> None:
+def _move(instructions: list[Instruction], buffer: Buffer, to: Buffer) -> None:
     """All that lies in the one buffer lies in the other."""
 
     def moved(view: View) -> View:
@@ -105,5 +112,3 @@ def _move(instructions: list[Instruction], views: dict[Node, View], buffer: Buff
             instruction.reduced,
             [Reduction(how, number, moved(view)) for how, number, view in instruction.reductions],
         )
-    for node, view in views.items():
-        views[node] = moved(view)

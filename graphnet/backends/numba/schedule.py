@@ -99,7 +99,7 @@ def make_image(
         varying=[node.op.varying for node in graph.inputs],  # type: ignore[attr-defined]
         brought=[place(views[node]) for node in lowered.brought],
         brought_from=lowered.brought,
-        results=[place(views[node]) for node in graph.outputs[: len(graph.outputs) - lowered.updates]],
+        results=list(map(place, lowered.results)),
         owners=owners,
     )
 
