@@ -123,6 +123,10 @@ class FirstOrder(Optimizer):
         self._require_fit({"θ": theta, **state}, {"θ": after, **changed})
         return after, {**state, **changed}
 
+    def looked_ahead(self, theta: Node, state: Mapping[str, Node], **settings: float | Node) -> Node:
+        """Where a step takes its gradient, as a node. settings: as in `apply`."""
+        return self._with(**settings).lookahead(theta, dict(state))
+
     def _require_fit(self, before: Mapping[str, Node], after: Mapping[str, Node]) -> None:
         for name, node in after.items():
             if name not in before:
@@ -166,10 +170,10 @@ class FirstOrder(Optimizer):
         kind = Kind.of(theta, state, scheduled, None)
 
         def make() -> gn.Function:
-            return lookahead_function(kind, lambda t, s, more: self._with(**more).lookahead(t, s))
+            return lookahead_function(kind, lambda t, s, more: self.looked_ahead(t, s, **more))
 
-        out = fresh(theta)
-        values = [theta.dtype.type(self._now(name, state)) for name in scheduled]
+        out, now = fresh(theta), self.settings_now(state)
+        values = [theta.dtype.type(now[name]) for name in scheduled]
         compiled(("lookahead", *self._key, kind), make)(out, theta, *state.values(), *values)
         return out
 
@@ -184,15 +188,17 @@ class FirstOrder(Optimizer):
 
         if g.dtype != theta.dtype or (isinstance(g, np.ndarray) and np.may_share_memory(g, theta)):
             g = g.astype(theta.dtype)
-        real = theta.dtype.type
-        values = [
-            real(rate if name == "rate" and rate is not None else self._now(name, state)) for name in self._scalars
-        ]
+        now = self.settings_now(state) | ({} if rate is None else {"rate": rate})
+        values = [theta.dtype.type(now[name]) for name in self._scalars]
         function = compiled(("update", *self._key, kind), make)
         (length,) = function(np.float64(loss), theta, g, *state.values(), *values)
         return Report(loss, float(length))
 
     # -- settings ------------------------------------------------------------------------------
+
+    def settings_now(self, state: State) -> dict[str, float]:
+        """The rate of the next step, and what else follows a schedule: what `apply` takes."""
+        return {name: self._now(name, state) for name in self._scalars}
 
     @property
     def _scheduled(self) -> tuple[str, ...]:
