@@ -50,15 +50,15 @@ def compile(
     be at most, kept with as little extra work as that takes; None keeps all.
     updates: input -> node. The array that a call is given for this input has the node's value afterwards; it must be
     one that can be written, of the input's own dtype, and in one piece. All nodes see the arrays as they were before.
-    Nothing is copied where the numba back end can do without: it reads all inputs of such a function where they lie,
-    and writes there at once if nothing reads the old numbers any more.
+    Nothing is copied where the numba back end can do without: it reads all inputs of such a function (also of one with
+    updates={}) where they lie, and writes there at once if nothing reads the old numbers any more.
     Raises GraphnetError for an Input that is missing, and for an update that does not fit its input; BackendError if
     so few bytes do not suffice.
     """
     results = Graph(outputs).outputs if updates else outputs
     updated = _checked_updates(updates or {})
     source = Graph([*results, *updated.values()], inputs) if updated else Graph(results, inputs)
-    targets = _positions(source.inputs, updated)
+    targets = None if updates is None else _positions(source.inputs, updated)
 
     def function(more_passes: Sequence[Pass] = ()) -> Function:
         return Function(source, backend, (*more_passes, *passes), check, threads, deterministic, targets)
@@ -97,7 +97,7 @@ def _positions(inputs: Sequence[Node], updates: Mapping[Node, Node]) -> tuple[in
                 f"updates: {node.describe()} (made at {node.origin}) is not among the inputs; list it, so that each call "
                 "is given its array"
             )
-    if updates and any(node.op.varying for node in inputs):  # type: ignore[attr-defined]
+    if any(node.op.varying for node in inputs):  # type: ignore[attr-defined]
         raise GraphnetError(
             "updates: a function that changes its arrays cannot be called `again`; make its inputs without varying=True"
         )
@@ -136,7 +136,7 @@ class Function(InFiles, ShowsItself):
         check: bool,
         threads: int | None,
         deterministic: bool,
-        updated: Sequence[int] = (),
+        updated: Sequence[int] | None = None,
     ) -> None:
         """updated: positions of the inputs whose arrays take the values of the last of the source's outputs."""
         if threads is not None:
@@ -165,12 +165,12 @@ class Function(InFiles, ShowsItself):
     @property
     def outputs(self) -> tuple[Node, ...]:
         """What a call returns."""
-        return self.source.outputs[: len(self.source.outputs) - len(self._running.updated)]
+        return self.source.outputs[: len(self.source.outputs) - len(self._running.updated or ())]
 
     @property
     def updates(self) -> dict[Node, Node]:
         """input -> the node whose value its array takes."""
-        targets = self._running.updated
+        targets = self._running.updated or ()
         values = self.source.outputs[len(self.outputs) :]
         return {self.inputs[i]: value for i, value in zip(targets, values, strict=True)}
 
@@ -202,7 +202,7 @@ class Function(InFiles, ShowsItself):
         Raises BackendError for a function that no file can hold: one of the NumPy back end, with check=True,
         or with an op that only Python can run, or with updates.
         """
-        if self._running.updated:
+        if self._running.updated is not None:
             raise BackendError("a function with updates cannot be stored; return the new values instead")
         store_function(path, self.backend, self.inputs, self._program)
 

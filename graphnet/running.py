@@ -29,11 +29,11 @@ class InFiles:
 class Running:
     """What calls a program. It keeps the arrays of the last call, if there are inputs that vary.
 
-    updated: positions of the inputs whose arrays take the values of the last of the program's outputs.
+    updated: positions of the inputs whose arrays take the values of the last of the program's outputs; or None.
     """
 
-    def __init__(self, inputs: Sequence[Node], program: Program, updated: Sequence[int] = ()) -> None:
-        self.inputs, self.program, self.updated = inputs, program, tuple(updated)
+    def __init__(self, inputs: Sequence[Node], program: Program, updated: Sequence[int] | None = None) -> None:
+        self.inputs, self.program, self.updated = inputs, program, updated
         self.varying = [i for i, node in enumerate(inputs) if node.op.varying]  # type: ignore[attr-defined]
         self._last: list[Array] | None = None
         self._failed = False
@@ -51,6 +51,7 @@ class Running:
 
     def _updating(self, arrays: Sequence[Any], given: Sequence[Array]) -> tuple[Array, ...]:
         """The outputs, once the arrays are updated. Nothing is written if the run fails."""
+        assert self.updated is not None
         for i in self.updated:
             _require_writable(self.inputs[i], arrays[i], given[i])
         outputs = self.program.run(given)

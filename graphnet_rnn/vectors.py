@@ -7,6 +7,7 @@ here is BLAS: what is to be done with long vectors is compiled, too, into one pa
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import wraps
@@ -17,7 +18,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.node import Array, Node
 
-__all__ = ["Declared", "compiled", "dot", "double", "fresh", "fused", "inner", "mean", "norm"]
+__all__ = ["Declared", "Recycled", "compiled", "dot", "double", "fresh", "fused", "inner", "mean", "norm"]
 
 #: Functions that are kept, in all: each has some kilobytes of machine code, and no vectors.
 KEPT = 128
@@ -92,6 +93,28 @@ def dot(a: Node, b: Node) -> Node:
 def fresh(like: Array) -> Array:
     """A vector of the same kind, of whatever was there."""
     return np.empty_like(like) if isinstance(like, np.ndarray) else like.copy()
+
+
+class Recycled:
+    """Vectors of one kind, which are taken again as soon as nobody holds them, nor anything that looks into them
+
+    The system clears each page of memory that it hands out anew: for a long vector that costs more than a pass over it.
+    """
+
+    def __init__(self) -> None:
+        self._vectors: list[Array] = []
+
+    def __call__(self, like: Array) -> Array:
+        """A vector of whatever was there."""
+        for vector in self._vectors:
+            if sys.getrefcount(vector) == UNUSED:
+                return vector
+        self._vectors.append(fresh(like))
+        return self._vectors[-1]
+
+
+#: References to a vector that nobody holds: of the list, of the loop, and of the function that counts them.
+UNUSED = 3
 
 
 def double(a: Array) -> Array:

@@ -109,12 +109,13 @@ class Backend(ABC):
 
     @abstractmethod
     def build(
-        self, graph: Graph, source: Graph, threads: int | None, check: bool, updated: Sequence[int] = ()
+        self, graph: Graph, source: Graph, threads: int | None, check: bool, updated: Sequence[int] | None = None
     ) -> Program:
         """A program for the graph, which passes made of `source`: errors speak of the user's own nodes.
 
         It uses at most so many threads; None leaves the choice to it. updated: positions of the inputs whose arrays are
-        to have the values of the last outputs. A program may write them itself; else its caller does.
+        to have the values of the last outputs. A program may write them itself; else its caller does. If it is not
+        None, nothing is called again, and inputs may be read where they lie.
         """
 
     def rehearse(

@@ -15,7 +15,7 @@ __all__ = ["LONG", "REDUCTIONS", "fuse_reductions"]
 #: The reductions that loops know, by their op.
 REDUCTIONS: dict[type, str] = {Sum: "sum", Max: "max", Min: "min"}
 #: Elements of a vector that is reduced a stretch at a time (see plan.stretches), so that there are rows to divide.
-LONG = 1 << 17
+LONG = 1 << 15
 
 
 def fuse_reductions(graph: Graph) -> Graph:

@@ -48,8 +48,8 @@ class Lowered:
     `brought`: leaves whose own arrays no instruction can read, to be copied to their views before a run.
     `static`: how many instructions, at the start, depend on parameters and constants alone. `fixed`: how many depend on
     no input that varies (see Function.again); 0 where nothing varies.
-    results: where the outputs lie. updates: of how many inputs the instructions write the new values, the last of the
-    outputs, where these lie; all inputs are then read where they lie, and results are of the other outputs.
+    results: where the outputs lie. lent: whether inputs are read where the caller's arrays lie; the instructions then
+    write there what updates them, the last of the outputs, and results are of the others.
     """
 
     graph: Graph
@@ -59,16 +59,17 @@ class Lowered:
     static: int
     results: Sequence[View]
     fixed: int = 0
-    updates: int = 0
+    lent: bool = False
 
 
-def lower(graph: Graph, updated: Sequence[int] = ()) -> Lowered:
+def lower(graph: Graph, updated: Sequence[int] | None = None) -> Lowered:
     """Linear in the number of nodes, but for ordering, which takes n log n.
 
-    updated: positions of the inputs whose new values the last outputs are. They are written only by what cannot fail.
+    updated: positions of the inputs whose new values the last outputs are. Inputs are then read, and written, where they
+    lie, if nothing can fail.
     """
     with collector_paused():
-        if not updated:
+        if updated is None:
             return _Lowering(graph).run()
         lowered = _Lowering(graph, lent=True).run()
         if can_fail(lowered.instructions):
@@ -80,7 +81,7 @@ def lower(graph: Graph, updated: Sequence[int] = ()) -> Lowered:
         lowered.results = write_updates(
             lowered.instructions, lowered.views, targets, graph.outputs[count:], graph.outputs[:count]
         )
-        lowered.updates = len(updated)
+        lowered.lent = True
         return lowered
 
 

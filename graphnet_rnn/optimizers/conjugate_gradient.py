@@ -11,7 +11,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.node import Array, Node
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.vectors import Declared, dot, double, fresh, fused, inner, norm
+from graphnet_rnn.vectors import Declared, Recycled, dot, double, fused, inner, norm
 
 __all__ = ["Direction", "Product", "Solution", "conjugate_directions", "conjugate_gradient", "has_stalled"]
 
@@ -99,7 +99,9 @@ def conjugate_directions(
         else:
             c = None  # the others can do without it
     ry, along = _weighed(r, diagonal, shadow)
-    p = _turned_from(r, None, c, diagonal, 0.0, along)
+    recycled = Recycled()
+    p = recycled(r)
+    _turned(p, r, None, c, diagonal, 0.0, along)
     while ry > 0:
         a = double(product(p))
         bend, length = _bent(p, a)
@@ -109,12 +111,15 @@ def conjugate_directions(
         if not curvature > 0:
             yield Direction(x, p, 1.0, _phi(x, r, b), curvature, norm(r) / scale)
             return
-        alpha, before = ry / bend, x
-        x = fresh(before)
-        twice, square, ry_, along = _advanced(x, before, p, r, a, b, diagonal, shadow, alpha)
+        # Both are new vectors, since whoever was given the old ones may keep them.
+        alpha, before, x = ry / bend, x, recycled(r)
+        twice, square, rest, along = _advanced(x, before, p, r, a, b, diagonal, shadow, alpha)
+        del before
         yield Direction(x, p, alpha, -0.5 * twice, curvature, math.sqrt(square) / scale)
-        p = _turned_from(r, p, c, diagonal, ry_ / ry, along)
-        ry = ry_
+        last, p = p, recycled(r)
+        _turned(p, r, last, c, diagonal, rest / ry, along)
+        del last
+        ry = rest
 
 
 # Vectors of a step: a product with A comes between the first pass over them and the second.
@@ -153,15 +158,6 @@ def _turned(
     y = r if diagonal is None else r / diagonal
     turned = y if p is None else y + beta * p
     return {new: turned if c is None else turned - along * c}, []
-
-
-def _turned_from(
-    r: Array, p: Array | None, c: Array | None, diagonal: Array | None, beta: float, along: float
-) -> Array:
-    """The next direction, a new vector: a product may keep what it is given."""
-    new = fresh(r)
-    _turned(new, r, p, c, diagonal, beta, along)
-    return new
 
 
 def has_stalled(values: Sequence[float], tolerance: float, window: int) -> bool:

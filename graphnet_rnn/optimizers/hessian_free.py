@@ -23,7 +23,7 @@ from graphnet_rnn.optimizers.conjugate_gradient import (
     has_stalled,
 )
 from graphnet_rnn.settings import amount, fraction, one_of, whole_number
-from graphnet_rnn.vectors import Declared, double, fresh, fused, inner, norm
+from graphnet_rnn.vectors import Declared, Recycled, double, fused, inner, norm
 
 __all__ = ["AugmentedHessianFree", "CurvedOptimizer", "GreedyHessianFree", "HessianFree", "HessianFreeReport"]
 
@@ -185,12 +185,12 @@ class CurvedOptimizer(Optimizer):
             return HessianFreeReport(loss, length, damping=damping, structural=weight)
         curvature = objective.curvature(theta, weight) if weight else objective.curvature(theta)
 
-        products = 0
+        products, recycled = 0, Recycled()
 
         def damped(v: Array) -> Array:
             nonlocal products
             products += 1
-            product, found = curvature(v), fresh(v)
+            product, found = curvature(v), recycled(v)
             _damped(found, product, v, damping)
             return found
 

@@ -283,7 +283,7 @@ def test_a_profile_changes_nothing() -> None:
 # -- long sums -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [131_071, 131_072, 140_001, 147_456])
+@pytest.mark.parametrize("n", [32_767, 32_768, 40_001, 49_152, 140_001])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 def test_a_long_vector_is_reduced_in_stretches(n: int, dtype: str) -> None:
     x = gn.input((n,), dtype, name="x")

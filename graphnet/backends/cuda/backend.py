@@ -41,7 +41,7 @@ class CudaBackend(Backend):
         return _part("arrays").place(array)
 
     def build(
-        self, graph: Graph, source: Graph, threads: int | None, check: bool, updated: Sequence[int] = ()
+        self, graph: Graph, source: Graph, threads: int | None, check: bool, updated: Sequence[int] | None = None
     ) -> Program:
         self._require()
         program: Program = _part("building").build(graph, source, check, self.tf32)

@@ -43,7 +43,7 @@ FEW_ROWS = 8
 
 def make_image(
     graph: Graph, machine: Machine, threads: int | None, check: bool, finely: bool = False,
-    updated: Sequence[int] = (),
+    updated: Sequence[int] | None = None,
 ) -> Image:  # fmt: skip
     """The program of a graph. check: the error flag is raised where a value is not finite. finely: all that can be
     divided is, however small: what races there are in large programs, a small one has then, too. updated: see lower.
@@ -59,7 +59,7 @@ def make_image(
     scratch = max((job.scratch(machine.vector_bytes) for job in jobs), default=0)
     scratch = -(-scratch // ALIGNMENT) * ALIGNMENT + 5 * ALIGNMENT
     leaves: dict[Node, int] = {}
-    lent = [node for node in graph.inputs if lowered.updates and node in lowered.views]
+    lent = [node for node in graph.inputs if lowered.lent and node in lowered.views]
     for node in (*(node for node in graph.order if node not in graph.inputs), *lent):
         view = lowered.views.get(node)
         if view is not None and view.buffer.leaf is node:
@@ -93,7 +93,7 @@ def make_image(
         kernels=list(numbers),
         leaves=[node for node in leaves if node not in lent],
         lent=[graph.inputs.index(node) for node in lent],
-        written=list(updated) if lowered.updates else [],
+        written=list(updated or ()) if lowered.lent else [],
         given=[place(views[node]) if node in views and not lent else None for node in graph.inputs],
         fixed=kept,
         varying=[node.op.varying for node in graph.inputs],  # type: ignore[attr-defined]
