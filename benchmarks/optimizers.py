@@ -4,7 +4,7 @@
 
 Milliseconds of an update alone, gradient given, float32: medians of turns, in which all contenders of a row take one
 each, in another order every time. "floor": the bytes that an update must move, at the speed at which this machine adds
-two such vectors into a third: θ and each array of the state are read and written, g is read, and once more for its norm.
+two such vectors into a third: θ and each array of the state are read and written, g is read, and again for its norm.
 (What caches hold moves faster, so small sizes may be below their floor in the table.) PyTorch (extra: peers) takes
 steps with foreach=True and, where it has it, fused=True, with clip_grad_norm_ for the rows with clipping; ours always
 computes the norm, and looks whether it is finite. A Nesterov step of PyTorch takes its gradient where it is, so it has
@@ -115,7 +115,10 @@ def measured(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, f
 
 def row(name: str, clip: float | None, size: int, rounds: int, threads: int | None) -> str:
     g = np.random.default_rng(0).standard_normal(size).astype(np.float32)
-    calls: dict[str, Callable[[], Any]] = {"speed": speed(size, threads), "ours": ours(name, clip, g, threads)}
+    calls: dict[str, Callable[[], Any]] = {
+        "speed": speed(size, threads),
+        "ours": ours(name, clip, g, threads),
+    }
     if torch is not None:
         for how in ("foreach", "fused"):
             call = theirs(name, clip, g, {how: True})
@@ -132,7 +135,9 @@ def row(name: str, clip: float | None, size: int, rounds: int, threads: int | No
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=[100_000, 1_000_000, 4_500_000, 20_000_000])
     parser.add_argument("--optimizers", nargs="+", choices=list(OURS), default=list(OURS))
     parser.add_argument("--rounds", type=int, default=15)
@@ -140,7 +145,9 @@ def main() -> None:
     options = parser.parse_args()
     if torch is not None and options.threads is not None:
         torch.set_num_threads(options.threads)
-    print("| update | parameters | floor, ms | ours, ms | PyTorch foreach | PyTorch fused | ours / floor | ours / PyTorch |")
+    print(
+        "| update | parameters | floor, ms | ours, ms | PyTorch foreach | fused | ours / floor | ours / PyTorch |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for size in options.sizes:
         for name in options.optimizers:

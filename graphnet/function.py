@@ -94,8 +94,8 @@ def _positions(inputs: Sequence[Node], updates: Mapping[Node, Node]) -> tuple[in
     for node in updates:
         if node not in inputs:
             raise GraphnetError(
-                f"updates: {node.describe()} (made at {node.origin}) is not among the inputs; list it, so that each call "
-                "is given its array"
+                f"updates: {node.describe()} (made at {node.origin}) is not among the inputs; list it, so that each "
+                "call is given its array"
             )
     if any(node.op.varying for node in inputs):  # type: ignore[attr-defined]
         raise GraphnetError(

@@ -32,7 +32,9 @@ class Running:
     updated: positions of the inputs whose arrays take the values of the last of the program's outputs; or None.
     """
 
-    def __init__(self, inputs: Sequence[Node], program: Program, updated: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, inputs: Sequence[Node], program: Program, updated: Sequence[int] | None = None
+    ) -> None:
         self.inputs, self.program, self.updated = inputs, program, updated
         self.varying = [i for i, node in enumerate(inputs) if node.op.varying]  # type: ignore[attr-defined]
         self._last: list[Array] | None = None

@@ -56,7 +56,9 @@ def fused(declared: Callable[..., Declared]) -> Callable[..., tuple[float, ...]]
     def run(*arguments: Any) -> tuple[float, ...]:
         kinds = tuple([_kind(argument) for argument in arguments])
         function = compiled((declared, kinds), lambda: _compiled(declared, kinds))
-        given = [a if kind else np.float64(a) for a, kind in zip(arguments, kinds, strict=True) if a is not None]
+        given = [
+            a if kind else np.float64(a) for a, kind in zip(arguments, kinds, strict=True) if a is not None
+        ]
         return tuple([float(found) for found in function(*given)])
 
     return run

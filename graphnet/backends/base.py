@@ -109,7 +109,12 @@ class Backend(ABC):
 
     @abstractmethod
     def build(
-        self, graph: Graph, source: Graph, threads: int | None, check: bool, updated: Sequence[int] | None = None
+        self,
+        graph: Graph,
+        source: Graph,
+        threads: int | None,
+        check: bool,
+        updated: Sequence[int] | None = None,
     ) -> Program:
         """A program for the graph, which passes made of `source`: errors speak of the user's own nodes.
 

@@ -34,7 +34,12 @@ class NumpyBackend(Backend):
     deterministic = False
 
     def build(
-        self, graph: Graph, source: Graph, threads: int | None, check: bool, updated: Sequence[int] | None = None
+        self,
+        graph: Graph,
+        source: Graph,
+        threads: int | None,
+        check: bool,
+        updated: Sequence[int] | None = None,
     ) -> Program:
         return NumpyProgram(graph, threads, check)
 

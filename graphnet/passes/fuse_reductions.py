@@ -19,8 +19,8 @@ LONG = 1 << 15
 
 
 def fuse_reductions(graph: Graph) -> Graph:
-    """The same groups, with the reductions of what they compute, where these are over the last axes and not the first, or
-    over a long vector.
+    """The same groups, with the reductions of what they compute, where these are over the last axes and not the first,
+    or over a long vector.
 
     Cores divide loops by the first axis, and a reduction adds nothing to what a group reads, so no group comes to wait
     for more than before. All reductions of a group are over the same axes, those of its first one.

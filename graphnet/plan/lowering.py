@@ -65,8 +65,8 @@ class Lowered:
 def lower(graph: Graph, updated: Sequence[int] | None = None) -> Lowered:
     """Linear in the number of nodes, but for ordering, which takes n log n.
 
-    updated: positions of the inputs whose new values the last outputs are. Inputs are then read, and written, where they
-    lie, if nothing can fail.
+    updated: positions of the inputs whose new values the last outputs are. Inputs are then read, and written, where
+    they lie, if nothing can fail.
     """
     with collector_paused():
         if updated is None:

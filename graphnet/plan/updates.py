@@ -100,13 +100,18 @@ def _move(instructions: list[Instruction], buffer: Buffer, to: Buffer) -> None:
         if not any(a.view.buffer is buffer for a in (*instruction.reads, *instruction.writes)):
             continue
         if isinstance(instruction, Product):
-            instructions[i] = Product(instruction.nodes, *map(moved, (instruction.a, instruction.b, instruction.c)))
+            instructions[i] = Product(
+                instruction.nodes, *map(moved, (instruction.a, instruction.b, instruction.c))
+            )
             continue
         assert isinstance(instruction, Loop)
         instructions[i] = Loop(
             instruction.nodes,
             instruction.shape,
-            [load._replace(data=None if load.data is None else moved(load.data)) for load in instruction.loads],
+            [
+                load._replace(data=None if load.data is None else moved(load.data))
+                for load in instruction.loads
+            ],
             instruction.steps,
             [(number, moved(view)) for number, view in instruction.stores],
             instruction.reduced,

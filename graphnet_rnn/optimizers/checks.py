@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -68,14 +67,18 @@ def check_optimizer(optimizer: Optimizer, report: Callable[[str, str], None] | N
     for optimisers that declare them (FirstOrder).
     """
     if not isinstance(optimizer, Optimizer):
-        raise UsageError(f"check_optimizer takes an optimizer, e.g. rnn.Adam(rate=0.01), not {optimizer!r:.60}")
+        raise UsageError(
+            f"check_optimizer takes an optimizer, e.g. rnn.Adam(rate=0.01), not {optimizer!r:.60}"
+        )
     for name, check in OPTIMIZER_CHECKS.items():
         found = check(optimizer)
         if found and report is not None:
             report(name, found)
 
 
-def _stepped(optimizer: Optimizer, steps: int = STEPS, dtype: str = "float64") -> Iterator[tuple[Array, State]]:
+def _stepped(
+    optimizer: Optimizer, steps: int = STEPS, dtype: str = "float64"
+) -> Iterator[tuple[Array, State]]:
     """θ and the state, before each step and after the last; they are copies."""
     objective, theta = Bowl(), Bowl().start(dtype)
     state = optimizer.init(theta)
@@ -102,8 +105,12 @@ def settings_come_back(optimizer: Optimizer) -> str:
     try:
         stored = json.loads(json.dumps(optimizer.settings()))
     except TypeError as error:
-        raise LawError(f"{type(optimizer).__name__}: its settings are not what JSON can hold: {error}") from None
-    _require(optimizer, type(optimizer)(**stored) == optimizer, f"its settings, {stored}, make another optimiser")
+        raise LawError(
+            f"{type(optimizer).__name__}: its settings are not what JSON can hold: {error}"
+        ) from None
+    _require(
+        optimizer, type(optimizer)(**stored) == optimizer, f"its settings, {stored}, make another optimiser"
+    )
     return f"{len(stored)} settings make it again"
 
 
@@ -113,10 +120,12 @@ def state_is_arrays(optimizer: Optimizer) -> str:
     state = optimizer.init(theta)
     held = dict(state)
     optimizer.step(Bowl(), theta, state)
-    for name in held:
-        _require(optimizer, isinstance(held[name], np.ndarray), f"{name} in its state is no array")
-        _require(optimizer, state.get(name) is held[name], f"a step puts another array in the place of {name}")
-    _require(optimizer, list(state) == list(held), f"a step adds {sorted(state.keys() - held.keys())} to the state")
+    for name, array in held.items():
+        _require(optimizer, isinstance(array, np.ndarray), f"{name} in its state is no array")
+        _require(optimizer, state.get(name) is array, f"a step puts another array in the place of {name}")
+    _require(
+        optimizer, list(state) == list(held), f"a step adds {sorted(state.keys() - held.keys())} to the state"
+    )
     _require(optimizer, not np.array_equal(theta, Bowl().start()), "a step does not change θ")
     return f"{len(state)} arrays, changed in place: {', '.join(state) or 'none'}"
 
@@ -131,7 +140,9 @@ def a_resumed_run_has_the_same_bits(optimizer: Optimizer) -> str:
             again.step(Bowl(), theta, state)
         before, after = _bits(*whole[-1]), _bits(theta, state)
         wrong = [name for name in before if before[name] != after[name]]
-        _require(optimizer, not wrong, f"resumed after {STEPS} steps, {', '.join(wrong)} are others in {dtype}")
+        _require(
+            optimizer, not wrong, f"resumed after {STEPS} steps, {', '.join(wrong)} are others in {dtype}"
+        )
     return f"{STEPS} steps and {STEPS} more are {2 * STEPS}"
 
 
@@ -149,15 +160,21 @@ def what_is_not_finite_changes_nothing(optimizer: Optimizer) -> str:
 
 
 def float32_agrees(optimizer: Optimizer) -> str:
-    """θ stays float32, and a step by equations is that of float64, to rounding; one that searches may choose another."""
-    (_, theta), (_, wide) = (tuple(t for t, _ in _stepped(optimizer, 1, dtype)) for dtype in ("float32", "float64"))
+    """θ stays float32, and a step by equations is that of float64, to rounding; one that searches may take another."""
+    (_, theta), (_, wide) = (
+        tuple(t for t, _ in _stepped(optimizer, 1, dtype)) for dtype in ("float32", "float64")
+    )
     _require(optimizer, theta.dtype == np.float32, f"θ becomes {theta.dtype}")
     if not isinstance(optimizer, FirstOrder):
         fell = Bowl().loss(theta) < Bowl().loss(Bowl().start())
         _require(optimizer, fell, "a step in float32 does not lower the loss")
         return "a step lowers the loss"
     worst = float(np.abs(theta - wide).max())
-    _require(optimizer, worst <= 10 * TOLERANCES["float32"]["exact"], f"float32 differs from float64 by {worst:.2g}")
+    _require(
+        optimizer,
+        worst <= 10 * TOLERANCES["float32"]["exact"],
+        f"float32 differs from float64 by {worst:.2g}",
+    )
     return f"largest difference from float64 {worst:.1e}"
 
 
@@ -174,7 +191,11 @@ def steps_are_the_formula(optimizer: Optimizer) -> str:
             for a, b in zip([point, *found], [asked.asked_at, after[0], *after[1].values()], strict=True):
                 scale = max(1.0, float(np.abs(b).max(initial=0)))
                 worst = max(worst, float(np.abs(a - b).max(initial=0)) / scale / TOLERANCES[dtype]["exact"])
-    _require(optimizer, worst <= 1, f"steps differ from its own equations by {worst:.2g} times what rounding may do")
+    _require(
+        optimizer,
+        worst <= 1,
+        f"steps differ from its own equations by {worst:.2g} times what rounding may do",
+    )
     return f"{STEPS} steps in two precisions agree with its own nodes by NumPy"
 
 
@@ -184,7 +205,9 @@ def _by_numpy(optimizer: FirstOrder, theta: Array, state: State, asked: Bowl) ->
     inputs = [gn.input(a.shape, a.dtype) for a in (theta, theta, *state.values())]
     named = dict(zip(state, inputs[2:], strict=True))
     ahead = optimizer.looked_ahead(inputs[0], named, **now)
-    (point,) = gn.compile([ahead], [inputs[0], *inputs[2:]], backend="numpy", passes=())(theta, *state.values())
+    (point,) = gn.compile([ahead], [inputs[0], *inputs[2:]], backend="numpy", passes=())(
+        theta, *state.values()
+    )
     after, new = optimizer.apply(inputs[0], inputs[1], named, **now)
     step = gn.compile([after, *new.values()], inputs, backend="numpy", passes=())
     return [point, *step(theta, asked.gradient(point.astype(theta.dtype))[1], *state.values())]

@@ -23,4 +23,4 @@ def clip_by_norm(gradient: Node, threshold: float | Node) -> Node:
 
 def clip_by_value(gradient: Node, limit: float | Node) -> Node:
     """Each g_i truncated to [-limit, limit]. (For truncation at every node, see gn.gradient.)"""
-    return gn.clip(gradient, -limit, limit)
+    return gn.minimum(gn.maximum(gradient, -limit), limit)

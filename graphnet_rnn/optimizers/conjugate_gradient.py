@@ -133,7 +133,15 @@ def _bent(p: Node, a: Node) -> Declared:
 
 @fused
 def _advanced(
-    new: Node, x: Node, p: Node, r: Node, a: Node, b: Node, diagonal: Node | None, shadow: Node | None, alpha: Node
+    new: Node,
+    x: Node,
+    p: Node,
+    r: Node,
+    a: Node,
+    b: Node,
+    diagonal: Node | None,
+    shadow: Node | None,
+    alpha: Node,
 ) -> Declared:
     """x + α p; r ← r - α A p; xᵀ(r + b) and rᵀr; rᵀy and shadowᵀy of y = r / M"""
     there, rest = x + alpha * p, r - alpha * a

@@ -30,7 +30,9 @@ class Kind(NamedTuple):
     threads: int | None
 
     @classmethod
-    def of(cls, theta: Array, state: Mapping[str, Array], scalars: tuple[str, ...], threads: int | None) -> Kind:
+    def of(
+        cls, theta: Array, state: Mapping[str, Array], scalars: tuple[str, ...], threads: int | None
+    ) -> Kind:
         shapes = tuple((name, array.shape, array.dtype.name) for name, array in state.items())
         backend = "numba" if isinstance(theta, np.ndarray) else "cuda"
         return cls(theta.size, theta.dtype.name, shapes, scalars, backend, threads)
@@ -61,12 +63,16 @@ def update_function(kind: Kind, applied: Applied) -> gn.Function:
     old = {name: then(node) for name, node in state.items()}
     new_theta, new = applied(then(theta), then(g), old, scalars)
     updates = {theta: gn.where(sound, new_theta, then(theta))}
-    updates |= {state[name]: gn.where(sound, node, old[name]) for name, node in new.items() if node is not old[name]}
+    updates |= {
+        state[name]: gn.where(sound, node, old[name]) for name, node in new.items() if node is not old[name]
+    }
     inputs = [loss, theta, g, *state.values(), *scalars.values()]
     return gn.compile([length], inputs, kind.backend, threads=kind.threads, updates=updates)
 
 
-def lookahead_function(kind: Kind, point: Callable[[Node, dict[str, Node], dict[str, Node]], Node]) -> gn.Function:
+def lookahead_function(
+    kind: Kind, point: Callable[[Node, dict[str, Node], dict[str, Node]], Node]
+) -> gn.Function:
     """(out, θ, *state, *scalars): out becomes the point"""
     theta, state, scalars = kind.nodes()
     out = gn.input((kind.size,), kind.dtype, name="out")

@@ -109,17 +109,19 @@ class FirstOrder(Optimizer):
                 f"{name}.apply: {scheduled.name} follows a schedule; give its value of this step: "
                 f"apply(..., {scheduled.name}=...)"
             )
-        if self.clip_value is not None:
+        if own.clip_value is not None:
             g = clip_by_value(g, own.clip_value)
-        if self.clip_norm is not None:
+        if own.clip_norm is not None:
             g = clip_by_norm(g, own.clip_norm)
         try:
-            after, changed = own.update(theta, g, dict(state), own.rate)
+            after, changed = own.update(theta, g, dict(state), own.rate)  # type: ignore[arg-type]
         except KeyError as error:
             raise UsageError(
                 f"{name}: the state has no {error}, only {', '.join(state) or 'nothing'}; make it with `init`"
             ) from None
-        changed = {**changed, "step": state["step"] + 1} if self._scheduled and "step" in state else dict(changed)
+        changed = (
+            {**changed, "step": state["step"] + 1} if self._scheduled and "step" in state else dict(changed)
+        )
         self._require_fit({"θ": theta, **state}, {"θ": after, **changed})
         return after, {**state, **changed}
 
@@ -131,8 +133,8 @@ class FirstOrder(Optimizer):
         for name, node in after.items():
             if name not in before:
                 raise UsageError(
-                    f"{type(self).__name__}.update: gives a new {name!r}, which `accumulators` does not begin with; it has "
-                    f"{', '.join(n for n in before if n != 'θ') or 'nothing'}"
+                    f"{type(self).__name__}.update: gives a new {name!r}, which `accumulators` does not begin with; it "
+                    f"has {', '.join(n for n in before if n != 'θ') or 'nothing'}"
                 )
             old = before[name]
             if not isinstance(node, Node) or (node.shape, node.dtype) != (old.shape, old.dtype):

@@ -147,7 +147,8 @@ def test_arrays_have_the_nodes_values(program: Callable[[int], Made], backend: s
     arrays = arrays_for(inputs)
     wanted, after = expected(made, [a.copy() for a in arrays])
     function = gn.compile(results, inputs, backend, updates=updates)
-    assert function.updates == updates and list(function.outputs) == results
+    assert function.updates == updates
+    assert list(function.outputs) == results
     for _ in range(2):  # other arrays, elsewhere
         given = [a.copy() for a in arrays]
         require_equal(function(*given), wanted)
@@ -191,7 +192,8 @@ def test_a_step_takes_no_memory_but_for_its_norm() -> None:
     assert function.memory.peak < 10_000
     lowered = lower(function.graph, [0, 1])
     stores = [access for i in lowered.instructions for access in i.writes if access.view.size == LONG]
-    assert {access.view.buffer.leaf for access in stores} == {inputs[0], inputs[1]} and len(stores) == 2
+    assert {access.view.buffer.leaf for access in stores} == {inputs[0], inputs[1]}
+    assert len(stores) == 2
     assert len([i for i in lowered.instructions if any(a in stores for a in i.writes)]) == 1
 
 

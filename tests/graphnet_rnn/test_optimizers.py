@@ -20,8 +20,16 @@ from graphnet.node import Array
 from graphnet_rnn import optimizers, vectors
 from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import TrainingError, UsageError
-from graphnet_rnn.optimizers import SGD, Adam, ConstantRate, DelayedDecay, Momentum, Nesterov, RMSprop
-from graphnet_rnn.optimizers import clipping
+from graphnet_rnn.optimizers import (
+    SGD,
+    Adam,
+    ConstantRate,
+    DelayedDecay,
+    Momentum,
+    Nesterov,
+    RMSprop,
+    clipping,
+)
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
 

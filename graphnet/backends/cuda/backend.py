@@ -41,7 +41,12 @@ class CudaBackend(Backend):
         return _part("arrays").place(array)
 
     def build(
-        self, graph: Graph, source: Graph, threads: int | None, check: bool, updated: Sequence[int] | None = None
+        self,
+        graph: Graph,
+        source: Graph,
+        threads: int | None,
+        check: bool,
+        updated: Sequence[int] | None = None,
     ) -> Program:
         self._require()
         program: Program = _part("building").build(graph, source, check, self.tf32)

@@ -25,7 +25,12 @@ class NumbaBackend(Backend):
     has = frozenset({"loops", "caches"})
 
     def build(
-        self, graph: Graph, source: Graph, threads: int | None, check: bool, updated: Sequence[int] | None = None
+        self,
+        graph: Graph,
+        source: Graph,
+        threads: int | None,
+        check: bool,
+        updated: Sequence[int] | None = None,
     ) -> Program:
         image = make_image(graph, this_machine(), threads, check, updated=None if check else updated)
         return _program(image, source, check)

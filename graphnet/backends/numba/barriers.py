@@ -26,9 +26,9 @@ def barriers_of(jobs: Sequence[Job], fixed: int) -> set[int]:
     """Before which jobs all cores must meet: those that touch what another core may have written since the last
     barrier, and the first that varies.
 
-    Nobody needs to wait for readers, but of inputs that are written over where they lie: a value is written once, so what is written over within a buffer (a sum that is
-    added up in several jobs) is read by the job that writes it alone; and when memory is given to another value,
-    plan.arena heeds the barriers.
+    Nobody needs to wait for readers, but of inputs that are written over where they lie: a value is written once, so
+    what is written over within a buffer (a sum that is added up in several jobs) is read by the job that writes it
+    alone; and when memory is given to another value, plan.arena heeds the barriers.
     """
     barriers: set[int] = set()
     written: defaultdict[Buffer, _Touched] = defaultdict(_Touched)

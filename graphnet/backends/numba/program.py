@@ -205,8 +205,8 @@ class NumbaProgram(Program):
         for (_, end, a), (start, _, b) in pairwise(spans):
             if start < end and (a.written or b.written):
                 raise BackendError(
-                    f"the arrays of inputs {a.position} and {b.position} of this function share memory, and it updates one "
-                    "of them; give it a copy of the other"
+                    f"the arrays of inputs {a.position} and {b.position} of this function share memory, and it updates "
+                    "one of them; give it a copy of the other"
                 )
 
     def _execute(self, first: int = 0) -> None:
