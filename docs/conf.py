@@ -72,6 +72,7 @@ suppress_warnings = [] if tutorials else ["toc.empty_glob"]
 guides_that_run = [
     "quick_start",
     "declaring_cells",
+    "declaring_optimizers",
     "training_on_arrays",
     "second_order",
     "adding_an_op",

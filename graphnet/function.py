@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from graphnet.arguments import checked_inputs, sample_inputs
 from graphnet.backends import load_backend
 from graphnet.collector import collector_paused
 from graphnet.display import ShowsItself
-from graphnet.errors import BackendError
+from graphnet.errors import BackendError, GraphnetError
 from graphnet.graph import Graph
 from graphnet.memory import readable_bytes
 from graphnet.node import Array, Node
@@ -36,6 +36,7 @@ def compile(
     threads: int | None = None,
     deterministic: bool = False,
     memory: str | int | None = None,
+    updates: Mapping[Node, Node] | None = None,
 ) -> Function:
     """A function from the inputs' arrays to a tuple of the outputs' arrays.
 
@@ -47,12 +48,20 @@ def compile(
     memory: "sqrt" keeps so little from forward to backward that T time steps take memory that grows as √T, and
     computes the rest again, mostly for an eighth to a third more time; a number of bytes is what `function.memory` may
     be at most, kept with as little extra work as that takes; None keeps all.
-    Raises GraphnetError for an Input that is missing, and BackendError if so few bytes do not suffice.
+    updates: input -> node. The array that a call is given for this input has the node's value afterwards; it must be
+    one that can be written, of the input's own dtype, and in one piece. All nodes see the arrays as they were before.
+    Nothing is copied where the numba back end can do without: it reads all inputs of such a function (also of one with
+    updates={}) where they lie, and writes there at once if nothing reads the old numbers any more.
+    Raises GraphnetError for an Input that is missing, and for an update that does not fit its input; BackendError if
+    so few bytes do not suffice.
     """
-    source = Graph(outputs, inputs)
+    results = Graph(outputs).outputs if updates else outputs
+    updated = _checked_updates(updates or {})
+    source = Graph([*results, *updated.values()], inputs) if updated else Graph(results, inputs)
+    targets = None if updates is None else _positions(source.inputs, updated)
 
     def function(more_passes: Sequence[Pass] = ()) -> Function:
-        return Function(source, backend, (*more_passes, *passes), check, threads, deterministic)
+        return Function(source, backend, (*more_passes, *passes), check, threads, deterministic, targets)
 
     if memory is None:
         return function()
@@ -61,6 +70,38 @@ def compile(
     if not _is_count(memory):
         raise BackendError(f"memory must be None, 'sqrt', or a number of bytes, not {memory!r}")
     return _within(int(memory), function)
+
+
+def _checked_updates(updates: Mapping[Node, Node]) -> dict[Node, Node]:
+    """The updates; GraphnetError for one that cannot be."""
+    for target, value in updates.items():
+        if not (isinstance(target, Node) and target.op.is_input):
+            raise GraphnetError(
+                f"updates: {target!r:.60} is no Input, so no array is given for it that could be updated; make it with "
+                "gn.input"
+            )
+        if not isinstance(value, Node) or (value.shape, value.dtype) != (target.shape, target.dtype):
+            found = f"{value.describe()} of {value.dtype}" if isinstance(value, Node) else f"{value!r:.60}"
+            raise GraphnetError(
+                f"updates: {target.describe()} (made at {target.origin}) is {target.dtype}, and cannot become {found}; "
+                "an update has the shape and dtype of its input (gn.broadcast_to, gn.cast)"
+            )
+    return dict(updates)
+
+
+def _positions(inputs: Sequence[Node], updates: Mapping[Node, Node]) -> tuple[int, ...]:
+    """Which of the inputs are updated, in the order of the updates; GraphnetError if one is not listed."""
+    for node in updates:
+        if node not in inputs:
+            raise GraphnetError(
+                f"updates: {node.describe()} (made at {node.origin}) is not among the inputs; list it, so that each "
+                "call is given its array"
+            )
+    if any(node.op.varying for node in inputs):
+        raise GraphnetError(
+            "updates: a function that changes its arrays cannot be called `again`; make its inputs without varying=True"
+        )
+    return tuple(inputs.index(node) for node in updates)
 
 
 def _is_count(number: object) -> bool:
@@ -95,7 +136,9 @@ class Function(InFiles, ShowsItself):
         check: bool,
         threads: int | None,
         deterministic: bool,
+        updated: Sequence[int] | None = None,
     ) -> None:
+        """updated: positions of the inputs whose arrays take the values of the last of the source's outputs."""
         if threads is not None:
             if not _is_count(threads):
                 raise BackendError(f"threads must be a whole number, at least 1, or None, not {threads!r}")
@@ -112,8 +155,8 @@ class Function(InFiles, ShowsItself):
         self._has = maker.has
         with collector_paused():
             self.graph, self.reports = passes_module.optimize(source, passes, maker.has)
-            self._program = maker.build(self.graph, source, threads, check)
-        self._running = Running(self.inputs, self._program)
+            self._program = maker.build(self.graph, source, threads, check, updated)
+        self._running = Running(self.inputs, self._program, updated)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -121,7 +164,15 @@ class Function(InFiles, ShowsItself):
 
     @property
     def outputs(self) -> tuple[Node, ...]:
-        return self.source.outputs
+        """What a call returns."""
+        return self.source.outputs[: len(self.source.outputs) - len(self._running.updated or ())]
+
+    @property
+    def updates(self) -> dict[Node, Node]:
+        """input -> the node whose value its array takes."""
+        targets = self._running.updated or ()
+        values = self.source.outputs[len(self.outputs) :]
+        return {self.inputs[i]: value for i, value in zip(targets, values, strict=True)}
 
     @property
     def memory(self) -> Memory:
@@ -149,8 +200,10 @@ class Function(InFiles, ShowsItself):
         """Writes the function, with the present values of its parameters, to a file for `gn.load_function`.
 
         Raises BackendError for a function that no file can hold: one of the NumPy back end, with check=True,
-        or with an op that only Python can run.
+        or with an op that only Python can run, or with updates.
         """
+        if self._running.updated is not None:
+            raise BackendError("a function with updates cannot be stored; return the new values instead")
         store_function(path, self.backend, self.inputs, self._program)
 
     # -- diagnosis ---------------------------------------------------------------------------
@@ -161,6 +214,8 @@ class Function(InFiles, ShowsItself):
         Without arrays, it runs on standard normal numbers; integers are any indices in range, or zeros.
         """
         given = checked_inputs(self.inputs, arrays) if arrays else sample_inputs(self.inputs, self.graph)
+        if self._running.updated:
+            given = [np.array(array) for array in given]
         samples = [self._program.timed(given) for _ in range(max(1, repeats))]
         order = self.graph.order
         return Profile(order, tuple(statistics.median(s.get(node, 0.0) for s in samples) for node in order))
@@ -183,7 +238,7 @@ class Function(InFiles, ShowsItself):
 
     def instructions(self) -> str:
         """What a compiled back end does in a run, one instruction a line: what it reads, what it writes, for whom."""
-        return "\n".join(listing(lower(self.graph)))
+        return "\n".join(listing(lower(self.graph, self._running.updated)))
 
     def __repr__(self) -> str:
         return f"<Function {self.source!r} on {self.backend}, {len(self.graph)} nodes after passes>"

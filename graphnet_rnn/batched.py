@@ -75,6 +75,11 @@ class BatchedObjective:
     def size(self) -> int:
         return self.objective.size
 
+    @property
+    def threads(self) -> int | None:
+        """At most how many threads it uses."""
+        return self.objective.threads
+
     def start(self) -> Array:
         """See Objective.start."""
         return self.objective.start()

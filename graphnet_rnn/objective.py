@@ -76,7 +76,7 @@ class Objective:
                 )
         self.clip_values = None if clip_values is None else limit("Objective: clip_values", clip_values)
         self.random = random
-        self._backend = backend
+        self._backend, self.threads = backend, threads
         self._how: dict[str, Any] = {"backend": backend, "threads": threads, "memory": memory}
         self.fed: tuple[Any, ...] = ()
         self.also_values: tuple[Array, ...] = ()

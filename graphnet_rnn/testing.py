@@ -1,6 +1,7 @@
-"""The testing kit for cells: all laws in one line.
+"""The testing kit for cells and optimisers: all laws in one line.
 
 rnn.testing.check_cell(MyCell)
+rnn.testing.check_optimizer(MyOptimizer(rate=0.1))
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from graphnet_rnn.cell import Cell, classes_of
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model_file import ModelFile, describe_network, network_of, network_tensors
 from graphnet_rnn.network import Network
+from graphnet_rnn.optimizers.checks import OPTIMIZER_CHECKS, check_optimizer
 from graphnet_rnn.unroll import Unrolled
 
-__all__ = ["CHECKS", "check_cell", "check_network"]
+__all__ = ["CHECKS", "OPTIMIZER_CHECKS", "check_cell", "check_network", "check_optimizer"]
 
 SYMBOLS = 4
 

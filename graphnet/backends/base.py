@@ -28,6 +28,9 @@ class Program(ABC):
     """A compiled graph. `memory`: the bytes that a run needs, known before running."""
 
     memory: Memory
+    #: Whether `run` writes the values of the last outputs to the arrays that they are updates of, and does not return
+    #: them (see Backend.build).
+    updates_in_place: bool = False
 
     @abstractmethod
     def run(self, arrays: Sequence[Array]) -> list[Array]:
@@ -105,10 +108,19 @@ class Backend(ABC):
         return np.array(array)
 
     @abstractmethod
-    def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:
+    def build(
+        self,
+        graph: Graph,
+        source: Graph,
+        threads: int | None,
+        check: bool,
+        updated: Sequence[int] | None = None,
+    ) -> Program:
         """A program for the graph, which passes made of `source`: errors speak of the user's own nodes.
 
-        It uses at most so many threads; None leaves the choice to it.
+        It uses at most so many threads; None leaves the choice to it. updated: positions of the inputs whose arrays are
+        to have the values of the last outputs. A program may write them itself; else its caller does. If it is not
+        None, nothing is called again, and inputs may be read where they lie.
         """
 
     def rehearse(

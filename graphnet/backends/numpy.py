@@ -33,7 +33,14 @@ class NumpyBackend(Backend):
     has: Set[str] = frozenset()
     deterministic = False
 
-    def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:
+    def build(
+        self,
+        graph: Graph,
+        source: Graph,
+        threads: int | None,
+        check: bool,
+        updated: Sequence[int] | None = None,
+    ) -> Program:
         return NumpyProgram(graph, threads, check)
 
 

@@ -7,11 +7,15 @@ from graphnet.graph import Graph, Group
 from graphnet.node import Node
 from graphnet.ops.broadcast import Reduction
 
-__all__ = ["fuse_reductions"]
+__all__ = ["LONG", "fuse_reductions"]
+
+#: Elements of a vector that is reduced a stretch at a time (see plan.stretches), so that there are rows to divide.
+LONG = 1 << 15
 
 
 def fuse_reductions(graph: Graph) -> Graph:
-    """The same groups, with the reductions of what they compute, where these are over the last axes and not the first.
+    """The same groups, with the reductions of what they compute, where these are over the last axes and not the first,
+    or over a long vector.
 
     Cores divide loops by the first axis, and a reduction adds nothing to what a group reads, so no group comes to wait
     for more than before. All reductions of a group are over the same axes, those of its first one.
@@ -38,9 +42,11 @@ def _with_reductions(graph: Graph, group: Group) -> Group:
 
 
 def _last_axes(node: Node) -> tuple[int, ...]:
-    """The axes of a reduction that loops know, if it is over the last ones and not the first; else none."""
+    """The axes of a reduction that loops know, if it is over the last ones and not the first, or of a long vector."""
     match node.op:
         case Reduction(axes=axes, how=how) if how:
             ndim = node.inputs[0].ndim
+            if ndim == 1:
+                return axes if len(axes) == 1 and node.inputs[0].size >= LONG else ()
             return axes if len(axes) < ndim and axes == tuple(range(ndim - len(axes), ndim)) else ()
     return ()

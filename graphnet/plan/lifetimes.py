@@ -30,10 +30,9 @@ def lifetimes(
             buffer = lowered.views[node].buffer
             first[buffer] = -1
             last.setdefault(buffer, -1)
-    for node in graph.outputs:
-        buffer = lowered.views[node].buffer
-        last[buffer] = end
-        first.setdefault(buffer, end)
+    for view in lowered.results:
+        last[view.buffer] = end
+        first.setdefault(view.buffer, end)
     if fixed:
         last |= {buffer: end for buffer in first if first[buffer] < fixed <= last[buffer]}
         again = (node for node in graph.inputs if node.op.varying)

@@ -25,6 +25,8 @@ from graphnet.passes.fuse import WIDEST, is_fusable
 from graphnet.plan.instructions import Host, Instruction, Load, Loop, Product, Scatter, Step
 from graphnet.plan.instructions import Reduction as Combined
 from graphnet.plan.placement import place
+from graphnet.plan.stretches import in_stretches
+from graphnet.plan.updates import can_fail, copied, write_updates
 from graphnet.plan.views import Buffer, View
 
 __all__ = ["Lowered", "lower"]
@@ -40,6 +42,8 @@ class Lowered:
     `brought`: leaves whose own arrays no instruction can read, to be copied to their views before a run.
     `static`: how many instructions, at the start, depend on parameters and constants alone. `fixed`: how many depend on
     no input that varies (see Function.again); 0 where nothing varies.
+    results: where the outputs lie. lent: whether inputs are read where the caller's arrays lie; the instructions then
+    write there what updates them, the last of the outputs, and results are of the others.
     """
 
     graph: Graph
@@ -47,12 +51,16 @@ class Lowered:
     views: dict[Node, View]
     brought: list[Node]
     static: int
+    results: Sequence[View]
     fixed: int = 0
+    lent: bool = False
 
 
-def lower(graph: Graph) -> Lowered:
+def lower(graph: Graph, updated: Sequence[int] | None = None) -> Lowered:
     """Linear in the number of nodes, but for ordering, which takes n log n.
 
+    updated: positions of the inputs whose new values the last outputs are. Inputs are then read, and written, where
+    they lie, if nothing can fail.
     NotEnoughMemoryError for a node of more elements than addresses reach, even if it is never stored.
     """
     for node in graph.order:
@@ -62,7 +70,20 @@ def lower(graph: Graph) -> Lowered:
                 "can be computed. Make its shape smaller."
             )
     with collector_paused():
-        return _Lowering(graph).run()
+        if updated is None:
+            return _Lowering(graph).run()
+        lowered = _Lowering(graph, lent=True).run()
+        if can_fail(lowered.instructions):
+            return _Lowering(graph).run()
+        count = len(graph.outputs) - len(updated)
+        targets = [graph.inputs[i] for i in updated]
+        for node in targets:  # one that nothing reads
+            lowered.views.setdefault(node, Buffer(node.size, node.dtype, node).whole(node.shape))
+        lowered.results = write_updates(
+            lowered.instructions, lowered.views, targets, graph.outputs[count:], graph.outputs[:count]
+        )
+        lowered.lent = True
+        return lowered
 
 
 @dataclass(eq=False)
@@ -98,8 +119,9 @@ class _Unit:
 
 
 class _Lowering:
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, lent: bool = False) -> None:
+        """lent: inputs are read where the caller's arrays lie."""
+        self.graph, self.lent = graph, lent
         self.position = {node: i for i, node in enumerate(graph.order)}
         self.home: dict[Node, _Unit] = {}
         self.units: list[_Unit] = []
@@ -130,6 +152,8 @@ class _Lowering:
                 self.home[node] = unit
 
     def _is_placeable(self, node: Node) -> bool:
+        if node.op.is_input:
+            return not self.lent
         unit = self.home.get(node)
         if unit is None:
             return node.op.is_input
@@ -187,6 +211,8 @@ class _Lowering:
         match node.op:
             case Fill(number=number):
                 self.numbers[node] = number
+            case op if op.is_input and self.lent:
+                self.views[node] = Buffer(node.size, node.dtype, node).whole(node.shape)
             case op if op.is_fed or not node.value.flags.c_contiguous:
                 self.views[node] = self.placed.get(node) or Buffer(node.size, node.dtype).whole(node.shape)
                 if not op.is_input:
@@ -227,11 +253,10 @@ class _Lowering:
             else:
                 self._single(unit.nodes[0])
             counts[unit.phase] = len(self.instructions)
-        for node in self.graph.outputs:
-            self.view(node)
+        results = list(map(self.view, self.graph.outputs))
         # Were something fixed to come after something that varies, all would have to be computed each time.
         fixed = max(counts[:2]) if counts[2] and in_order else 0
-        return Lowered(self.graph, self.instructions, self.views, self.brought, counts[0], fixed)
+        return Lowered(self.graph, self.instructions, self.views, self.brought, counts[0], results, fixed)
 
     def _single(self, node: Node) -> None:
         """What is no primitive of ours, or of a dtype that it does not know, Python computes."""
@@ -278,13 +303,8 @@ class _Lowering:
             self.views[node] = found
 
     def _copy(self, node: Node, x: Node, source: View, target: View) -> None:
-        if not source.size:
-            return
-        self.instructions.append(
-            Loop(
-                (node,), source.shape, [Load("plain", source, None, source.dtype)], [], [(0, target)],
-            )
-        )  # fmt: skip
+        if source.size:
+            self.instructions.append(copied(node, source, target))
 
     def _join(self, node: Node) -> None:
         if not node.size:
@@ -304,13 +324,7 @@ class _Lowering:
         zero = Step("0", node.dtype, ())
         self.instructions.append(Loop((node,), node.shape, [], [zero], [(0, target)]))
         source = self.view(x)
-        if source.size:
-            region = target.sliced(key)
-            self.instructions.append(
-                Loop(
-                    (node,), source.shape, [Load("plain", source, None, source.dtype)], [], [(0, region)],
-                )
-            )  # fmt: skip
+        self._copy(node, x, source, target.sliced(key))
 
     def _products(self, node: Node) -> None:
         """One of matrices, or one for each of a batch."""
@@ -329,7 +343,7 @@ class _Lowering:
         target = self._own(node)
         loads, steps = self._operand(x)
         combined = [Combined(node.op.how, 0, target)]
-        self.instructions.append(Loop((node,), x.shape, loads, steps, [], node.op.axes, combined))
+        self.instructions += in_stretches(Loop((node,), x.shape, loads, steps, [], node.op.axes, combined))
 
     def _operand(self, x: Node) -> tuple[list[Load], list[Step]]:
         if x in self.numbers:
@@ -426,7 +440,7 @@ class _Lowering:
         axes = next((op.axes for op in reductions.values()), ())
         loop = Loop(group.nodes, computed[-1].shape, body.loads, body.steps, stores, axes, combined)
         if any(access.view.size for access in loop.writes):  # a sum of nothing is something
-            self.instructions.append(loop)
+            self.instructions += in_stretches(loop)
 
     def _load(self, node: Node, own: set[Node], body: _Body) -> None:
         """What a node of a loop reads, from memory."""

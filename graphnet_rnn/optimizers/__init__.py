@@ -1,8 +1,8 @@
 """Optimisers: they see an objective over a flat vector, and know nothing of networks.
 
+equations    from equations on nodes to functions that change arrays
 first_order  SGD, momentum, Nesterov, RMSprop, Adam
 conjugate_gradient  linear systems by products with their matrix
-vectors      inner products that leave the cores to compiled functions
 hessian_free  steps to the minimum of a damped quadratic model
 line_search  a step length by the strong Wolfe conditions
 descent      what methods with line searches and a history share
@@ -11,6 +11,7 @@ nonlinear_cg  nonlinear conjugate gradient
 clipping     limits on the gradient
 schedules    how the learning rate changes from epoch to epoch, and rate and momentum from step to step
 minimize     an optimiser applied to any objective
+checks       what must hold of any optimiser
 """
 
 from __future__ import annotations

@@ -1,21 +1,26 @@
-"""Limits on a gradient (Lynge 2016, 3.7.1)."""
+"""Limits on a gradient, as nodes (Lynge 2016, 3.7.1)."""
 
 from __future__ import annotations
 
-import numpy as np
+import graphnet as gn
+from graphnet.node import Node
 
-from graphnet.node import Array
-from graphnet_rnn.vectors import norm
-
-__all__ = ["clip_by_norm", "clip_by_value"]
+__all__ = ["clip_by_norm", "clip_by_value", "norm"]
 
 
-def clip_by_norm(gradient: Array, threshold: float) -> Array:
+def norm(x: Node) -> Node:
+    """‖x‖₂, summed in float64"""
+    wide = gn.cast(x, "float64")
+    return gn.sqrt(gn.sum(wide * wide))
+
+
+def clip_by_norm(gradient: Node, threshold: float | Node) -> Node:
     """g · min(1, threshold / ‖g‖). Source: Pascanu, Mikolov & Bengio 2012; Lynge 2016, eq. 3.66."""
     length = norm(gradient)
-    return gradient * gradient.dtype.type(threshold / length) if length > threshold else gradient
+    share = gn.where(gn.greater(length, threshold), threshold / length, 1.0)
+    return gradient * gn.cast(share, gradient.dtype)
 
 
-def clip_by_value(gradient: Array, limit: float) -> Array:
+def clip_by_value(gradient: Node, limit: float | Node) -> Node:
     """Each g_i truncated to [-limit, limit]. (For truncation at every node, see gn.gradient.)"""
-    return np.clip(gradient, -limit, limit)
+    return gn.minimum(gn.maximum(gradient, -limit), limit)

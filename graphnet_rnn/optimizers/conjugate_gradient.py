@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from graphnet.node import Array
+import graphnet as gn
+from graphnet.node import Array, Node
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.vectors import double, inner, norm
+from graphnet_rnn.vectors import Declared, Recycled, dot, double, fused, inner, norm
 
 __all__ = ["Direction", "Product", "Solution", "conjugate_directions", "conjugate_gradient", "has_stalled"]
 
@@ -22,16 +23,23 @@ SPACING = 1.3
 
 @dataclass(frozen=True)
 class Direction:
-    """One step: x after it, the step α p that led there, φ(x), and pᵀA p / pᵀp, the curvature along p.
+    """One step: x after it, the direction p and the α of the step that led there, φ(x), and pᵀA p / pᵀp, the curvature
+    along p.
 
     residual: |b - A x|, as a share of the larger of |b| and what it was at the start.
     """
 
     x: Array
-    step: Array
+    p: Array
+    alpha: float
     value: float
     curvature: float
     residual: float
+
+    @property
+    def step(self) -> Array:
+        """α p"""
+        return self.alpha * self.p
 
 
 @dataclass(frozen=True)
@@ -76,39 +84,88 @@ def conjugate_directions(
     x = np.zeros_like(b) if start is None else double(start)
     r = b - double(product(x)) if start is not None and x.any() else b.copy()
     scale = max(norm(b), norm(r)) or 1.0
-    yield Direction(x, np.zeros_like(x), _phi(x, r, b), math.inf, norm(r) / scale)
-    shadow = np.zeros_like(b)  # A c / cᵀA c
-    c = np.zeros_like(b) if augment is None else double(augment)
-    if c.any():
+    yield Direction(x, np.zeros_like(x), 0.0, _phi(x, r, b), math.inf, norm(r) / scale)
+    c = shadow = None  # shadow: A c / cᵀA c
+    if augment is not None and augment.any():
+        c = double(augment)
         a = double(product(c))
         bend, length = inner(c, a), inner(c, c)
         if 0 < bend < math.inf and length > 0:  # a square may be too small for a number, or too large
             curvature = bend / length
             shadow = a / bend
-            step = inner(r, c) / bend * c
-            x, r = x + step, r - inner(r, c) * shadow
-            yield Direction(x, step, _phi(x, r, b), curvature, norm(r) / scale)
+            alpha = inner(r, c) / bend
+            x, r = x + alpha * c, r - inner(r, c) * shadow
+            yield Direction(x, c, alpha, _phi(x, r, b), curvature, norm(r) / scale)
         else:
-            c = np.zeros_like(b)  # the others can do without it
-    y = r if diagonal is None else r / diagonal
-    p, ry = y - inner(shadow, y) * c, inner(r, y)
+            c = None  # the others can do without it
+    ry, along = _weighed(r, diagonal, shadow)
+    recycled = Recycled()
+    p = recycled(r)
+    _turned(p, r, None, c, diagonal, 0.0, along)
     while ry > 0:
         a = double(product(p))
-        bend, length = inner(p, a), inner(p, p)
+        bend, length = _bent(p, a)
         if not length:
             return
         curvature = bend / length if bend < math.inf else math.nan
         if not curvature > 0:
-            yield Direction(x, p, _phi(x, r, b), curvature, norm(r) / scale)
+            yield Direction(x, p, 1.0, _phi(x, r, b), curvature, norm(r) / scale)
             return
-        alpha = ry / bend
-        step = alpha * p
-        x = x + step
-        r = r - alpha * a
-        yield Direction(x, step, _phi(x, r, b), curvature, norm(r) / scale)
-        y = r if diagonal is None else r / diagonal
-        before, ry = ry, inner(r, y)
-        p = y + (ry / before) * p - inner(shadow, y) * c
+        # Both are new vectors, since whoever was given the old ones may keep them.
+        alpha, before, x = ry / bend, x, recycled(r)
+        twice, square, rest, along = _advanced(x, before, p, r, a, b, diagonal, shadow, alpha)
+        del before
+        yield Direction(x, p, alpha, -0.5 * twice, curvature, math.sqrt(square) / scale)
+        last, p = p, recycled(r)
+        _turned(p, r, last, c, diagonal, rest / ry, along)
+        del last
+        ry = rest
+
+
+# Vectors of a step: a product with A comes between the first pass over them and the second.
+
+
+@fused
+def _bent(p: Node, a: Node) -> Declared:
+    """pᵀA p, pᵀp"""
+    return {}, [dot(p, a), dot(p, p)]
+
+
+@fused
+def _advanced(
+    new: Node,
+    x: Node,
+    p: Node,
+    r: Node,
+    a: Node,
+    b: Node,
+    diagonal: Node | None,
+    shadow: Node | None,
+    alpha: Node,
+) -> Declared:
+    """x + α p; r ← r - α A p; xᵀ(r + b) and rᵀr; rᵀy and shadowᵀy of y = r / M"""
+    there, rest = x + alpha * p, r - alpha * a
+    return {new: there, r: rest}, [dot(there, rest + b), dot(rest, rest), *_weights(rest, diagonal, shadow)]
+
+
+@fused
+def _weighed(r: Node, diagonal: Node | None, shadow: Node | None) -> Declared:
+    return {}, _weights(r, diagonal, shadow)
+
+
+def _weights(r: Node, diagonal: Node | None, shadow: Node | None) -> list[Node]:
+    y = r if diagonal is None else r / diagonal
+    return [dot(r, y), gn.fill(0, (), "float64") if shadow is None else dot(shadow, y)]
+
+
+@fused
+def _turned(
+    new: Node, r: Node, p: Node | None, c: Node | None, diagonal: Node | None, beta: Node, along: Node
+) -> Declared:
+    """y + β p - (shadowᵀy) c, of y = r / M"""
+    y = r if diagonal is None else r / diagonal
+    turned = y if p is None else y + beta * p
+    return {new: turned if c is None else turned - along * c}, []
 
 
 def has_stalled(values: Sequence[float], tolerance: float, window: int) -> bool:

@@ -1,31 +1,53 @@
-"""First-order optimisers. θ: parameters; g: the gradient (clipped, if asked); ε: the learning rate."""
+"""First-order optimisers, as equations on nodes. θ: parameters; g: the gradient (clipped, if asked); ε: the rate."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from graphnet.node import Array
+import graphnet as gn
+from graphnet.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
+from graphnet_rnn.optimizers.equations import Kind, lookahead_function, update_function
 from graphnet_rnn.optimizers.schedules import StepSchedule, extremes, number_or_schedule
 from graphnet_rnn.settings import amount, fraction, limit
-from graphnet_rnn.vectors import norm
+from graphnet_rnn.vectors import compiled, fresh
 
 __all__ = ["SGD", "Adam", "FirstOrder", "Momentum", "Nesterov", "RMSprop"]
+
+Nodes = dict[str, Node]
 
 
 @dataclass(frozen=True)
 class FirstOrder(Optimizer):
-    """What they share: one gradient a step, clipped first by value, then by norm.
+    """What they share: one gradient a step, clipped first by value, then by norm, and equations for what follows
+
+    A class declares the arrays that its state begins with, and its update on nodes; the engine makes one pass over
+    memory of it, in place, and `apply` puts it into a graph of your own, to differentiate through.
+
+        @dataclass(frozen=True)
+        class Heavy(rnn.FirstOrder):
+            decay: float = 0.9
+
+            def accumulators(self, theta):
+                return {"v": np.zeros_like(theta)}
+
+            def update(self, theta, g, state, rate):
+                v = self.decay * state["v"] - rate * g
+                return theta + v, {"v": v}
 
     rate: a number, or a StepSchedule. Where there is a schedule, the state holds the number of steps that were made,
-    "step", so that it resumes exactly; without one it holds no count.
+    "step", so that it resumes exactly; without one it holds no count. A setting that follows a schedule is a node in
+    `update`; others are the numbers that they are. Settings must be hashable: functions are kept by them.
+    Where the loss or the gradient is not finite, θ and the state stay as they are.
     """
 
     rate: float | StepSchedule = 1e-3
@@ -53,42 +75,163 @@ class FirstOrder(Optimizer):
             for name, value in super().settings().items()
         }
 
-    def init(self, theta: Array) -> State:
-        scheduled = any(isinstance(getattr(self, f.name), StepSchedule) for f in fields(self))
-        return self.accumulators(theta) | ({"step": np.zeros(1, np.int64)} if scheduled else {})
+    # -- what a class declares -----------------------------------------------------------------
 
     def accumulators(self, theta: Array) -> State:
         """The arrays of the state before the first step, but for the count of steps."""
         return {}
 
+    @abstractmethod
+    def update(self, theta: Node, g: Node, state: Nodes, rate: Node) -> tuple[Node, Nodes]:
+        """θ after a step, and what has changed of the state, by name (but for the count of steps)."""
+
+    def lookahead(self, theta: Node, state: Nodes) -> Node:
+        """Where a step takes its gradient."""
+        return theta
+
+    # -- on nodes ------------------------------------------------------------------------------
+
+    def apply(
+        self, theta: Node, g: Node, state: Mapping[str, Node], rate: float | Node | None = None,
+        **settings: float | Node,
+    ) -> tuple[Node, Nodes]:  # fmt: skip
+        """θ and the state after a step, as nodes: g clipped, the equations, and the count of steps.
+
+        rate: instead of the setting. settings: numbers or nodes instead of others; those that follow schedules must be
+        given. So gn.gradient of a loss some steps on gives its slope in a rate, or in a momentum.
+        Raises UsageError for an update that does not fit θ and the state.
+        """
+        given = {"rate": self.rate if rate is None else rate, **settings}
+        own = self._with(**given)
+        name = type(self).__name__
+        for scheduled in (f for f in fields(self) if isinstance(getattr(own, f.name), StepSchedule)):
+            raise UsageError(
+                f"{name}.apply: {scheduled.name} follows a schedule; give its value of this step: "
+                f"apply(..., {scheduled.name}=...)"
+            )
+        if own.clip_value is not None:
+            g = clip_by_value(g, own.clip_value)
+        if own.clip_norm is not None:
+            g = clip_by_norm(g, own.clip_norm)
+        try:
+            after, changed = own.update(theta, g, dict(state), own.rate)  # type: ignore[arg-type]
+        except KeyError as error:
+            raise UsageError(
+                f"{name}: the state has no {error}, only {', '.join(state) or 'nothing'}; make it with `init`"
+            ) from None
+        changed = (
+            {**changed, "step": state["step"] + 1} if self._scheduled and "step" in state else dict(changed)
+        )
+        self._require_fit({"θ": theta, **state}, {"θ": after, **changed})
+        return after, {**state, **changed}
+
+    def looked_ahead(self, theta: Node, state: Mapping[str, Node], **settings: float | Node) -> Node:
+        """Where a step takes its gradient, as a node. settings: as in `apply`."""
+        return self._with(**settings).lookahead(theta, dict(state))
+
+    def _require_fit(self, before: Mapping[str, Node], after: Mapping[str, Node]) -> None:
+        for name, node in after.items():
+            if name not in before:
+                raise UsageError(
+                    f"{type(self).__name__}.update: gives a new {name!r}, which `accumulators` does not begin with; it "
+                    f"has {', '.join(n for n in before if n != 'θ') or 'nothing'}"
+                )
+            old = before[name]
+            if not isinstance(node, Node) or (node.shape, node.dtype) != (old.shape, old.dtype):
+                found = f"{node.describe()} of {node.dtype}" if isinstance(node, Node) else f"{node!r:.60}"
+                raise UsageError(
+                    f"{type(self).__name__}.update: the new {name} must be a node of {old.dtype} of shape "
+                    f"{list(old.shape)}, as the old one, not {found}"
+                )
+
+    def __graph__(self) -> gn.Graph:
+        """A step as a graph, for pictures: θ, g, the state and ε, and what becomes of them."""
+        kind = Kind.of(np.zeros(1), self.init(np.zeros(1)), self._scalars, None)
+        theta, state, scalars = kind.nodes()
+        g = gn.input(theta.shape, theta.dtype, name="g")
+        scalars["rate"] = rate = gn.input((), theta.dtype, name="ε")
+        after, changed = self.apply(theta, g, state, **scalars)
+        new = {name: node for name, node in changed.items() if node is not state[name]}
+        outputs = [gn.label(node, f"{name}′") for name, node in {"θ": after, **new}.items()]
+        others = [node for name, node in scalars.items() if name != "rate"]
+        return gn.Graph(outputs, [theta, g, *state.values(), rate, *others])
+
+    # -- on arrays -----------------------------------------------------------------------------
+
+    def init(self, theta: Array) -> State:
+        return self.accumulators(theta) | ({"step": np.zeros(1, np.int64)} if self._scheduled else {})
+
     def rate_at(self, state: State) -> float:
         """ε of the next step."""
-        return self._now(self.rate, state)
+        return self._now("rate", state)
+
+    def evaluation_point(self, theta: Array, state: State) -> Array:
+        if type(self).lookahead is FirstOrder.lookahead:
+            return theta
+        scheduled = tuple(name for name in self._scheduled if name != "rate")
+        kind = Kind.of(theta, state, scheduled, None)
+
+        def make() -> gn.Function:
+            return lookahead_function(kind, lambda t, s, more: self.looked_ahead(t, s, **more))
+
+        out, now = fresh(theta), self.settings_now(state)
+        values = [theta.dtype.type(now[name]) for name in scheduled]
+        compiled(("lookahead", *self._key, kind), make)(out, theta, *state.values(), *values)
+        return out
 
     def step(
         self, objective: Differentiable, theta: Array, state: State, rate: float | None = None
     ) -> Report:
         loss, g = objective.gradient(self.evaluation_point(theta, state))
-        length = norm(g)
-        if self.clip_value is not None:
-            g = clip_by_value(g, self.clip_value)
-        if self.clip_norm is not None:
-            g = clip_by_norm(g, self.clip_norm)
-        # A step on a NaN would destroy the parameters, and with them the run.
-        if np.isfinite(loss) and np.isfinite(length):
-            self.update(theta, g, state, theta.dtype.type(self.rate_at(state) if rate is None else rate))
-            if "step" in state:
-                state["step"] += 1
-        return Report(loss, length)
+        kind = Kind.of(theta, state, self._scalars, getattr(objective, "threads", None))
 
-    @abstractmethod
-    def update(self, theta: Array, g: Array, state: State, rate: float) -> None:
-        """Changes θ and the state, but for the count of steps, in place."""
+        def make() -> gn.Function:
+            return update_function(kind, lambda t, g, s, scalars: self.apply(t, g, s, **scalars))
 
-    def _now(self, setting: float | StepSchedule, state: State) -> float:
+        if g.dtype != theta.dtype or (isinstance(g, np.ndarray) and np.may_share_memory(g, theta)):
+            g = g.astype(theta.dtype)
+        now = self.settings_now(state) | ({} if rate is None else {"rate": rate})
+        values = [theta.dtype.type(now[name]) for name in self._scalars]
+        function = compiled(("update", *self._key, kind), make)
+        (length,) = function(np.float64(loss), theta, g, *state.values(), *values)
+        return Report(loss, float(length))
+
+    # -- settings ------------------------------------------------------------------------------
+
+    def settings_now(self, state: State) -> dict[str, float]:
+        """The rate of the next step, and what else follows a schedule: what `apply` takes."""
+        return {name: self._now(name, state) for name in self._scalars}
+
+    @property
+    def _scheduled(self) -> tuple[str, ...]:
+        """The names of the settings that follow schedules."""
+        return tuple(f.name for f in fields(self) if isinstance(getattr(self, f.name), StepSchedule))
+
+    @property
+    def _scalars(self) -> tuple[str, ...]:
+        """The names of what may be another number at each step."""
+        return tuple(dict.fromkeys(("rate", *self._scheduled)))
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        """All of the settings that equations may hold."""
+        varying = set(self._scalars)
+        return type(self), *((f.name, getattr(self, f.name)) for f in fields(self) if f.name not in varying)
+
+    def _with(self, **settings: Any) -> Self:
+        """A copy with other settings, which may be nodes."""
+        own = copy(self)
+        for name, value in settings.items():
+            if name not in {f.name for f in fields(self)}:
+                raise UsageError(f"{type(self).__name__}: there is no setting {name!r}")
+            object.__setattr__(own, name, value)
+        return own
+
+    def _now(self, name: str, state: State) -> float:
         """The setting at the next step."""
+        setting = getattr(self, name)
         if not isinstance(setting, StepSchedule):
-            return setting
+            return float(setting)
         if "step" not in state:
             raise UsageError(
                 f"{type(self).__name__}: the state has no count of steps, which {setting!r:.60} needs; it is of an "
@@ -103,8 +246,8 @@ class SGD(FirstOrder):
 
     rate: float | StepSchedule = 0.1
 
-    def update(self, theta: Array, g: Array, state: State, rate: float) -> None:
-        theta -= rate * g
+    def update(self, theta: Node, g: Node, state: Nodes, rate: Node) -> tuple[Node, Nodes]:
+        return theta - rate * g, {}
 
 
 @dataclass(frozen=True)
@@ -130,21 +273,19 @@ class Momentum(FirstOrder):
 
     def momentum_at(self, state: State) -> float:
         """μ of the next step."""
-        return self._now(self.momentum, state)
+        return self._now("momentum", state)
 
-    def update(self, theta: Array, g: Array, state: State, rate: float) -> None:
-        v = state["v"]
-        v *= theta.dtype.type(self.momentum_at(state))
-        v -= rate * g
-        theta += v
+    def update(self, theta: Node, g: Node, state: Nodes, rate: Node) -> tuple[Node, Nodes]:
+        v = self.momentum * state["v"] - rate * g
+        return theta + v, {"v": v}
 
 
 @dataclass(frozen=True)
 class Nesterov(Momentum):
     """v ← μ v - ε g(θ + μ v);  θ ← θ + v. Source: Nesterov 1983; Sutskever 2013, eqs 7.11-7.13."""
 
-    def evaluation_point(self, theta: Array, state: State) -> Array:
-        return theta + theta.dtype.type(self.momentum_at(state)) * state["v"]
+    def lookahead(self, theta: Node, state: Nodes) -> Node:
+        return theta + self.momentum * state["v"]
 
 
 @dataclass(frozen=True)
@@ -166,11 +307,9 @@ class RMSprop(FirstOrder):
     def accumulators(self, theta: Array) -> State:
         return {"r": np.zeros_like(theta)}
 
-    def update(self, theta: Array, g: Array, state: State, rate: float) -> None:
-        r, real = state["r"], theta.dtype.type
-        r *= real(self.decay)
-        r += real(1 - self.decay) * g * g
-        theta -= rate * g / np.sqrt(r + real(self.delta))
+    def update(self, theta: Node, g: Node, state: Nodes, rate: Node) -> tuple[Node, Nodes]:
+        r = self.decay * state["r"] + (1 - self.decay) * g * g
+        return theta - rate * g / gn.sqrt(r + self.delta), {"r": r}
 
 
 @dataclass(frozen=True)
@@ -194,14 +333,14 @@ class Adam(FirstOrder):
     def accumulators(self, theta: Array) -> State:
         return {"m": np.zeros_like(theta), "v": np.zeros_like(theta), "t": np.zeros(1, np.int64)}
 
-    def update(self, theta: Array, g: Array, state: State, rate: float) -> None:
-        m, v, real = state["m"], state["v"], theta.dtype.type
-        state["t"] += 1
-        t = int(state["t"][0])
-        m *= real(self.beta1)
-        m += real(1 - self.beta1) * g
-        v *= real(self.beta2)
-        v += real(1 - self.beta2) * g * g
-        m_hat = m * real(1 / (1 - self.beta1**t))
-        v_hat = v * real(1 / (1 - self.beta2**t))
-        theta -= rate * m_hat / (np.sqrt(v_hat) + real(self.delta))
+    def update(self, theta: Node, g: Node, state: Nodes, rate: Node) -> tuple[Node, Nodes]:
+        t = state["t"] + 1
+        m = self.beta1 * state["m"] + (1 - self.beta1) * g
+        v = self.beta2 * state["v"] + (1 - self.beta2) * g * g
+        m_hat, v_hat = (a * _unbiasing(beta, t, a.dtype) for a, beta in ((m, self.beta1), (v, self.beta2)))
+        return theta - rate * m_hat / (gn.sqrt(v_hat) + self.delta), {"m": m, "v": v, "t": t}
+
+
+def _unbiasing(beta: float, t: Node, dtype: Any) -> Node:
+    """1 / (1 - βᵗ)"""
+    return gn.cast(1 / (1 - beta ** gn.cast(t, "float64")), dtype)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.node import Array
+import graphnet as gn
+from graphnet.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Curved, Optimizer, Preconditioned, Report, State
 from graphnet_rnn.optimizers.conjugate_gradient import (
@@ -22,7 +23,7 @@ from graphnet_rnn.optimizers.conjugate_gradient import (
     has_stalled,
 )
 from graphnet_rnn.settings import amount, fraction, one_of, whole_number
-from graphnet_rnn.vectors import double, inner, norm
+from graphnet_rnn.vectors import Declared, Recycled, double, fused, inner, norm
 
 __all__ = ["AugmentedHessianFree", "CurvedOptimizer", "GreedyHessianFree", "HessianFree", "HessianFreeReport"]
 
@@ -184,12 +185,14 @@ class CurvedOptimizer(Optimizer):
             return HessianFreeReport(loss, length, damping=damping, structural=weight)
         curvature = objective.curvature(theta, weight) if weight else objective.curvature(theta)
 
-        products = 0
+        products, recycled = 0, Recycled()
 
         def damped(v: Array) -> Array:
             nonlocal products
             products += 1
-            return double(curvature(v)) + damping * v
+            product, found = curvature(v), recycled(v)
+            _damped(found, product, v, damping)
+            return found
 
         before = objective.loss(theta)
         if not np.isfinite(before):
@@ -256,6 +259,12 @@ class CurvedOptimizer(Optimizer):
             start = getattr(self, self.adapts)
             adapted = state[self.adapts][0] * _factor(ratio)
             state[self.adapts][0] = min(max(adapted, LEAST * start), start / LEAST)
+
+
+@fused
+def _damped(new: Node, product: Node, v: Node, damping: Node) -> Declared:
+    """A v = G v + λ v, in float64"""
+    return {new: gn.cast(product, "float64") + damping * v}, []
 
 
 def _factor(ratio: float) -> float:

@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.node import Array
+import graphnet as gn
+from graphnet.node import Array, Node
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.descent import LineSearchOptimizer, Point
 from graphnet_rnn.optimizers.line_search import Wolfe
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.vectors import inner, norm
+from graphnet_rnn.vectors import Declared, dot, fused, inner, norm
 
 __all__ = ["LBFGS"]
 
@@ -57,27 +58,29 @@ class LBFGS(LineSearchOptimizer):
         pairs = int(state["pairs"][0])
         places = [k % self.memory for k in range(max(0, pairs - self.memory), pairs)]
         products, shares = state["products"], {}
-        q = here.gradient
-        for i in reversed(places):
-            shares[i] = inner(self._at(i, state["s"]), q) / products[i]
-            q = q - shares[i] * self._at(i, state["y"])
-        if places:
-            y = self._at(places[-1], state["y"])
-            q = (products[places[-1]] / inner(y, y)) * q
-        for i in places:
-            q = q + (shares[i] - inner(self._at(i, state["y"]), q) / products[i]) * self._at(i, state["s"])
+        if not places:
+            return -here.gradient
+        s, y = ({i: self._at(i, state[name]) for i in places} for name in "sy")
+        q, last = here.gradient.copy(), places[-1]
+        along = inner(s[last], q)
+        # Each pass goes along one pair, and finds how far to go along the next.
+        for i, after in zip(reversed(places), [*reversed(places[:-1]), None], strict=True):
+            shares[i] = along / products[i]
+            (along,) = _gone(q, y[i], None if after is None else s[after], -shares[i])
+        (along,) = _scaled(q, y[places[0]], products[last] / inner(y[last], y[last]))
+        for i, after in zip(places, [*places[1:], None], strict=True):
+            (along,) = _gone(q, s[i], None if after is None else y[after], shares[i] - along / products[i])
         return -q
 
     def first(self, here: Point, direction: Array, state: State) -> float:
         return 1.0 if state["pairs"][0] else 1 / norm(here.gradient)
 
     def learn(self, here: Point, there: Point, direction: Array, state: State) -> None:
-        s, y = there.w - here.w, there.gradient - here.gradient
-        product = inner(s, y)
-        if product > ROUNDING * abs(inner(here.gradient, s)):
+        ends = there.w, here.w, there.gradient, here.gradient
+        product, slope = _changes(*ends)
+        if product > ROUNDING * abs(slope):
             place = int(state["pairs"][0]) % self.memory
-            self._at(place, state["s"])[...] = s
-            self._at(place, state["y"])[...] = y
+            _kept(self._at(place, state["s"]), self._at(place, state["y"]), *ends)
             state["products"][place] = product
             state["pairs"] += 1
 
@@ -90,3 +93,31 @@ class LBFGS(LineSearchOptimizer):
         """One of the vectors that lie end to end."""
         size = vectors.size // self.memory
         return vectors[place * size : (place + 1) * size]
+
+
+# Passes over vectors.
+
+
+@fused
+def _gone(q: Node, way: Node, other: Node | None, share: Node) -> Declared:
+    """q ← q + share · way; otherᵀq"""
+    there = q + share * way
+    return {q: there}, [gn.fill(0, (), "float64") if other is None else dot(other, there)]
+
+
+@fused
+def _scaled(q: Node, other: Node, share: Node) -> Declared:
+    """q ← share · q; otherᵀq"""
+    return {q: share * q}, [dot(other, share * q)]
+
+
+@fused
+def _changes(w: Node, w_before: Node, g: Node, g_before: Node) -> Declared:
+    """sᵀy and gᵀs, of s = w' - w and y = g' - g"""
+    s = w - w_before
+    return {}, [dot(s, g - g_before), dot(g_before, s)]
+
+
+@fused
+def _kept(s: Node, y: Node, w: Node, w_before: Node, g: Node, g_before: Node) -> Declared:
+    return {s: w - w_before, y: g - g_before}, []

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from graphnet.node import Array
+from graphnet.node import Array, Node
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.descent import LineSearchOptimizer, Point
 from graphnet_rnn.optimizers.line_search import Wolfe
-from graphnet_rnn.vectors import inner, norm
+from graphnet_rnn.vectors import Declared, dot, fresh, fused, inner, norm
 
 __all__ = ["NonlinearConjugateGradient"]
 
@@ -40,8 +40,9 @@ class NonlinearConjugateGradient(LineSearchOptimizer):
 
     def direction(self, here: Point, state: State) -> Array:
         g = here.gradient
-        bent = state["bend"] - g
-        return bent if inner(bent, g) <= -DESCENT * inner(g, g) else -g
+        bent = fresh(g)
+        fall, steepest = _bent(bent, state["bend"], g)
+        return bent if fall <= -DESCENT * steepest else -g
 
     def first(self, here: Point, direction: Array, state: State) -> float:
         fall = float(state["fall"][0])
@@ -49,9 +50,8 @@ class NonlinearConjugateGradient(LineSearchOptimizer):
         return min(1.0, -1.01 * 2 * promised / inner(here.gradient, direction))
 
     def learn(self, here: Point, there: Point, direction: Array, state: State) -> None:
-        change = inner(there.gradient - here.gradient, there.gradient)
-        beta = max(0.0, change / inner(here.gradient, here.gradient))
-        state["bend"][...] = beta * direction
+        change, before = _changed(there.gradient, here.gradient)
+        _turned(state["bend"], direction, max(0.0, change / before))
         state["fall"][...] = here.loss - there.loss
 
     def forget(self, state: State) -> bool:
@@ -59,3 +59,25 @@ class NonlinearConjugateGradient(LineSearchOptimizer):
         state["bend"][...] = 0.0
         state["fall"][...] = 0.0
         return known
+
+
+# Passes over vectors.
+
+
+@fused
+def _bent(new: Node, bend: Node, g: Node) -> Declared:
+    """p = β p - g; pᵀg and gᵀg"""
+    p = bend - g
+    return {new: p}, [dot(p, g), dot(g, g)]
+
+
+@fused
+def _changed(g: Node, before: Node) -> Declared:
+    """(g' - g)ᵀg' and gᵀg"""
+    return {}, [dot(g - before, g), dot(before, before)]
+
+
+@fused
+def _turned(bend: Node, p: Node, beta: Node) -> Declared:
+    """bend = β p"""
+    return {bend: beta * p}, []

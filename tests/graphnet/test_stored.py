@@ -346,7 +346,7 @@ def write_where_they_say(program: NumbaProgram) -> None:
         if place is not None:
             program._array(place)[...] = 1
     for segment, (tapes, _) in zip(program._segments, program.image.segments, strict=True):
-        for tape, words in zip(tapes, segment._words, strict=True):
+        for tape, words in zip(tapes, segment.words, strict=True):
             for head, number in zip(tape.heads, tape.kernels, strict=True):
                 form, record = forms[number], tape.words[head:].tolist()
                 bounds = words.ctypes.data + 8 * np.array([head, head + form.words])

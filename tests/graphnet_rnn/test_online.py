@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.online import RTRL, Learner, OnlineLearning, TruncatedLSTM, truncated
+from graphnet_rnn.online.learning import Given
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.first_order import FirstOrder
 
@@ -401,7 +403,7 @@ def test_a_loop_by_hand(optimizer: FirstOrder, every: int) -> None:
             gradient = sum(g for _, g in found) / every
             if optimizer.clip_norm is not None:
                 gradient = gradient * min(1, optimizer.clip_norm / np.linalg.norm(gradient))
-            optimizer.update(theta, gradient, state, optimizer.rate)
+            replace(optimizer, clip_norm=None).step(Given(0.0, gradient), theta, state)
             np.testing.assert_allclose(net.theta, theta, **TOLERANCE)
     assert learning.steps == 7 // every
 

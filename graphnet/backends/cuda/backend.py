@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -40,7 +40,14 @@ class CudaBackend(Backend):
         self._require()
         return _part("arrays").place(array)
 
-    def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:
+    def build(
+        self,
+        graph: Graph,
+        source: Graph,
+        threads: int | None,
+        check: bool,
+        updated: Sequence[int] | None = None,
+    ) -> Program:
         self._require()
         program: Program = _part("building").build(graph, source, check, self.tf32)
         return program

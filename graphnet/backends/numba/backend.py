@@ -24,8 +24,16 @@ class NumbaBackend(Backend):
     name = "numba"
     has = frozenset({"loops", "caches"})
 
-    def build(self, graph: Graph, source: Graph, threads: int | None, check: bool) -> Program:
-        return _program(make_image(graph, this_machine(), threads, check), source, check)
+    def build(
+        self,
+        graph: Graph,
+        source: Graph,
+        threads: int | None,
+        check: bool,
+        updated: Sequence[int] | None = None,
+    ) -> Program:
+        image = make_image(graph, this_machine(), threads, check, updated=None if check else updated)
+        return _program(image, source, check)
 
     def rehearse(
         self, graph: Graph, source: Graph, arrays: Sequence[Array], check: bool = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -26,26 +26,34 @@ def barriers_of(jobs: Sequence[Job], fixed: int) -> set[int]:
     """Before which jobs all cores must meet: those that touch what another core may have written since the last
     barrier, and the first that varies.
 
-    Nobody needs to wait for readers: a value is written once, so what is written over within a buffer (a sum that is
-    added up in several jobs) is read by the job that writes it alone; and when memory is given to another value,
-    plan.arena heeds the barriers.
+    Nobody needs to wait for readers, but of inputs that are written over where they lie: a value is written once, so
+    what is written over within a buffer (a sum that is added up in several jobs) is read by the job that writes it
+    alone; and when memory is given to another value, plan.arena heeds the barriers.
     """
     barriers: set[int] = set()
-    written: defaultdict[Buffer, _Written] = defaultdict(_Written)
+    written: defaultdict[Buffer, _Touched] = defaultdict(_Touched)
+    read: defaultdict[Buffer, _Touched] = defaultdict(_Touched)
+    updated = {a.view.buffer for job in jobs for a in job.writes if a.view.buffer.leaf is not None}
     for i, job in enumerate(jobs):
         if isinstance(job, HostJob):
             barriers.add(i)
             written.clear()
+            read.clear()
             continue
-        if (fixed > 0 and i == fixed) or any(
-            access.view.buffer in written and written[access.view.buffer].clashes(_Region.of(job, access))
-            for access in (*job.reads, *job.writes)
+        if (
+            (fixed > 0 and i == fixed)
+            or any(_clashes(job, access, written) for access in (*job.reads, *job.writes))
+            or any(_clashes(job, access, read) for access in job.writes)
         ):
             barriers.add(i)
             written.clear()
+            read.clear()
         for access in job.writes:
             if access.view.size:
                 written[access.view.buffer].add(_Region.of(job, access))
+        for access in job.reads if updated else ():
+            if access.view.buffer in updated and access.view.size:
+                read[access.view.buffer].add(_Region.of(job, access))
     return barriers
 
 
@@ -86,8 +94,13 @@ class _Region(NamedTuple):
         return a_end <= pitch and b_end <= pitch and (a_end <= b or b_end <= a)
 
 
-class _Written:
-    """What has been written of a buffer since the last barrier."""
+def _clashes(job: Job, access: Access, touched: Mapping[Buffer, _Touched]) -> bool:
+    buffer = access.view.buffer
+    return buffer in touched and touched[buffer].clashes(_Region.of(job, access))
+
+
+class _Touched:
+    """What has been written of a buffer, or read, since the last barrier."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[Hashable, int], _Group] = {}
@@ -99,7 +112,7 @@ class _Written:
         self._groups[key].add(region)
 
     def clashes(self, region: _Region) -> bool:
-        """Whether a core may touch what another one has written."""
+        """Whether a core may touch what another one has touched."""
         for (who, pitch), group in self._groups.items():
             same = who is not None and who == region.who
             if same and (who == "one core" or pitch == region.pitch):

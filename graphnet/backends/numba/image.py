@@ -89,6 +89,10 @@ class Tape:
     kernels: Array
     ends: Array
 
+    def of_piece(self, piece: int) -> Array:
+        """Which words are addresses in this piece of memory."""
+        return np.flatnonzero(self.words >> SHIFT == piece)
+
     def located(self, pieces: Array, kernels: Array) -> Array:
         """The words with real addresses."""
         words = self.words.copy()
@@ -125,6 +129,8 @@ class Image:
     first, from the arrays of `brought_from`.
     owners: for each segment and part, the nodes that each record works for (for profiles; not stored).
     fixed: how many segments, at the start, depend on no input that varies. varying: which of the inputs do.
+    lent: positions of the inputs that are read, and updated, where they lie, in the order of their pieces of memory,
+    which come after the leaves'. written: the positions of those that are updated.
     """
 
     parts: int
@@ -140,6 +146,8 @@ class Image:
     owners: list[list[list[tuple[Node, ...]]]]
     fixed: int = 0
     varying: list[bool] = field(default_factory=list)
+    lent: list[int] = field(default_factory=list)
+    written: list[int] = field(default_factory=list)
 
     def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The image as what JSON can hold, and arrays. Kernels, leaves and nodes are the caller's to keep."""

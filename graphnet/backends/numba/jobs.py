@@ -39,6 +39,8 @@ __all__ = [
 
 #: The axis of the rows of what all rows read.
 NO_ROWS = 1 << 30
+#: Numbers of a vector that make a tile.
+VECTOR_TILE = 1 << 14
 #: The most that a scatter adds up in a core's own memory: a part of what the core's second cache holds.
 OWN_BYTES = 128 << 10
 
@@ -179,7 +181,8 @@ class LoopJob(Job):
         divisible = bool(kept) and not (looks_up and kept[0] == len(shape) - 1)
         large = follows or math.prod(shape) >= division.least
         if divisible and rows >= division.parts and large:
-            self.split, self.count, self.tiles = "rows", rows, division.tiles(rows)
+            self.split, self.count = "rows", rows
+            self.tiles = rows // VECTOR_TILE if _is_long_vector(shape, division) else division.tiles(rows)
 
     def records(self, target: Target, share: int) -> list[Record]:
         if self.split:
@@ -191,6 +194,11 @@ class LoopJob(Job):
         else:
             return []
         return [loop_record(self.loop, target, start, stop)]
+
+
+def _is_long_vector(shape: Sequence[int], division: Division) -> bool:
+    """Whether rows are single numbers, of which a tile takes far more than of others."""
+    return len(shape) == 1 and shape[0] // division.parts >= 2 * VECTOR_TILE
 
 
 def part_of(view: View, axis: int, start: int, stop: int) -> View:

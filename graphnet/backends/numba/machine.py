@@ -61,6 +61,8 @@ class Machine:
     """The processor, and the kernels that it holds in memory. One for each process: `this_machine()`."""
 
     def __init__(self) -> None:
+        #: Held, since modules that hold kernels may be emptied after this one.
+        self._ends = sys.is_finalizing
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         features = llvm.get_host_cpu_features()
@@ -140,7 +142,7 @@ class Machine:
     def give_back(self, engine: llvm.ExecutionEngine) -> None:
         """Frees the memory of kernels that nobody holds: now, or when whoever works with LLVM has done."""
         self._unused.append(engine)
-        if not sys.is_finalizing():  # threads may still run what they hold
+        if not self._ends():  # threads may still run what they hold
             self._free_unused()
 
     def _free_unused(self) -> None:

@@ -8,6 +8,7 @@ import time
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from graphnet.backends import contents
 from graphnet.backends.base import OUT_OF_RANGE, Program, runs_in_python, stored_parameters
 from graphnet.backends.cache import open_cache
-from graphnet.backends.numba.image import HEADER, LESS, RUN, Image, Place, Tape
+from graphnet.backends.numba.image import ARENA, HEADER, LESS, RUN, Image, Place, Tape
 from graphnet.backends.numba.machine import Kernel, symbol_of, this_machine
 from graphnet.backends.numba.pace import Pace
 from graphnet.backends.numba.reach import arena_end
@@ -55,11 +56,17 @@ class NumbaProgram(Program):
         self._kernels = list(kernels)
         self._arena = Arena(image.arena_bytes)
         # Piece 0 is nothing, 1 the arena, then the leaves.
-        pieces = np.array([0, self._arena.address, *(a.ctypes.data for a in self.leaves)], np.int64)
+        first = ARENA + 1 + len(self.leaves)
+        pieces = np.zeros(first + len(image.lent), np.int64)
+        pieces[ARENA:first] = [self._arena.address, *(a.ctypes.data for a in self.leaves)]
         addresses = np.array([kernel.address for kernel in kernels], np.int64)
         self._segments = [
             _Segment([tape.located(pieces, addresses) for tape in tapes], tapes)
             for tapes, _ in image.segments
+        ]
+        self.updates_in_place = bool(image.written)
+        self._lent = [
+            _Lent(i, i in image.written, first + k, self._segments) for k, i in enumerate(image.lent)
         ]
         self._team = Team(image.parts)
         #: By the segment that a run begins with.
@@ -133,6 +140,8 @@ class NumbaProgram(Program):
         # Loops look at what they read; a NaN may also stand where nobody reads.
         if self.check and not all(map(_is_finite, (*arrays, *self.leaves))):
             return self._explain(arrays)
+        if self._lent:  # in one piece, for as long as it runs
+            arrays = list(map(np.ascontiguousarray, arrays))
         with self._turns.lock:
             self._turns.begin(self)
             self._bring(arrays)
@@ -194,8 +203,20 @@ class NumbaProgram(Program):
         for place, array in zip(self._given, arrays, strict=True):
             if place is not None:
                 place[...] = array
+        if self._lent:
+            self._lend(arrays)
         for place, get in self._brought:
             place[...] = get()
+
+    def _lend(self, arrays: Sequence[Array]) -> None:
+        """Tells the tapes where the arrays lie. BackendError where one that is written reaches into another."""
+        spans = sorted((*lent.lend(arrays[lent.position]), lent) for lent in self._lent)
+        for (_, end, a), (start, _, b) in pairwise(spans):
+            if start < end and (a.written or b.written):
+                raise BackendError(
+                    f"the arrays of inputs {a.position} and {b.position} of this function share memory, and it updates "
+                    "one of them; give it a copy of the other"
+                )
 
     def _execute(self, first: int = 0) -> None:
         """Runs the segments from `first` on."""
@@ -228,11 +249,37 @@ class NumbaProgram(Program):
         return spent
 
 
+class _Lent:
+    """An input that is read where it lies: the words of the tapes that are addresses in it."""
+
+    def __init__(self, position: int, written: bool, piece: int, segments: Sequence[_Segment]) -> None:
+        self.position, self.written = position, written
+        self._address = 0
+        self._places = [
+            (words, at, words[at].copy())
+            for segment in segments
+            for words, tape in zip(segment.words, segment.tapes, strict=True)
+            for at in (tape.of_piece(piece),)
+        ]
+
+    def lend(self, array: Array) -> tuple[int, int]:
+        """From which address to which it lies."""
+        address: int = array.__array_interface__["data"][0]
+        if address != self._address:
+            for words, at, offsets in self._places:
+                words[at] = offsets + address
+            self._address = address
+        return address, address + array.nbytes
+
+    def __lt__(self, other: _Lent) -> bool:
+        return self.position < other.position
+
+
 class _Segment:
     """A stretch of native code: the tapes of all parts, with real addresses."""
 
     def __init__(self, words: Sequence[Array], tapes: Sequence[Tape]) -> None:
-        self._words = words
+        self.words, self.tapes = words, tapes
         #: How many records of each part end with each superstep.
         self._records = np.array([np.searchsorted(tape.heads, tape.ends) for tape in tapes])
         ends = np.array([w.ctypes.data + 8 * tape.ends for w, tape in zip(words, tapes, strict=True)])

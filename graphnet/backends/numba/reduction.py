@@ -91,7 +91,9 @@ class ReductionCode(OperandCode):
 
     def _side_by_side(self, indices: list[Value]) -> Value:
         """As many rows as can be, a few at a time; the first that is left."""
-        count = 1 if len(self.kernel.steps) > LONG else min(ROWS, self.lanes)
+        # Long rows that are written, too, are more streams than the machine foresees.
+        alone = len(self.kernel.steps) > LONG or (self.kernel.long and self.kernel.stores)
+        count = 1 if alone else min(ROWS, self.lanes)
         if count == 1:
             return self.integer(0)
         whole = self.binary("and", self.sizes[self.kept_axes - 1], self.integer(-count))

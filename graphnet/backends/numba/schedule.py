@@ -40,12 +40,13 @@ FEW_ROWS = 8
 
 
 def make_image(
-    graph: Graph, machine: Machine, threads: int | None, check: bool, finely: bool = False
-) -> Image:
+    graph: Graph, machine: Machine, threads: int | None, check: bool, finely: bool = False,
+    updated: Sequence[int] | None = None,
+) -> Image:  # fmt: skip
     """The program of a graph. check: the error flag is raised where a value is not finite. finely: all that can be
-    divided is, however small: what races there are in large programs, a small one has then, too.
+    divided is, however small: what races there are in large programs, a small one has then, too. updated: see lower.
     """
-    lowered = lower(graph)
+    lowered = lower(graph, updated)
     parts = _parts(lowered, threads)
     division = Division(parts, least=0, tile=1, columns=1) if finely else Division(parts)
     jobs, fixed = _jobs(lowered, division, machine, check)
@@ -56,7 +57,8 @@ def make_image(
     scratch = max((job.scratch(machine.vector_bytes) for job in jobs), default=0)
     scratch = -(-scratch // ALIGNMENT) * ALIGNMENT + 5 * ALIGNMENT
     leaves: dict[Node, int] = {}
-    for node in graph.order:
+    lent = [node for node in graph.inputs if lowered.lent and node in lowered.views]
+    for node in (*(node for node in graph.order if node not in graph.inputs), *lent):
         view = lowered.views.get(node)
         if view is not None and view.buffer.leaf is node:
             leaves[node] = ARENA + 1 + len(leaves)
@@ -87,13 +89,15 @@ def make_image(
             for tapes, host in segments
         ],
         kernels=list(numbers),
-        leaves=list(leaves),
-        given=[place(views[node]) if node in views else None for node in graph.inputs],
+        leaves=[node for node in leaves if node not in lent],
+        lent=[graph.inputs.index(node) for node in lent],
+        written=list(updated or ()) if lowered.lent else [],
+        given=[place(views[node]) if node in views and not lent else None for node in graph.inputs],
         fixed=kept,
         varying=[node.op.varying for node in graph.inputs],
         brought=[place(views[node]) for node in lowered.brought],
         brought_from=lowered.brought,
-        results=[place(views[node]) for node in graph.outputs],
+        results=list(map(place, lowered.results)),
         owners=owners,
     )
 

@@ -1,0 +1,55 @@
+"""Stretches: what a long vector comes to as a whole, a stretch of it at a time, so that cores have rows to divide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from graphnet.passes.fuse_reductions import LONG
+from graphnet.plan.instructions import Instruction, Load, Loop, Reduction
+from graphnet.plan.views import Buffer, View
+
+__all__ = ["in_stretches"]
+
+#: Elements of a stretch. How a vector is divided depends on its length alone, so results do not depend on the number of
+#: cores.
+STRETCH = 1 << 13
+
+
+def in_stretches(loop: Loop) -> Sequence[Instruction]:
+    """The loop itself; if it reduces a long vector: loops over its stretches and over what is left, and one over what
+    these came to."""
+    if len(loop.shape) != 1 or not loop.reductions or loop.shape[0] < LONG:
+        return [loop]
+    if not all(load.kind == "plain" for load in loop.loads):
+        return [loop]
+    size = loop.shape[0]
+    count = size // STRETCH
+    end = count * STRETCH
+    more = end < size
+    parts = [Buffer(count + more, r.view.dtype).whole((count + more,)) for r in loop.reductions]
+    found = [_part(loop, (0, end), (count, STRETCH), [part.row_range(0, count) for part in parts])]
+    if more:
+        one = [part.sliced([count]) for part in parts]
+        found.append(_part(loop, (end, size), (size - end,), one))
+    last = Loop(
+        loop.nodes, parts[0].shape, [Load("plain", part, None, part.dtype) for part in parts], [], [], (0,),
+        [Reduction(r.how, i, r.view) for i, r in enumerate(loop.reductions)],
+    )  # fmt: skip
+    return [*found, last]
+
+
+def _part(loop: Loop, range_: tuple[int, int], shape: tuple[int, ...], targets: Sequence[View]) -> Loop:
+    """The loop over part of the vector, in rows of this shape."""
+
+    def seen(view: View) -> View:
+        (step,) = view.strides
+        strides = (step,) if len(shape) == 1 else (step * shape[1], step)
+        return replace(view, offset=view.offset + range_[0] * step, shape=shape, strides=strides)
+
+    return Loop(
+        loop.nodes, shape,
+        [load._replace(data=None if load.data is None else seen(load.data)) for load in loop.loads], loop.steps,
+        [(number, seen(view)) for number, view in loop.stores], (len(shape) - 1,),
+        [r._replace(view=target) for r, target in zip(loop.reductions, targets, strict=True)],
+    )  # fmt: skip

@@ -1,0 +1,119 @@
+"""Updates: new values of inputs are written where the inputs lie, at once if nobody reads the old ones any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from graphnet.node import Node
+from graphnet.plan.instructions import Instruction, Load, Loop, Product, Reduction
+from graphnet.plan.views import Buffer, View
+
+__all__ = ["can_fail", "copied", "write_updates"]
+
+
+def can_fail(instructions: Sequence[Instruction]) -> bool:
+    """Whether a run may end without results: after an index out of range, or in Python. It must not have written."""
+    return not all(
+        isinstance(i, Product) or (isinstance(i, Loop) and all(load.kind == "plain" for load in i.loads))
+        for i in instructions
+    )
+
+
+def write_updates(
+    instructions: list[Instruction], views: dict[Node, View], targets: Sequence[Node], values: Sequence[Node],
+    results: Sequence[Node],
+) -> list[View]:  # fmt: skip
+    """Makes the instructions leave the values in the buffers of the targets; where the results lie.
+
+    targets: inputs that are read where they lie. A value is computed there at once if each instruction from the first
+    that writes it on reads of the old numbers only what it replaces itself; else it is copied there in the end. What is
+    an old value itself (of two that change places, or a result from before the step) is saved first.
+    """
+    old = {views[target].buffer for target in targets}
+
+    def safe(node: Node) -> View:
+        return _saved(instructions, node, views[node]) if views[node].buffer in old else views[node]
+
+    found = [safe(node) for node in results]
+    new = [views[v] if views[v] == views[t] else safe(v) for t, v in zip(targets, values, strict=True)]
+    for k, (target, value) in enumerate(zip(targets, values, strict=True)):
+        place, view = views[target], new[k]
+        if view == place or not view.size:
+            continue
+        if not _is_free(instructions, view, place):
+            instructions.append(copied(value, view, place))
+            continue
+        _move(instructions, view.buffer, place.buffer)
+        for seen in (found, new):
+            seen[:] = [replace(v, buffer=place.buffer) if v.buffer is view.buffer else v for v in seen]
+    # Results belong to the caller, who may change the arrays that were given.
+    lent = [v.buffer.leaf is not None and v.buffer.leaf.op.is_input for v in found]
+    return [_saved(instructions, n, v) if own else v for n, v, own in zip(results, found, lent, strict=True)]
+
+
+def copied(node: Node, source: View, target: View) -> Loop:
+    """A loop that copies a node's value; it has the target's own memory."""
+    return Loop((node,), source.shape, [Load("plain", source, None, source.dtype)], [], [(0, target)])
+
+
+def _saved(instructions: list[Instruction], node: Node, view: View) -> View:
+    saved = Buffer(view.size, view.dtype).whole(view.shape)
+    if view.size:
+        instructions.append(copied(node, view, saved))
+    return saved
+
+
+def _is_free(instructions: Sequence[Instruction], view: View, place: View) -> bool:
+    """Whether the value in this view can be computed where the old one lies."""
+    buffer = view.buffer
+    if buffer.leaf is not None or not view.fills_buffer:
+        return False
+    writers = [i for i in instructions if any(access.view.buffer is buffer for access in i.writes)]
+    if not writers or not all(isinstance(i, Loop) for i in writers):
+        return False
+    stored = [w for i in writers for _, w in i.stores if w.buffer is buffer]  # type: ignore[attr-defined]
+    if sum(w.size for w in stored) != view.size:  # written twice, or by a reduction
+        return False
+    for later in instructions[instructions.index(writers[0]) :]:
+        if any(access.view.buffer is place.buffer for access in later.writes):
+            return False
+        read = [access.view for access in later.reads if access.view.buffer is place.buffer]
+        if not read:
+            continue
+        if later not in writers:
+            return False
+        own = [w for _, w in later.stores if w.buffer is buffer]  # type: ignore[attr-defined]
+        # Element for element, what is read is what is replaced.
+        if any((r.offset, r.shape, r.strides) != (w.offset, w.shape, w.strides) for r in read for w in own):
+            return False
+    return True
+
+
+def _move(instructions: list[Instruction], buffer: Buffer, to: Buffer) -> None:
+    """All that lies in the one buffer lies in the other."""
+
+    def moved(view: View) -> View:
+        return replace(view, buffer=to) if view.buffer is buffer else view
+
+    for i, instruction in enumerate(instructions):
+        if not any(a.view.buffer is buffer for a in (*instruction.reads, *instruction.writes)):
+            continue
+        if isinstance(instruction, Product):
+            instructions[i] = Product(
+                instruction.nodes, *map(moved, (instruction.a, instruction.b, instruction.c))
+            )
+            continue
+        assert isinstance(instruction, Loop)
+        instructions[i] = Loop(
+            instruction.nodes,
+            instruction.shape,
+            [
+                load._replace(data=None if load.data is None else moved(load.data))
+                for load in instruction.loads
+            ],
+            instruction.steps,
+            [(number, moved(view)) for number, view in instruction.stores],
+            instruction.reduced,
+            [Reduction(how, number, moved(view)) for how, number, view in instruction.reductions],
+        )

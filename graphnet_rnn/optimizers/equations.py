@@ -1,0 +1,85 @@
+"""From the equations of an optimiser to functions that change arrays: compiled once for vectors of one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.node import Array, Node
+from graphnet.ops.leaf import After
+from graphnet_rnn.optimizers.clipping import norm
+
+__all__ = ["Applied", "Kind", "lookahead_function", "update_function"]
+
+#: What a step makes of θ, the gradient, the state and scalars by name: θ and the state after it.
+Applied = Callable[[Node, Node, dict[str, Node], dict[str, Node]], tuple[Node, dict[str, Node]]]
+
+
+class Kind(NamedTuple):
+    """What a function is compiled for: the size and dtype of θ, (name, shape, dtype) of each array of the state, the
+    names of the scalars, where vectors lie, and at most how many threads."""
+
+    size: int
+    dtype: str
+    state: tuple[tuple[str, tuple[int, ...], str], ...]
+    scalars: tuple[str, ...]
+    backend: str
+    threads: int | None
+
+    @classmethod
+    def of(
+        cls, theta: Array, state: Mapping[str, Array], scalars: tuple[str, ...], threads: int | None
+    ) -> Kind:
+        shapes = tuple((name, array.shape, array.dtype.name) for name, array in state.items())
+        backend = "numba" if isinstance(theta, np.ndarray) else "cuda"
+        return cls(theta.size, theta.dtype.name, shapes, scalars, backend, threads)
+
+    def nodes(self) -> tuple[Node, dict[str, Node], dict[str, Node]]:
+        """θ, the state and the scalars, as inputs."""
+        theta = gn.input((self.size,), self.dtype, name="θ")
+        state = {name: gn.input(shape, dtype, name=name) for name, shape, dtype in self.state}
+        return theta, state, {name: gn.input((), self.dtype, name=name) for name in self.scalars}
+
+
+def update_function(kind: Kind, applied: Applied) -> gn.Function:
+    """(loss, θ, g, *state, *scalars) ↦ ‖g‖; θ and the state are changed in place, unless loss or ‖g‖ is not finite.
+
+    One pass over g, for its norm, and one over all: a step on a NaN would destroy the parameters, and with them the
+    run, so nothing is written before the norm is known.
+    """
+    theta, state, scalars = kind.nodes()
+    g = gn.input((kind.size,), kind.dtype, name="g")
+    loss = gn.input((), "float64", name="loss")
+    length = norm(g)
+    sound = gn.logical_and(_is_finite(loss), _is_finite(length))
+
+    def then(node: Node) -> Node:
+        """A vector, once it is known whether there is a step: so all equations of vectors are of one pass."""
+        return After()(node, sound) if node.shape == theta.shape else node
+
+    old = {name: then(node) for name, node in state.items()}
+    new_theta, new = applied(then(theta), then(g), old, scalars)
+    updates = {theta: gn.where(sound, new_theta, then(theta))}
+    updates |= {
+        state[name]: gn.where(sound, node, old[name]) for name, node in new.items() if node is not old[name]
+    }
+    inputs = [loss, theta, g, *state.values(), *scalars.values()]
+    return gn.compile([length], inputs, kind.backend, threads=kind.threads, updates=updates)
+
+
+def lookahead_function(
+    kind: Kind, point: Callable[[Node, dict[str, Node], dict[str, Node]], Node]
+) -> gn.Function:
+    """(out, θ, *state, *scalars): out becomes the point"""
+    theta, state, scalars = kind.nodes()
+    out = gn.input((kind.size,), kind.dtype, name="out")
+    inputs = [out, theta, *state.values(), *scalars.values()]
+    updates = {out: point(theta, state, scalars)}
+    return gn.compile([], inputs, kind.backend, threads=kind.threads, updates=updates)
+
+
+def _is_finite(x: Node) -> Node:
+    return gn.less(gn.absolute(x), np.inf)
