@@ -16,7 +16,7 @@ likewise for π and B: the E-step is one backward pass.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,23 +34,45 @@ __all__ = ["HMM", "Counts", "UnrolledHMM", "forward"]
 FORBIDDEN = -1e3
 
 
-def forward(symbols: Node, initial: Node, A: Node, B: Node) -> tuple[Node, Node]:
+def forward(emissions: Node, initial: Node, move: Callable[[Node], Node]) -> tuple[Node, Node]:
     """log c_t and a_T: the recursion above, on nodes.
 
-    symbols: int64 (time, batch). initial: a_0, (batch, states). A: (states, states). B: (states, symbols).
+    emissions: B_i(x_t), (time, batch, states). initial: a_0, (batch, states). move: a ↦ a A.
     Gives log p(x_t | x_<t) in nats, (time, batch), -inf from the first impossible symbol on; and a_T, (batch, states),
     which is the distribution of the next state.
     """
-    emissions = gn.take(gn.transpose(B), symbols)
     a, probabilities = initial, []
-    for t in range(symbols.shape[0]):
+    for t in range(emissions.shape[0]):
         with gn.scope(layer="forward", time=t + 1):
             joint = a * emissions[t]
             c = gn.sum(joint, axis=1, keepdims=True)
             # After an impossible symbol all states have probability 0, and so has all that follows: not 0/0.
-            a = (joint / gn.where(c > 0, c, 1)) @ A
+            a = move(joint / gn.where(c > 0, c, 1))
             probabilities.append(c)
     return gn.log(gn.concatenate(probabilities, axis=1)).T, a
+
+
+def _complete_data(*nodes: Node) -> Node:
+    """log p(symbols) of each sequence, with the curvature of what EM maximises: log p(symbols, path), the path expected
+
+    nodes: the logits of π (none where the first state is given), A and B; log p itself; the emissions B_i(x_t).
+    Of the row i of a table, which the path leaves n_i times, -n_i log Σ exp(logits) bends; the rest of
+    Σ count · log softmax(logits) is linear. The counts are those of an E-step, here for each sequence:
+    P(state i at t | symbols) is what the derivative by the logarithm of B_i(x_t) is.
+    """
+    *pi, A, B, log_likelihood, emissions = nodes
+    ones = gn.fill(1, log_likelihood.shape, log_likelihood.dtype)
+    (slopes,) = gn.backward({log_likelihood: ones}, [emissions])
+    occupied = gn.stop_gradient(emissions * slopes)
+    left = gn.sum(occupied[:-1], axis=0)  # after the last symbol no move is seen
+    bends = gn.sum(occupied, axis=0) @ gn.logsumexp(B) + left @ gn.logsumexp(A)
+    return -gn.add(bends, *(gn.broadcast_to(gn.logsumexp(node), bends.shape) for node in pi))
+
+
+def _mean_complete_data(*nodes: Node) -> Node:
+    """The same for the mean cost of a symbol."""
+    time, batch, _ = nodes[-1].shape
+    return gn.sum(_complete_data(*nodes)) * (-1 / (time * batch))
 
 
 @dataclass(frozen=True)
@@ -184,15 +206,22 @@ class HMM(ShowsItself):
             a = gn.input((batch, self.states), "float64", name="a_0")
         else:
             a = gn.broadcast_to(pi, (batch, self.states))
-        log_probabilities, final = forward(symbols, a, A, B)
+        emissions = gn.take(gn.transpose(B), symbols)
+        log_probabilities, final = forward(emissions, a, lambda a: a @ A)
         log_likelihood = gn.sum(log_probabilities, axis=0)
         cost = -gn.mean(log_probabilities)
+        if tables == "softmax":
+            logits = [node for name, node in parameters.items() if name != "pi" or initial == "pi"]
+            given = [log_likelihood, emissions]
+            log_likelihood = gn.with_surrogate(log_likelihood, _complete_data, logits, given)
+            cost = gn.with_surrogate(cost, _mean_complete_data, logits, given)
         return UnrolledHMM(parameters, symbols, a, final, log_probabilities, log_likelihood, cost)
 
     def __graph__(self) -> gn.Graph:
         """One step of the forward recursion, for pictures."""
         symbols, a = gn.input((1, 1), "int64", name="x_t"), gn.input((1, self.states), "float64", name="a_t")
-        log_probabilities, after = forward(symbols, a, self._A, self._B)
+        emissions = gn.take(gn.transpose(self._B), symbols)
+        log_probabilities, after = forward(emissions, a, lambda a: a @ self._A)
         return gn.Graph([gn.label(log_probabilities, "log p"), gn.label(after, "a_t+1")], [symbols, a])
 
     def adopt(self, u: UnrolledHMM) -> None:

@@ -11,8 +11,6 @@ import graphnet as gn
 from graphnet.collector import collector_paused
 from graphnet.display import ShowsItself
 from graphnet.node import Node
-from graphnet.ops.elementwise import Sigmoid, Tanh
-from graphnet.passes.merge import values_of
 from graphnet.provenance import hide_module
 from graphnet_rnn.cell import Cell, at_each_step
 from graphnet_rnn.errors import UsageError
@@ -20,6 +18,7 @@ from graphnet_rnn.graph_size import require_nodes
 from graphnet_rnn.losses import LOSSES, SEQUENCE_LOSSES
 from graphnet_rnn.masks import Masks
 from graphnet_rnn.settings import whole_number
+from graphnet_rnn.structure import hidden_units
 
 if TYPE_CHECKING:
     from graphnet_rnn.network import Network
@@ -194,17 +193,9 @@ class Unrolled(ShowsItself):
     def structure(self) -> list[tuple[Node, Node]]:
         """(a, h = e(a)) for each tanh and σ of the layers: what structural damping keeps from changing too fast.
 
-        Each unit is there once, however often the equations write it.
+        Each unit is there once, however often the equations write it. An Objective finds them by itself.
         """
-        graph = gn.Graph([self.cost])
-        squashed = [
-            node for node in graph.order if isinstance(node.op, (Tanh, Sigmoid)) and "cell" in node.scope
-        ]
-        value = values_of(graph)
-        units: dict[Node, Node] = {}
-        for node in squashed:
-            units.setdefault(value[node], node)
-        return [(node.inputs[0], node) for node in units.values()]
+        return hidden_units(self.cost)
 
     def __graph__(self) -> gn.Graph:
         """The cost as a graph, for pictures."""
