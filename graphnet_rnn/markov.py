@@ -119,14 +119,22 @@ class HMM(ShowsItself):
     piece: how many steps one graph spans at most. Longer sequences are read piece by piece, and the derivative is
     carried back from piece to piece: nothing is truncated. A state whose probability falls below 1e-308 is lost.
     All is float64: counts of a long text need its digits. `symbols` arguments are integers (time, batch), or (time,)
-    for one sequence.
+    for one sequence. backend, threads: see gn.compile.
     Raises UsageError for settings and tables that cannot be meant, DataError for symbols that do not fit.
     Source: Ollivier 2013, 1.2.2 and note 16; Baum et al. 1970; Rabiner 1989 (names of the tables).
     """
 
     def __init__(
-        self, states: int, symbols: int, seed: int = 0, frequencies: Any = None, piece: int = 128
+        self,
+        states: int,
+        symbols: int,
+        seed: int = 0,
+        frequencies: Any = None,
+        piece: int = 128,
+        backend: str = "numba",
+        threads: int | None = None,
     ) -> None:
+        self._how: dict[str, Any] = {"backend": backend, "threads": threads}
         self.states, self.symbols = whole_number("HMM: states", states), whole_number("HMM: symbols", symbols)
         self.piece = whole_number("HMM: piece", piece)
         generator = np.random.default_rng(whole_number("HMM: seed", seed, least=0))
@@ -384,12 +392,13 @@ class HMM(ShowsItself):
         if key not in self._functions:
             u = self.unroll(time, batch, initial="given")
             if kind == "forward":
-                self._functions[key] = gn.compile([u.log_probabilities, u.final], [u.symbols, u.initial])
+                outputs, inputs = [u.log_probabilities, u.final], [u.symbols, u.initial]
             else:
                 g = gn.input(u.final.shape, "float64", name="g_a_T")
                 ones = gn.fill(1, u.log_likelihood.shape, "float64")
-                derivative = gn.backward({u.log_likelihood: ones, u.final: g}, [u.initial, self._A, self._B])
-                self._functions[key] = gn.compile(derivative, [u.symbols, u.initial, g])
+                outputs = gn.backward({u.log_likelihood: ones, u.final: g}, [u.initial, self._A, self._B])
+                inputs = [u.symbols, u.initial, g]
+            self._functions[key] = gn.compile(outputs, inputs, **self._how)
         return self._functions[key]
 
     # -- checks ------------------------------------------------------------------------------

@@ -153,8 +153,9 @@ class EnergyModel(FlatParameters, ShowsItself, ABC):
         """
         if reference is None and v_k.ndim > v.ndim:
             raise UsageError(
-                f"{type(self).__name__}.divergence: the ends of several chains {list(v_k.shape)} need reference=, "
-                "their energies when they were drawn: gn.stop_gradient(model.energies(v, v_k)) where the parameters stay"
+                f"{type(self).__name__}.divergence: the ends of several chains {list(v_k.shape)} need "
+                "reference=, their energies when they were drawn: gn.stop_gradient(model.energies(v, v_k)) where the "
+                "parameters stay"
             )
         W, b_v, b_h = self.machine(v)
         data = equations.free_energy(v, W, b_v, b_h, self.units)

@@ -144,7 +144,7 @@ def pulled_back(J: Array, of_rows: list[Array]) -> Array:
 
 MODELS: dict[str, Callable[[], EnergyModel]] = {
     "RTRBM": lambda: RTRBM(3, 2, dtype="float64", initial=LARGE),
-    "RTRBM, all connections": lambda: RTRBM(3, 2, connections="HH VV VH".split(), dtype="float64", initial=LARGE),
+    "RTRBM, all connections": lambda: RTRBM(3, 2, connections=("HH", "VV", "VH"), dtype="float64", initial=LARGE),
     "TRBM": lambda: TRBM(3, 2, dtype="float64", initial=LARGE),
     "RBM": lambda: RBM(3, 2, dtype="float64", initial=LARGE),
 }  # fmt: skip
@@ -180,11 +180,10 @@ def _direct(model: Any, v: Array, w: Array) -> Array:
     """J with the inferred past held."""
     model.theta = w
     past = model.infer(v)
-    p = [name for name in model.parameters]
 
     def parameters(w: Array) -> Array:
         model.theta = w
-        values = dict(zip(p, (model.values[name] for name in p), strict=True))
+        values = model.values
         before = np.concatenate([np.broadcast_to(values["h_0"], (1, *past.shape[1:])), past[:-1]])
         seen = np.concatenate([np.broadcast_to(values["v_0"], (1, *v.shape[1:])), v[:-1]])
         b_v = values["b_v"] + seen @ values["A_1"]
@@ -235,7 +234,7 @@ def test_contrastive_divergence_has_the_covariance_over_its_chains(
     G = matrix(objective, w)
     assert pytest.approx(pulled_back(J, machines), rel=1e-6, abs=1e-8) == G
     assert np.linalg.eigvalsh(G).min() > -1e-12
-    # The loss of a step: touches the free energy of the data, has the gradient, and grows as log Z by those chains does.
+    # The loss of a step: the free energy of the data, with the gradient, and what log Z grows by these chains.
     model.theta = w
     node = gn.input(v.shape, "float64")
     energies = gn.compile([model.energies(node, node)], [node])
