@@ -25,6 +25,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.display import ShowsItself
 from graphnet.node import Array, Node
+from graphnet_rnn.cells.sparse import random_edges
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.settings import amount, one_of, whole_number
 
@@ -116,6 +117,8 @@ class HMM(ShowsItself):
 
     states, symbols: how many of each. frequencies: how often each symbol occurs (any scale; by default all the same).
     At first π and the rows of A are drawn from a Dirichlet(½, ..., ½), and B_i(x) ∝ frequency of x · U(0, 1).
+    edges: of a random graph over the states (graph_seed), of which each sends so many, one of them to itself: moves
+    along others are never possible, and the Dirichlet is over these. None: all moves are.
     piece: how many steps one graph spans at most. Longer sequences are read piece by piece, and the derivative is
     carried back from piece to piece: nothing is truncated. A state whose probability falls below 1e-308 is lost.
     All is float64: counts of a long text need its digits. `symbols` arguments are integers (time, batch), or (time,)
@@ -133,6 +136,8 @@ class HMM(ShowsItself):
         piece: int = 128,
         backend: str = "numba",
         threads: int | None = None,
+        edges: int | None = None,
+        graph_seed: int = 0,
     ) -> None:
         self._how: dict[str, Any] = {"backend": backend, "threads": threads}
         self.states, self.symbols = whole_number("HMM: states", states), whole_number("HMM: symbols", symbols)
@@ -142,7 +147,20 @@ class HMM(ShowsItself):
         half = np.full(self.states, 0.5)
         B = shares * (1 - generator.random((self.states, self.symbols)))  # in (0, 1]: no row is all zeros
         self._pi = gn.parameter(generator.dirichlet(half), name="pi")
-        self._A = gn.parameter(generator.dirichlet(half, self.states), name="A")
+        self.edges = None if edges is None else whole_number("HMM: edges", edges)
+        self.graph_seed = whole_number("HMM: graph_seed", graph_seed, least=0)
+        #: Where A may be more than 0.
+        self._possible = np.ones((self.states, self.states), bool)
+        if self.edges is None:
+            A = generator.dirichlet(half, self.states)
+        else:
+            sends = min(self.edges, self.states)
+            sources, targets = random_edges(self.states, sends, self.graph_seed)
+            A, order = np.zeros((self.states, self.states)), np.argsort(sources, kind="stable")
+            A[sources[order], targets[order]] = generator.dirichlet(half[:sends], self.states).ravel()
+            self._possible = np.zeros(A.shape, bool)
+            self._possible[sources, targets] = True
+        self._A = gn.parameter(A, name="A")
         self._B = gn.parameter(B / B.sum(axis=1, keepdims=True), name="B")
         self._functions: dict[tuple[str, int, int], gn.Function] = {}
 
@@ -175,7 +193,14 @@ class HMM(ShowsItself):
 
     @A.setter
     def A(self, table: Any) -> None:
-        self._A.value[...] = _distributions("A", table, self._A.shape)
+        found = _distributions("A", table, self._A.shape)
+        stray = np.argwhere((found > 0) & ~self._possible)
+        if stray.size:
+            i, j = stray[0]
+            raise UsageError(
+                f"A must be 0 where the graph has no edge (edges={self.edges}), but A[{i}, {j}] is {found[i, j]:g}"
+            )
+        self._A.value[...] = found
 
     @property
     def B(self) -> Array:
@@ -340,8 +365,9 @@ class HMM(ShowsItself):
     ) -> list[float]:
         """Expectation-maximisation (Baum & Welch): every table becomes its expected counts, normalised.
 
-        smoothing: added to each count. Without it the likelihood never falls, and an entry that is 0 stays 0 (which is
-        how to keep a transition out). tolerance: stops when a step gains fewer bits per symbol (0: never).
+        smoothing: added to each count, but to those of moves that have no edge. Without it the likelihood never falls,
+        and an entry that is 0 stays 0 (which is how to keep a transition out). tolerance: stops when a step gains fewer
+        bits per symbol (0: never).
         Gives the bits per symbol before the first step and after each: the last are those of the tables as they
         are left. A row without any count stays as it was. Steps can be tiny for long near a saddle, and the end
         depends on the start: a small tolerance and several seeds help. Raises what `counts` raises.
@@ -357,7 +383,7 @@ class HMM(ShowsItself):
             if tolerance > 0 and len(history) > 1 and history[-2] - history[-1] < tolerance:
                 return history
             for node, count in ((self._pi, counts.pi), (self._A, counts.A), (self._B, counts.B)):
-                count += smoothing
+                count += smoothing * (self._possible if node is self._A else 1)
                 total = count.sum(axis=-1, keepdims=True)
                 seen = total > 0
                 node.value[...] = np.where(seen, count / np.where(seen, total, 1), node.value)
