@@ -222,6 +222,9 @@ class GLNN(_Integrators):
         V = V + self._gated(x, self.s(V), loops, self._readings)
         return self.s(V), V
 
+    def read_off(self, states: Sequence[Node]) -> Node:
+        return self.s(states[0])
+
     def _readings(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
         mu, beta = _time_scales(self.units)
         reading = self._centred(mu / 4, generator, shape)
