@@ -35,6 +35,7 @@ from graphnet.ops.loss import sigmoid_cross_entropy, softmax_cross_entropy, squa
 from graphnet.ops.random import RandomSource
 from graphnet.ops.reduce import argmax, log_softmax, logsumexp, max, mean, min, softmax, sum
 from graphnet.ops.shape import concatenate, reshape, stack, transpose
+from graphnet.ops.surrogate import with_surrogate
 from graphnet.provenance import scope
 from graphnet.diff import backward, gradient, rop  # isort: skip
 from graphnet.curvature import gauss_newton_product, hessian_product  # isort: skip
@@ -58,5 +59,5 @@ __all__ = [
     "passes", "place", "power", "relu", "reshape", "rop", "scaled_matmul", "scatter_add", "scope",
     "sigmoid", "sigmoid_cross_entropy", "sign", "sin", "softmax", "softmax_cross_entropy",
     "softplus", "sqrt", "squared_error", "stack", "stop_gradient", "subtract", "sum", "take", "tanh",
-    "testing", "transpose", "where",
+    "testing", "transpose", "where", "with_surrogate",
 ]  # fmt: skip

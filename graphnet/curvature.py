@@ -3,7 +3,8 @@
 Hessian product          Hv = R{∇C}                                        (Pearlmutter 1994)
 Gauss-Newton product     Gv = Jᵀ H_L J v, J = ∂o/∂θ at the pre-outputs o,  (Schraudolph 2002)
                          H_L the Hessian of the cost as a function of o
-For a loss joined with its matching nonlinearity G is also the Fisher matrix of the model's predictions.
+For a loss joined with its matching nonlinearity G is also the Fisher matrix of the model's predictions. A loss that is
+not convex in the o may have a surrogate that is (`gn.with_surrogate`): H_L is then the Hessian of that.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from graphnet.diff import (
 )
 from graphnet.dtypes import is_float
 from graphnet.errors import DifferentiationError
-from graphnet.graph import ancestors, dependents
+from graphnet.graph import ancestors, dependents, substitute
 from graphnet.node import Node
-from graphnet.ops.leaf import StopGradient, fill
+from graphnet.ops.leaf import StopGradient, fill, stop_gradient
+from graphnet.ops.surrogate import Surrogate
+from graphnet.provenance import attributed_to
 
 __all__ = ["gauss_newton_product", "hessian_product"]
 
@@ -50,8 +53,9 @@ def gauss_newton_product(
     """Gv = Jᵀ H_L J v: for each node w of `tangents` = {w: v_w}, its part of the product.
 
     cost: a scalar node. `at`: the nodes o where the net is linearised (J = ∂o/∂w, and H_L is the Hessian
-    of the cost as a function of the o alone); by default the inputs that the loss ops judge. G is
-    symmetric, and positive semi-definite when the cost is convex in the o.
+    of the cost as a function of the o alone); by default the inputs that the loss ops judge, and those where losses
+    with a surrogate say that the net ends (gn.with_surrogate), which is then differentiated in their place. With `at`
+    given, H_L is the cost's own. G is symmetric, and positive semi-definite when the cost is convex in the o.
     damping: (a, h, μ): structural damping, of hidden units h = e(a) whose change is penalised by μ times the loss that
     matches e, whose Hessian with respect to a is e'(a). Adds Σ μ J_aᵀ e'(a) J_a v in the same backward pass, as the
     cotangent μ R{h} at a. With h the same node as a it is the squared change ½ |a - a₀|². μ: a number or a scalar node.
@@ -62,7 +66,10 @@ def gauss_newton_product(
     """
     require_scalar("gauss_newton_product", cost)
     seeds = seed_nodes("gauss_newton_product", tangents)
-    places = _judged_nodes(cost) if at is None else float_nodes("gauss_newton_product", at, "linearise at")
+    if at is None:
+        cost, places = _convex(cost)
+    else:
+        places = float_nodes("gauss_newton_product", at, "linearise at")
     outer = ancestors([cost], stop=places)
     _check_no_way_around(cost, places, tangents)
     # The cost as a function of the pre-outputs alone: walks stop at them, even where one of them is
@@ -80,20 +87,33 @@ def gauss_newton_product(
     return backward(cotangents, list(tangents))
 
 
-def _judged_nodes(cost: Node) -> list[Node]:
-    """What the loss ops judge: logits and predictions, each once, in the order of creation."""
-    found = {
-        node.inputs[node.op.judged_input]: None
-        for node in ancestors([cost])
-        if node.op.judged_input is not None
-    }
+def _convex(cost: Node) -> tuple[Node, list[Node]]:
+    """The cost with the curvature of surrogates where losses have them, and where the net ends, each place once."""
+    declared = [node for node in ancestors([cost]) if isinstance(node.op, Surrogate)]
+    outer = ancestors([cost], stop=declared)
+    found: dict[Node, None] = {}
+    pinned: dict[Node, Node] = {}
+    for node in outer:
+        if isinstance(node.op, Surrogate):
+            found |= dict.fromkeys(node.op.places(node))
+            pinned[node] = _pinned(node, node.op)
+        elif node.op.judged_input is not None:
+            found[node.inputs[node.op.judged_input]] = None
     if not found:
         raise DifferentiationError(
             f"gauss_newton_product: {cost.describe()} (made at {cost.origin}) holds no loss op "
-            "(softmax_cross_entropy, sigmoid_cross_entropy, squared_error), so say where the net ends "
-            "and the loss begins: at=[...]."
+            "(softmax_cross_entropy, sigmoid_cross_entropy, squared_error) and no loss with a surrogate "
+            "(gn.with_surrogate), so say where the net ends and the loss begins: at=[...]."
         )
-    return list(found)
+    return substitute([cost], pinned)[0], list(found)
+
+
+def _pinned(loss: Node, op: Surrogate) -> Node:
+    """The loss's value, so that what reads it does so as ever, with the derivatives of its surrogate."""
+    with attributed_to() as made:
+        made.model = loss
+        surrogate = op.standing_for(loss)
+        return stop_gradient(loss) + (surrogate - stop_gradient(surrogate))
 
 
 def _check_no_way_around(cost: Node, places: Sequence[Node], wrt: Mapping[Node, Any]) -> None:

@@ -28,7 +28,7 @@ from graphnet.node import Array, Node
 from graphnet.provenance import hide_module
 from graphnet_rnn import declaration, initializers, tracing
 from graphnet_rnn.declaration import State
-from graphnet_rnn.errors import CellError
+from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.initializers import Initializer
 from graphnet_rnn.json_values import to_json
 from graphnet_rnn.masks import Masks
@@ -262,6 +262,19 @@ class Cell(ShowsItself):
             self._carried = {node: (state.name, None) for node, state in own if state.width != "reads"}
         listed = tracing.run(self, x, states)
         return listed[0], listed if self.output is None and self.states else listed[1:]
+
+    def read_off(self, states: Sequence[Node]) -> Node:
+        """The output where these are the states, before anything is read: the first of them.
+
+        A cell whose output is none of its states overrides it, if the output is a function of these alone; UsageError
+        if it is not.
+        """
+        if self.output is not None:
+            raise UsageError(
+                f"{type(self).__name__}: its output {self.output.name} depends on what it reads, so there is none "
+                "before the first input; predict_first=True needs layers whose output is a function of their states"
+            )
+        return states[0]
 
     @property
     def causal(self) -> bool:

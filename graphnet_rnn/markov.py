@@ -16,7 +16,7 @@ likewise for π and B: the E-step is one backward pass.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.display import ShowsItself
 from graphnet.node import Array, Node
+from graphnet_rnn.cells.sparse import random_edges
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.settings import amount, one_of, whole_number
 
@@ -34,23 +35,45 @@ __all__ = ["HMM", "Counts", "UnrolledHMM", "forward"]
 FORBIDDEN = -1e3
 
 
-def forward(symbols: Node, initial: Node, A: Node, B: Node) -> tuple[Node, Node]:
+def forward(emissions: Node, initial: Node, move: Callable[[Node], Node]) -> tuple[Node, Node]:
     """log c_t and a_T: the recursion above, on nodes.
 
-    symbols: int64 (time, batch). initial: a_0, (batch, states). A: (states, states). B: (states, symbols).
+    emissions: B_i(x_t), (time, batch, states). initial: a_0, (batch, states). move: a ↦ a A.
     Gives log p(x_t | x_<t) in nats, (time, batch), -inf from the first impossible symbol on; and a_T, (batch, states),
     which is the distribution of the next state.
     """
-    emissions = gn.take(gn.transpose(B), symbols)
     a, probabilities = initial, []
-    for t in range(symbols.shape[0]):
+    for t in range(emissions.shape[0]):
         with gn.scope(layer="forward", time=t + 1):
             joint = a * emissions[t]
             c = gn.sum(joint, axis=1, keepdims=True)
             # After an impossible symbol all states have probability 0, and so has all that follows: not 0/0.
-            a = (joint / gn.where(c > 0, c, 1)) @ A
+            a = move(joint / gn.where(c > 0, c, 1))
             probabilities.append(c)
     return gn.log(gn.concatenate(probabilities, axis=1)).T, a
+
+
+def _complete_data(*nodes: Node) -> Node:
+    """log p(symbols) of each sequence, with the curvature of what EM maximises: log p(symbols, path), the path expected
+
+    nodes: the logits of π (none where the first state is given), A and B; log p itself; the emissions B_i(x_t).
+    Of the row i of a table, which the path leaves n_i times, -n_i log Σ exp(logits) bends; the rest of
+    Σ count · log softmax(logits) is linear. The counts are those of an E-step, here for each sequence:
+    P(state i at t | symbols) is what the derivative by the logarithm of B_i(x_t) is.
+    """
+    *pi, A, B, log_likelihood, emissions = nodes
+    ones = gn.fill(1, log_likelihood.shape, log_likelihood.dtype)
+    (slopes,) = gn.backward({log_likelihood: ones}, [emissions])
+    occupied = gn.stop_gradient(emissions * slopes)
+    left = gn.sum(occupied[:-1], axis=0)  # after the last symbol no move is seen
+    bends = gn.sum(occupied, axis=0) @ gn.logsumexp(B) + left @ gn.logsumexp(A)
+    return -gn.add(bends, *(gn.broadcast_to(gn.logsumexp(node), bends.shape) for node in pi))
+
+
+def _mean_complete_data(*nodes: Node) -> Node:
+    """The same for the mean cost of a symbol."""
+    time, batch, _ = nodes[-1].shape
+    return gn.sum(_complete_data(*nodes)) * (-1 / (time * batch))
 
 
 @dataclass(frozen=True)
@@ -94,17 +117,29 @@ class HMM(ShowsItself):
 
     states, symbols: how many of each. frequencies: how often each symbol occurs (any scale; by default all the same).
     At first π and the rows of A are drawn from a Dirichlet(½, ..., ½), and B_i(x) ∝ frequency of x · U(0, 1).
+    edges: of a random graph over the states (graph_seed), of which each sends so many, one of them to itself: moves
+    along others are never possible, and the Dirichlet is over these. None: all moves are.
     piece: how many steps one graph spans at most. Longer sequences are read piece by piece, and the derivative is
     carried back from piece to piece: nothing is truncated. A state whose probability falls below 1e-308 is lost.
     All is float64: counts of a long text need its digits. `symbols` arguments are integers (time, batch), or (time,)
-    for one sequence.
+    for one sequence. backend, threads: see gn.compile.
     Raises UsageError for settings and tables that cannot be meant, DataError for symbols that do not fit.
     Source: Ollivier 2013, 1.2.2 and note 16; Baum et al. 1970; Rabiner 1989 (names of the tables).
     """
 
     def __init__(
-        self, states: int, symbols: int, seed: int = 0, frequencies: Any = None, piece: int = 128
+        self,
+        states: int,
+        symbols: int,
+        seed: int = 0,
+        frequencies: Any = None,
+        piece: int = 128,
+        backend: str = "numba",
+        threads: int | None = None,
+        edges: int | None = None,
+        graph_seed: int = 0,
     ) -> None:
+        self._how: dict[str, Any] = {"backend": backend, "threads": threads}
         self.states, self.symbols = whole_number("HMM: states", states), whole_number("HMM: symbols", symbols)
         self.piece = whole_number("HMM: piece", piece)
         generator = np.random.default_rng(whole_number("HMM: seed", seed, least=0))
@@ -112,7 +147,20 @@ class HMM(ShowsItself):
         half = np.full(self.states, 0.5)
         B = shares * (1 - generator.random((self.states, self.symbols)))  # in (0, 1]: no row is all zeros
         self._pi = gn.parameter(generator.dirichlet(half), name="pi")
-        self._A = gn.parameter(generator.dirichlet(half, self.states), name="A")
+        self.edges = None if edges is None else whole_number("HMM: edges", edges)
+        self.graph_seed = whole_number("HMM: graph_seed", graph_seed, least=0)
+        #: Where A may be more than 0.
+        self._possible = np.ones((self.states, self.states), bool)
+        if self.edges is None:
+            A = generator.dirichlet(half, self.states)
+        else:
+            sends = min(self.edges, self.states)
+            sources, targets = random_edges(self.states, sends, self.graph_seed)
+            A, order = np.zeros((self.states, self.states)), np.argsort(sources, kind="stable")
+            A[sources[order], targets[order]] = generator.dirichlet(half[:sends], self.states).ravel()
+            self._possible = np.zeros(A.shape, bool)
+            self._possible[sources, targets] = True
+        self._A = gn.parameter(A, name="A")
         self._B = gn.parameter(B / B.sum(axis=1, keepdims=True), name="B")
         self._functions: dict[tuple[str, int, int], gn.Function] = {}
 
@@ -145,7 +193,14 @@ class HMM(ShowsItself):
 
     @A.setter
     def A(self, table: Any) -> None:
-        self._A.value[...] = _distributions("A", table, self._A.shape)
+        found = _distributions("A", table, self._A.shape)
+        stray = np.argwhere((found > 0) & ~self._possible)
+        if stray.size:
+            i, j = stray[0]
+            raise UsageError(
+                f"A must be 0 where the graph has no edge (edges={self.edges}), but A[{i}, {j}] is {found[i, j]:g}"
+            )
+        self._A.value[...] = found
 
     @property
     def B(self) -> Array:
@@ -184,15 +239,22 @@ class HMM(ShowsItself):
             a = gn.input((batch, self.states), "float64", name="a_0")
         else:
             a = gn.broadcast_to(pi, (batch, self.states))
-        log_probabilities, final = forward(symbols, a, A, B)
+        emissions = gn.take(gn.transpose(B), symbols)
+        log_probabilities, final = forward(emissions, a, lambda a: a @ A)
         log_likelihood = gn.sum(log_probabilities, axis=0)
         cost = -gn.mean(log_probabilities)
+        if tables == "softmax":
+            logits = [node for name, node in parameters.items() if name != "pi" or initial == "pi"]
+            given = [log_likelihood, emissions]
+            log_likelihood = gn.with_surrogate(log_likelihood, _complete_data, logits, given)
+            cost = gn.with_surrogate(cost, _mean_complete_data, logits, given)
         return UnrolledHMM(parameters, symbols, a, final, log_probabilities, log_likelihood, cost)
 
     def __graph__(self) -> gn.Graph:
         """One step of the forward recursion, for pictures."""
         symbols, a = gn.input((1, 1), "int64", name="x_t"), gn.input((1, self.states), "float64", name="a_t")
-        log_probabilities, after = forward(symbols, a, self._A, self._B)
+        emissions = gn.take(gn.transpose(self._B), symbols)
+        log_probabilities, after = forward(emissions, a, lambda a: a @ self._A)
         return gn.Graph([gn.label(log_probabilities, "log p"), gn.label(after, "a_t+1")], [symbols, a])
 
     def adopt(self, u: UnrolledHMM) -> None:
@@ -303,8 +365,9 @@ class HMM(ShowsItself):
     ) -> list[float]:
         """Expectation-maximisation (Baum & Welch): every table becomes its expected counts, normalised.
 
-        smoothing: added to each count. Without it the likelihood never falls, and an entry that is 0 stays 0 (which is
-        how to keep a transition out). tolerance: stops when a step gains fewer bits per symbol (0: never).
+        smoothing: added to each count, but to those of moves that have no edge. Without it the likelihood never falls,
+        and an entry that is 0 stays 0 (which is how to keep a transition out). tolerance: stops when a step gains fewer
+        bits per symbol (0: never).
         Gives the bits per symbol before the first step and after each: the last are those of the tables as they
         are left. A row without any count stays as it was. Steps can be tiny for long near a saddle, and the end
         depends on the start: a small tolerance and several seeds help. Raises what `counts` raises.
@@ -320,7 +383,7 @@ class HMM(ShowsItself):
             if tolerance > 0 and len(history) > 1 and history[-2] - history[-1] < tolerance:
                 return history
             for node, count in ((self._pi, counts.pi), (self._A, counts.A), (self._B, counts.B)):
-                count += smoothing
+                count += smoothing * (self._possible if node is self._A else 1)
                 total = count.sum(axis=-1, keepdims=True)
                 seen = total > 0
                 node.value[...] = np.where(seen, count / np.where(seen, total, 1), node.value)
@@ -355,12 +418,13 @@ class HMM(ShowsItself):
         if key not in self._functions:
             u = self.unroll(time, batch, initial="given")
             if kind == "forward":
-                self._functions[key] = gn.compile([u.log_probabilities, u.final], [u.symbols, u.initial])
+                outputs, inputs = [u.log_probabilities, u.final], [u.symbols, u.initial]
             else:
                 g = gn.input(u.final.shape, "float64", name="g_a_T")
                 ones = gn.fill(1, u.log_likelihood.shape, "float64")
-                derivative = gn.backward({u.log_likelihood: ones, u.final: g}, [u.initial, self._A, self._B])
-                self._functions[key] = gn.compile(derivative, [u.symbols, u.initial, g])
+                outputs = gn.backward({u.log_likelihood: ones, u.final: g}, [u.initial, self._A, self._B])
+                inputs = [u.symbols, u.initial, g]
+            self._functions[key] = gn.compile(outputs, inputs, **self._how)
         return self._functions[key]
 
     # -- checks ------------------------------------------------------------------------------

@@ -280,15 +280,18 @@ class Network(FlatParameters, ShowsItself):
         unscored: int = 0,
         random: gn.RandomSource | None = None,
         labels: int | None = None,
+        predict_first: bool = False,
     ) -> Unrolled:
         """The network over `time` steps of `batch` sequences, as a graph. See Unrolled.
 
         training: apply dropout. initial: "given" (u.initial are Inputs, to carry states from one piece of
         text to the next), "zero", or "learned". unscored: steps at the start that the cost leaves out.
         random: the source of dropout masks; a new one of the network's seed by default. labels: with the loss
-        "ctc", the most that a target has.
+        "ctc", the most that a target has. predict_first: the output is read off the states before the first step, too,
+        so that x_0 itself is predicted (π_0 of Ollivier 2013, eqs 6-7): logits, targets and losses then have one step
+        more than the inputs, in front.
         """
-        return Unrolled(self, time, batch, training, initial, unscored, random, labels)
+        return Unrolled(self, time, batch, training, initial, unscored, random, labels, predict_first)
 
     # -- description -------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -18,6 +19,7 @@ from graphnet.graph import ancestors, substitute
 from graphnet.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import amount, limit
+from graphnet_rnn.structure import hidden_units
 
 __all__ = ["Objective"]
 
@@ -30,9 +32,10 @@ class Objective:
     also: nodes to compute along with the gradient (the carried states of a network, for instance); their
     values are in `also_values` afterwards. clip_values: see gn.gradient.
     memory: what the gradient and the curvature may keep, see gn.compile. at: where the net is linearised for the
-    curvature, by default the inputs of the loss ops, see gn.gauss_newton_product. structure: pairs (a, h = e(a)) of
-    hidden units, whose change structural damping penalises; structure_scale: a factor on this, 1 / steps where the cost
-    is a mean over steps and not their sum.
+    curvature, by default where its losses say that it ends, see gn.gauss_newton_product and gn.with_surrogate.
+    structure: pairs (a, h = e(a)) of hidden units, whose change structural damping penalises; by default each tanh and
+    σ that cells have put into the cost. structure_scale: a factor on this, 1 / steps where the cost is a mean over
+    steps and not their sum.
     l2: adds ½ l2 |w|² to C(w); l2_in_curvature: whether its Hessian l2 I is part of the curvature, too. (For some of
     the weights only, add `gn.sum(gn.squared_error(W, 0))` to the cost.)
     Functions are compiled when they are first used. backend="cuda": the vector, the batch and all that is made of them
@@ -55,7 +58,7 @@ class Objective:
         random: gn.RandomSource | None = None,
         memory: str | int | None = None,
         at: Sequence[Node] | None = None,
-        structure: Sequence[tuple[Node, Node]] = (),
+        structure: Sequence[tuple[Node, Node]] | None = None,
         structure_scale: float = 1.0,
         l2: float = 0.0,
         l2_in_curvature: bool = True,
@@ -63,7 +66,7 @@ class Objective:
         require_scalar("Objective", cost)
         self.cost = cost
         self.l2, self.l2_in_curvature = amount("Objective: l2", l2), l2_in_curvature
-        self.structure = _pairs(structure)
+        self._listed = None if structure is None else _pairs(structure)
         self.structure_scale = amount("Objective: structure_scale", structure_scale)
         self.at = None if at is None else _nodes("at", at)
         self.parameters = _parameters(parameters)
@@ -199,26 +202,31 @@ class Objective:
         """
         if structural and not self.structure:
             raise UsageError(
-                "Objective.curvature: structural damping needs hidden units to damp; give structure=u.structure"
+                "Objective.curvature: structural damping needs hidden units to damp, but the cost "
+                f"{self.cost.describe()} (made at {self.cost.origin}) holds no tanh and no σ of a cell, or "
+                "structure=() says that there are none; give structure=[(a, h), ...]"
             )
         at = self._vector("curvature", w).copy()
         weight = np.array(structural * self.structure_scale, self.cost.dtype)
+        # Hidden units that nobody has asked for are no part of the function.
+        damps = bool(structural or self._listed)
+        damped, inputs = ([weight], [self._weight]) if damps else ([], [])
+        name = "damped curvature" if damps else "curvature"
 
         def product(v: Array) -> Array:
             v = self._vector("curvature", v)
-            damped = [weight] if self.structure else []
             here = (product, *self.fed)
             if len(here) == len(self._linearised) and all(map(operator.is_, here, self._linearised)):
                 if not self._apart:
                     self.set(at)
-                arrays = self._functions["curvature"].again(*self._directed(v), *damped)
+                arrays = self._functions[name].again(*self._directed(v), *damped)
             else:
                 self._linearised = ()
                 arrays = self._call(
-                    "curvature",
-                    self._curvature_nodes,
+                    name,
+                    partial(self._curvature_nodes, damps),
                     at,
-                    self._curvature_inputs,
+                    [*self._directions, *inputs],
                     [*self._directed(v), *damped],
                 )
                 self._linearised = here
@@ -240,9 +248,10 @@ class Objective:
     def _weight(self) -> Node:
         return gn.input((), self.cost.dtype, name="μ", varying=True)
 
-    @property
-    def _curvature_inputs(self) -> list[Node]:
-        return [*self._directions, *([self._weight] if self.structure else [])]
+    @cached_property
+    def structure(self) -> list[tuple[Node, Node]]:
+        """(a, h = e(a)) for each hidden unit whose change structural damping penalises."""
+        return hidden_units(self.cost) if self._listed is None else self._listed
 
     def _gradient_nodes(self) -> list[Node]:
         return [
@@ -251,9 +260,9 @@ class Objective:
             *self.also,
         ]
 
-    def _curvature_nodes(self) -> list[Node]:
+    def _curvature_nodes(self, damps: bool) -> list[Node]:
         pieces = self._cut(self._directions[0]) if self._apart else self._directions
-        damping = [(a, h, self._weight / a.shape[0]) for a, h in self.structure]
+        damping = [(a, h, self._weight / a.shape[0]) for a, h in self.structure] if damps else ()
         directions = dict(zip(self.parameters, pieces, strict=True))
         return self._flat(gn.gauss_newton_product(self.cost, directions, self.at, damping))
 

@@ -15,13 +15,21 @@ from graphnet_rnn.settings import amount, whole_number
 __all__ = ["fit_output"]
 
 
-def fit_output(network: Network, inputs: Any, targets: Any, ridge: float = 1e-6, washout: int = 0) -> float:
+def fit_output(
+    network: Network,
+    inputs: Any,
+    targets: Any,
+    ridge: float = 1e-6,
+    washout: int = 0,
+    backend: str = "numba",
+    threads: int | None = None,
+) -> float:
     """W, b = argmin mean ‖h W + b - t‖² + λ ‖W‖²: ridge regression of the targets on what the output reads
 
     inputs (time, batch, inputs), or symbols (time, batch); targets (time, batch, outputs). ridge: λ, by which the
     weights, but not b, are kept small. washout: steps at the start that are left out, until the states have forgotten
-    where they began. The layers stay as they are; W_ho (W_h0o, ... where connections skip) and b_o are set. Returns the
-    mean over cases and scored steps of Σ (o - t)².
+    where they began. backend, threads: with which the network runs, see gn.compile. The layers stay as they are; W_ho
+    (W_h0o, ... where connections skip) and b_o are set. Returns the mean over cases and scored steps of Σ (o - t)².
     Raises UsageError for a network whose loss is not "squared", DataError for arrays that do not fit.
     Source: Jaeger & Haas 2004; Sutskever 2013, 2.8.4.
     """
@@ -33,7 +41,9 @@ def fit_output(network: Network, inputs: Any, targets: Any, ridge: float = 1e-6,
     ridge = amount("fit_output: ridge", ridge)
     washout = whole_number("fit_output: washout", washout, least=0)
     x, t = _checked(network, inputs, targets, washout)
-    h = Runner(network, read_by_output=True)(x)[0][washout:].astype(np.float64)
+    h = Runner(network, read_by_output=True, backend=backend, threads=threads)(x)[0][washout:].astype(
+        np.float64
+    )
     rows, wanted = h.reshape(-1, h.shape[2]), t[washout:].reshape(-1, network.outputs)
     weights = network.output_weights
     bias = wanted.mean(axis=0) if network.output_bias else np.zeros(network.outputs)

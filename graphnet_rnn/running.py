@@ -19,26 +19,39 @@ __all__ = ["Runner", "checked_floats", "checked_inputs", "run"]
 PIECE = 100
 
 
-def run(network: Network, inputs: Any, states: Sequence[Array] | None = None) -> tuple[Array, list[Array]]:
+def run(
+    network: Network,
+    inputs: Any,
+    states: Sequence[Array] | None = None,
+    backend: str = "numba",
+    threads: int | None = None,
+) -> tuple[Array, list[Array]]:
     """o_1 ... o_T, (time, batch, outputs), and the states after the last step, from x_1 ... x_T
 
     inputs: (time, batch, inputs), or symbols (time, batch). states: those before the first step, one array
     (batch, width) each, as an earlier call gave them; zeros, or the learned ones, by default. Outputs are before the
     loss's own nonlinearity: logits with "softmax", "sigmoid" and "ctc". For several calls keep a Runner, which compiles
-    once.
+    once. backend, threads: see gn.compile.
     Raises DataError for arrays that do not fit.
     """
-    return Runner(network)(inputs, states)
+    return Runner(network, backend=backend, threads=threads)(inputs, states)
 
 
 class Runner:
     """`run` with a memory of what it has compiled; without dropout, at the network's present weights.
 
-    read_by_output: give what the output layer reads instead of what it makes of it.
+    read_by_output: give what the output layer reads instead of what it makes of it. backend, threads: see gn.compile.
     """
 
-    def __init__(self, network: Network, read_by_output: bool = False) -> None:
+    def __init__(
+        self,
+        network: Network,
+        read_by_output: bool = False,
+        backend: str = "numba",
+        threads: int | None = None,
+    ) -> None:
         self.network, self.read_by_output = network, read_by_output
+        self._how: dict[str, Any] = {"backend": backend, "threads": threads}
         self._functions: dict[tuple[int, int], gn.Function] = {}
 
     def __call__(self, inputs: Any, states: Sequence[Array] | None = None) -> tuple[Array, list[Array]]:
@@ -62,7 +75,7 @@ class Runner:
         if function is None:
             labels = 0 if self.network.loss == "ctc" else None
             u = self.network.unroll(time, batch, training=False, labels=labels)
-            function = gn.compile([*self._wanted(u), *u.final], [u.inputs, *u.initial])
+            function = gn.compile([*self._wanted(u), *u.final], [u.inputs, *u.initial], **self._how)
             self._functions[time, batch] = function
         return function
 

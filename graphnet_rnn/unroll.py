@@ -11,8 +11,6 @@ import graphnet as gn
 from graphnet.collector import collector_paused
 from graphnet.display import ShowsItself
 from graphnet.node import Node
-from graphnet.ops.elementwise import Sigmoid, Tanh
-from graphnet.passes.merge import values_of
 from graphnet.provenance import hide_module
 from graphnet_rnn.cell import Cell, at_each_step
 from graphnet_rnn.errors import UsageError
@@ -20,6 +18,7 @@ from graphnet_rnn.graph_size import require_nodes
 from graphnet_rnn.losses import LOSSES, SEQUENCE_LOSSES
 from graphnet_rnn.masks import Masks
 from graphnet_rnn.settings import whole_number
+from graphnet_rnn.structure import hidden_units
 
 if TYPE_CHECKING:
     from graphnet_rnn.network import Network
@@ -38,7 +37,7 @@ class Unrolled(ShowsItself):
     initial   one node (batch, width) for each state of each layer, layer by layer; Inputs if "given"
     final     the same states after the last step
     after     the same states after each step, a list for each; empty where a layer reads later inputs
-    logits    o_t for all steps, (time, batch, outputs)
+    logits    o_t for all steps, (time, batch, outputs); with predict_first o_0 before them, as in targets and losses
     hidden    for each layer, its outputs h_t, (time, batch, units)
     losses    the loss of each step and case, (time, batch), of each case, (batch,), with ctc; nats but for squared
     cost      the mean of the losses over all cases and scored steps
@@ -55,20 +54,27 @@ class Unrolled(ShowsItself):
         unscored: int,
         random: gn.RandomSource | None,
         labels: int | None,
+        predict_first: bool = False,
     ) -> None:
         time, batch = whole_number("unroll: time", time), whole_number("unroll: batch", batch)
         unscored = whole_number("unroll: unscored", unscored, least=0)
-        if unscored >= time:
-            raise UsageError(f"unroll: unscored must be in 0 ... {time - 1}, not {unscored}")
+        judged = time + bool(predict_first)
+        if unscored >= judged:
+            raise UsageError(f"unroll: unscored must be in 0 ... {judged - 1}, not {unscored}")
+        if predict_first and (not network.causal or network.loss in SEQUENCE_LOSSES):
+            raise UsageError(
+                "unroll: predict_first needs a network that reads no later input, and a loss of each step; this one "
+                f"{'reads later inputs' if not network.causal else f'has the loss {network.loss!r}'}"
+            )
         self.network, self.time, self.batch = network, time, batch
         self.random = gn.RandomSource(network.seed) if random is None else random
         self._masks = self._new_masks(training)
         self._layer_masks = [self._new_masks(training) for _ in network.layers]
         self.inputs = _sequence_input("x", time, batch, network.inputs, network.reads == "symbols", network)
-        self.targets = self._targets(labels, unscored)
+        self.targets = self._targets(labels, unscored, judged)
         self.initial = self._initial_states(initial)
         with collector_paused():
-            outputs = self._run()
+            outputs = [*([self._read_off()] if predict_first else []), *self._run()]
         self._require_recurrent_dropout()
         with gn.scope(layer="cost"):
             self.logits = gn.stack(outputs)
@@ -88,7 +94,7 @@ class Unrolled(ShowsItself):
                     "product of `affine` or `product`. Leave it out, or let the cell call self.recurrent(name, state)."
                 )
 
-    def _targets(self, labels: int | None, unscored: int) -> Node:
+    def _targets(self, labels: int | None, unscored: int, judged: int) -> Node:
         network, whole = self.network, self.network.loss in SEQUENCE_LOSSES
         if whole != (labels is not None):
             raise UsageError(
@@ -106,9 +112,7 @@ class Unrolled(ShowsItself):
         if labels is not None:
             most = whole_number("unroll: labels", labels, least=0)
             return gn.input((self.batch, most), "int64", name="t")
-        return _sequence_input(
-            "t", self.time, self.batch, network.outputs, network.loss == "softmax", network
-        )
+        return _sequence_input("t", judged, self.batch, network.outputs, network.loss == "softmax", network)
 
     def _initial_states(self, kind: str) -> list[Node]:
         names = self.network.state_names()
@@ -142,6 +146,16 @@ class Unrolled(ShowsItself):
         self.hidden = [gn.stack(steps) for steps in hidden]
         self.final = [node for layer in states for node in layer]
         return outputs
+
+    def _read_off(self) -> Node:
+        """o_0, of the states before the first step"""
+        starts = itertools.accumulate([0, *(len(cell.states) for cell in self.network.layers)])
+        column = []
+        for l, (cell, (a, b)) in enumerate(zip(self.network.layers, itertools.pairwise(starts), strict=True)):
+            with gn.scope(layer=f"layer{l}", cell=type(cell).__name__, time=0):
+                column.append(cell.read_off(self.initial[a:b]))
+        with gn.scope(layer="output", time=0):
+            return self.network.project(column)
 
     def _step_by_step(self, layers: Sequence[Cell], states: list[tuple[Node, ...]]) -> Iterator[list[Node]]:
         """The outputs of all layers, step by step; `states` are brought forward."""
@@ -194,17 +208,9 @@ class Unrolled(ShowsItself):
     def structure(self) -> list[tuple[Node, Node]]:
         """(a, h = e(a)) for each tanh and σ of the layers: what structural damping keeps from changing too fast.
 
-        Each unit is there once, however often the equations write it.
+        Each unit is there once, however often the equations write it. An Objective finds them by itself.
         """
-        graph = gn.Graph([self.cost])
-        squashed = [
-            node for node in graph.order if isinstance(node.op, (Tanh, Sigmoid)) and "cell" in node.scope
-        ]
-        value = values_of(graph)
-        units: dict[Node, Node] = {}
-        for node in squashed:
-            units.setdefault(value[node], node)
-        return [(node.inputs[0], node) for node in units.values()]
+        return hidden_units(self.cost)
 
     def __graph__(self) -> gn.Graph:
         """The cost as a graph, for pictures."""

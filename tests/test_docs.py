@@ -140,7 +140,7 @@ def test_training_on_arrays_runs_as_it_stands() -> None:
 def test_training_with_curvature_runs_as_it_stands() -> None:
     text = (ROOT / "docs" / "second_order.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 6
     names: dict[str, Any] = {}
     exec(blocks[0], names)
     assert np.allclose(names["result"].theta, 1, atol=1e-6)
@@ -149,3 +149,9 @@ def test_training_with_curvature_runs_as_it_stands() -> None:
     assert names["more"].loss <= names["result"].loss
     exec(blocks[2], names)
     assert names["result"].loss < 0.3 * names["result"].reports[0].before
+    exec(blocks[3], names)
+    assert names["hmm"].bits(np.arange(40)[:, None] * np.arange(1, 9) % 5) < 2.0 < np.log2(5)
+    exec(blocks[4], names)
+    assert names["model"].log_likelihood(names["patterns"]) > -8 * 6 * np.log(2) / 4
+    exec(blocks[5], names)
+    assert names["objective"].loss(names["objective"].start()) < 0.0

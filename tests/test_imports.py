@@ -48,6 +48,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
         "interruption",
         "losses",
         "masks",
+        "structure",
         "vectors",
         "weights",
         "ctc",

@@ -8,6 +8,7 @@ linear       matrix products
 index        row lookup, its transpose, one-hot codes
 reduce       sums, maxima, the softmax family
 loss         the three losses
+surrogate    what stands for a loss where its curvature is wanted
 random       dropout masks and noise
 """
 
@@ -16,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphnet.node import Op
-from graphnet.ops import broadcast, elementwise, index, leaf, linear, loss, random, reduce, shape
+from graphnet.ops import broadcast, elementwise, index, leaf, linear, loss, random, reduce, shape, surrogate
 
 __all__ = ["FAMILIES", "all_ops"]
 
-FAMILIES = (leaf, shape, broadcast, elementwise, linear, index, reduce, loss, random)
+FAMILIES = (leaf, shape, broadcast, elementwise, linear, index, reduce, loss, surrogate, random)
 
 
 def all_ops() -> Iterator[type[Op]]:

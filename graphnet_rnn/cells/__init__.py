@@ -8,7 +8,7 @@ multiplicative  recurrent weights that depend on the input: tensor, factors, sta
 highway         recurrent highway networks, plain and hyper
 hyper           a small net that scales the weights of any cell; HyperLSTM
 normalized      layer normalisation
-sparse          RNN, GNN and GLNN over a sparse random graph
+sparse          RNN, GNN, GLNN and LSTM over a sparse random graph
 reservoir       leaky integrators, echo-state network
 delay           NARX and time-delay connections
 boltzmann       the deterministic part of the RTRBM
@@ -32,7 +32,7 @@ from graphnet_rnn.cells.markov import HMMFilter
 from graphnet_rnn.cells.multiplicative import MRNN, MultiplicativeLSTM, StackedMRNN, TensorRNN
 from graphnet_rnn.cells.normalized import LayerNormLSTM
 from graphnet_rnn.cells.reservoir import EchoState, LeakyRNN
-from graphnet_rnn.cells.sparse import GLNN, GNN, GraphRNN
+from graphnet_rnn.cells.sparse import GLNN, GNN, GraphLSTM, GraphRNN
 
 __all__ = [
     "ALL",
@@ -50,6 +50,7 @@ __all__ = [
     "EchoState",
     "Elman",
     "GRUResetAfter",
+    "GraphLSTM",
     "GraphRNN",
     "HMMFilter",
     "Hyper",
@@ -72,7 +73,7 @@ ALL: dict[str, type[Cell]] = {
     for cell in (
         Elman, Dense, LSTM, LSTMPeephole, LSTM1997, LSTMKrause, LSTMSutskever, GRU, GRUResetAfter,
         TensorRNN, MRNN, StackedMRNN, MultiplicativeLSTM, RHN, HyperRHN, Hyper, HyperLSTM,
-        Normalized, LayerNormLSTM, GraphRNN, GNN, GLNN, LeakyRNN, EchoState, NARX, RTRBM, HMMFilter,
+        Normalized, LayerNormLSTM, GraphRNN, GNN, GLNN, GraphLSTM, LeakyRNN, EchoState, NARX, RTRBM, HMMFilter,
         Residual, Bidirectional,
     )
 }  # fmt: skip

@@ -6,7 +6,7 @@ i, f, o: input, forget and output gates; g: the new content; c, s, m: the memory
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from graphnet import concatenate, sigmoid, stop_gradient, tanh
@@ -115,7 +115,10 @@ class LSTMSutskever(Cell):
         g = tanh(self.affine("g", x=x, h=h, n=n, bias=None))
         m = f * m + i * g
         n = m * o
-        return concatenate([h, n], axis=1), h, n, m
+        return self.read_off((h, n)), h, n, m
+
+    def read_off(self, states: Sequence[Node]) -> Node:
+        return concatenate(states[:2], axis=1)
 
 
 #: The state that is the memory, by form of LSTM.

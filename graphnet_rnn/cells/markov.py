@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from graphnet import log, log_softmax, maximum, softmax
 from graphnet.node import Node
 from graphnet_rnn.cell import Cell
@@ -30,3 +32,6 @@ class HMMFilter(Cell):
         # What no path reaches any more would be log 0, whose derivative is none.
         l = log(maximum(softmax(l + x @ emissions.T) @ transitions, 1e-30))
         return softmax(l), l
+
+    def read_off(self, states: Sequence[Node]) -> Node:
+        return softmax(states[0])

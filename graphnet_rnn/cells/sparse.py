@@ -1,6 +1,6 @@
-"""Recurrent nets over a sparse random graph, with weights for each symbol: RNN, GNN and GLNN of Ollivier (2013).
+"""Recurrent nets over a sparse random graph: RNN, GNN and GLNN of Ollivier (2013), and the LSTM that he compares with.
 
-i → j: edges, of which each unit sends `edges`, one to itself; a_i = tanh(V_i); τ_ij are the weights `tau`, in the order
+i → j: edges, of which each unit sends `edges`, one to itself; a_i = s(V_i); τ_ij are the weights `tau`, in the order
 of the edges. The always-active unit 0 gives biases: τ_0j is `tau_0`, and w_0 is the b_o of the network. A step costs
 O(edges), and x is looked up, not multiplied, where it is a symbol.
 """
@@ -8,20 +8,22 @@ O(edges), and x is looked up, not multiplied, where it is a symbol.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet import constant, scatter_add, scope, take, tanh
+from graphnet import constant, scatter_add, scope, sigmoid, take, tanh
 from graphnet.memory import require_memory
 from graphnet.node import Array, Node
+from graphnet_rnn import initializers
 from graphnet_rnn.cell import Cell
+from graphnet_rnn.cells.feedforward import ACTIVATIONS
 from graphnet_rnn.declaration import State
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.initializers import Initializer, array
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import one_of, whole_number
 
-__all__ = ["GLNN", "GNN", "GraphRNN", "random_edges"]
+__all__ = ["GLNN", "GNN", "GraphLSTM", "GraphRNN", "random_edges"]
 
 ALPHA = 0.5  # α of eq. 33
 #: Of each edge, while the graph is drawn.
@@ -55,16 +57,10 @@ def _time_scales(units: int) -> tuple[Array, Array]:
     return mu, -np.sqrt(ALPHA * (ALPHA - mu))
 
 
-def _first_potentials(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """V⁰_j = tanh⁻¹(β_j / α)"""
-    return np.arctanh(_time_scales(shape[0])[1] / ALPHA)
-
-
 class _OverGraph(Cell):
-    """What the three share: the graph, and sums over its edges.
+    """What all share: the graph, and sums over its edges.
 
     edges: how many each unit sends, at most as many as there are units. graph_seed: of the random graph.
-    frequencies: of the symbols in the data, by which the initial weights are centred; equal by default.
     """
 
     def __init__(
@@ -72,7 +68,6 @@ class _OverGraph(Cell):
         units: int = 128,
         edges: int = 10,
         graph_seed: int = 0,
-        frequencies: Sequence[float] | None = None,
         *,
         initial: Mapping[str, Initializer] | None = None,
     ) -> None:
@@ -80,11 +75,6 @@ class _OverGraph(Cell):
         super().__init__(units, initial=initial)
         self.edges = whole_number(f"{name}: edges", edges)
         self.graph_seed = whole_number(f"{name}: graph_seed", graph_seed, least=0)
-        self.frequencies = None if frequencies is None else tuple(float(f) for f in frequencies)
-        if self.frequencies is not None and not (
-            all(f >= 0 for f in self.frequencies) and sum(self.frequencies) > 0
-        ):
-            raise UsageError(f"{name}: frequencies must be >= 0, and not all 0; they are {frequencies!r:.60}")
         self.sources, self.targets = random_edges(self.units, min(self.edges, self.units), self.graph_seed)
         with scope(cell=name):
             self._i, self._j = constant(self.sources, name="i"), constant(self.targets, name="j")
@@ -95,23 +85,64 @@ class _OverGraph(Cell):
 
     def over_edges(self, a: Node, tau: Node) -> Node:
         """Σ_i τ_ij a_i over the edges i → j; tau: (edges,), or (batch, edges)"""
-        a = self.recurrent("a", a)
         return scatter_add(take(a, self._i, axis=1) * tau, self._j, self.units, axis=1)
 
+
+class _Integrators(_OverGraph):
+    """RNN, GNN and GLNN: a = s(V), and weights that at first make each unit an integrator with a time scale of its own.
+
+    activation: s, "tanh", "sigmoid" or "linear". frequencies: of the symbols in the data, by which the initial weights
+    are centred; equal by default. What the source derives for tanh is the same net with σ(V) = (1 + tanh(V/2)) / 2: V
+    is twice as large, so τ_ij is four times that of tanh, and τ_0j twice that less twice the sum of its τ_ij.
+    """
+
+    def __init__(
+        self,
+        units: int = 128,
+        edges: int = 10,
+        graph_seed: int = 0,
+        frequencies: Sequence[float] | None = None,
+        activation: str = "tanh",
+        *,
+        initial: Mapping[str, Initializer] | None = None,
+    ) -> None:
+        name = type(self).__name__
+        super().__init__(units, edges, graph_seed, initial=initial)
+        self.activation = one_of(f"{name}: activation", activation, ("tanh", "sigmoid", "linear"))
+        self.frequencies = None if frequencies is None else tuple(float(f) for f in frequencies)
+        if self.frequencies is not None and not (
+            all(f >= 0 for f in self.frequencies) and sum(self.frequencies) > 0
+        ):
+            raise UsageError(f"{name}: frequencies must be >= 0, and not all 0; they are {frequencies!r:.60}")
+        if self.activation == "sigmoid" and self.output is None:
+            self.states = (State("a", initial=initializers.constant(0.5)),)
+
+    def s(self, V: Node) -> Node:
+        """The activation function."""
+        return ACTIVATIONS[self.activation](V)
+
     def _gated(self, x: Node, a: Node, loops: Array, biases: Initializer) -> Node:
-        """τ_0jx + Σ_i τ_ijx a_i, a weight for each edge and symbol"""
-        symbols = x.shape[1]
-        tau = self.weight("tau", (symbols, len(self.sources)), array(np.tile(loops, (symbols, 1))))
-        tau_0 = self.weight("tau_0", (symbols, self.units), biases)
-        return x @ tau_0 + self.over_edges(a, x @ tau)
+        """τ_0jx + Σ_i τ_ijx a_i, a weight for each edge and symbol; loops, biases: what τ_jj and τ_0j are with tanh"""
+        symbols, own = x.shape[1], self._on_loops(loops)
+        tau = self.weight("tau", (symbols, len(self.sources)), array(np.tile(own, (symbols, 1))))
+        tau_0 = self.weight("tau_0", (symbols, self.units), self._shifted(biases, loops))
+        return x @ tau_0 + self.over_edges(self.recurrent("a", a), x @ tau)
 
-    def _one_over(self) -> Array:
-        """1/i at each edge i → j; units count from 1"""
-        return 1 / (self.sources + 1.0)
+    @property
+    def _memories(self) -> Array:
+        """1 - 1/j; units count from 1"""
+        return 1 - 1 / np.arange(1, self.units + 1.0)
 
-    def _on_loops(self, value: Array | float) -> Array:
-        """The value at edges i → i, 0 at the others."""
-        return np.where(self.sources == self.targets, value, 0.0)
+    def _on_loops(self, loops: Array) -> Array:
+        """What τ_jj is with tanh, for each unit, as the τ of all edges: 0 at those between different units."""
+        own = 4 * loops if self.activation == "sigmoid" else loops
+        return np.where(self.sources == self.targets, own[self.sources], 0.0)
+
+    def _shifted(self, biases: Initializer, loops: Array | float) -> Initializer:
+        """What τ_0j is with tanh, where τ_jj is `loops`, for this activation."""
+        if self.activation != "sigmoid":
+            return biases
+        return lambda generator, shape: 2 * (biases(generator, shape) - loops)
 
     def _centred(self, scale: Array, generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """scale_j (u_jy - Σ_y' ν_y' u_jy'), u ~ U(0, 1): a random reading of the symbols, 0 in the mean"""
@@ -123,51 +154,108 @@ class _OverGraph(Cell):
         nu = np.array(self.frequencies if self.frequencies is not None else [1.0] * shape[0])
         return scale * (u - (nu / nu.sum()) @ u)
 
+    def _reading(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return self._centred(np.array(0.5), generator, shape)
 
-class GraphRNN(_OverGraph):
-    """a'_j = tanh(ρ_jx + τ_0j + Σ_i τ_ij a_i)
 
-    Unit j starts as an integrator of a random reading of the symbols over about j steps: τ_jj = 1 - 1/j (eq. 69).
+class GraphRNN(_Integrators):
+    """a'_j = s(ρ_jx + τ_0j + Σ_i τ_ij a_i)
+
+    activation: s, "tanh", "sigmoid" or "linear". Unit j starts as an integrator of a random reading of the symbols over
+    about j steps: τ_jj = 1 - 1/j with tanh (eq. 69), and with the others what makes it the same.
     Source: Ollivier 2013, eqs 8-9.
     """
 
     states = (State("a"),)
 
     def step(self, x: Node, a: Node) -> Node:
-        rho = self.weight("rho", (x.shape[1], self.units), lambda g, s: self._centred(np.array(0.5), g, s))
-        tau = self.weight("tau", (len(self.sources),), array(self._on_loops(1 - self._one_over())))
-        return tanh(x @ rho + self.over_edges(a, tau) + self.weight("tau_0", (self.units,)))
+        loops = self._memories
+        rho = self.weight("rho", (x.shape[1], self.units), self._shifted(self._reading, 0.0))
+        tau = self.weight("tau", (len(self.sources),), array(self._on_loops(loops)))
+        read = x @ rho + self.over_edges(self.recurrent("a", a), tau)
+        return self.s(read + self.weight("tau_0", (self.units,), self._shifted(initializers.zeros(), loops)))
 
 
-class GNN(_OverGraph):
-    """V_j = τ_0jx + Σ_i τ_ijx a_i;  a'_j = tanh(V_j): gated, as all weights depend on the symbol x
+class GNN(_Integrators):
+    """V_j = τ_0jx + Σ_i τ_ijx a_i;  a'_j = s(V_j): gated, as all weights depend on the symbol x
 
+    activation: s, "tanh", "sigmoid" or "linear": then a hidden Markov model is one of these.
     Source: Ollivier 2013, eqs 10-11. Unit j starts as in GraphRNN.
     """
 
     states = (State("a"),)
 
     def step(self, x: Node, a: Node) -> Node:
-        loops = self._on_loops(1 - self._one_over())
-        return tanh(self._gated(x, a, loops, lambda g, s: self._centred(np.array(0.5), g, s)))
+        return self.s(self._gated(x, a, self._memories, self._reading))
 
 
-class GLNN(_OverGraph):
-    """V'_j = V_j + τ_0jx + Σ_i τ_ijx a_i;  a_j = tanh(V_j): gated and leaky
+class GLNN(_Integrators):
+    """V'_j = V_j + τ_0jx + Σ_i τ_ijx a_i;  a_j = s(V_j): gated and leaky
 
-    τ_jj = -1/2 and the biases (eqs 31-33) make unit j an integrator of a random reading of the symbols over about j
-    steps. edges: how many each unit sends; frequencies: ν̃ of eq. 32. V⁰ = tanh⁻¹(β / α) with initial_state="learned";
-    eq. 30 is rnn.Network(..., initial={"W_ho": zeros(), "b_o": array(np.log(ν))}), of rnn.initializers.
-    Source: Ollivier 2013, eqs 13, 30-33.
+    activation: s, "tanh", "sigmoid" or "linear". With tanh, τ_jj = -1/2 and the biases (eqs 31-33) make unit j an
+    integrator of a random reading of the symbols over about j steps; with the others it is the same integrator (a
+    linear one has τ_jj = -1/(j + 1)). edges: how many each unit sends; frequencies: ν̃ of eq. 32. V⁰ = s⁻¹(β / α) with
+    initial_state="learned"; eq. 30 is rnn.Network(..., initial={"W_ho": zeros(), "b_o": array(np.log(ν))}), of
+    rnn.initializers.
+    Source: Ollivier 2013, eqs 13, 30-33; other activations as in its appendix A.
     """
 
-    states = (State("V", initial=_first_potentials),)
+    states = (State("V"),)
     output = State("a")
 
-    def step(self, x: Node, V: Node) -> tuple[Node, Node]:
-        V = V + self._gated(x, tanh(V), self._on_loops(-ALPHA), self._biases)
-        return tanh(V), V
+    def __init__(
+        self,
+        units: int = 128,
+        edges: int = 10,
+        graph_seed: int = 0,
+        frequencies: Sequence[float] | None = None,
+        activation: str = "tanh",
+        *,
+        initial: Mapping[str, Initializer] | None = None,
+    ) -> None:
+        super().__init__(units, edges, graph_seed, frequencies, activation, initial=initial)
+        self.states = (State("V", initial=self._first_potentials),)
 
-    def _biases(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    def step(self, x: Node, V: Node) -> tuple[Node, Node]:
+        # The slope of s at V⁰ times -τ_jj is μ_j; a linear unit has the slope 1.
+        loops = -_time_scales(self.units)[0] if self.activation == "linear" else np.full(self.units, -ALPHA)
+        V = V + self._gated(x, self.s(V), loops, self._readings)
+        return self.s(V), V
+
+    def read_off(self, states: Sequence[Node]) -> Node:
+        return self.s(states[0])
+
+    def _readings(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
         mu, beta = _time_scales(self.units)
-        return beta + self._centred(mu / 4, generator, shape)
+        reading = self._centred(mu / 4, generator, shape)
+        return reading if self.activation == "linear" else beta + reading
+
+    def _first_potentials(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """V⁰_j = s⁻¹(β_j / α), what lies at 0 for a linear unit"""
+        at = np.arctanh(_time_scales(shape[0])[1] / ALPHA)
+        return at * {"tanh": 1.0, "sigmoid": 2.0, "linear": 0.0}[self.activation]
+
+
+class GraphLSTM(_OverGraph):
+    """i, f = σ(x, h, c);  c' = f c + i tanh(x, h);  o = σ(x, h, c');  h' = o tanh(c'), where h enters by its edges
+
+    What each gate reads of x and h is x W_x· + b_· + Σ_i τ·_ij h_i over the edges i → j; peepholes are diagonal. All
+    weights ~ U(-0.1, 0.1).
+    Source: Ollivier 2013, 4 (with each unit of an RNN replaced by an LSTM cell); Graves 2013, eqs 7-11.
+    """
+
+    states = (State("h"), State("c"))
+    initially: ClassVar[Mapping[str, Initializer]] = {"*": initializers.uniform(0.1)}
+
+    def step(self, x: Node, h: Node, c: Node) -> tuple[Node, Node]:
+        h = self.recurrent("h", h)
+        i = sigmoid(self._read("i", x, h) + self.diagonal("i", c=c))
+        f = sigmoid(self._read("f", x, h) + self.diagonal("f", c=c))
+        c = f * c + i * tanh(self._read("c", x, h))
+        o = sigmoid(self._read("o", x, h) + self.diagonal("o", c=c))
+        return o * tanh(c), c
+
+    def _read(self, to: str, x: Node, h: Node) -> Node:
+        """x W_xk + b_k + Σ_i τᵏ_ij h_i, for the gate k"""
+        tau = self.weight(f"tau_{to}", (len(self.sources),))
+        return self.affine(to, x=x) + self.over_edges(h, tau)

@@ -1,6 +1,6 @@
 """A recurrent controller, and the loop that it closes around an arm.
 
-    x_{t+1} = f(x_t, u_t ⊙ (1 + ξ_t) + d_t)      ξ_t ~ N(0, σ²), held until they are redrawn
+    x_{t+1} = f(x_t, u_t ⊙ (1 + ξᵘ_t) + d_t) + ξᶠ_t      ξ ~ N(0, σ²), held until they are redrawn
     v_t = [x_{t-delay}; x*]
     h¹_t = cell₁(v_t, h¹_{t-1})        h^l_t = cell_l([h^{l-1}_t; v_t], h^l_{t-1})
     u_t = h^L_t W_hu + b_u             (or the tanh of it)
@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 import graphnet as gn
 from graphnet.display import ShowsItself
 from graphnet.dtypes import as_dtype, is_float
@@ -25,6 +27,7 @@ from graphnet_rnn.control.arm import Arm
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.initializers import Initializer, normal
 from graphnet_rnn.settings import amount, one_of, whole_number
+from graphnet_rnn.structure import hidden_units
 from graphnet_rnn.weights import FlatParameters, Weights
 
 __all__ = ["ClosedLoop", "Controller", "Trajectories"]
@@ -138,15 +141,18 @@ class ClosedLoop:
     """A controller and an arm over `time` steps of `batch` movements, as nodes.
 
     delay: u_t sees x_{t-delay}, and x_0 before that: the arm has been at rest there. noise: σ of the multiplicative
-    noise of commands. disturbance: "none"; "torques", d_t are torques at the joints in N m; or "forces",
-    d_t = J(x_t)ᵀ F_t for forces F_t at the hand in N.
+    noise ξᵘ of commands. plant_noise: σ of the noise ξᶠ that is added to the state at each step, a number, or one for
+    each of [θ, φ, θ̇, φ̇] (rad, rad/s). disturbance: "none"; "torques", d_t are torques at the joints in N m; or
+    "forces", d_t = J(x_t)ᵀ F_t for forces F_t at the hand in N.
     start, goal    Inputs (batch, 4): x_0 and x*
     disturbances   Input (time, batch, 2), or None
     inputs         those that there are, in this order
     states         x_0 ... x_T, a list of nodes (batch, 4)
     torques        u_0 ... u_{T-1}, (time, batch, 2)
+    structure      (a, h = e(a)) for each tanh and σ of the controller's cells, see rnn.Objective
     random         the source of the noise; `random.redraw()` draws new
     Raises UsageError for settings that cannot be meant.
+    Source: Sutskever 2013, 6.5.
     """
 
     def __init__(
@@ -159,6 +165,7 @@ class ClosedLoop:
         noise: float = 0.0,
         disturbance: str = "none",
         random: gn.RandomSource | None = None,
+        plant_noise: float | Sequence[float] = 0.0,
     ) -> None:
         if not isinstance(controller, Controller) or not isinstance(arm, Arm):
             raise UsageError(
@@ -167,7 +174,7 @@ class ClosedLoop:
         self.controller, self.arm = controller, arm
         self.time, self.batch = whole_number("time", time), whole_number("batch", batch)
         self.delay = whole_number("delay", delay, least=0)
-        self.noise = amount("noise", noise)
+        self.noise, self.plant_noise = amount("noise", noise), _of_state("plant_noise", plant_noise)
         self.disturbance = one_of("disturbance", disturbance, ("none", "torques", "forces"))
         self.random = gn.RandomSource(controller.seed) if random is None else random
         dtype = controller.dtype
@@ -189,13 +196,26 @@ class ClosedLoop:
                 u, memory = self.controller.step(gn.concatenate([seen, self.goal], axis=1), memory)
                 commands.append(u)
                 with gn.scope(layer="arm"):
-                    self.states.append(self.arm.step(self.states[t], self._acting(t, u)))
+                    self.states.append(self._moved(t, u))
         self.torques = gn.stack(commands)
 
+    @property
+    def structure(self) -> list[tuple[Node, Node]]:
+        """(a, h = e(a)) for each hidden unit of the controller, at each step: what moves the arm."""
+        return hidden_units([*self.states, self.torques])
+
+    def _moved(self, t: int, u: Node) -> Node:
+        """x_{t+1}"""
+        after = self.arm.step(self.states[t], self._acting(t, u))
+        if not any(self.plant_noise):
+            return after
+        drawn = self.random.normal(1.0, after.shape, after.dtype, name=f"ξᶠ_{t}")
+        return after + drawn * gn.constant(np.array(self.plant_noise, after.dtype))
+
     def _acting(self, t: int, u: Node) -> Node:
-        """u_t ⊙ (1 + ξ_t) + d_t"""
+        """u_t ⊙ (1 + ξᵘ_t) + d_t"""
         if self.noise:
-            u = u * (1 + self.random.normal(self.noise, u.shape, u.dtype, name=f"ξ_{t}"))
+            u = u * (1 + self.random.normal(self.noise, u.shape, u.dtype, name=f"ξᵘ_{t}"))
         if self.disturbances is None:
             return u
         d = self.disturbances[t]
@@ -203,3 +223,14 @@ class ClosedLoop:
 
     def __repr__(self) -> str:
         return f"<{self.controller!r} in a loop of {self.time} steps, {self.batch} movements, delay {self.delay}>"
+
+
+def _of_state(argument: str, given: float | Sequence[float]) -> tuple[float, ...]:
+    """One number >= 0 for each of [θ, φ, θ̇, φ̇]; UsageError for what is none."""
+    if not isinstance(given, (Sequence, np.ndarray)) or isinstance(given, str) or np.ndim(given) == 0:
+        return (amount(argument, given),) * STATE
+    if len(given) != STATE:
+        raise UsageError(
+            f"{argument} must be a number, or one for each of [θ, φ, θ̇, φ̇], not {len(given)}: {given!r:.60}"
+        )
+    return tuple(amount(argument, value) for value in given)

@@ -167,7 +167,7 @@ class DelayDisturbanceNoise(Task):
 
     `batch` movements between random places: the hand is drawn uniformly from a disc of `radius` (m) around the centre.
     A torque ~ N(0, disturbance²) at each joint (N m) sets in at a random step of the first half and stays. Commands
-    have noise in proportion to them, of share `noise`.
+    have noise in proportion to them, of share `noise`; plant_noise: of the states, see ClosedLoop.
     (The source's "Normal(0, 0.2)" is read as a standard deviation.) Source: Sutskever 2013, 6.3 and 6.7.3.
     """
 
@@ -183,6 +183,7 @@ class DelayDisturbanceNoise(Task):
         time: int = 60,
         delay: int = 7,
         random: gn.RandomSource | None = None,
+        plant_noise: float | Sequence[float] = 0.0,
     ) -> None:
         arm = Arm() if arm is None else arm
         self._middle, self._radius = place(center), amount("radius", radius)
@@ -190,7 +191,7 @@ class DelayDisturbanceNoise(Task):
         arm.state_at(
             self._middle + self._radius * compass(64)
         )  # in reach, or an error now rather than when drawing
-        self.loop = ClosedLoop(controller, arm, time, batch, delay, noise, "torques", random)
+        self.loop = ClosedLoop(controller, arm, time, batch, delay, noise, "torques", random, plant_noise)
         with gn.scope(layer="cost"):
             distance = self._mean(gn.squared_error(self.loop.states[-1], self.loop.goal))
             self.cost = distance + self._energy(1e-4 * arm.dt)

@@ -53,10 +53,10 @@ def ctc_loss(logits: Any, targets: Any, repeats: str = "merge", blank: int = -1)
     inside (time, batch, 1) and row 0 at the blank and -1e4 elsewhere, in the logits' dtype.
 
     The loss is Σ_t log Σ_k exp(logits_tk), which is convex in the logits, minus log Σ_π exp(Σ_t logits_tπ(t)), which is
-    convex as well; so it is not. As it is no single loss op, Gauss-Newton products must be told where the net ends,
-    gn.gauss_newton_product(cost, tangents, at=[logits]); their H_L, the loss's own Hessian, may be indefinite.
-    The Hessian of the first term alone is positive semi-definite: in place of cost, give gauss_newton_product
-    gn.mean(gn.sum(gn.logsumexp(logits), axis=0)).
+    convex as well; so it is not. Gauss-Newton products end the net at the logits and take the first term's Hessian,
+    diag(p_t) - p_t p_tᵀ for each step: that of the cross-entropy with each alignment's share as targets, which EM would
+    minimise, and the Fisher information of the alignment. The loss's own is less, by the covariance of the alignments
+    given the labels; it may be indefinite, and gn.gauss_newton_product(cost, tangents, at=[logits]) takes it.
 
     Raises ShapeError, DtypeError and UsageError for arguments that do not fit. When it runs: GraphnetError for a label
     that is the blank or no symbol at all, and for a label after padding.
@@ -79,7 +79,13 @@ def ctc_loss(logits: Any, targets: Any, repeats: str = "merge", blank: int = -1)
         possible = gn.logical_not(log_probability < _IMPOSSIBLE / 2)
         # 0 or -inf, made by a node whose name an error shows (compile's check, and training that fails).
         allowed = Log()(gn.cast(possible, logits.dtype), name="log of: an alignment spells the target")
-        return -(gn.where(possible, log_probability, 0) + allowed)
+        loss = -(gn.where(possible, log_probability, 0) + allowed)
+        return gn.with_surrogate(loss, _alignment_information, [logits], [possible])
+
+
+def _alignment_information(logits: Node, possible: Node) -> Node:
+    """Σ_t log Σ_k exp(logits_tk), where an alignment spells the target: the convex part of the loss"""
+    return gn.where(possible, gn.sum(gn.logsumexp(logits), axis=0), 0)
 
 
 def blank_index(function: str, blank: Any, symbols: int) -> int:

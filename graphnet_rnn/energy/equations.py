@@ -11,7 +11,7 @@ from graphnet.node import Array, Node
 from graphnet_rnn.energy.units import VisibleUnits
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["LARGEST_SUM", "all_states", "free_energy", "log_partition"]
+__all__ = ["LARGEST_SUM", "all_states", "free_energy", "growth", "log_partition"]
 
 #: Numbers that an exact log Z may add up: an array of so many lies in memory a few times.
 LARGEST_SUM = 2**24
@@ -56,6 +56,16 @@ def log_partition(owner: str, W: Node, b_v: Node, b_h: Node, units: VisibleUnits
     total = gn.reshape(other, (other.shape[0], 1, other.shape[1])) + gn.reshape(inputs, (1, *inputs.shape))
     summed = gn.sum(gn.softplus(total), axis=-1) if over_visible else units.log_normaliser(total)
     return gn.reshape(gn.logsumexp(own @ states.T + summed, axis=-1), leading)
+
+
+def growth(energies: Node, reference: Node) -> Node:
+    """log (1/M) Σ_m exp(F_k(v_m) - F(v_m)): how much log Z has grown since chains ended at the M places v_m, estimated
+
+    energies: F(v_m) now; reference: F_k(v_m), when the chains ran; axis 0 is that of the chains. By importance
+    sampling: Z / Z_k is the mean of exp(F_k - F) over the distribution of then. Convex in W and the biases.
+    Source: Geyer & Thompson 1992.
+    """
+    return gn.logsumexp(reference - energies, axis=0) - math.log(energies.shape[0])
 
 
 def all_states(units: int) -> Array:

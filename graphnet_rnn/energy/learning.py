@@ -13,6 +13,7 @@ from graphnet_rnn.energy.model import EnergyModel, as_generator
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.optimizers.base import Report, State, taken_up
 from graphnet_rnn.optimizers.first_order import FirstOrder
+from graphnet_rnn.optimizers.hessian_free import CurvedOptimizer
 from graphnet_rnn.optimizers.minimize import Result
 from graphnet_rnn.settings import is_true, whole_number
 
@@ -25,7 +26,7 @@ UPDATE, RANDOM = "update", "random"
 def train(
     model: EnergyModel,
     data: Any,
-    optimizer: FirstOrder,
+    optimizer: FirstOrder | CurvedOptimizer,
     updates: int,
     batch: int | None = None,
     gibbs_steps: int | Callable[[int], int] = 1,
@@ -34,25 +35,31 @@ def train(
     callback: Callable[[int, Report], object] | None = None,
     seed: int = 0,
     state: State | None = None,
+    chains: int = 1,
+    backend: str = "numba",
+    threads: int | None = None,
 ) -> Result:
     """`updates` steps of the optimizer along contrastive divergence; the model's parameters are the last point.
 
-    data: (cases, visible), or (time, sequences, visible) for a temporal model. batch: cases, or sequences, drawn
-    for each update without repetition; None: all of them. gibbs_steps: k, or a function of the update's number
+    optimizer: of first order, or Hessian-free, see ContrastiveDivergence. data: (cases, visible), or
+    (time, sequences, visible) for a temporal model. batch: cases, or sequences, drawn for each update without
+    repetition; None: all of them. gibbs_steps: k, or a function of the update's number
     (the source: lambda n: 10 if n < 1000 else 25). rate: the learning rate by update, instead of the optimizer's.
+    chains: of each case; their gradients' mean is taken. Hessian-free needs some ten with a TRBM or RTRBM.
     below: trained models from the data upwards; the model then learns from their `activities`, drawn anew for
     each batch. callback(update, report) may return True to stop.
     state: that of an earlier Result, with which training goes on to the same numbers as if it had not stopped: 10
     updates and 10 more are 20. It holds the optimizer's arrays, the number of updates, which counts on, and where the
-    random numbers are; the model brings the parameters.
+    random numbers are; the model brings the parameters. backend, threads: see gn.compile.
     The Result's loss is that of the last update, see ContrastiveDivergence; its reason "steps" or "callback".
     Raises UsageError and DataError for what cannot be meant, TrainingError when learning runs away.
     """
     if not isinstance(model, EnergyModel):
         raise UsageError(f"train takes an RBM, TRBM or RTRBM, not {model!r:.60}")
-    if not isinstance(optimizer, FirstOrder):
+    if not isinstance(optimizer, (FirstOrder, CurvedOptimizer)):
         raise UsageError(
-            f"train: optimizer must be a first-order optimizer, e.g. rnn.Momentum(rate=0.01), not {optimizer!r:.60}"
+            "train: optimizer must be a first-order or a Hessian-free one, e.g. rnn.Momentum(rate=0.01) or "
+            f"rnn.HessianFree(), not {optimizer!r:.60}"
         )
     updates = whole_number("train: updates", updates)
     generator = as_generator("train", seed)
@@ -62,7 +69,7 @@ def train(
     size = count if batch is None else whole_number("train: batch", batch)
     if size > count:
         raise DataError(f"train: batch is {size}, but the data hold only {count} (axis {axis})")
-    objective = ContrastiveDivergence(model, 1, seed)
+    objective = ContrastiveDivergence(model, 1, seed, backend, threads, chains)
     theta = objective.start()
     kept = _taken_up(optimizer, theta, state, generator)
     own = {name: array for name, array in kept.items() if name not in (UPDATE, RANDOM)}
@@ -96,7 +103,7 @@ def _require_finite(report: Report, update: int) -> None:
 
 
 def _taken_up(
-    optimizer: FirstOrder, theta: Array, given: State | None, generator: np.random.Generator
+    optimizer: FirstOrder | CurvedOptimizer, theta: Array, given: State | None, generator: np.random.Generator
 ) -> State:
     """The state before the next update; the generator is brought to where it stands."""
     own = {UPDATE: np.zeros(1, np.int64), RANDOM: _words(generator)}

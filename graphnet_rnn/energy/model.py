@@ -13,6 +13,7 @@ import graphnet as gn
 from graphnet.display import ShowsItself
 from graphnet.dtypes import as_dtype, is_float
 from graphnet.node import Array, Node
+from graphnet_rnn.energy import equations
 from graphnet_rnn.energy.units import visible_units
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.initializers import Initializer
@@ -127,8 +128,53 @@ class EnergyModel(FlatParameters, ShowsItself, ABC):
     # -- what every model can do -------------------------------------------------------------
 
     @abstractmethod
-    def divergence(self, v: Node, v_k: Node) -> Node:
-        """mean [F(v) - F(v_k)], v_k constant: its gradient is that of contrastive divergence."""
+    def machine(self, v: Node) -> tuple[Node, Node, Node]:
+        """W, b_v and b_h of the RBM that each row of v is judged by, as nodes; vectors where all have the same."""
+
+    def energies(self, v: Node, x: Node) -> Node:
+        """F(x): free energies in the RBMs by which v is judged; x like v, or (chains, *shape of v)."""
+        return equations.free_energy(x, *self.machine(v), self.units)
+
+    def divergence(self, v: Node, v_k: Node, reference: Node | None = None) -> Node:
+        """mean [F(v) - F(v_k)], v_k constant: its gradient is that of contrastive divergence.
+
+        v_k: the end of a chain for each row of v, or of several, (chains, *shape of v). reference: F_k(v_k), the
+        `energies` of the v_k at the parameters with which the chains were drawn. With it, the result is
+
+            mean [F(v) + log (1/M) Σ_m exp(F_k(v_m) - F(v_m))]
+
+        over the M chains of each row (of all rows, where they are judged by one RBM): an estimate of the mean of
+        -log P(v), less log Z of then, with the same gradient at those parameters. Several chains need it. For a TRBM or
+        RTRBM the mean is over time and batch, and F of step t has the biases that the past sets.
+        Its curvature in Gauss-Newton products is that of the second term, which is convex in W and the biases: the
+        covariance, over the chains, of v, h and v hᵀ. With one chain for each RBM it is that of h given v alone.
+        Raises UsageError for several chains without a reference.
+        Source: Hinton 2002; Sutskever 2013, 2.7, 3.2.2 (TRBM) and 3.9-3.10 (RTRBM); Geyer & Thompson 1992.
+        """
+        if reference is None and v_k.ndim > v.ndim:
+            raise UsageError(
+                f"{type(self).__name__}.divergence: the ends of several chains {list(v_k.shape)} need "
+                "reference=, their energies when they were drawn: gn.stop_gradient(model.energies(v, v_k)) where the "
+                "parameters stay"
+            )
+        W, b_v, b_h = self.machine(v)
+        data = equations.free_energy(v, W, b_v, b_h, self.units)
+        common, several = b_v.ndim == b_h.ndim == 1, v_k.ndim > v.ndim
+
+        def model(W: Node, b_v: Node, b_h: Node, v_k: Node, reference: Node | None = None) -> Node:
+            """How much log Z of the RBM of each row has grown, but for a constant."""
+            energies = equations.free_energy(gn.stop_gradient(v_k), W, b_v, b_h, self.units)
+            if reference is None:
+                return -energies
+            reference = gn.stop_gradient(reference)
+            if common:  # one Z, of which all chains tell
+                grown = equations.growth(gn.reshape(energies, (-1,)), gn.reshape(reference, (-1,)))
+                return gn.broadcast_to(grown, data.shape)
+            return equations.growth(energies, reference) if several else reference - energies
+
+        given = [v_k] if reference is None else [v_k, reference]
+        loss = data + model(W, b_v, b_h, *given)
+        return gn.mean(gn.with_surrogate(loss, model, [W, b_v, b_h], given))
 
     @abstractmethod
     def __graph__(self) -> gn.Graph:

@@ -64,12 +64,20 @@ class RBM(EnergyModel):
         return equations.log_partition("RBM", p["W"], p["b_v"], p["b_h"], self.units)
 
     def log_probability(self, v: Node) -> Node:
-        """log P(v) = -F(v) - log Z; (cases, visible) to (cases), nats (of a density if Gaussian)."""
-        return -self.free_energy(v) - self.exact_log_partition()
+        """log P(v) = -F(v) - log Z; (cases, visible) to (cases), nats (of a density if Gaussian).
 
-    def divergence(self, v: Node, v_k: Node) -> Node:
-        """mean over cases [F(v) - F(v_k)], v_k constant. Source: Hinton 2002; Sutskever 2013, 2.7."""
-        return gn.mean(self.free_energy(v) - self.free_energy(gn.stop_gradient(v_k)))
+        Its curvature in Gauss-Newton products is that of -log Z, the covariance of v, h and v hᵀ.
+        """
+        place = list(self.machine(v))
+
+        def concave(W: Node, b_v: Node, b_h: Node) -> Node:
+            return gn.broadcast_to(-equations.log_partition("RBM", W, b_v, b_h, self.units), v.shape[:1])
+
+        return gn.with_surrogate(-self.free_energy(v) - self.exact_log_partition(), concave, place)
+
+    def machine(self, v: Node) -> tuple[Node, Node, Node]:
+        p = self.parameters
+        return p["W"], p["b_v"], p["b_h"]
 
     def __graph__(self) -> gn.Graph:
         """The free energy of a case, for pictures."""

@@ -12,6 +12,7 @@ from graphnet_rnn.energy.rbm import RBM
 from graphnet_rnn.energy.temporal import TemporalRBM
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.first_order import FirstOrder
+from graphnet_rnn.optimizers.hessian_free import CurvedOptimizer
 from graphnet_rnn.optimizers.minimize import Result
 from graphnet_rnn.settings import whole_number
 
@@ -48,7 +49,12 @@ class Stack:
                 )
 
     def train(
-        self, data: Any, optimizer: FirstOrder, updates: int, level: int | None = None, **how: Any
+        self,
+        data: Any,
+        optimizer: FirstOrder | CurvedOptimizer,
+        updates: int,
+        level: int | None = None,
+        **how: Any,
     ) -> list[Result]:
         """Trains the layers one at a time, from the data upwards, each with those below it fixed.
 

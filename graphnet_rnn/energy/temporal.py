@@ -116,7 +116,8 @@ class TemporalRBM(EnergyModel):
         for t in range(v.shape[0]):
             with gn.scope(time=t):
                 b_v, b_h = self._biases(p, past)
-                h = gn.sigmoid(v[t] @ p["W"] + b_h)
+                with gn.scope(cell=type(self).__name__):
+                    h = gn.sigmoid(v[t] @ p["W"] + b_h)
                 steps.append((b_v, b_h, h))
                 past.push(v[t], h if self.recurrent else gn.stop_gradient(h))
         all_b_v, all_b_h, all_h = zip(*steps, strict=True)
@@ -131,24 +132,20 @@ class TemporalRBM(EnergyModel):
 
         log Z_t is enumerated: UsageError if a model is too large for it. For an RTRBM this is exact: summed over
         time it is log P of the sequence (eq. 3.22). For a TRBM it is what learning climbs (3.2.2), and exact only
-        without "HH". Source: Sutskever 2013, eqs 3.15, 3.18.
+        without "HH". Its curvature in Gauss-Newton products is that of -log Z_t, with respect to W and the biases of
+        step t: the covariance of v, h and v hᵀ in the RBM of that step. Source: Sutskever 2013, eqs 3.15, 3.18.
         """
-        b_v, b_h, _ = self.unroll(v)
-        W, owner = self.parameters["W"], type(self).__name__
-        log_z = equations.log_partition(owner, W, b_v, b_h, self.units)
-        return -equations.free_energy(v, W, b_v, b_h, self.units) - log_z
+        place, owner = self.machine(v), type(self).__name__
 
-    def divergence(self, v: Node, v_k: Node) -> Node:
-        """mean over time and batch [F_t(v_t) - F_t(v_t^k)], v^k constant; F_t: free energy with the biases of step t.
+        def log_z(W: Node, b_v: Node, b_h: Node) -> Node:
+            return equations.log_partition(owner, W, b_v, b_h, self.units)
 
-        Source: Sutskever 2013, 3.2.2 (TRBM) and 3.9-3.10 (RTRBM; through time by the derivative of p).
-        """
+        log_probability = -equations.free_energy(v, *place, self.units) - log_z(*place)
+        return gn.with_surrogate(log_probability, lambda *place: -log_z(*place), place)
+
+    def machine(self, v: Node) -> tuple[Node, Node, Node]:
         b_v, b_h, _ = self.unroll(v)
-        data, model = (
-            equations.free_energy(x, self.parameters["W"], b_v, b_h, self.units)
-            for x in (v, gn.stop_gradient(v_k))
-        )
-        return gn.mean(data - model)
+        return self.parameters["W"], b_v, b_h
 
     def __graph__(self) -> gn.Graph:
         """The free energy of a frame after the h_0 of the past, and its hidden units, for pictures."""

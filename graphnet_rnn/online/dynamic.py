@@ -28,7 +28,7 @@ class DynamicEvaluation:
     optimizer: any of first order, whose step stands for -ε g; None for no adaptation, which gives what Evaluator gives
     with one lane. With Nesterov a piece is read at the point to which momentum carries the weights. time: characters of
     a piece. decay: λ, in [0, 1), how strongly the weights are drawn back to the trained ones, θ₀.
-    No dropout. Raises UsageError for a network that does not predict the next symbol.
+    backend, threads: see gn.compile. No dropout. Raises UsageError for a network that does not predict the next symbol.
     Source: Mikolov et al. 2010; Krause et al. 2018, without their scaling by root mean squares.
     """
 
@@ -39,6 +39,7 @@ class DynamicEvaluation:
         time: int = 20,
         decay: float = 0.0,
         threads: int | None = None,
+        backend: str = "numba",
     ) -> None:
         if not network.predicts_symbols:
             raise UsageError(
@@ -55,6 +56,7 @@ class DynamicEvaluation:
             [u.losses, gn.argmax(u.logits), *u.final, *gradients],
             [u.inputs, u.targets, *u.initial],
             threads=threads,
+            backend=backend,
         )
 
     def __call__(

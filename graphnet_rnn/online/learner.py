@@ -24,7 +24,8 @@ __all__ = ["Learner"]
 class Learner(ABC):
     """Reads x_t, is told the target, and gives loss_t and ∂loss_t/∂θ; nothing is kept but the present.
 
-    batch: sequences that are read side by side; each is a run of the compiled step of its own.
+    batch: sequences that are read side by side; each is a run of the compiled step of its own. backend, threads: see
+    gn.compile.
     states: those after the last step, one array (batch, width) for each state of each layer.
     outputs: o_t of the last step, before the loss's own nonlinearity, (batch, outputs); None before the first.
     The network's weights may change between any two steps. What is remembered then mixes derivatives at old weights
@@ -33,7 +34,9 @@ class Learner(ABC):
     Raises UsageError for a network with a layer that reads later inputs, or a loss of whole sequences.
     """
 
-    def __init__(self, network: Network, batch: int = 1) -> None:
+    def __init__(
+        self, network: Network, batch: int = 1, backend: str = "numba", threads: int | None = None
+    ) -> None:
         name = type(self).__name__
         network.require_causal(name)
         if network.loss in SEQUENCE_LOSSES:
@@ -51,6 +54,8 @@ class Learner(ABC):
         self._function = gn.compile(
             [gn.sum(u.losses), u.logits, gradient, *memory, *u.final],
             [u.inputs, u.targets, *self._memory, *u.initial],
+            backend=backend,
+            threads=threads,
         )
         self.reset()
 

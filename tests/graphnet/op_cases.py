@@ -23,6 +23,7 @@ from graphnet.ops.leaf import After, Label, StopGradient
 from graphnet.ops.linear import BatchMatMul, MatMul, ScaledMatMul
 from graphnet.ops.loss import SigmoidCrossEntropy, SoftmaxCrossEntropy, SquaredError, SymbolCrossEntropy
 from graphnet.ops.reduce import ArgMax, LogSoftmax, LogSumExp, Max, Min, Softmax
+from graphnet.ops.surrogate import Surrogate
 
 __all__ = ["CASES", "LEAVES", "Case", "covered_ops", "ops_with_inputs"]
 
@@ -99,6 +100,11 @@ def sliced(*key: Any) -> Callable[[Node], Node]:
 CASES: tuple[Case, ...] = (
     # leaf: the two that have an input
     Case(Label(), (normal(2, 3),), "label"),
+    Case(
+        Surrogate(lambda z, t: gn.sum((z - t) ** 2, axis=1), 1),
+        (normal(2), normal(2, 3), normal(2, 3)),
+        "surrogate",
+    ),
     Case(StopGradient(), (normal(2, 3),), "stop_gradient"),
     Case(
         lambda x: gn.tanh(x) * gn.stop_gradient(x * gn.stop_gradient(x)), (normal(3),), "stop_gradient-twice"

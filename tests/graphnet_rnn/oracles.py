@@ -369,9 +369,10 @@ def along_edges(cell: Any, a: Array, tau: Array) -> Array:
 
 def graph_rnn(cell: Any, reads: int) -> Oracle:
     """Ollivier 2013, (8)–(9), a_0 ≡ 1."""
+    s = ACTIVATIONS[cell.activation]
 
     def step(w: Weights, x: Array, a: Array) -> tuple[Array, Array]:
-        a = np.tanh(x @ w["rho"] + along_edges(cell, a, w["tau"]) + w["tau_0"])
+        a = s(x @ w["rho"] + along_edges(cell, a, w["tau"]) + w["tau_0"])
         return a, a
 
     return Oracle((("a", cell.units),), cell.units, step)
@@ -379,22 +380,41 @@ def graph_rnn(cell: Any, reads: int) -> Oracle:
 
 def gnn(cell: Any, reads: int) -> Oracle:
     """Ollivier 2013, (10)–(11), with Σ_k x_k τ_ijk for vectors, a_0 ≡ 1."""
+    s = ACTIVATIONS[cell.activation]
 
     def step(w: Weights, x: Array, a: Array) -> tuple[Array, Array]:
-        a = np.tanh(along_edges(cell, a, x @ w["tau"]) + x @ w["tau_0"])
+        a = s(along_edges(cell, a, x @ w["tau"]) + x @ w["tau_0"])
         return a, a
 
     return Oracle((("a", cell.units),), cell.units, step)
 
 
 def glnn(cell: Any, reads: int) -> Oracle:
-    """Ollivier 2013, (13)–(14): V leaks, a = tanh(V) is what the others and the output see."""
+    """Ollivier 2013, (13)–(14): V leaks, a = s(V) is what the others and the output see."""
+    s = ACTIVATIONS[cell.activation]
 
     def step(w: Weights, x: Array, v: Array) -> tuple[Array, Array]:
-        v = v + along_edges(cell, np.tanh(v), x @ w["tau"]) + x @ w["tau_0"]
-        return np.tanh(v), v
+        v = v + along_edges(cell, s(v), x @ w["tau"]) + x @ w["tau_0"]
+        return s(v), v
 
     return Oracle((("V", cell.units),), cell.units, step)
+
+
+def graph_lstm(cell: Any, reads: int) -> Oracle:
+    """Ollivier 2013, 4: Graves 2013, (7)–(11), where h_{t−1} W_h· are sums over the edges of the graph."""
+
+    def step(w: Weights, x: Array, h: Array, c: Array) -> tuple[Array, ...]:
+        def into(k: str) -> Array:
+            return x @ w[f"W_x{k}"] + along_edges(cell, h, w[f"tau_{k}"]) + w[f"b_{k}"]
+
+        i = sigmoid(into("i") + w["w_ci"] * c)
+        f = sigmoid(into("f") + w["w_cf"] * c)
+        c = f * c + i * np.tanh(into("c"))
+        o = sigmoid(into("o") + w["w_co"] * c)
+        h = o * np.tanh(c)
+        return h, h, c
+
+    return Oracle((("h", cell.units), ("c", cell.units)), cell.units, step)
 
 
 def leaky_rnn(cell: Any, reads: int) -> Oracle:
@@ -469,6 +489,7 @@ ORACLES: dict[str, Maker] = {
     "GraphRNN": graph_rnn,
     "GNN": gnn,
     "GLNN": glnn,
+    "GraphLSTM": graph_lstm,
     "LeakyRNN": leaky_rnn,
     "EchoState": leaky_rnn,
     "NARX": narx,

@@ -536,7 +536,7 @@ RECORDED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("cell", [rnn.GraphRNN, rnn.GNN, rnn.GLNN])
+@pytest.mark.parametrize("cell", [rnn.GraphRNN, rnn.GNN, rnn.GLNN, rnn.GraphLSTM])
 def test_work_grows_with_edges_not_with_units_squared(cell: type[rnn.Cell]) -> None:
     """No array of a compiled step is larger than a few times batch × edges, or the weights."""
     units, edges, batch = 400, 3, 2

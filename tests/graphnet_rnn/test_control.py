@@ -61,8 +61,13 @@ def force_torques(arm: Arm, q: Array, force: Array) -> Array:
     return np.array([work(q + 1e-30j * e).imag for e in np.eye(2)]) / 1e-30
 
 
-def simulate(task_or_loop: Any, arrays: list[Array], noise: list[Array] | None = None) -> tuple[Array, Array]:
-    """Movement by movement and step by step, (time + 1, batch, 4) and (time, batch, 2)."""
+def simulate(
+    task_or_loop: Any,
+    arrays: list[Array],
+    noise: list[Array] | None = None,
+    drift: list[Array] | None = None,
+) -> tuple[Array, Array]:
+    """Movement by movement and step by step, (time + 1, batch, 4) and (time, batch, 2). drift: ξᶠ"""
     loop: ClosedLoop = getattr(task_or_loop, "loop", task_or_loop)
     W = {name: node.value for name, node in loop.controller.parameters.items()}
     layers = range(len(loop.controller.layers))
@@ -86,6 +91,8 @@ def simulate(task_or_loop: Any, arrays: list[Array], noise: list[Array] | None =
                 acting = acting + force_torques(loop.arm, states[t, b, :2], arrays[2][t, b])
             acceleration = accelerations(loop.arm, states[t, b], acting)
             states[t + 1, b] = states[t, b] + loop.arm.dt * np.concatenate([states[t, b, 2:], acceleration])
+            if drift is not None:
+                states[t + 1, b] += drift[t][b]
     return states, commands
 
 
@@ -183,10 +190,10 @@ def test_state_at_puts_the_hand_there(arm: Arm) -> None:
 # -- loop ----------------------------------------------------------------------------------------
 
 
-def noise_of(loop: ClosedLoop) -> list[Array]:
+def noise_of(loop: ClosedLoop, of: str = "ξᵘ") -> list[Array]:
     order = gn.Graph([loop.torques, loop.states[-1]]).order
     found = {node.name: node.value for node in order if node.op.name == "Random"}
-    return [found[f"ξ_{t}"] for t in range(loop.time)]
+    return [found[f"{of}_{t}"] for t in range(loop.time)]
 
 
 @by_task
@@ -247,6 +254,35 @@ def test_noise_is_held_until_redrawn_and_grows_with_the_command() -> None:
     assert abs(np.corrcoef(shares.T)[0, 1]) < 0.06
     loop.random.redraw()
     assert not np.array_equal(run_once(start, start)[1], first)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_the_plant_has_noise_of_its_own(noise: float) -> None:
+    """x_{t+1} = f(x_t, ...) + ξᶠ_t: each number of the state has its σ, beside the noise of commands."""
+    deviations = (0.01, 0.02, 0.0, 0.3)
+    task = DelayDisturbanceNoise(small(4), batch=3, time=5, delay=2, noise=noise, plant_noise=deviations)
+    loop, arrays = task.loop, task.conditions()
+    drawn = noise_of(loop, "ξᶠ")
+    drift = [noise_of_step * deviations for noise_of_step in drawn]
+    states, commands = simulate(loop, arrays, noise_of(loop) if noise else None, drift)
+    found = task.trajectories()
+    np.testing.assert_allclose(found.states, states, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(found.torques, commands, rtol=1e-8, atol=1e-10)
+    loop.random.redraw()
+    assert not np.array_equal(task.trajectories().states, found.states)
+    assert not np.array_equal(noise_of(loop, "ξᶠ")[0], noise_of(loop, "ξᶠ")[1])
+    many = ClosedLoop(small(), Arm(), time=2, batch=4000, plant_noise=0.05)
+    assert many.plant_noise == (0.05,) * 4
+    start = np.tile([0.5, 1.5, 0.0, 0.0], (4000, 1))
+    (end,) = gn.compile([many.states[1]], many.inputs)(start, start)
+    assert end.std(axis=0) == pytest.approx([0.05] * 4, rel=0.06)
+
+
+def test_structure_is_the_controllers_hidden_units() -> None:
+    """Each unit of each step once; torques are none, even where they are the tanh of something."""
+    loop = ClosedLoop(small(output="tanh"), Arm(), time=6, batch=2, delay=1)
+    assert len(loop.structure) == 2 * 6
+    assert all(h.inputs[0] is a and a.shape == (2, 5) for a, h in loop.structure)
 
 
 # -- costs and derivatives -----------------------------------------------------------------------
@@ -459,6 +495,12 @@ def test_first_weights() -> None:
         (lambda: ClosedLoop(small(), Arm(), 1, 0), "batch must be"),
         (lambda: ClosedLoop(small(), Arm(), 1, 1, delay=-1), "delay must be a whole number >= 0, not -1"),
         (lambda: ClosedLoop(small(), Arm(), 1, 1, noise=-0.1), "noise must be a finite number >= 0"),
+        (
+            lambda: ClosedLoop(small(), Arm(), 1, 1, plant_noise=-1.0),
+            "plant_noise must be a finite number >= 0",
+        ),
+        (lambda: ClosedLoop(small(), Arm(), 1, 1, plant_noise=(0.1, 0.2)), "one for each of .*, not 2"),
+        (lambda: ClosedLoop(small(), Arm(), 1, 1, plant_noise="much"), "plant_noise must be a finite number"),  # type: ignore[arg-type]
         (
             lambda: ClosedLoop(small(), Arm(), 1, 1, disturbance="wind"),
             "'none' or 'torques' or 'forces', not 'wind'",

@@ -697,7 +697,7 @@ def wrong(error: type[Exception], text: str, call: Callable[[], Any]) -> Any:
         wrong(UsageError, "gibbs_steps must be a whole number >= 1", lambda: ContrastiveDivergence(rbm(), 0)),
         wrong(UsageError, "theta has 19 numbers", lambda: fed().gradient(np.zeros(3))),
         wrong(UsageError, "train takes an RBM", lambda: train(None, bits(2, 4), rnn.SGD(), 1)),  # type: ignore[arg-type]
-        wrong(UsageError, "optimizer must be a first-order optimizer", lambda: train(rbm(), bits(2, 4), rnn.SGD, 1)),  # type: ignore[arg-type]
+        wrong(UsageError, "must be a first-order or a Hessian-free", lambda: train(rbm(), bits(2, 4), rnn.SGD, 1)),  # type: ignore[arg-type]
         wrong(UsageError, "layers is empty", lambda: Stack([])),
         wrong(UsageError, "on top of 3 hidden units", lambda: Stack([RBM(4, 3), RBM(4, 2)])),
         wrong(UsageError, "gaussian visible units", lambda: Stack([RBM(4, 3), RBM(3, 2, "gaussian")])),

@@ -124,7 +124,7 @@ def test_hyper_starts_almost_as_the_cell_itself(rank: int | None) -> None:
 
 FREQUENCIES = np.array([9.0, 4, 3, 2, 1, 1, 0.5, 0.25])
 UNITS = 30
-GRAPHS = [cells.GraphRNN, cells.GNN, cells.GLNN]
+GRAPHS = [cells.GraphRNN, cells.GNN, cells.GLNN, cells.GraphLSTM]
 
 
 @pytest.mark.parametrize("edges", [1, 3, 7, 12, 20])
@@ -209,6 +209,48 @@ def test_glnn_starts_at_its_fixed_point() -> None:
     np.testing.assert_allclose(0.5 * (1 - np.tanh(v) ** 2), mu, rtol=1e-12)
     _, moved = oracle_of(cell, len(FREQUENCIES)).step(w, FREQUENCIES[None] / FREQUENCIES.sum(), v[None])
     np.testing.assert_allclose(moved[0], v, rtol=1e-12, atol=1e-14)
+
+
+def test_graph_lstm_starts_uniform() -> None:
+    """Ollivier 2013, 4: all weights in [−0.1, 0.1]."""
+    w = weights(cells.GraphLSTM(60, edges=4), len(FREQUENCIES))
+    own = {name: value for name, value in w.items() if not name.startswith("output.")}
+    for value in own.values():
+        assert np.abs(value).max() <= 0.1
+        assert value.std() == pytest.approx(0.1 / math.sqrt(3), rel=0.25)
+    assert own["tau_i"].shape == (240,)
+
+
+@pytest.mark.parametrize("make", [cells.GraphRNN, cells.GNN, cells.GLNN])
+def test_sigmoid_starts_as_the_same_net(make: Any) -> None:
+    """Ollivier 2013, 1.2.1: tanh and σ are related by an affine transform of V and a; so are the nets at first."""
+    x, found = np.random.default_rng(0).integers(0, len(FREQUENCIES), (25, 3)), {}
+    for activation in ("tanh", "sigmoid"):
+        cell = make(UNITS, edges=3, frequencies=FREQUENCIES, activation=activation)
+        net = rnn.Network([cell], len(FREQUENCIES), 2, initial_state="learned", dtype="float64", seed=3)
+        u = net.unroll(25, 3, initial="learned")
+        found[activation] = gn.compile([*u.hidden, u.initial[0]], [u.inputs])(x)
+    ours, theirs = found["sigmoid"], found["tanh"]
+    np.testing.assert_allclose(ours[0], (1 + theirs[0]) / 2, rtol=1e-12, atol=1e-14)
+    assert np.ptp(theirs[0], axis=0).max() > 0.05
+    if make is cells.GLNN:  # whose state is V
+        np.testing.assert_allclose(ours[1], 2 * theirs[1], rtol=1e-13)
+
+
+@pytest.mark.parametrize("make", [cells.GraphRNN, cells.GLNN])
+def test_linear_units_start_as_integrators(make: Any) -> None:
+    """(74): what was read n steps ago counts (1 − μ_j)ⁿ, μ_j = 1/(j + 1), or 1/j in a GraphRNN."""
+    cell = make(UNITS, edges=3, frequencies=FREQUENCIES, activation="linear")
+    w = weights(cell, len(FREQUENCIES), initial_state="learned")
+    mu = 1 / (np.arange(1, UNITS + 1) + (make is cells.GLNN))
+    step, reading = oracle_of(cell, len(FREQUENCIES)).step, w["rho" if make is cells.GraphRNN else "tau_0"]
+    state = w["initial.V0" if make is cells.GLNN else "initial.a0"][None]
+    assert not state.any()
+    expected = np.zeros(UNITS)
+    for symbol in (3, 0, 5, 1):
+        state = step(w, np.eye(len(FREQUENCIES))[symbol][None], state)[1]
+        expected = (1 - mu) * expected + reading[symbol]
+        np.testing.assert_allclose(state[0], expected, rtol=1e-12, atol=1e-15)
 
 
 def test_writing_weights_of_eq_30_are_asked_of_the_network() -> None:

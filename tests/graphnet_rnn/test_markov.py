@@ -293,6 +293,40 @@ def test_adopt_refuses_tables() -> None:
         hmm.adopt(model(2).unroll(3, 1, tables="softmax"))
 
 
+# -- over a sparse graph ---------------------------------------------------------------------------
+
+
+def test_over_a_sparse_graph_no_other_move_is_ever_possible() -> None:
+    """Ollivier 2013, note 16: so many edges from each state, one to itself; the same graph as the cells'."""
+    hmm = HMM(6, 4, seed=2, edges=3, graph_seed=5)
+    cell = rnn.GLNN(6, edges=3, graph_seed=5)
+    edges = np.zeros((6, 6), bool)
+    edges[cell.sources, cell.targets] = True
+    assert np.array_equal(hmm.A > 0, edges)
+    assert hmm.A.sum(axis=1) == pytest.approx(np.ones(6))
+    x = text(30, 4)
+    found = hmm.fit(x, iterations=8, smoothing=0.1)
+    assert found[-1] < found[0]
+    assert np.array_equal(hmm.A > 0, edges), "smoothing makes no edges"
+    u = hmm.unroll(30, 4, tables="softmax")
+    objective = rnn.Objective(u.cost, u.parameters, [u.symbols])
+    objective.feed(x)
+    rnn.minimize(objective, rnn.HessianFree(), steps=3)
+    hmm.adopt(u)
+    assert np.array_equal(hmm.A > 0, edges)
+    with pytest.raises(UsageError, match="A must be 0 where the graph has no edge"):
+        hmm.A = np.full((6, 6), 1 / 6)
+    assert (HMM(3, 2, edges=9).A > 0).all()
+
+
+def test_what_is_drawn_along_edges_is_jeffreys() -> None:
+    """Dirichlet(½, ..., ½) over the edges of a state: each share has the mean 1/d and the variance (d-1)/d²/(d/2+1)."""
+    tables = [HMM(400, 1, seed=seed, edges=4, graph_seed=1).A for seed in range(8)]
+    shares = np.concatenate([A[A > 0].reshape(400, 4) for A in tables])
+    assert shares.mean(axis=0) == pytest.approx([0.25] * 4, abs=0.02)
+    assert shares.var(axis=0) == pytest.approx([3 / 16 / 3] * 4, rel=0.08)
+
+
 # -- decoding and sampling -----------------------------------------------------------------------
 
 

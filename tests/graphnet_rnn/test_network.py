@@ -392,3 +392,66 @@ def test_repr_counts_parameters() -> None:
         repr(net(rnn.Elman(4)))
         == "Network([Elman(units=4)], inputs=5, outputs=3, loss='softmax'): 55 parameters"
     )
+
+
+# -- the first symbol --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [rnn.Elman(3)],
+        [rnn.GLNN(4, edges=2, activation="sigmoid")],
+        [rnn.LSTMSutskever(2), rnn.LSTM(3)],
+        [rnn.HMMFilter(3)],
+    ],
+    ids=["Elman", "GLNN", "two layers", "HMMFilter"],
+)
+@pytest.mark.parametrize("skip", [False, True])
+def test_the_first_symbol_is_predicted_by_the_first_states(layers: list[rnn.Cell], skip: bool) -> None:
+    """log Pr(x) = Σ_t log π_t(x_t) from t = 0 on (Ollivier 2013, (7)): what follows is what it is without."""
+    network = rnn.Network(layers, 4, 4, skip=skip, initial_state="learned", dtype="float64", seed=1)
+    generator = np.random.default_rng(0)
+    network.theta = 0.5 * generator.standard_normal(network.theta.size)
+    x = generator.integers(0, 4, (6, 2))
+    whole = network.unroll(5, 2, initial="learned", predict_first=True)
+    rest = network.unroll(5, 2, initial="learned")
+    (losses,) = gn.compile([whole.losses], [whole.inputs, whole.targets])(x[:-1], x)
+    (later,) = gn.compile([rest.losses], [rest.inputs, rest.targets])(x[:-1], x[1:])
+    np.testing.assert_allclose(losses[1:], later, rtol=1e-12)
+
+    w = {name: node.value for name, node in network.parameters.items()}
+    read = []
+    for l, cell in enumerate(network.layers):
+        first = [w[f"initial.{state.name}{l}"] for state in cell.states]
+        of = {
+            "GLNN": lambda s: 1 / (1 + np.exp(-s[0])),
+            "LSTMSutskever": lambda s: np.concatenate(s[:2]),
+            "HMMFilter": lambda s: np.exp(s[0]) / np.exp(s[0]).sum(),
+        }
+        read.append(of.get(type(cell).__name__, lambda s: s[0])(first))
+    names = [f"W_h{l}o" for l in range(len(read))] if skip else ["W_ho"]
+    pairs = zip(read if skip else read[-1:], names, strict=True)
+    o = sum(h @ w[f"output.{name}"] for h, name in pairs) + w["output.b_o"]
+    np.testing.assert_allclose(losses[0], (np.log(np.exp(o).sum()) - o)[x[0]], rtol=1e-12)
+    scored = network.unroll(5, 2, initial="learned", predict_first=True, unscored=1)
+    assert gn.compile([scored.cost], [scored.inputs, scored.targets])(x[:-1], x)[0] == pytest.approx(
+        later.mean()
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: rnn.Network([rnn.Elman(2), rnn.Dense(2)], 3, 3),
+            "Dense: its output y depends on what it reads",
+        ),
+        (lambda: rnn.Network([rnn.Bidirectional(rnn.Elman(2))], 3, 3), "this one reads later inputs"),
+    ],
+)
+def test_the_first_symbol_needs_states_to_read(make: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        make().unroll(3, 1, predict_first=True)
+    with pytest.raises(UsageError, match="has the loss 'ctc'"):
+        rnn.Network([rnn.Elman(2)], 3, 3, loss="ctc").unroll(3, 1, labels=1, predict_first=True)
