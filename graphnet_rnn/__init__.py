@@ -58,6 +58,7 @@ from graphnet_rnn.declaration import State
 from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.markov import HMM
+from graphnet_rnn.model import Model
 from graphnet_rnn.model_file import load, save
 from graphnet_rnn.network import Network
 from graphnet_rnn.norms import gradient_by_distance, weight_norms
@@ -120,6 +121,7 @@ __all__ = [
     "LSTMSutskever",
     "LayerNormLSTM",
     "LeakyRNN",
+    "Model",
     "Momentum",
     "MultiplicativeLSTM",
     "Nesterov",

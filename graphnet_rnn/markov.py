@@ -16,16 +16,18 @@ likewise for π and B: the E-step is one backward pass.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import graphnet as gn
-from graphnet.display import ShowsItself
+from graphnet.memory import require_memory
 from graphnet.node import Array, Node
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
+from graphnet_rnn.initializers import array
+from graphnet_rnn.model import Model, seed_of
 from graphnet_rnn.settings import amount, one_of, whole_number
 
 __all__ = ["HMM", "Counts", "UnrolledHMM", "forward"]
@@ -89,7 +91,7 @@ class Counts:
     log_likelihood: Array
 
 
-class HMM(ShowsItself):
+class HMM(Model):
     """p(x_0 ... x_{T-1}) = Σ_paths π_{i_0} B_{i_0}(x_0) Π_t A_{i_t i_{t+1}} B_{i_{t+1}}(x_{t+1})
 
     states, symbols: how many of each. frequencies: how often each symbol occurs (any scale; by default all the same).
@@ -103,18 +105,37 @@ class HMM(ShowsItself):
     """
 
     def __init__(
-        self, states: int, symbols: int, seed: int = 0, frequencies: Any = None, piece: int = 128
+        self,
+        states: int,
+        symbols: int,
+        seed: int = 0,
+        frequencies: Any = None,
+        piece: int = 128,
+        values: Mapping[str, Array] | None = None,
     ) -> None:
         self.states, self.symbols = whole_number("HMM: states", states), whole_number("HMM: symbols", symbols)
-        self.piece = whole_number("HMM: piece", piece)
-        generator = np.random.default_rng(whole_number("HMM: seed", seed, least=0))
+        self.piece, self.seed = whole_number("HMM: piece", piece), seed_of("HMM", seed)
+        shapes = {"pi": (self.states,), "A": (self.states, self.states), "B": (self.states, self.symbols)}
+        tables = dict.fromkeys(shapes) if values is not None else self._drawn(frequencies)
+        self.declare_parameters(
+            {name: (shape, array(tables[name])) for name, shape in shapes.items()}, self.seed, "float64", values=values
+        )
+        self._pi, self._A, self._B = self.parameters.values()
+        self._functions: dict[tuple[str, int, int], gn.Function] = {}
+
+    def _drawn(self, frequencies: Any) -> dict[str, Any]:
+        """The tables at first."""
+        require_memory(8 * self.states * (self.states + self.symbols), "HMM: its tables", "fewer states take less")
+        generator = np.random.default_rng(self.seed)
         shares = np.ones(self.symbols) if frequencies is None else self._frequencies(frequencies)
         half = np.full(self.states, 0.5)
         B = shares * (1 - generator.random((self.states, self.symbols)))  # in (0, 1]: no row is all zeros
-        self._pi = gn.parameter(generator.dirichlet(half), name="pi")
-        self._A = gn.parameter(generator.dirichlet(half, self.states), name="A")
-        self._B = gn.parameter(B / B.sum(axis=1, keepdims=True), name="B")
-        self._functions: dict[tuple[str, int, int], gn.Function] = {}
+        pi, A = generator.dirichlet(half), generator.dirichlet(half, self.states)
+        return {"pi": pi, "A": A, "B": B / B.sum(axis=1, keepdims=True)}
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments that make it again; frequencies only say what B is at first."""
+        return {name: getattr(self, name) for name in ("states", "symbols", "seed", "piece")}
 
     def _frequencies(self, frequencies: Any) -> Array:
         shares = _as_floats("HMM: frequencies", frequencies)

@@ -17,9 +17,9 @@ from graphnet_rnn.files import write_atomically
 from graphnet_rnn.model_file import (
     STATE,
     ModelFile,
-    describe_network,
+    describe_model,
     has_same_equations,
-    network_tensors,
+    model_tensors,
     read_model_file,
 )
 from graphnet_rnn.network import Network
@@ -140,8 +140,8 @@ def write_training_state(
     """state: the optimiser's; arrays: others, of any back end. training: JSON; its "run" has what must not change."""
     named = {STATE + OPTIMIZER + name: np.asarray(array) for name, array in state.items()}
     named |= {STATE + name: np.asarray(array) for name, array in arrays.items()}
-    description = {**describe_network(network), "training": {**training, "run": as_stored(training["run"])}}
-    write_atomically(path, ModelFile({**network_tensors(network), **named}, description).to_bytes())
+    description = {**describe_model(network), "training": {**training, "run": as_stored(training["run"])}}
+    write_atomically(path, ModelFile({**model_tensors(network), **named}, description).to_bytes())
 
 
 def read_training_state(path: Path) -> TrainingState:

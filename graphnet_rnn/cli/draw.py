@@ -10,7 +10,7 @@ from graphnet_rnn.cli.outputs import require_ending
 from graphnet_rnn.cli.pictures import KINDS, draw_runs, is_run
 from graphnet_rnn.cli.user_cells import make_cell, own_cells
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.model_file import load
+from graphnet_rnn.model_file import load_network
 from graphnet_rnn.network import Network
 from graphnet_rnn.norms import weight_norms
 

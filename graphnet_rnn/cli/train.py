@@ -27,7 +27,7 @@ from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.graph_size import require_nodes
-from graphnet_rnn.model_file import load, network_of
+from graphnet_rnn.model_file import load_network, network_of
 from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers import (
     ALL,
@@ -199,7 +199,7 @@ def _tested(trainer: Trainer) -> str:
     test, context = trainer.data.test, trainer.time
     if len(test) <= context + 1:
         return "no test text"
-    best = load(trainer.folder.model, classes_of(trainer.network.layers))
+    best = load_network(trainer.folder.model, classes_of(trainer.network.layers))
     result = Evaluator(best, lanes=32, time=trainer.time)(test, context)
     return f"the best model on the test text: {result.bits:.3f} bits/char, accuracy {result.accuracy:.1%}"
 
@@ -232,7 +232,7 @@ def _require_layers(checkpoint: TrainingState, kept: Mapping[str, Any]) -> None:
     run, cell = checkpoint.training.get("run"), make_cell(kept["cell"] or CELL, kept["units"])
     network = run.get("network") if isinstance(run, dict) else None
     layers = network.get("layers") if isinstance(network, dict) else None
-    same = network == checkpoint.file.description.get("network")
+    same = {"model": "Network", **(network or {})} == checkpoint.file.description.get("model")
     if run is None or network is None or not isinstance(layers, list) or not same:
         raise ModelFileError(f"{checkpoint.path} is damaged: it is of another network than its run.")
     if kept["layers"] != len(layers):

@@ -50,6 +50,7 @@ class TemporalRBM(EnergyModel):
         seed: int = 0,
         dtype: Any = "float32",
         initial: Mapping[str, Initializer] | None = None,
+        values: Mapping[str, Array] | None = None,
     ) -> None:
         owner = type(self).__name__
         self.delays = whole_number(f"{owner}: delays", delays)
@@ -60,7 +61,7 @@ class TemporalRBM(EnergyModel):
                 f"to visible, visible to hidden units), not {connections!r}. Without any, use RBM."
             )
         self.connections = tuple(name for name in CONNECTIONS if name in given)
-        super().__init__(visible, hidden, visibles, sigma, seed, dtype, initial)
+        super().__init__(visible, hidden, visibles, sigma, seed, dtype, initial, values)
 
     def declare(self) -> dict[str, tuple[tuple[int, ...], Initializer]]:
         V, H = self.visible, self.hidden
@@ -347,8 +348,9 @@ class RTRBM(TemporalRBM):
         seed: int = 0,
         dtype: Any = "float32",
         initial: Mapping[str, Initializer] | None = None,
+        values: Mapping[str, Array] | None = None,
     ) -> None:
-        super().__init__(visible, hidden, visibles, delays, connections, sigma, seed, dtype, initial)
+        super().__init__(visible, hidden, visibles, delays, connections, sigma, seed, dtype, initial, values)
 
     def log_likelihood(self, v: Any) -> float:
         """The mean over sequences of log P(v_1 ... v_T), exact, in nats (eq. 3.22).
