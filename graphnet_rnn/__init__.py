@@ -20,6 +20,7 @@ from graphnet_rnn import (
     optimizers,
     tasks,
     testing,
+    training,
 )
 from graphnet_rnn.batched import BatchedObjective
 from graphnet_rnn.cell import Cell
@@ -55,7 +56,6 @@ from graphnet_rnn.cells import (
         TensorRNN,
 )  # fmt: skip
 from graphnet_rnn.declaration import State
-from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.markov import HMM
 from graphnet_rnn.model import Model
@@ -68,6 +68,7 @@ from graphnet_rnn.optimizers import (
     SGD,
     Adam,
     AugmentedHessianFree,
+    ExpectationMaximization,
     GreedyHessianFree,
     HessianFree,
     Momentum,
@@ -82,7 +83,19 @@ from graphnet_rnn.reading import Reading, TextCost, cost_over_text, read
 from graphnet_rnn.readout import fit_output
 from graphnet_rnn.running import Runner, run
 from graphnet_rnn.sampling import Sampler
-from graphnet_rnn.training import Trainer
+from graphnet_rnn.training import (
+    Arrays,
+    CarriedText,
+    DrawnText,
+    EarlyStopping,
+    EnergyCases,
+    Movements,
+    Problem,
+    Stream,
+    SymbolSequences,
+    Trainer,
+    Training,
+)
 from graphnet_rnn.unroll import Unrolled
 
 __all__ = [
@@ -99,15 +112,20 @@ __all__ = [
     "RTRBM",
     "SGD",
     "Adam",
+    "Arrays",
     "AugmentedHessianFree",
     "BatchedObjective",
     "Bidirectional",
+    "CarriedText",
     "Cell",
     "Dense",
+    "DrawnText",
     "EarlyStopping",
     "EchoState",
     "Elman",
+    "EnergyCases",
     "Evaluator",
+    "ExpectationMaximization",
     "GRUResetAfter",
     "GraphRNN",
     "GreedyHessianFree",
@@ -123,6 +141,7 @@ __all__ = [
     "LeakyRNN",
     "Model",
     "Momentum",
+    "Movements",
     "MultiplicativeLSTM",
     "Nesterov",
     "NesterovMomentum",
@@ -130,6 +149,7 @@ __all__ = [
     "NonlinearConjugateGradient",
     "Normalized",
     "Objective",
+    "Problem",
     "RMSprop",
     "Reading",
     "Residual",
@@ -138,9 +158,12 @@ __all__ = [
     "StackedMRNN",
     "State",
     "Stepwise",
+    "Stream",
+    "SymbolSequences",
     "TensorRNN",
     "TextCost",
     "Trainer",
+    "Training",
     "Unrolled",
     "cells",
     "control",
@@ -161,5 +184,6 @@ __all__ = [
     "save",
     "tasks",
     "testing",
+    "training",
     "weight_norms",
 ]  # fmt: skip

@@ -59,7 +59,8 @@ def _of_graph(model: Model) -> list[Array]:
     function = gn.compile(outputs, graph.inputs, backend="numpy")
     # Of integers, any would do that can be looked up.
     arrays = [
-        _numbers(node) if node.dtype.kind == "f" else np.zeros(node.shape, node.dtype) for node in graph.inputs
+        _numbers(node) if node.dtype.kind == "f" else np.zeros(node.shape, node.dtype)
+        for node in graph.inputs
     ]
     with np.errstate(all="ignore"):
         return list(function(*arrays))

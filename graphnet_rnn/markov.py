@@ -118,14 +118,19 @@ class HMM(Model):
         shapes = {"pi": (self.states,), "A": (self.states, self.states), "B": (self.states, self.symbols)}
         tables = dict.fromkeys(shapes) if values is not None else self._drawn(frequencies)
         self.declare_parameters(
-            {name: (shape, array(tables[name])) for name, shape in shapes.items()}, self.seed, "float64", values=values
+            {name: (shape, array(tables[name])) for name, shape in shapes.items()},
+            self.seed,
+            "float64",
+            values=values,
         )
         self._pi, self._A, self._B = self.parameters.values()
         self._functions: dict[tuple[str, int, int], gn.Function] = {}
 
     def _drawn(self, frequencies: Any) -> dict[str, Any]:
         """The tables at first."""
-        require_memory(8 * self.states * (self.states + self.symbols), "HMM: its tables", "fewer states take less")
+        require_memory(
+            8 * self.states * (self.states + self.symbols), "HMM: its tables", "fewer states take less"
+        )
         generator = np.random.default_rng(self.seed)
         shares = np.ones(self.symbols) if frequencies is None else self._frequencies(frequencies)
         half = np.full(self.states, 0.5)
@@ -340,13 +345,22 @@ class HMM(Model):
             history.append(float(-counts.log_likelihood.sum() / lanes.size / math.log(2)))
             if tolerance > 0 and len(history) > 1 and history[-2] - history[-1] < tolerance:
                 return history
-            for node, count in ((self._pi, counts.pi), (self._A, counts.A), (self._B, counts.B)):
-                count += smoothing
-                total = count.sum(axis=-1, keepdims=True)
-                seen = total > 0
-                node.value[...] = np.where(seen, count / np.where(seen, total, 1), node.value)
+            self.theta = self.maximized(counts, smoothing)
         history.append(_bits(self._read(lanes)[1]))
         return history
+
+    def maximized(self, counts: Counts, smoothing: float = 0.0) -> Array:
+        """The M-step: the expected counts, `smoothing` more each, normalised; all tables as one vector like `theta`.
+
+        A row without any count is as it was.
+        """
+        tables = []
+        for node, count in ((self._pi, counts.pi), (self._A, counts.A), (self._B, counts.B)):
+            more = count + smoothing
+            total = more.sum(axis=-1, keepdims=True)
+            seen = total > 0
+            tables.append(np.where(seen, more / np.where(seen, total, 1), node.value).ravel())
+        return np.concatenate(tables)
 
     # -- pieces ------------------------------------------------------------------------------
 

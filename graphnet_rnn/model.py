@@ -78,8 +78,8 @@ class Model(FlatParameters, ShowsItself, ABC):
         missing = [name for name in listed if name not in HELD and not hasattr(self, name)]
         if missing:
             raise UsageError(
-                f"{type(self).__name__} does not keep its argument {missing[0]!r}, so nothing could make it again; write "
-                f"self.{missing[0]} = {missing[0]} in __init__."
+                f"{type(self).__name__} does not keep its argument {missing[0]!r}, so nothing could make it again; "
+                f"write self.{missing[0]} = {missing[0]} in __init__."
             )
         found = {name: getattr(self, name) for name in listed if name not in HELD}
         return {name: v.name if isinstance(v, np.dtype) else v for name, v in found.items()}

@@ -136,7 +136,8 @@ def save(model: Model, path: str | Path, notes: Mapping[str, Any] | None = None)
     """
     if not isinstance(model, Model):
         raise UsageError(
-            f"save takes a model and a path, not {model!r:.60}; a class of your own becomes one as a subclass of rnn.Model"
+            f"save takes a model and a path, not {model!r:.60}; a class of your own becomes one as a "
+            "subclass of rnn.Model"
         )
     description = {**describe_model(model), **({"notes": dict(notes)} if notes else {})}
     write_atomically(path, ModelFile(model_tensors(model), description).to_bytes())
@@ -161,7 +162,9 @@ def network_of(file: ModelFile, path: str, classes: type[Cell] | Iterable[type[C
     described = file.description.get("model")
     name = described.get("model") if isinstance(described, dict) else None
     if name != "Network":
-        raise ModelFileError(f"{path} holds {'no network' if name is None else f'a model {name!s:.40}, no network'}.")
+        raise ModelFileError(
+            f"{path} holds {'no network' if name is None else f'a model {name!s:.40}, no network'}."
+        )
     network = model_of(file, path, classes)
     assert isinstance(network, Network)
     return network
@@ -304,9 +307,7 @@ class _Reader:
 def _within(part: str, weights: Mapping[str, Array]) -> dict[str, Array]:
     """The weights of a part, by the names that they have there."""
     return {
-        name.removeprefix(f"{part}."): array
-        for name, array in weights.items()
-        if name.startswith(f"{part}.")
+        name.removeprefix(f"{part}."): array for name, array in weights.items() if name.startswith(f"{part}.")
     }
 
 

@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--time must be at least 1, not {options.time}")
     subject: Cell | Network
     if what.endswith(".safetensors"):
-        subject = load(what, own_cells(options.cell))
+        subject = load_network(what, own_cells(options.cell))
         if options.chart == "weights":
             return _draw_weights(subject, options.out)
     else:

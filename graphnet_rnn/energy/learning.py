@@ -10,16 +10,20 @@ import numpy as np
 from graphnet.node import Array
 from graphnet_rnn.energy.divergence import ContrastiveDivergence
 from graphnet_rnn.energy.model import EnergyModel, as_generator
-from graphnet_rnn.errors import DataError, TrainingError, UsageError
+from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.optimizers.base import Report, State, taken_up
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.minimize import Result
+from graphnet_rnn.optimizers.step import guarded_step
 from graphnet_rnn.settings import is_true, whole_number
 
 __all__ = ["train"]
 
 #: What the state holds besides the optimiser's arrays.
 UPDATE, RANDOM = "update", "random"
+REMEDY = (
+    "try a smaller rate, clipping (clip_norm=1.0), or, for Gaussian units, data divided by their deviation"
+)
 
 
 def train(
@@ -74,8 +78,8 @@ def train(
             chosen = cases if size == count else cases.take(generator.permutation(count)[:size], axis=axis)
             objective.feed(raised(chosen, below, generator))
             objective.gibbs_steps = gibbs_steps(update) if callable(gibbs_steps) else gibbs_steps
-            report = optimizer.step(objective, theta, own, None if rate is None else rate(update))
-            _require_finite(report, update)
+            now = None if rate is None else rate(update)
+            report = guarded_step(optimizer, objective, theta, own, f"update {update}", now, REMEDY)
             reports.append(report)
             if callback is not None and is_true(callback(update, report)):
                 reason = "callback"
@@ -84,15 +88,6 @@ def train(
         model.theta = theta
     kept[UPDATE][0], kept[RANDOM][...] = first + len(reports), _words(generator)
     return Result(theta, reports[-1].loss, reports, reason, kept)
-
-
-def _require_finite(report: Report, update: int) -> None:
-    if not (np.isfinite(report.loss) and np.isfinite(report.gradient_norm)):
-        raise TrainingError(
-            f"the reconstruction error is {report.loss} and the gradient's norm {report.gradient_norm} at update "
-            f"{update}; try a smaller rate, clipping (clip_norm=1.0), or, for Gaussian units, data divided by "
-            "their standard deviation."
-        )
 
 
 def _taken_up(

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-import graphnet as gn
 from graphnet.node import Array, Node
 from graphnet_rnn.energy.units import visible_units
 from graphnet_rnn.errors import DataError, UsageError

@@ -14,9 +14,9 @@ from graphnet_rnn.energy.model import EnergyModel, as_generator
 from graphnet_rnn.energy.rbm import RBM
 from graphnet_rnn.energy.temporal import TemporalRBM
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.model import Model
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.minimize import Result
-from graphnet_rnn.model import Model
 from graphnet_rnn.settings import whole_number
 
 __all__ = ["Stack"]
@@ -52,7 +52,11 @@ class Stack(Model):
                 )
 
         # Each layer has a vector of its own, and is trained alone.
-        named = [(f"layers.{l}.{name}", node) for l, m in enumerate(self.layers) for name, node in m.parameters.items()]
+        named = [
+            (f"layers.{l}.{name}", node)
+            for l, m in enumerate(self.layers)
+            for name, node in m.parameters.items()
+        ]
         self.parameters: dict[str, Node] = dict(named)
         self.fixed = {}
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from graphnet_rnn.checkpoint import RunFolder
 from safetensors.numpy import save as safetensors_save
 
 import graphnet
 import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
 from graphnet_rnn import cells
-from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.cli import COMMANDS, main, make_parser
 from graphnet_rnn.cli.graphs import SHOWN
 from graphnet_rnn.data import Vocabulary

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graphnet_rnn.fingerprint import fingerprint, same_fingerprint
 from safetensors.numpy import load as safetensors_load
 from safetensors.numpy import save as safetensors_save
 
@@ -19,7 +20,6 @@ import graphnet_rnn as rnn
 from graphnet.node import Array, Node
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import ModelFileError, SaveError
-from graphnet_rnn.fingerprint import fingerprint, same_fingerprint
 from graphnet_rnn.model_file import FORMAT, KEY, ModelFile, read_model_file
 
 

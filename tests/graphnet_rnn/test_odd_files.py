@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graphnet_rnn.checkpoint import RunFolder
 from safetensors.numpy import save as safetensors_save
 
 import graphnet_rnn as rnn
 from graphnet_rnn import optimizers
-from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.cli import main
 from graphnet_rnn.errors import DataError, ModelFileError, UsageError
 from graphnet_rnn.interchange import from_torch, to_torch

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graphnet_rnn.early_stopping import EarlyStopping
 
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.errors import DifferentiationError, ValueAccessError
 from graphnet.node import Array
 from graphnet_rnn import optimizers
-from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers import SGD, Adam, ConstantRate, DelayedDecay, Momentum, Nesterov, RMSprop
 from graphnet_rnn.optimizers.base import Optimizer

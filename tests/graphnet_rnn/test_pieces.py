@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graphnet_rnn.pieces import DrawnSequences
 
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet_rnn.data import Corpus
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.optimizers import Adam, GreedyHessianFree, HessianFree
-from graphnet_rnn.pieces import DrawnSequences
 from graphnet_rnn.training import Listener, Trainer
 
 SYMBOLS = np.arange(1000) % 7

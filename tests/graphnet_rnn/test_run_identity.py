@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graphnet_rnn.checkpoint import RunFolder
+from graphnet_rnn.early_stopping import EarlyStopping
+from graphnet_rnn.training_state import said
 
 import graphnet_rnn as rnn
 from graphnet_rnn import optimizers
-from graphnet_rnn.checkpoint import RunFolder
-from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.training import Listener, Trainer
-from graphnet_rnn.training_state import said
 
 TEXT = "abcd" * 40 + "acbd" * 40 + "dcba" * 40
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graphnet_rnn.checkpoint import RunFolder
+from graphnet_rnn.early_stopping import EarlyStopping
 
 import graphnet_rnn as rnn
 from graphnet_rnn import optimizers, training_state
-from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.data import Corpus
-from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import DataError, ModelFileError, SaveError, TrainingError, UsageError
 from graphnet_rnn.model_file import read_model_file
 from graphnet_rnn.training import Listener, Outcome, Trainer

@@ -15,7 +15,7 @@ SOONEST, LATEST = 0.05, 5.0
 #: Seconds that a call by one thread may take, as far as can be foreseen. Longer ones lose little by waiting for each
 #: other, and much by a trial.
 LONG = 0.1
-#: One thread is chosen where it needs at most this share of the time. Beside many processes, each thread gets a share of
+#: One thread is chosen where it needs at most this share of the time. Beside many processes, each thread has a share of
 #: the cores of its own, which few calls do not show: medians are then equal, and the mean by all threads is lower.
 CLEARLY = 0.9
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from graphnet.node import Array, Node
-from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
+from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.files import write_atomically
+from graphnet_rnn.model import Model
 from graphnet_rnn.model_file import (
     STATE,
     ModelFile,
@@ -28,7 +29,6 @@ __all__ = [
     "TrainingState",
     "as_stored",
     "read_training_state",
-    "require_finite",
     "said",
     "write_training_state",
 ]
@@ -63,21 +63,22 @@ class TrainingState:
                 "keep this run in another place."
             )
 
-    def restore(self, network: Network, state: Mapping[str, Array]) -> None:
-        """Writes the weights into the network, and the optimiser's arrays into `state`.
+    def restore(self, model: Model, state: Mapping[str, Array]) -> None:
+        """Writes the weights into the model, and the optimiser's arrays into `state`.
 
-        Raises UsageError if the network's equations or characters are others, ModelFileError if an array does not fit;
+        Raises UsageError if the model's equations or characters are others, ModelFileError if an array does not fit;
         nothing is then written.
         """
         try:
-            same = has_same_equations(network, self.file)
+            same = has_same_equations(model, self.file)
         except ValueError as error:
             raise ModelFileError(f"{self.path} cannot be continued: {error}.") from None
         if not same:
             raise UsageError(f"{self.path} cannot be continued: the equations of a cell have changed since.")
-        if self.file.description.get("vocabulary") != (network.vocabulary and network.vocabulary.characters):
+        vocabulary = model.vocabulary if isinstance(model, Network) else None
+        if self.file.description.get("vocabulary") != (vocabulary and vocabulary.characters):
             raise UsageError(f"{self.path} cannot be continued: the symbols stand for other characters.")
-        weights = network.parameters | network.fixed
+        weights = model.parameters | model.fixed
         read = [(node.value, self._fitting(self.file.tensors, name, node)) for name, node in weights.items()]
         read += [(array, self.array(OPTIMIZER + name, array)) for name, array in state.items()]
         for array, stored in read:
@@ -121,18 +122,9 @@ class TrainingState:
         return found
 
 
-def require_finite(theta: Array, step: int, untouched: str) -> None:
-    """TrainingError if a step gave infinite weights from a finite gradient; they must reach no file."""
-    if not np.isfinite(theta).all():
-        raise TrainingError(
-            f"the weights are no longer finite after step {step}, so training cannot go on; try a smaller --rate or "
-            f"--clip-norm. {untouched} untouched."
-        )
-
-
 def write_training_state(
     path: Path,
-    network: Network,
+    model: Model,
     state: Mapping[str, Array],
     arrays: Mapping[str, Array],
     training: Mapping[str, Any],
@@ -140,8 +132,8 @@ def write_training_state(
     """state: the optimiser's; arrays: others, of any back end. training: JSON; its "run" has what must not change."""
     named = {STATE + OPTIMIZER + name: np.asarray(array) for name, array in state.items()}
     named |= {STATE + name: np.asarray(array) for name, array in arrays.items()}
-    description = {**describe_model(network), "training": {**training, "run": as_stored(training["run"])}}
-    write_atomically(path, ModelFile({**model_tensors(network), **named}, description).to_bytes())
+    description = {**describe_model(model), "training": {**training, "run": as_stored(training["run"])}}
+    write_atomically(path, ModelFile({**model_tensors(model), **named}, description).to_bytes())
 
 
 def read_training_state(path: Path) -> TrainingState:
