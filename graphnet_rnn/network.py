@@ -243,7 +243,7 @@ class Network(Model):
             if not cell.causal:
                 raise UsageError(
                     f"{who}: {cell!r} reads a sequence from its end as well, so a network with it cannot predict what "
-                    "comes next; use rnn.minimize with an Objective of your own targets."
+                    "comes next; train it on targets of your own, see rnn.Arrays."
                 )
 
     def learned_states(self, batch: int) -> list[Node]:

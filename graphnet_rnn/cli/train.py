@@ -241,7 +241,7 @@ def _require_layers(checkpoint: TrainingState, kept: Mapping[str, Any]) -> None:
             f"{checkpoint.path} has {len(layers)} layers, but keeps --layers {kept['layers']}."
         )
     now = {"model": {**network, "layers": [cell.description()] * len(layers)}}
-    checkpoint.require_same({**run, **now}, {})
+    checkpoint.require_same({**run, **now})
     with warnings.catch_warnings(action="ignore"):  # if equations have changed, that is an error later on
         network_of(checkpoint.file, str(checkpoint.path), classes_of([cell]))
 

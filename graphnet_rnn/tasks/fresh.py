@@ -112,6 +112,8 @@ class FreshSequences(Problem):
             "batch": self.batch,
             "gradient_batches": self.gradient_batches,
             "seed": self.seed,
+            "steps": self._steps,
+            "test": self.test,
         }
 
     def numbers(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -17,7 +16,7 @@ from graphnet_rnn.network import Network
 from graphnet_rnn.objective import Objective
 from graphnet_rnn.running import checked_floats, checked_inputs
 from graphnet_rnn.settings import amount, whole_number
-from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.training.problem import Problem, digest_of
 from graphnet_rnn.unroll import Unrolled
 
 __all__ = ["Arrays"]
@@ -194,16 +193,12 @@ class Arrays(Problem):
         return total / float(self._valid[2].sum())
 
     def description(self) -> dict[str, Any]:
-        digest = hashlib.sha256()
-        for array in (*self._train, *(self._valid or ())):
-            digest.update(f"{array.dtype.str} {array.shape} ".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
         names = ("batch", "gradient_batches", "curvature_batches", "unscored")
         own = {name: getattr(self, name) for name in names}
         return {
             **own,
             **{name: self._how[name] for name in ("clip_values", "l2")},
-            "data": digest.hexdigest(),
+            "data": digest_of(*self._train, *(self._valid or ())),
         }
 
     def numbers(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -15,7 +14,7 @@ from graphnet_rnn.energy.model import EnergyModel, as_generator
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.optimizers import FirstOrder, Optimizer
 from graphnet_rnn.settings import amount, whole_number
-from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.training.problem import Problem, digest_of
 from graphnet_rnn.training.state import said
 
 __all__ = ["EnergyCases"]
@@ -100,8 +99,6 @@ class EnergyCases(Problem):
         return float(np.mean(np.square(v - self.model.reconstruct(v)), dtype=np.float64))
 
     def description(self) -> dict[str, Any]:
-        digest = hashlib.sha256(np.ascontiguousarray(self._cases).tobytes())
-        for layer in self.below:
-            digest.update(layer.theta.tobytes())
         steps = said(self.gibbs_steps) if callable(self.gibbs_steps) else self.gibbs_steps
-        return {"batch": self.batch, "gibbs_steps": steps, "seed": self.seed, "data": digest.hexdigest()}
+        data = digest_of(self._cases, self._kept, *(layer.theta for layer in self.below))
+        return {"batch": self.batch, "gibbs_steps": steps, "seed": self.seed, "data": data}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from typing import Any, ClassVar
 
@@ -13,7 +12,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.markov import HMM
 from graphnet_rnn.optimizers import Optimizer
 from graphnet_rnn.optimizers.expectation import ExpectationMaximization
-from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.training.problem import Problem, digest_of
 
 __all__ = ["SymbolSequences"]
 
@@ -94,7 +93,4 @@ class SymbolSequences(Problem):
         return None if self._valid is None else self.model.bits(self._valid)
 
     def description(self) -> dict[str, Any]:
-        digest = hashlib.sha256(self._symbols.tobytes())
-        if self._valid is not None:
-            digest.update(self._valid.tobytes())
-        return {"shape": list(self._symbols.shape), "data": digest.hexdigest()}
+        return {"data": digest_of(self._symbols, *([] if self._valid is None else [self._valid]))}

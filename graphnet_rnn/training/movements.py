@@ -9,7 +9,7 @@ from graphnet_rnn.control.tasks import Task
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.objective import Objective
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.training.problem import Problem, digest_of
 
 __all__ = ["Movements"]
 
@@ -52,7 +52,14 @@ class Movements(Problem):
     def description(self) -> dict[str, Any]:
         loop = self.task.loop
         names = ("time", "batch", "delay", "noise", "disturbance")
-        return {"task": type(self.task).__name__, **{name: getattr(loop, name) for name in names}}
+        return {
+            "task": {"name": type(self.task).__name__, **{name: getattr(loop, name) for name in names}},
+            "arm": vars(loop.arm),
+            "steps": self._steps,
+            **{name: getattr(self.objective, name) for name in ("clip_values", "l2")},
+            # Those to judge by, and the first to train on: they follow from the task's own settings.
+            "data": digest_of(*self.task.conditions(0), *self.task.conditions(1)),
+        }
 
     def numbers(self) -> dict[str, Any]:
         return {"random": self.task.loop.random.state}

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
+
+import numpy as np
 
 from graphnet.node import Array
 from graphnet_rnn.model import Model
 from graphnet_rnn.optimizers import Optimizer, Report
 from graphnet_rnn.optimizers.step import Stepped
 
-__all__ = ["Problem", "Trainable"]
+__all__ = ["Problem", "Trainable", "digest_of"]
 
 
 class Trainable(Stepped, Protocol):
@@ -105,3 +108,12 @@ class Problem(ABC):
 
     def restore(self, arrays: Callable[[str, Array], Array], numbers: Mapping[str, Any]) -> None:
         """Goes on from there. arrays: the stored one of this name, of the shape and dtype of the other."""
+
+
+def digest_of(*arrays: Array) -> str:
+    """What tells data from others: of dtypes, shapes and contents."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str} {array.shape} ".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

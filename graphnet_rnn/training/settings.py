@@ -22,7 +22,7 @@ from graphnet_rnn.training.state import as_stored, said
 __all__ = ["Training"]
 
 #: What may change while a run goes on: it decides when a run ends, or what is written when.
-FREE = {"resume": "free"}
+FREE = {"free": True}
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Training:
 
     def description(self) -> dict[str, Any]:
         """The settings that must be the same for a run to be continued, as JSON."""
-        fixed = {f.name: getattr(self, f.name) for f in fields(self) if f.metadata is not FREE}
+        fixed = {f.name: getattr(self, f.name) for f in fields(self) if not f.metadata.get("free")}
         own = {"name": type(self.optimizer).__name__, **self.optimizer.settings()}
         return as_stored(
             {**{name: said(v) if _is_object(v) else v for name, v in fixed.items()}, "optimizer": own}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,10 @@ __all__ = [
 OPTIMIZER = "optimizer."
 #: So many differences are named.
 LISTED = 5
+#: What tells of which class settings are.
+KINDS = ("problem", "name", "model", "cell")
+#: Settings of which only a digest is kept, and what is said where it differs.
+DIGESTS = {"text": "the text is another one", "data": "the data are others"}
 
 
 @dataclass(frozen=True)
@@ -47,13 +53,10 @@ class TrainingState:
     arrays: dict[str, Array]
     training: dict[str, Any]
 
-    def require_same(self, settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-        """UsageError if the run's settings, `training["run"]`, were others; defaults: of those that it may lack."""
-        stored, now = {**defaults, **self._mapping("run")}, as_stored(settings)
+    def require_same(self, settings: Mapping[str, Any]) -> None:
+        """UsageError if the run's settings, `training["run"]`, were others."""
         try:
-            differences = [
-                what for key, value in stored.items() for what in _differences(key, value, now.get(key))
-            ]
+            differences = list(_differences("", self._mapping("run"), as_stored(settings)))
         except RecursionError:
             raise ModelFileError(f"{self.path} says settings that are nested too deeply.") from None
         if differences:
@@ -155,10 +158,25 @@ def as_stored(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def said(setting: Any) -> str:
-    """What an object says of itself; by its class and attributes if it does not, since an address tells nothing."""
+    """What an object says of itself; by its class and attributes if it does not, since an address tells nothing.
+
+    A function is known by its name and what it computes with.
+    """
+    if isinstance(setting, FunctionType):
+        code = setting.__code__
+        parts = (code.co_code.hex(), code.co_names, _constants(code), setting.__defaults__, _enclosed(setting))
+        return f"{setting.__qualname__} {hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
     if getattr(type(setting), "__repr__", None) is object.__repr__:
         return f"{type(setting).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(setting).items())})"
     return repr(setting)
+
+
+def _constants(code: CodeType) -> list[Any]:
+    return [_constants(each) if isinstance(each, CodeType) else each for each in code.co_consts]
+
+
+def _enclosed(function: FunctionType) -> list[str]:
+    return [said(cell.cell_contents) for cell in function.__closure__ or ()]
 
 
 def _is_like(found: Any, like: Any) -> bool:
@@ -174,15 +192,20 @@ def _is_like(found: Any, like: Any) -> bool:
     return type(found) is type(like) and (not isinstance(found, int) or found >= 0)
 
 
+def _is_other(before: Any, now: Any) -> bool:
+    return isinstance(before, str) and before != now
+
+
 def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
     """What has changed of a setting, each part by its own name: `network.layers[0].units was 8, now it is 9`."""
-    if name == "text" and before != now:
-        yield "the text is another one"
+    if name in DIGESTS and before != now:
+        yield DIGESTS[name]
     elif isinstance(before, Mapping) and isinstance(now, Mapping):
-        # Settings of another optimiser, or of another cell, are not to be compared.
-        kind = next((key for key in ("name", "cell") if before.get(key) != now.get(key)), None)
+        # Settings of another problem, optimiser, model or cell are not to be compared.
+        kind = next((key for key in KINDS if _is_other(before.get(key), now.get(key))), None)
         for key in {**before, **now} if kind is None else [kind]:
-            yield from _differences(f"{name}.{key}", before.get(key, "not set"), now.get(key, "not set"))
+            part = f"{name}.{key}" if name else key
+            yield from _differences(part, before.get(key, "not set"), now.get(key, "not set"))
     elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         for i, (a, b) in enumerate(zip(before, now, strict=True)):
             yield from _differences(f"{name}[{i}]", a, b)

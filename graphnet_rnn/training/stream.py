@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -13,7 +12,7 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.online.learner import Learner
 from graphnet_rnn.optimizers import FirstOrder, Optimizer
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.training.problem import Problem, digest_of
 
 __all__ = ["Stream"]
 
@@ -102,9 +101,8 @@ class Stream(Problem):
         return self.objective
 
     def description(self) -> dict[str, Any]:
-        digest = hashlib.sha256(np.ascontiguousarray(self._inputs).tobytes())
-        digest.update(np.ascontiguousarray(self._targets).tobytes())
-        return {"learner": type(self.learner).__name__, "every": self.every, "data": digest.hexdigest()}
+        own = {"learner": type(self.learner).__name__, "batch": self.learner.batch, "every": self.every}
+        return {**own, "data": digest_of(self._inputs, self._targets)}
 
     def arrays(self) -> dict[str, Array]:
         return self.learner.remembered()

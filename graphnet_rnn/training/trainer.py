@@ -309,7 +309,7 @@ class Trainer:
     def _take_up(self, stored: TrainingState) -> None:
         """Stands where a checkpoint left the run."""
         problem = self.problem
-        stored.require_same(self.description(), {})
+        stored.require_same(self.description())
         numbers = stored.told("numbers", problem.numbers())
         stored.restore(problem.model, self.state)
         self.theta = problem.objective.place(problem.model.theta)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphnet_rnn.early_stopping import EarlyStopping
 
 import graphnet as gn
 import graphnet_rnn as rnn
@@ -23,6 +22,7 @@ from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers import SGD, Adam, ConstantRate, DelayedDecay, Momentum, Nesterov, RMSprop
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
+from graphnet_rnn.training import EarlyStopping
 from graphnet_rnn.vectors import norm
 
 # -- hand-written references ---------------------------------------------------------------------
