@@ -16,7 +16,7 @@ __all__ = ["Console"]
 
 
 class Console(Listener):
-    """A progress bar for each epoch (loss in bits per character, characters/s, time left), then a line.
+    """A progress bar for each epoch (cost, e.g. in bits per character, characters/s, time left), then a line.
 
     live: with a curve above the bar, where the terminal allows.
     """
@@ -31,6 +31,8 @@ class Console(Listener):
         if self.quiet:
             return
         progress, problem = trainer.progress, trainer.problem
+        if self._curve is not None:
+            self._curve.unit = problem.said
         print(f"{problem.model!r}")
         if isinstance(problem, TextProblem):
             data = problem.corpus

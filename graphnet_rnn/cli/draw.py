@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--chart",
         choices=KINDS,
-        help="of a run: bits per character, steps of second order, norms of weights (of a model file, too), or what it "
+        help="of a run: its cost, steps of second order, norms of weights (of a model file, too), or what it "
         "wrote after each epoch (default: what fits it)",
     )
     add(

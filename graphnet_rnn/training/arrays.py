@@ -38,6 +38,7 @@ class Arrays(Problem):
 
     item: ClassVar[str] = "case"
     model: Network
+    objective: Objective | BatchedObjective
 
     def __init__(
         self,

@@ -64,6 +64,7 @@ class SymbolSequences(Problem):
     said: ClassVar[str] = "bits/symbol"
     item: ClassVar[str] = "symbol"
     model: HMM
+    objective: _Likelihood
 
     def __init__(self, model: HMM, symbols: Any, valid: Any = None) -> None:
         if not isinstance(model, HMM):

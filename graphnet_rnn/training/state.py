@@ -164,7 +164,13 @@ def said(setting: Any) -> str:
     """
     if isinstance(setting, FunctionType):
         code = setting.__code__
-        parts = (code.co_code.hex(), code.co_names, _constants(code), setting.__defaults__, _enclosed(setting))
+        parts = (
+            code.co_code.hex(),
+            code.co_names,
+            _constants(code),
+            setting.__defaults__,
+            _enclosed(setting),
+        )
         return f"{setting.__qualname__} {hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
     if getattr(type(setting), "__repr__", None) is object.__repr__:
         return f"{type(setting).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(setting).items())})"

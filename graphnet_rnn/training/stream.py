@@ -60,6 +60,7 @@ class Stream(Problem):
     """
 
     item: ClassVar[str] = "step"
+    objective: _Steps
 
     def __init__(self, learner: Learner, inputs: Any, targets: Any, every: int = 1) -> None:
         if not isinstance(learner, Learner):

@@ -161,7 +161,7 @@ class Trainer:
             self.problem.compile()  # if that cannot be, the folder is as new
             self._checkpoint(files)
         if not self.folder.history_size():
-            files.add_row({"event": "start", **self.description()})
+            files.add_row({"event": "start", "unit": self.problem.said, **self.description()})
             initial = {"event": "initial", "epoch": 0, "weight_norms": weight_norms(self.problem.model)}
             files.add_row({**initial, **self.problem.row(0)})
         return self.progress

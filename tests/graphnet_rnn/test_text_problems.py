@@ -30,7 +30,12 @@ def network(**how: Any) -> rnn.Network:
 
 
 def drawn(net: rnn.Network | None = None, **how: Any) -> DrawnText:
-    settings: dict[str, Any] = {"gradient_batches": 3, "curvature_batches": 2, "unscored": 0, "sample": 0} | how
+    settings: dict[str, Any] = {
+        "gradient_batches": 3,
+        "curvature_batches": 2,
+        "unscored": 0,
+        "sample": 0,
+    } | how
     return DrawnText(net or network(), corpus(7), 9, 4, **settings)
 
 
@@ -134,7 +139,9 @@ def trainer(folder: Path, **how: Any) -> Trainer:
         "optimizer": HessianFree(damping=0.1, structural=0.3, cg_steps=10), "time": 15, "batch": 8,
         "gradient_batches": 4, "curvature_batches": 2, "epochs": 3, "sample": 10, "stopping": None,
     }  # fmt: skip
-    chosen = {name: value for name, value in (settings | how).items() if value is not None or name == "stopping"}
+    chosen = {
+        name: value for name, value in (settings | how).items() if value is not None or name == "stopping"
+    }
     return text_run(net, data, folder, **chosen)
 
 
@@ -199,9 +206,15 @@ CARRIED: dict[str, Any] = {"gradient_batches": None, "curvature_batches": None}
     ("how", "words"),
     [
         ({"clip_values": 1.0}, "DrawnText: clip_values would make the gradient another function's"),
-        (CARRIED | {"clip_values": 1.0}, "CarriedText: clip_values would make the gradient another function's"),
+        (
+            CARRIED | {"clip_values": 1.0},
+            "CarriedText: clip_values would make the gradient another function's",
+        ),
         ({"optimizer": Adam()}, "curvature_batches means nothing to Adam"),
-        (CARRIED | {"optimizer": HessianFree(preconditioner=0.75)}, "preconditioner needs independent sequences"),
+        (
+            CARRIED | {"optimizer": HessianFree(preconditioner=0.75)},
+            "preconditioner needs independent sequences",
+        ),
     ],
 )
 def test_settings_that_exclude_each_other(tmp_path: Path, how: dict[str, Any], words: str) -> None:
@@ -255,6 +268,8 @@ def test_carried_states_are_those_of_the_step_before_it(tmp_path: Path) -> None:
     for optimizer in (rnn.LBFGS(iterations=4), rnn.SGD(1e-9)):
         folder = tmp_path / type(optimizer).__name__
         run = trainer(folder, optimizer=optimizer, **CARRIED, epochs=1)
-        run.listeners = [At(step, lambda: seen.append(run.problem.carried[0].copy())) for step in range(1, 100)]
+        run.listeners = [
+            At(step, lambda: seen.append(run.problem.carried[0].copy())) for step in range(1, 100)
+        ]
         run.run()
     assert np.allclose(seen[0], seen[len(seen) // 2], atol=1e-6)

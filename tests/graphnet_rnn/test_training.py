@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 import random
 import re
@@ -12,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +83,9 @@ def test_reported_losses_are_those_of_an_untrained_and_a_trained_net(tmp_path: P
     run.run()
     (epoch,), first = rows(tmp_path / "run", "epoch"), rows(tmp_path / "run", "step")[0]
     assert first["train_bits"] == pytest.approx(np.log2(len(run.problem.corpus.vocabulary)), rel=0.1)
-    evaluated = rnn.Evaluator(rnn.load(run.folder.model), lanes=8, time=15)(run.problem.corpus.valid, context=15)
+    evaluated = rnn.Evaluator(rnn.load(run.folder.model), lanes=8, time=15)(
+        run.problem.corpus.valid, context=15
+    )
     assert epoch["valid_bits"] == pytest.approx(evaluated.bits)
 
 
@@ -248,7 +249,9 @@ def test_fixed_weights_come_from_the_checkpoint(tmp_path: Path) -> None:
     last = trainer(tmp_path / "parts", net={"layers": [rnn.EchoState(8)]})
     last.resume()
     last.run()
-    assert np.array_equal(last.problem.model.fixed["layer0.W_hh"].value, whole.problem.model.fixed["layer0.W_hh"].value)
+    assert np.array_equal(
+        last.problem.model.fixed["layer0.W_hh"].value, whole.problem.model.fixed["layer0.W_hh"].value
+    )
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
 
 
