@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -38,7 +38,12 @@ def equation_digest(model: Model) -> list[float]:
     """
     found = _known.get(model)
     if found is None:
-        found = _known[model] = _kept(_of_network(model) if isinstance(model, Network) else _of_graph(model))
+        # Tables of probabilities mean nothing below 0.
+        found = _known[model] = (
+            _kept(_of_network(model))
+            if isinstance(model, Network)
+            else _kept(_of_graph(model, _numbers)) or _kept(_of_graph(model, _positive_numbers))
+        )
     return found
 
 
@@ -52,15 +57,14 @@ def _of_network(network: Network) -> list[Array]:
         return list(function(x, *map(_numbers, u.initial)))
 
 
-def _of_graph(model: Model) -> list[Array]:
+def _of_graph(model: Model, numbers: Callable[[Node], Array]) -> list[Array]:
     graph = model.__graph__()
     weights = {*model.parameters.values(), *model.fixed.values()} & set(graph.order)
-    outputs = substitute(graph.outputs, {node: gn.constant(_numbers(node)) for node in weights})
+    outputs = substitute(graph.outputs, {node: gn.constant(numbers(node)) for node in weights})
     function = gn.compile(outputs, graph.inputs, backend="numpy")
     # Of integers, any would do that can be looked up.
     arrays = [
-        _numbers(node) if node.dtype.kind == "f" else np.zeros(node.shape, node.dtype)
-        for node in graph.inputs
+        numbers(node) if node.dtype.kind == "f" else np.zeros(node.shape, node.dtype) for node in graph.inputs
     ]
     with np.errstate(all="ignore"):
         return list(function(*arrays))
@@ -88,3 +92,7 @@ def _numbers(node: Node) -> Array:
     terms = node.shape[-2] if node.ndim > 1 else 1
     cycle = (np.sin(1.0 + np.arange(CYCLE)) / np.sqrt(terms)).astype(node.dtype)
     return np.resize(cycle, node.shape)
+
+
+def _positive_numbers(node: Node) -> Array:
+    return np.abs(_numbers(node))

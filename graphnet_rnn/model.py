@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -43,8 +43,12 @@ class Model(FlatParameters, ShowsItself, ABC):
                 return gn.Graph(x @ self.parameters["w"] + self.parameters["b"], [x])
 
     `rnn.load(path, [Line])` then makes it again. Its arguments are whatever JSON holds, cells and models included; the
-    parameters of a model among them, say `below`, are its own, too, and are called "below.w".
+    parameters of a model among them, say `below`, are its own, too, come after those that it declares, and are called
+    "below.w" (of a list of models, "layers.0.w"). `theta` is then a copy, which must be set as a whole.
     """
+
+    #: The models among the arguments, by what their parameters' names begin with.
+    parts: Mapping[str, Model] = {}
 
     @abstractmethod
     def __graph__(self) -> gn.Graph:
@@ -64,13 +68,41 @@ class Model(FlatParameters, ShowsItself, ABC):
         draw; UsageError for one that is missing, or of another shape or dtype: nothing is made that is not there.
         """
         weights = Weights("", seed, as_dtype(dtype), dict(initial or {}), values)
-        with weights.planned():
-            for name, (shape, initializer) in declared.items():
-                weights.get(name, shape, initializer)
+        if values is None:
+            with weights.planned():
+                for name, (shape, initializer) in declared.items():
+                    weights.get(name, shape, initializer)
         for name, (shape, initializer) in declared.items():
             weights.get(name, shape, initializer)
         weights.require_patterns(type(self).__name__)
         self.lay_out([weights], weights.dtype)
+        self.parts = dict(self._models_among_arguments())
+        for part, model in self.parts.items():
+            self.parameters |= {f"{part}.{name}": node for name, node in model.parameters.items()}
+            self.fixed |= {f"{part}.{name}": node for name, node in model.fixed.items()}
+
+    def _models_among_arguments(self) -> Iterator[tuple[str, Model]]:
+        for name in inspect.signature(type(self)).parameters:
+            value = getattr(self, name, None)
+            if isinstance(value, Model):
+                yield name, value
+            elif isinstance(value, (list, tuple)):
+                yield from ((f"{name}.{i}", each) for i, each in enumerate(value) if isinstance(each, Model))
+
+    @property
+    def theta(self) -> Array:
+        """All parameters as one flat vector; it shares memory with `parameters[...].value`, unless there are parts."""
+        if not self.parts:
+            return self._theta
+        return np.concatenate([self._theta, *(model.theta for model in self.parts.values())])
+
+    @theta.setter
+    def theta(self, vector: Any) -> None:
+        sizes = [self._theta.size, *(model.theta.size for model in self.parts.values())]
+        own, *rest = np.split(self.checked_theta(vector, sum(sizes)), np.cumsum(sizes)[:-1])
+        self._theta[...] = own
+        for model, part in zip(self.parts.values(), rest, strict=True):
+            model.theta = part
 
     def settings(self) -> dict[str, Any]:
         """The arguments that make it again but for what parameters hold at first, read off the attributes so called."""

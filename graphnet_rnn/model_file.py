@@ -240,7 +240,11 @@ class _Reader:
             arguments["values"] = weights
         try:
             made = kind(**arguments)
-        except TypeError as error:  # a setting that is missing, or of a type that nothing could be made of
+        except (GraphnetError, ValueError, RecursionError):
+            raise
+        except (
+            Exception
+        ) as error:  # a setting that is missing, or of another type; a user's class may raise anything
             raise ValueError(f"its settings do not fit ({error})") from None
         for differing in _differing(name, described, made.description()):
             raise ValueError(f"{differing} is not what it could be")
@@ -252,10 +256,21 @@ class _Reader:
         """A setting as it was: models, which have weights of their own, or what json_values makes of it."""
         match stored:
             case {"model": _}:
-                return self.model(stored, _within(name, weights))
+                return self.part(name, stored, weights)
             case {"list": [{"model": _}, *_] as models}:
-                return [self.model(each, _within(f"{name}.{i}", weights)) for i, each in enumerate(models)]
+                return [self.part(f"{name}.{i}", each, weights) for i, each in enumerate(models)]
+            case [{"model": _}, *_]:
+                return tuple(self.part(f"{name}.{i}", each, weights) for i, each in enumerate(stored))
         return self.value(stored, weights)
+
+    def part(self, name: str, described: Any, weights: Mapping[str, Array]) -> Model:
+        """A model within another; what cannot be made of it is told by its name."""
+        try:
+            return self.model(described, _within(name, weights))
+        except ModelFileError:
+            raise
+        except (GraphnetError, ValueError) as error:
+            raise ValueError(f"{name:.60}: {error}") from error
 
     def value(self, stored: Any, weights: Mapping[str, Array]) -> Any:
         """What json_values makes of it; cells among it have some of the weights."""

@@ -88,8 +88,8 @@ for name, value in baselines.items():
 # An LSTM of 128 units reads a symbol (as zeros with a 1 at its number) and its own state, and a softmax over the
 # symbols says what comes next. `CarriedText` cuts the training text into lanes that are read side by side, 50
 # characters at a time. The state is carried from each piece to the next, so the memory may reach further back than
-# the gradient. A `Trainer` makes the steps, epoch after epoch. All files of a run lie in one folder (ours is thrown away at the end). A `Listener` is told what
-# happens; ours prints a line for each epoch.
+# the gradient. A `Trainer` makes the steps, epoch after epoch. All files of a run lie in one folder (ours is thrown
+# away at the end). A `Listener` is told what happens; ours prints a line for each epoch.
 
 
 # %%

@@ -45,7 +45,7 @@ def train(
     for each update without repetition; None: all of them. gibbs_steps: k, or a function of the update's number
     (the source: lambda n: 10 if n < 1000 else 25). rate: the learning rate by update, instead of the optimizer's.
     below: trained models from the data upwards; the model then learns from their `activities`, drawn anew for
-    each batch. callback(update, report) may return True to stop.
+    each batch. callback(update, report) may return True to stop; the model is then at the last point.
     state: that of an earlier Result, with which training goes on to the same numbers as if it had not stopped: 10
     updates and 10 more are 20. It holds the optimizer's arrays, the number of updates, which counts on, and where the
     random numbers are; the model brings the parameters.
@@ -81,6 +81,8 @@ def train(
             now = None if rate is None else rate(update)
             report = guarded_step(optimizer, objective, theta, own, f"update {update}", now, REMEDY)
             reports.append(report)
+            if callback is not None:
+                model.theta = theta
             if callback is not None and is_true(callback(update, report)):
                 reason = "callback"
                 break

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-import numpy as np
-
 import graphnet as gn
-from graphnet.node import Array, Node
+from graphnet.node import Array
 from graphnet_rnn.energy.learning import raised, train
 from graphnet_rnn.energy.model import EnergyModel, as_generator
 from graphnet_rnn.energy.rbm import RBM
@@ -52,24 +50,7 @@ class Stack(Model):
                 )
 
         # Each layer has a vector of its own, and is trained alone.
-        named = [
-            (f"layers.{l}.{name}", node)
-            for l, m in enumerate(self.layers)
-            for name, node in m.parameters.items()
-        ]
-        self.parameters: dict[str, Node] = dict(named)
-        self.fixed = {}
-
-    @property
-    def theta(self) -> Array:
-        """A copy of all parameters, the layers' one after the other; each layer's own is its `theta`."""
-        return np.concatenate([layer.theta for layer in self.layers])
-
-    @theta.setter
-    def theta(self, vector: Any) -> None:
-        ends = np.cumsum([layer.theta.size for layer in self.layers])
-        for layer, part in zip(self.layers, np.split(np.asarray(vector), ends[:-1]), strict=True):
-            layer.theta = part
+        self.declare_parameters({}, 0, self.layers[0].dtype)
 
     def __graph__(self) -> gn.Graph:
         """The equations of the layers, for files."""

@@ -15,6 +15,7 @@ from graphnet_rnn.energy.gibbs import gibbs
 from graphnet_rnn.energy.model import EnergyModel, as_generator
 from graphnet_rnn.energy.units import draw_bits, sigmoid
 from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.graph_size import require_equations
 from graphnet_rnn.initializers import Initializer
 from graphnet_rnn.settings import whole_number
 
@@ -54,6 +55,11 @@ class TemporalRBM(EnergyModel):
     ) -> None:
         owner = type(self).__name__
         self.delays = whole_number(f"{owner}: delays", delays)
+        if values is not None and self.delays > len(values):
+            raise UsageError(
+                f"{owner}: weights for {self.delays:,} delays are missing; there are {len(values)}"
+            )
+        require_equations(f"{owner}: delays", self.delays)
         given = (connections,) if isinstance(connections, str) else tuple(connections)
         if not given or any(name not in CONNECTIONS for name in given):
             raise UsageError(

@@ -104,6 +104,11 @@ class Arrays(Problem):
                 raise DataError(
                     f"Arrays: cases to train on have {len(whole[0])} steps, those to validate on {len(kept[0])}"
                 )
+            if self.model.loss in SEQUENCE_LOSSES and kept[1].shape[1] != whole[1].shape[1]:
+                raise DataError(
+                    f"Arrays: cases to train on have {whole[1].shape[1]} labels, those to validate on "
+                    f"{kept[1].shape[1]}; fill the shorter ones up with -1"
+                )
             return whole, kept
         share = amount("Arrays: valid", valid)
         count = len(whole[2])
@@ -113,7 +118,11 @@ class Arrays(Problem):
         if kept_count >= count:
             raise UsageError(f"Arrays: valid = {share:g} of {count} cases leaves none to train on")
         first, last = np.arange(count - kept_count), np.arange(count - kept_count, count)
-        return self._chosen(whole, first), self._chosen(whole, last)
+        parts = self._chosen(whole, first), self._chosen(whole, last)
+        for what, (_, _, w) in zip(("train", "validate"), parts, strict=True):
+            if not w.any():
+                raise DataError(f"Arrays: none of the cases to {what} on has a weight above 0")
+        return parts
 
     def _chosen(self, cases: _Cases, which: Array) -> _Cases:
         x, t, w = cases
@@ -133,7 +142,7 @@ class Arrays(Problem):
     # -- graphs --------------------------------------------------------------------------------
 
     def _unrolled(self, time: int, **how: Any) -> tuple[Unrolled, Node, Node]:
-        """The net over a batch, the weights of its cases, and C."""
+        """The net over a batch, the shares of its cases in the weight of all, and C."""
         labels = self._train[1].shape[1] if self.model.loss in SEQUENCE_LOSSES else None
         u = self.model.unroll(
             time, self.batch, initial=_first(self.model), unscored=self.unscored, labels=labels, **how
@@ -141,7 +150,7 @@ class Arrays(Problem):
         w = gn.input((self.batch,), self.model.dtype, name="w")
         with gn.scope(layer="cost"):
             losses = u.losses if labels is not None else gn.mean(u.losses[self.unscored :], axis=0)
-            return u, w, gn.sum(w * losses) / gn.sum(w)
+            return u, w, gn.sum(w * losses)
 
     def _objective(self, time: int) -> Objective:
         u, w, cost = self._unrolled(time, random=self._random)
@@ -168,29 +177,33 @@ class Arrays(Problem):
         self._single.compile()
 
     def feed(self, epoch: int, step: int) -> Objective | BatchedObjective:
+        batches = list(self._batches(self._train, self._taken(epoch, step)))
+        self.objective.redraw()
+        if isinstance(self.objective, BatchedObjective):
+            shared = [(x, t, _shares(w)) for x, t, w in batches]
+            self.objective.feed(shared, curvature=shared[: self.curvature_batches])
+        else:
+            x, t, w = batches[0]
+            self.objective.feed(x, t, _shares(w))
+        return self.objective
+
+    def _taken(self, epoch: int, step: int) -> Array:
+        """The numbers of the step's cases."""
         if self._order is None or self._order[0] != epoch:
             generator = np.random.default_rng([self.model.seed, epoch])
             self._order = epoch, generator.permutation(len(self._train[2]))
-        which = self._order[1][step * self.items : (step + 1) * self.items]
-        batches = list(self._batches(self._train, which))
-        self.objective.redraw()
-        if isinstance(self.objective, BatchedObjective):
-            self.objective.feed(batches, curvature=batches[: self.curvature_batches])
-        else:
-            self.objective.feed(*batches[0])
-        return self.objective
+        return self._order[1][step * self.items : (step + 1) * self.items]
 
-    def weight(self, step: int) -> float:
+    def weight(self, epoch: int, step: int) -> float:
         """The weight of its cases, so that an epoch's mean is that over all cases."""
-        assert self._order is not None
-        return float(self._train[2][self._order[1][step * self.items : (step + 1) * self.items]].sum())
+        return float(self._train[2][self._taken(epoch, step)].sum())
 
     def validate(self) -> float | None:
         if self._judge is None or self._valid is None:
             return None
         total = 0.0
         for x, t, w in self._batches(self._valid, np.arange(len(self._valid[2]))):
-            total += float(self._judge(x, t, w)[0]) * float(w.sum())
+            total += float(self._judge(x, t, _shares(w))[0]) * float(w.sum())
         return total / float(self._valid[2].sum())
 
     def description(self) -> dict[str, Any]:
@@ -207,6 +220,12 @@ class Arrays(Problem):
 
     def restore(self, arrays: Any, numbers: Any) -> None:
         self._random.state = numbers["random"]
+
+
+def _shares(w: Array) -> Array:
+    """Of each case in the weight of all; nothing for a batch that has none."""
+    total = w.sum(dtype=np.float64)
+    return w if not total else (w / total).astype(w.dtype)
 
 
 #: Inputs, targets, and the weight of each case.

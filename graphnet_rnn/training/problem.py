@@ -75,7 +75,7 @@ class Problem(ABC):
     def stepped(self, point: Array, report: Report) -> None:
         """Takes along what the next step needs. point: where the step took its (first) gradient."""
 
-    def weight(self, step: int) -> float:
+    def weight(self, epoch: int, step: int) -> float:
         """How much the loss of this step counts in the mean of the epoch."""
         return 1.0
 

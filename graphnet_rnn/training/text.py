@@ -222,7 +222,7 @@ class CarriedText(TextProblem):
             self._last.gradient(point)
         self.carried = list(self._last.also_values)
 
-    def weight(self, step: int) -> float:
+    def weight(self, epoch: int, step: int) -> float:
         return 1.0 if step else self.time / self.stride
 
     def arrays(self) -> dict[str, Array]:

@@ -213,7 +213,7 @@ class Trainer:
         report = guarded_step(self.settings.optimizer, objective, self.theta, self.state, at, rate, remedy)
         loss = report.loss - objective.penalty(point)
         problem.stepped(point, report)
-        progress.epoch_loss += loss * problem.weight(progress.epoch_step)
+        progress.epoch_loss += loss * problem.weight(progress.epoch, progress.epoch_step)
         progress.epoch_step += 1
         progress.step += 1
         self.cost = loss / problem.unit
@@ -239,7 +239,8 @@ class Trainer:
         problem, progress, rate = self.problem, self.progress, self._rate()
         self._require_finite()
         problem.model.theta = np.asarray(self.theta)
-        trained = progress.epoch_loss / sum(map(problem.weight, range(len(problem)))) / problem.unit
+        weights = sum(problem.weight(progress.epoch, step) for step in range(len(problem)))
+        trained = progress.epoch_loss / weights / problem.unit
         validated = problem.validate()
         criterion = trained if validated is None else validated
         progress.epoch += 1

@@ -165,7 +165,7 @@ LSTM = {"cell": "LSTM", "units": 3}
 SEEN: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown setting": ({"model": {"colour": 1}}, "a Network has no setting 'colour'"),
     "a setting that is missing": ({"model": {"inputs": ...}}, "its settings do not fit"),
-    "no layers": ({"model": {"layers": ...}}, "it names no layers"),
+    "no layers": ({"model": {"layers": ...}}, "its settings do not fit"),
     "a setting of another kind": ({"model": {"variational": [1]}}, "Network.variational is not what it could be"),
     "a weight that is missing": ({"tensors": lambda t: {k: v for k, v in t.items() if k != "output.b_o"}},
                                  "the weight output.b_o is missing"),

@@ -437,7 +437,7 @@ def test_shortened_history_is_told(tmp_path: Path) -> None:
         ({"net": {"seed": 1}}, "model.seed was 0, now it is 1."),
         ({"optimizer": optimizers.SGD(0.1)}, "optimizer.name was Adam, now it is SGD."),
         ({"optimizer": optimizers.Adam(0.02, clip_norm=5.0)}, "optimizer.rate was 0.01, now it is 0.02."),
-        ({"time": 10}, "time was 15, now it is 10"),
+        ({"time": 10}, "stride was 15, now it is 10; time was 15, now it is 10"),
         ({"batch": 4}, "batch was 8, now it is 4"),
         ({"clip_values": 1.0}, "clip_values was None, now it is 1.0"),
     ],

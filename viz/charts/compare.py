@@ -24,11 +24,12 @@ _MARKERS = "osD^vPX"
 
 
 def compare_runs(histories: Mapping[str, History], by: str = "epoch", title: str | None = None) -> Chart:
-    """Validation (solid) and training (dotted) of several runs, with the best epoch of each; bits per character of texts.
+    """Validation (solid) and training (dotted) cost of several runs, with the best epoch of each.
 
     histories: name -> rows, the path of a history or of a run's folder, or what a run returned; see `training_curve`.
-    A run without validation shows its training only; training is left out where it has another measure than validation
-    (the loss of a task, of which the share of wrong answers is validated). by: "epoch", or "step" for runs whose epochs differ in length.
+    A run without validation shows its training only. Training is left out where it has another measure than validation:
+    the loss of a task, of which the share of wrong answers is validated. by: "epoch", or "step" for runs whose epochs
+    differ in length.
     Raises DrawingError if there is no run, one with nothing to draw, or runs of different measures.
     Source: Lynge 2016, fig. 5.4.
     """
