@@ -73,6 +73,7 @@ guides_that_run = [
     "quick_start",
     "declaring_cells",
     "training_on_arrays",
+    "training",
     "second_order",
     "adding_an_op",
     "finding_a_nan",
