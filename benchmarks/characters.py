@@ -29,7 +29,7 @@ from graphnet_rnn.cell import Cell
 from graphnet_rnn.data import Corpus, read_text
 from graphnet_rnn.initializers import Initializer, normal, thinned
 from graphnet_rnn.optimizers import Adam, ConstantRate, GreedyHessianFree, HessianFree, Optimizer
-from graphnet_rnn.training import Listener, Trainer
+from graphnet_rnn.training import CarriedText, DrawnText, Listener, Problem, Trainer, Training
 
 TIME, BATCH, LANES = 100, 50, 20
 RATE = 5e-3
@@ -125,15 +125,21 @@ def run(job: Job) -> Row:
     units = architecture.units(symbols, job.parameters)
     network = architecture.network(units, symbols, job.seed, job.method != "adam")
     batches = (len(data.train) - 1) // (TIME * BATCH)
-    how: dict[str, Any] = {"batch": LANES}
-    if job.method != "adam":
-        how = {"batch": BATCH, "gradient_batches": batches, "curvature_batches": max(1, batches // 4)}
+    how: dict[str, Any] = {"sample": 0, "threads": 1}
+    problem: Problem = (
+        CarriedText(network, data, TIME, LANES, **how)
+        if job.method == "adam"
+        else DrawnText(network, data, TIME, BATCH, batches, max(1, batches // 4), **how)
+    )
+    settings = Training(
+        optimizer(architecture, job.method),
+        epochs=10**6,
+        schedule=ConstantRate(),
+        stopping=None,
+        checkpoint_seconds=1e9,
+    )
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(
-            network, data, optimizer(architecture, job.method), folder=Path(folder) / "run", time=TIME, epochs=10**6,
-            schedule=ConstantRate(), stopping=None, threads=1, sample_length=0, checkpoint_seconds=1e9,
-            listener=_Clock(job.seconds), **how,
-        )  # fmt: skip
+        trainer = Trainer(problem, settings, Path(folder) / "run", listeners=[_Clock(job.seconds)])
         outcome = trainer.run()
         best = rnn.load(trainer.folder.model)
         bits = {

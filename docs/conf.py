@@ -74,6 +74,7 @@ guides_that_run = [
     "declaring_cells",
     "declaring_optimizers",
     "training_on_arrays",
+    "training",
     "second_order",
     "adding_an_op",
     "finding_a_nan",

@@ -16,17 +16,20 @@ likewise for π and B: the E-step is one backward pass.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import graphnet as gn
-from graphnet.display import ShowsItself
+from graphnet.cached import cached_property
+from graphnet.memory import require_memory
 from graphnet.node import Array, Node
 from graphnet_rnn.cells.sparse import random_edges
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
+from graphnet_rnn.initializers import array
+from graphnet_rnn.model import Model, seed_of
 from graphnet_rnn.settings import amount, one_of, whole_number
 
 __all__ = ["HMM", "Counts", "UnrolledHMM", "forward"]
@@ -112,7 +115,7 @@ class Counts:
     log_likelihood: Array
 
 
-class HMM(ShowsItself):
+class HMM(Model):
     """p(x_0 ... x_{T-1}) = Σ_paths π_{i_0} B_{i_0}(x_0) Π_t A_{i_t i_{t+1}} B_{i_{t+1}}(x_{t+1})
 
     states, symbols: how many of each. frequencies: how often each symbol occurs (any scale; by default all the same).
@@ -138,31 +141,58 @@ class HMM(ShowsItself):
         threads: int | None = None,
         edges: int | None = None,
         graph_seed: int = 0,
+        values: Mapping[str, Array] | None = None,
     ) -> None:
         self._how: dict[str, Any] = {"backend": backend, "threads": threads}
         self.states, self.symbols = whole_number("HMM: states", states), whole_number("HMM: symbols", symbols)
-        self.piece = whole_number("HMM: piece", piece)
-        generator = np.random.default_rng(whole_number("HMM: seed", seed, least=0))
+        self.piece, self.seed = whole_number("HMM: piece", piece), seed_of("HMM", seed)
+        shapes = {"pi": (self.states,), "A": (self.states, self.states), "B": (self.states, self.symbols)}
+        self.edges = None if edges is None else whole_number("HMM: edges", edges)
+        self.graph_seed = whole_number("HMM: graph_seed", graph_seed, least=0)
+        tables = dict.fromkeys(shapes) if values is not None else self._drawn(frequencies)
+        self.declare_parameters(
+            {name: (shape, array(tables[name])) for name, shape in shapes.items()},
+            self.seed,
+            "float64",
+            values=values,
+        )
+        self._pi, self._A, self._B = self.parameters.values()
+        self._functions: dict[tuple[str, int, int], gn.Function] = {}
+
+    def _drawn(self, frequencies: Any) -> dict[str, Any]:
+        """The tables at first."""
+        require_memory(
+            8 * self.states * (self.states + self.symbols), "HMM: its tables", "fewer states take less"
+        )
+        generator = np.random.default_rng(self.seed)
         shares = np.ones(self.symbols) if frequencies is None else self._frequencies(frequencies)
         half = np.full(self.states, 0.5)
         B = shares * (1 - generator.random((self.states, self.symbols)))  # in (0, 1]: no row is all zeros
-        self._pi = gn.parameter(generator.dirichlet(half), name="pi")
-        self.edges = None if edges is None else whole_number("HMM: edges", edges)
-        self.graph_seed = whole_number("HMM: graph_seed", graph_seed, least=0)
-        #: Where A may be more than 0.
-        self._possible = np.ones((self.states, self.states), bool)
+        pi = generator.dirichlet(half)
         if self.edges is None:
             A = generator.dirichlet(half, self.states)
         else:
             sends = min(self.edges, self.states)
-            sources, targets = random_edges(self.states, sends, self.graph_seed)
-            A, order = np.zeros((self.states, self.states)), np.argsort(sources, kind="stable")
-            A[sources[order], targets[order]] = generator.dirichlet(half[:sends], self.states).ravel()
-            self._possible = np.zeros(A.shape, bool)
-            self._possible[sources, targets] = True
-        self._A = gn.parameter(A, name="A")
-        self._B = gn.parameter(B / B.sum(axis=1, keepdims=True), name="B")
-        self._functions: dict[tuple[str, int, int], gn.Function] = {}
+            A = np.zeros((self.states, self.states))
+            A[np.nonzero(self._possible)] = generator.dirichlet(half[:sends], self.states).ravel()
+        return {"pi": pi, "A": A, "B": B / B.sum(axis=1, keepdims=True)}
+
+    @cached_property
+    def _possible(self) -> Array:
+        """Where A may be more than 0."""
+        if self.edges is None:
+            return np.ones((self.states, self.states), bool)
+        sources, targets = random_edges(self.states, min(self.edges, self.states), self.graph_seed)
+        possible = np.zeros((self.states, self.states), bool)
+        possible[sources, targets] = True
+        return possible
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments that make it again; frequencies only say what B is at first."""
+        return {
+            name: getattr(self, name)
+            for name in ("states", "symbols", "seed", "piece", "edges", "graph_seed")
+        }
 
     def _frequencies(self, frequencies: Any) -> Array:
         shares = _as_floats("HMM: frequencies", frequencies)
@@ -382,13 +412,22 @@ class HMM(ShowsItself):
             history.append(float(-counts.log_likelihood.sum() / lanes.size / math.log(2)))
             if tolerance > 0 and len(history) > 1 and history[-2] - history[-1] < tolerance:
                 return history
-            for node, count in ((self._pi, counts.pi), (self._A, counts.A), (self._B, counts.B)):
-                count += smoothing * (self._possible if node is self._A else 1)
-                total = count.sum(axis=-1, keepdims=True)
-                seen = total > 0
-                node.value[...] = np.where(seen, count / np.where(seen, total, 1), node.value)
+            self.theta = self.maximized(counts, smoothing)
         history.append(_bits(self._read(lanes)[1]))
         return history
+
+    def maximized(self, counts: Counts, smoothing: float = 0.0) -> Array:
+        """The M-step: the expected counts, `smoothing` more each, normalised; all tables as one vector like `theta`.
+
+        A row without any count is as it was.
+        """
+        tables = []
+        for node, count in ((self._pi, counts.pi), (self._A, counts.A), (self._B, counts.B)):
+            more = count + smoothing * (self._possible if node is self._A else 1)
+            total = more.sum(axis=-1, keepdims=True)
+            seen = total > 0
+            tables.append(np.where(seen, more / np.where(seen, total, 1), node.value).ravel())
+        return np.concatenate(tables)
 
     # -- pieces ------------------------------------------------------------------------------
 

@@ -21,11 +21,15 @@ from graphnet.errors import GraphnetError
 from graphnet.node import Array
 from graphnet_rnn.cell import Cell, classes_of
 from graphnet_rnn.cells import ALL
+from graphnet_rnn.control.controller import Controller
 from graphnet_rnn.data.text import Vocabulary
+from graphnet_rnn.digest import equation_digest, same_digest
+from graphnet_rnn.energy import RBM, RTRBM, TRBM, Stack
 from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.files import write_atomically
-from graphnet_rnn.fingerprint import fingerprint, same_fingerprint
 from graphnet_rnn.json_values import from_json
+from graphnet_rnn.markov import HMM
+from graphnet_rnn.model import HELD, Model
 from graphnet_rnn.network import Network
 from graphnet_rnn.tensor_file import read_tensor_file, tensor_bytes
 
@@ -36,8 +40,10 @@ FORMAT = 1
 KEY = "graphnet"
 #: What the names of tensors begin with that are no weights, but of a training state.
 STATE = "state."
-#: What a network says of itself, see Network.settings.
-NETWORK_SETTINGS = frozenset(inspect.signature(Network).parameters) - {"initial", "values"}
+#: The models that files know by name; others are given to `load`.
+MODELS: dict[str, type[Model]] = {
+    kind.__name__: kind for kind in (Network, RBM, TRBM, RTRBM, Stack, HMM, Controller)
+}
 LARGEST_NUMBER = float(np.finfo(np.float64).max)
 
 
@@ -92,94 +98,115 @@ def read_model_file(path: str | Path) -> ModelFile:
     return result
 
 
-# -- networks ------------------------------------------------------------------------------------
+# -- models --------------------------------------------------------------------------------------
 
 
-def describe_network(network: Network) -> dict[str, Any]:
-    """The description of a network's file."""
-    vocabulary = network.vocabulary.characters if network.vocabulary else None
-    return {
-        "format": FORMAT,
-        "network": network.settings(),
-        "vocabulary": vocabulary,
-        "fingerprint": fingerprint(network),
-    }
+def describe_model(model: Model) -> dict[str, Any]:
+    """The description of a model's file."""
+    described = {"format": FORMAT, "model": model.description(), "equations": equation_digest(model)}
+    if isinstance(model, Network):
+        described["vocabulary"] = model.vocabulary.characters if model.vocabulary else None
+    return described
 
 
-def has_same_equations(network: Network, file: ModelFile) -> bool:
-    """False if the network computes something else than the one that the file was made of, at the same weights.
+def has_same_equations(model: Model, file: ModelFile) -> bool:
+    """False if the model computes something else than the one that the file was made of, at the same weights.
 
     ValueError if what the file says of that is no list of numbers.
     """
-    stored = file.description.get("fingerprint", [])
+    stored = file.description.get("equations", [])
     if not isinstance(stored, list) or not all(
         type(n) in (int, float) and abs(n) <= LARGEST_NUMBER for n in stored
     ):
-        raise ValueError(f"its fingerprint is {stored!r:.60}, not numbers")
-    return same_fingerprint(fingerprint(network), stored)
+        raise ValueError(f"its digest of equations is {stored!r:.60}, not numbers")
+    return same_digest(equation_digest(model), stored)
 
 
-def network_tensors(network: Network) -> dict[str, Array]:
+def model_tensors(model: Model) -> dict[str, Array]:
     """The weights by name, fixed ones too."""
-    return {name: node.value for name, node in (network.parameters | network.fixed).items()}
+    return {name: node.value for name, node in (model.parameters | model.fixed).items()}
 
 
-def save(network: Network, path: str | Path, notes: Mapping[str, Any] | None = None) -> None:
-    """One file with architecture, weights and vocabulary; notes: more JSON to keep with them.
+def save(model: Model, path: str | Path, notes: Mapping[str, Any] | None = None) -> None:
+    """One file with settings, weights, and a network's vocabulary; notes: more JSON to keep with them.
 
-    Raises SaveError if it cannot be written; a file that was there is then untouched. UsageError for anything but a
-    Network.
+    model: a Network, RBM, TRBM, RTRBM, Stack, HMM, Controller, or of a class of your own, see rnn.Model.
+    Raises SaveError if it cannot be written; a file that was there is then untouched. UsageError for what is no model,
+    and for a setting that JSON does not hold.
     """
-    if not isinstance(network, Network):
+    if not isinstance(model, Model):
         raise UsageError(
-            f"save takes a Network and a path, not {network!r:.60}. Of other models keep `settings()` and the arrays "
-            "of `parameters` (np.savez)."
+            f"save takes a model and a path, not {model!r:.60}; a class of your own becomes one as a "
+            "subclass of rnn.Model"
         )
-    description = {**describe_network(network), **({"notes": dict(notes)} if notes else {})}
-    write_atomically(path, ModelFile(network_tensors(network), description).to_bytes())
+    description = {**describe_model(model), **({"notes": dict(notes)} if notes else {})}
+    write_atomically(path, ModelFile(model_tensors(model), description).to_bytes())
 
 
-def load(path: str | Path, cells: type[Cell] | Iterable[type[Cell]] = ()) -> Network:
-    """The network of a file that `save` or training wrote. cells: classes of your own that it uses.
+def load(path: str | Path, classes: type[Cell | Model] | Iterable[type[Cell | Model]] = ()) -> Any:
+    """The model of a file that `save` or training wrote. classes: your own, of models and cells, that it uses.
 
-    Raises ModelFileError for a file that is no model, damaged, newer, or of unknown cells. Warns (UserWarning) if the
-    equations are no longer those of the network that was saved: the weights were learned for others.
+    Raises ModelFileError for a file that is no model, damaged, newer, or of unknown classes. Warns (UserWarning) if the
+    equations are no longer those of the model that was saved: the weights were learned for others.
     """
-    return network_of(read_model_file(path), str(path), cells)
+    return model_of(read_model_file(path), str(path), classes)
 
 
-def network_of(file: ModelFile, path: str, cells: type[Cell] | Iterable[type[Cell]] = ()) -> Network:
-    """The network that a verified file describes.
+def load_network(path: str | Path, classes: type[Cell] | Iterable[type[Cell]] = ()) -> Network:
+    """See load; ModelFileError for a model that is no network."""
+    return network_of(read_model_file(path), str(path), classes)
+
+
+def network_of(file: ModelFile, path: str, classes: type[Cell] | Iterable[type[Cell]] = ()) -> Network:
+    """See model_of; ModelFileError for a model that is no network."""
+    described = file.description.get("model")
+    name = described.get("model") if isinstance(described, dict) else None
+    if name != "Network":
+        raise ModelFileError(
+            f"{path} holds {'no network' if name is None else f'a model {name!s:.40}, no network'}."
+        )
+    network = model_of(file, path, classes)
+    assert isinstance(network, Network)
+    return network
+
+
+def model_of(
+    file: ModelFile, path: str, classes: type[Cell | Model] | Iterable[type[Cell | Model]] = ()
+) -> Model:
+    """The model that a verified file describes.
 
     Its weights are those of the file from the start: what the description claims beyond them is never allocated.
     """
-    listed = [cells] if isinstance(cells, type) else cells
-    known = {**ALL, **{cell.__name__: cell for cell in listed}}
-    described = file.description.get("network")
+    own = [classes] if isinstance(classes, type) else list(classes)
+    cells = {**ALL, **{kind.__name__: kind for kind in own if issubclass(kind, Cell)}}
+    models = {**MODELS, **{kind.__name__: kind for kind in own if issubclass(kind, Model)}}
+    described = file.description.get("model")
     if not described:
-        raise ModelFileError(f"{path} holds no network.")
-    reader = _Reader(path, known, file.weights())
+        raise ModelFileError(f"{path} holds no model.")
+    reader = _Reader(path, cells, models)
     try:
-        network = reader.network(described)
-        network.vocabulary = _vocabulary(file.description.get("vocabulary"), network)
-        same = has_same_equations(network, file)
+        model = reader.model(described, file.weights())
+        if isinstance(model, Network):
+            model.vocabulary = _vocabulary(file.description.get("vocabulary"), model)
+        same = has_same_equations(model, file)
     except ModelFileError:
         raise
     except (GraphnetError, ValueError, RecursionError) as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).split("\n")[0]
         raise ModelFileError(
-            f"{path}: the network that it describes cannot be made: {what.rstrip('.'):.500}; the file is damaged, or a "
-            "cell has changed since it was written."
+            f"{path}: the model that it describes cannot be made: {what.rstrip('.'):.500}; the file is damaged, or a "
+            "class has changed since it was written."
         ) from error
     if not same:
-        kinds = ", ".join(dict.fromkeys(type(cell).__name__ for cell in network.layers))
+        kinds = model.layers if isinstance(model, Network) else [model]
+        listed = ", ".join(dict.fromkeys(type(kind).__name__ for kind in kinds))
         warnings.warn(
-            f"{path}: with the same weights this network computes something else than the one that was saved, so the "
-            f"equations of {kinds} have changed since, or a constant in them. Load it with the class as it was, or "
+            f"{path}: with the same weights this model computes something else than the one that was saved, so the "
+            f"equations of {listed} have changed since, or a constant in them. Load it with the class as it was, or "
             "train it anew.",
             stacklevel=3,
         )
-    return network
+    return model
 
 
 @dataclass(frozen=True)
@@ -187,43 +214,86 @@ class _Reader:
     """Makes what a file describes. ModelFileError, or ValueError and GraphnetError in one sentence, if it cannot be."""
 
     path: str
-    known: Mapping[str, type[Cell]]
-    weights: Mapping[str, Array]
+    cells: Mapping[str, type[Cell]]
+    models: Mapping[str, type[Model]]
 
-    def network(self, described: Any) -> Network:
-        if not isinstance(described, dict) or not isinstance(described.get("layers"), list):
-            raise ValueError("it names no layers")
-        layers = [self.value(entry) for entry in described["layers"]]
-        settings = {name: value for name, value in described.items() if name != "layers"}
-        for name in settings:
-            if name not in NETWORK_SETTINGS:
-                raise ValueError(f"a network has no setting {name!r:.60}")
+    def model(self, described: Any, weights: Mapping[str, Array]) -> Model:
+        """The model of these weights; one of its settings has those whose names begin with the setting's."""
+        name = described.get("model") if isinstance(described, dict) else None
+        if not isinstance(name, str):
+            raise ValueError("it names no model")
+        if name not in self.models:
+            raise ModelFileError(
+                f"{self.path} holds a model {name:.60}, which graphnet does not have; give its class: "
+                f"rnn.load(path, [{name:.60}])."
+            )
+        kind = self.models[name]
+        known = inspect.signature(kind).parameters
+        arguments: dict[str, Any] = {}
+        for key, value in described.items():
+            if key == "model":
+                continue
+            if key in HELD or key not in known:
+                raise ValueError(f"a {name} has no setting {key!r:.60}")
+            arguments[key] = self.setting(key, value, weights)
+        if "values" in known:
+            arguments["values"] = weights
         try:
-            network = Network(layers, **settings, values=self.weights)
-        except TypeError as error:  # a setting that is missing, or of a type that nothing could be made of
+            made = kind(**arguments)
+        except (GraphnetError, ValueError, RecursionError):
+            raise
+        except (
+            Exception
+        ) as error:  # a setting that is missing, or of another type; a user's class may raise anything
             raise ValueError(f"its settings do not fit ({error})") from None
-        for name in _differing("network", described, network.settings()):
-            raise ValueError(f"{name} is not what it could be")
-        return network
+        for differing in _differing(name, described, made.description()):
+            raise ValueError(f"{differing} is not what it could be")
+        if sorted(made.parameters | made.fixed) != sorted(weights):
+            raise ValueError("its weights have other names")
+        return made
 
-    def value(self, stored: Any) -> Any:
-        """A setting as it was, see json_values."""
-        return from_json(stored, self.cell)
+    def setting(self, name: str, stored: Any, weights: Mapping[str, Array]) -> Any:
+        """A setting as it was: models, which have weights of their own, or what json_values makes of it."""
+        match stored:
+            case {"model": _}:
+                return self.part(name, stored, weights)
+            case {"list": [{"model": _}, *_] as models}:
+                return [self.part(f"{name}.{i}", each, weights) for i, each in enumerate(models)]
+            case [{"model": _}, *_]:
+                return tuple(self.part(f"{name}.{i}", each, weights) for i, each in enumerate(stored))
+        return self.value(stored, weights)
 
-    def cell(self, described: Mapping[str, Any]) -> Cell:
+    def part(self, name: str, described: Any, weights: Mapping[str, Array]) -> Model:
+        """A model within another; what cannot be made of it is told by its name."""
+        try:
+            return self.model(described, _within(name, weights))
+        except ModelFileError:
+            raise
+        except (GraphnetError, ValueError) as error:
+            raise ValueError(f"{name:.60}: {error}") from error
+
+    def value(self, stored: Any, weights: Mapping[str, Array]) -> Any:
+        """What json_values makes of it; cells among it have some of the weights."""
+
+        def cell(described: Mapping[str, Any]) -> Cell:
+            return self.cell(described, weights)
+
+        return from_json(stored, cell)
+
+    def cell(self, described: Mapping[str, Any], weights: Mapping[str, Array]) -> Cell:
         """The cell that `Cell.description` described."""
         name = described.get("cell")
         if not isinstance(name, str):
             raise ValueError(f"a setting is {described!r:.60}")
-        if name not in self.known:
+        if name not in self.cells:
             raise ModelFileError(
                 f"{self.path} uses the cell {name:.60}, which graphnet does not have; give its class: "
-                f"rnn.load(path, cells=[{name:.60}]), or --cell my_cells.py:{name:.60}."
+                f"rnn.load(path, [{name:.60}]), or --cell my_cells.py:{name:.60}."
             )
-        arguments = {key: self.value(value) for key, value in described.items() if key != "cell"}
+        arguments = {key: self.value(value, weights) for key, value in described.items() if key != "cell"}
         try:
-            self.require_weights(self.known[name], arguments)
-            made = self.known[name](**arguments)
+            self.require_weights(self.cells[name], arguments, weights)
+            made = self.cells[name](**arguments)
             for setting, value in made.settings().items():
                 # A few of those within each other would be more than a machine holds.
                 if setting not in arguments and any(classes_of([value])):
@@ -237,14 +307,23 @@ class _Reader:
                 "changed since the file was written."
             ) from error
 
-    def require_weights(self, cell: type[Cell], arguments: Mapping[str, Any]) -> None:
+    def require_weights(
+        self, cell: type[Cell], arguments: Mapping[str, Any], weights: Mapping[str, Array]
+    ) -> None:
         """ModelFileError for a cell that takes memory when it is made, and more than the file has weights for."""
-        held, least = sum(array.size for array in self.weights.values()), cell.least_weights(**arguments)
+        held, least = sum(array.size for array in weights.values()), cell.least_weights(**arguments)
         if least > held:
             raise ModelFileError(
                 f"{self.path}: a cell {cell.__name__} with {_listed(arguments)} has at least {least} weights, but the "
                 f"file holds {held}."
             )
+
+
+def _within(part: str, weights: Mapping[str, Array]) -> dict[str, Array]:
+    """The weights of a part, by the names that they have there."""
+    return {
+        name.removeprefix(f"{part}."): array for name, array in weights.items() if name.startswith(f"{part}.")
+    }
 
 
 def _listed(arguments: Mapping[str, Any]) -> str:

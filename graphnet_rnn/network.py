@@ -8,8 +8,6 @@ from typing import Any, NoReturn
 import numpy as np
 
 import graphnet as gn
-from graphnet.display import ShowsItself
-from graphnet.dtypes import as_dtype, is_float
 from graphnet.memory import require_memory
 from graphnet.node import Array, Node
 from graphnet.provenance import hide_module
@@ -20,9 +18,10 @@ from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.graph_size import require_nodes
 from graphnet_rnn.initializers import Initializer
 from graphnet_rnn.losses import LOSSES, SEQUENCE_LOSSES
+from graphnet_rnn.model import Model, float_dtype, seed_of
 from graphnet_rnn.settings import fraction, one_of, whole_number
 from graphnet_rnn.unroll import Unrolled
-from graphnet_rnn.weights import FlatParameters, Weights, unfit
+from graphnet_rnn.weights import Weights, unfit
 
 __all__ = ["Network"]
 
@@ -32,7 +31,7 @@ LAYER_NODES = 10
 hide_module(__file__)
 
 
-class Network(FlatParameters, ShowsItself):
+class Network(Model):
     """h^l_t = cell_l(h^{l-1}_t, h^l_{t-1});  o_t = h^L_t W_ho + b_o
 
     layers: cells, first to last (each use in the list gets weights of its own, unless `share` says otherwise).
@@ -77,7 +76,7 @@ class Network(FlatParameters, ShowsItself):
         self.inputs, self.outputs = whole_number("inputs", inputs), whole_number("outputs", outputs)
         self.loss = one_of("loss", loss, (*LOSSES, *SEQUENCE_LOSSES))
         self.skip = one_of("skip", skip, ("inputs", "outputs")) if isinstance(skip, str) else bool(skip)
-        self.seed, self.dtype = whole_number("seed", seed, least=0), as_dtype(dtype)
+        self.seed, self.dtype = seed_of("Network", seed), float_dtype("Network", dtype)
         self.reads = one_of(
             "reads", reads or ("symbols" if loss == "softmax" else "vectors"), ("symbols", "vectors")
         )
@@ -86,8 +85,6 @@ class Network(FlatParameters, ShowsItself):
             raise UsageError(
                 f"outputs must be at least 2 with the loss {loss!r}: a label and the blank, not {outputs}"
             )
-        if not is_float(self.dtype):
-            raise UsageError(f"dtype must be float32 or float64, not {self.dtype}")
         self.dropout = fraction("dropout, the share that is zeroed,", dropout)
         self.recurrent_dropout = fraction("recurrent_dropout, the share that is zeroed,", recurrent_dropout)
         self.variational, self.output_bias = bool(variational), bool(output_bias)
@@ -246,7 +243,7 @@ class Network(FlatParameters, ShowsItself):
             if not cell.causal:
                 raise UsageError(
                     f"{who}: {cell!r} reads a sequence from its end as well, so a network with it cannot predict what "
-                    "comes next; use rnn.minimize with an Objective of your own targets."
+                    "comes next; train it on targets of your own, see rnn.Arrays."
                 )
 
     def learned_states(self, batch: int) -> list[Node]:
@@ -312,9 +309,11 @@ class Network(FlatParameters, ShowsItself):
             "variational": self.variational,
             "share": [list(pair) for pair in self.share.items()],
             "output_bias": self.output_bias,
-            # Left out where it is not so, as in files that do not know it.
-            **({"truncated": True} if self.truncated else {}),
+            "truncated": self.truncated,
         }
+
+    def description(self) -> dict[str, Any]:
+        return {"model": "Network", **self.settings()}
 
     def __graph__(self) -> gn.Graph:
         """Three time steps, for pictures."""

@@ -20,7 +20,7 @@ from graphnet.testing import TOLERANCES, LawError, check_graph, require_same_in_
 from graphnet.testing.laws import held_where_stopped
 from graphnet_rnn.cell import Cell, classes_of
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.model_file import ModelFile, describe_network, network_of, network_tensors
+from graphnet_rnn.model_file import ModelFile, describe_model, model_tensors, network_of
 from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers.checks import OPTIMIZER_CHECKS, check_optimizer
 from graphnet_rnn.unroll import Unrolled
@@ -356,8 +356,8 @@ def trains_in_float32(subject: Subject) -> str:
 def comes_back_from_a_file(subject: Subject) -> str:
     """What a model file gives back has the same settings, kind by kind, and the same weights."""
     network = subject.network
-    described = json.loads(json.dumps(describe_network(network)))
-    file = ModelFile(network_tensors(network), described)
+    described = json.loads(json.dumps(describe_model(network)))
+    file = ModelFile(model_tensors(network), described)
     again = network_of(file, "a model file", classes_of(network.layers))
     before, after = (repr([cell.settings() for cell in net.layers]) for net in (network, again))
     if before != after:

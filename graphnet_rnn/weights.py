@@ -292,9 +292,12 @@ class FlatParameters:
 
     @theta.setter
     def theta(self, vector: Any) -> None:
+        self._theta[...] = self.checked_theta(vector, self._theta.size)
+
+    @staticmethod
+    def checked_theta(vector: Any, size: int) -> Array:
+        """The vector; UsageError for another size."""
         new = np.asarray(vector)
-        if new.shape != self._theta.shape:
-            raise UsageError(
-                f"theta has {self._theta.size} numbers; an array of shape {list(new.shape)} was given"
-            )
-        self._theta[...] = new
+        if new.shape != (size,):
+            raise UsageError(f"theta has {size} numbers; an array of shape {list(new.shape)} was given")
+        return new

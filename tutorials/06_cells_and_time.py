@@ -240,7 +240,7 @@ top.grid(alpha=0.3)
 # `self.affine("g", x=x, h=h)`, and you are close to the minimal gated unit; add a second gate, and it is a GRU.
 # `rnn.cells.ALL` has some thirty.
 #
-# For text there is `rnn.Trainer`, which does the same with epochs, validation and files ([tutorial
+# A `rnn.Trainer` does the same with epochs, validation and files, for arrays as for text ([tutorial
 # 9](09_from_text_to_novel.py)).
 #
 # ## What can go wrong

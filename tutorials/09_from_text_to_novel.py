@@ -86,10 +86,10 @@ for name, value in baselines.items():
 # ## The model and its training
 #
 # An LSTM of 128 units reads a symbol (as zeros with a 1 at its number) and its own state, and a softmax over the
-# symbols says what comes next. The `Trainer` cuts the training text into lanes that are read side by side, 50
+# symbols says what comes next. `CarriedText` cuts the training text into lanes that are read side by side, 50
 # characters at a time. The state is carried from each piece to the next, so the memory may reach further back than
-# the gradient. All files of a run lie in one folder (ours is thrown away at the end). A `Listener` is told what
-# happens; ours prints a line for each epoch.
+# the gradient. A `Trainer` makes the steps, epoch after epoch. All files of a run lie in one folder (ours is thrown
+# away at the end). A `Listener` is told what happens; ours prints a line for each epoch.
 
 
 # %%
@@ -107,7 +107,8 @@ print(net)
 with tempfile.TemporaryDirectory() as folder:
     run = Path(folder) / "run"
     optimizer = rnn.Adam(rate=0.01, clip_norm=5.0)
-    trainer = rnn.Trainer(net, corpus, optimizer, folder=run, time=50, batch=16, epochs=3, listener=Line())
+    problem = rnn.CarriedText(net, corpus, time=50, batch=16)
+    trainer = rnn.Trainer(problem, rnn.Training(optimizer, epochs=3), run, listeners=[Line()])
     outcome = trainer.run()
     print("files:", ", ".join(sorted(path.name for path in run.iterdir())))
     net = rnn.load(run / "model.safetensors")  # the best epoch

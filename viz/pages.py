@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from viz.charts.history import History, is_number, rows_of
+from viz.charts.history import History, is_number, measures_of, rows_of
 from viz.errors import DrawingError
 from viz.files import write_file
 from viz.terminal import as_svg
@@ -162,7 +162,7 @@ def samples(
     if not named:
         raise DrawingError(
             "texts holds nothing to show: no row has 'epoch' and a 'sample'. Train with --sample 200 or "
-            "Trainer(sample_length=200)."
+            "rnn.CarriedText(..., sample=200)."
         )
     scale = scale_of(theme)
     terminal, body = [], []
@@ -178,24 +178,24 @@ def samples(
 
 
 def _of_epochs(rows: Sequence[Mapping[str, Any]], count: int) -> dict[str, tuple[str, str]]:
-    """Name -> (bits per character, in words; text)"""
+    """Name -> (how good it was, in words; text)"""
     found = {
         int(row["epoch"]): row
         for row in rows
         if row.get("event") != "step" and is_number(row.get("epoch")) and isinstance(row.get("sample"), str)
     }
-    epochs = sorted(found)
+    epochs, measures = sorted(found), measures_of(rows)
+    unit = measures.unit or ("bits/char" if measures.measure == "bits" else measures.words(measures.measure))
     scores = {
         epoch: float(score)
         for epoch, row in found.items()
-        if is_number(score := row.get("valid_bits")) or is_number(score := row.get("train_bits"))
+        if is_number(score := row.get(measures.validated)) or is_number(score := row.get(measures.trained))
     }
     best = min(scores, key=lambda epoch: (scores[epoch], epoch)) if scores else None
     named = {}
     for epoch in _chosen(epochs, count, best):
-        key = "valid_bits" if is_number(found[epoch].get("valid_bits")) else "train_bits"
-        what = "validation" if key == "valid_bits" else "training"
-        figures = f"  {what} {scores[epoch]:.3f} bits/char" if epoch in scores else ""
+        what = "validation" if is_number(found[epoch].get(measures.validated)) else "training"
+        figures = f"  {what} {scores[epoch]:.3f} {unit}" if epoch in scores else ""
         name = f"epoch {epoch}" if epoch else "before training"
         named[name] = (
             figures + ("  (best)" if epoch == best and len(scores) > 1 else ""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from viz.charts.curves import training_curve
-from viz.charts.history import History, rows_of
+from viz.charts.history import History, measures_of, rows_of
 from viz.charts.reading import cost_over_text
 from viz.charts.second_order import flight_recorder
 from viz.drawing.draw import draw
@@ -36,15 +36,14 @@ def mimebundle(thing: Any) -> dict[str, str]:
 
 
 def history_chart(history: History, title: str | None = None) -> Chart:
-    """The chart that fits a history: a flight recorder where steps report more than a loss, else bits per character.
+    """The chart that fits a history: a flight recorder where steps report more than a loss, else the training curve.
 
-    A run without bits per character, such as one of `rnn.minimize`, gets a flight recorder as well.
+    A run without a measure of its own, such as one of `rnn.minimize`, gets a flight recorder as well.
     Raises DrawingError if there is nothing to draw.
     """
     rows = rows_of(history)
     recorded = any("ratio" in row for row in rows)
-    has_bits = any("train_bits" in row or "valid_bits" in row for row in rows)
-    if not has_bits or recorded:
+    if not measures_of(rows).measure or recorded:
         return flight_recorder(rows, title)
     figure = training_curve(rows)
     if title:

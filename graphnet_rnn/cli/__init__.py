@@ -19,7 +19,7 @@ from graphnet.version import __version__
 from graphnet_rnn.cli import cells, check, demo, draw, evaluate, export, sample, tasks, train
 from graphnet_rnn.cli.failures import give_up_output, in_words
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.interruption import ends_like_ctrl_c
+from graphnet_rnn.training.interruption import ends_like_ctrl_c
 
 __all__ = ["main"]
 

@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphnet_rnn.cli.live import LiveCurve, allows
-from graphnet_rnn.training import LN2, Listener, Outcome, Trainer
+from graphnet_rnn.optimizers import Report
+from graphnet_rnn.training import Listener, Outcome, Trainer
+from graphnet_rnn.training.text import TextProblem
 
 __all__ = ["Console"]
 
 
 class Console(Listener):
-    """A progress bar for each epoch (loss in bits per character, characters/s, time left), then a line.
+    """A progress bar for each epoch (cost, e.g. in bits per character, characters/s, time left), then a line.
 
     live: with a curve above the bar, where the terminal allows.
     """
@@ -28,16 +30,20 @@ class Console(Listener):
     def started(self, trainer: Trainer) -> None:
         if self.quiet:
             return
-        progress, data = trainer.progress, trainer.data
-        print(f"{trainer.network!r}")
-        print(
-            f"text: {len(data.train):,} characters to train on, {len(data.valid):,} to validate, "
-            f"{len(data.test):,} to test; {len(data.vocabulary)} different"
-        )
-        if len(data.valid) <= trainer.time + 1:
+        progress, problem = trainer.progress, trainer.problem
+        if self._curve is not None:
+            self._curve.unit = problem.said
+        print(f"{problem.model!r}")
+        if isinstance(problem, TextProblem):
+            data = problem.corpus
             print(
-                "no validation: too few characters for it, so the best epoch is the one of the least training loss"
+                f"text: {len(data.train):,} characters to train on, {len(data.valid):,} to validate, "
+                f"{len(data.test):,} to test; {len(data.vocabulary)} different"
             )
+            if len(data.valid) <= problem.time + 1:
+                print(
+                    "no validation: too few characters for it, so the best epoch is the one of the least training loss"
+                )
         if progress.step:
             print(f"continuing at epoch {progress.epoch + 1}, step {progress.step:,}")
             self._recall(trainer)
@@ -49,40 +55,42 @@ class Console(Listener):
             return
         from viz.charts.history import is_number, read_history
 
+        trained, validated = trainer.problem.row_names
         for row in read_history(trainer.folder.history):
-            if row.get("event") == "step" and is_number(row.get("train_bits")):
-                self._curve.step(row["epoch"], row["train_bits"])
-            elif row.get("event") == "epoch" and is_number(row.get("valid_bits")):
-                self._curve.epoch(row["epoch"], row["valid_bits"])
+            if row.get("event") == "step" and is_number(row.get(trained)):
+                self._curve.step(row["epoch"], row[trained])
+            elif row.get("event") == "epoch" and is_number(row.get(validated)):
+                self._curve.epoch(row["epoch"], row[validated])
 
     def _open_bar(self, trainer: Trainer) -> Any:
         from tqdm import tqdm
 
-        characters = trainer.pieces.characters
+        problem = trainer.problem
         return tqdm(
-            total=len(trainer.pieces) * characters,
-            initial=(trainer.progress.piece - 1) * characters,
-            unit="char",
+            total=len(problem) * problem.items,
+            initial=(trainer.progress.epoch_step - 1) * problem.items,
+            unit=problem.item,
             unit_scale=True,
-            desc=f"epoch {trainer.progress.epoch + 1}/{trainer.epochs}",
+            desc=f"epoch {trainer.progress.epoch + 1}/{trainer.settings.epochs}",
             disable=not sys.stderr.isatty(),
             leave=False,
             dynamic_ncols=True,
         )
 
-    def stepped(self, trainer: Trainer, loss: float) -> None:
+    def stepped(self, trainer: Trainer, report: Report) -> None:
         if self.quiet:
             return
+        problem = trainer.problem
         if self._bar is None:
             self._bar = self._open_bar(trainer)
-            self._mean = loss
-        self._mean = 0.98 * self._mean + 0.02 * loss
-        self._bar.set_postfix_str(f"{self._mean / LN2:.3f} bits/char", refresh=False)
-        self._bar.update(trainer.pieces.characters)
+            self._mean = trainer.cost
+        self._mean = 0.98 * self._mean + 0.02 * trainer.cost
+        self._bar.set_postfix_str(f"{self._mean:.3f} {problem.said}", refresh=False)
+        self._bar.update(problem.items)
         if self._curve is not None:
             progress = trainer.progress
-            self._curve.step(progress.epoch + progress.piece / len(trainer.pieces), loss / LN2)
-            self._curve.draw(self._bar, self._mean / LN2)
+            self._curve.step(progress.epoch + progress.epoch_step / len(problem), trainer.cost)
+            self._curve.draw(self._bar, self._mean)
 
     def close(self) -> None:
         """Takes away what is drawn in place: the bar and the curve."""
@@ -96,11 +104,13 @@ class Console(Listener):
         self.close()
         if self.quiet:
             return
-        if self._curve is not None and row["valid_bits"] is not None:
-            self._curve.epoch(row["epoch"], row["valid_bits"])
-        valid = "" if row["valid_bits"] is None else f", validation {row['valid_bits']:.3f}"
+        problem = trainer.problem
+        trained, validated = (row[name] for name in problem.row_names)
+        if self._curve is not None and validated is not None:
+            self._curve.epoch(row["epoch"], validated)
+        valid = "" if validated is None else f", validation {validated:.3f}"
         mark = "  (best so far)" if row["best"] else ""
-        print(f"epoch {row['epoch']:>3}: train {row['train_bits']:.3f}{valid} bits/char{mark}")
+        print(f"epoch {row['epoch']:>3}: train {trained:.3f}{valid} {problem.said}{mark}")
         if row.get("sample"):
             print("\n".join(f"    | {line}" for line in str(row["sample"]).splitlines()))
         sys.stdout.flush()
@@ -111,7 +121,8 @@ class Console(Listener):
             return
         if outcome.best_epoch:
             print(
-                f"ended ({outcome.reason}): best {outcome.best_bits:.3f} bits/char after epoch {outcome.best_epoch}"
+                f"ended ({outcome.reason}): best {outcome.best:.3f} {trainer.problem.said} after epoch "
+                f"{outcome.best_epoch}"
             )
         else:
             print(f"ended ({outcome.reason}) after {outcome.steps} steps")

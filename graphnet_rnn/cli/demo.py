@@ -16,19 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from graphnet_rnn.cells import LSTM
-from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.cli.console import Console
 from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.data import Corpus, standard_library_text
-from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import SaveError, UsageError
 from graphnet_rnn.files import locked
 from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers import Adam
 from graphnet_rnn.sampling import Sampler
 from graphnet_rnn.testing import check_cell, check_network
-from graphnet_rnn.training import Trainer
+from graphnet_rnn.training import CarriedText, EarlyStopping, RunFolder, Trainer, Training
 
 EXAMPLE = """example:
   graphnet-rnn demo --seconds 30"""
@@ -85,15 +83,8 @@ def _show(folder: Path, seconds: float) -> int:
     print("2. It learns Python's own source code. Before training it writes:")
     noise = "".join(Sampler(network).sample(120))
     print("\n".join(f"    | {line}" for line in noise.splitlines()))
-    trainer = Trainer(
-        network,
-        corpus,
-        Adam(rate=5e-3, clip_norm=5.0),
-        folder=folder,
-        epochs=100,
-        stopping=EarlyStopping(memory=3),
-        listener=Paced(seconds),
-    )
+    settings = Training(Adam(rate=5e-3, clip_norm=5.0), epochs=100, stopping=EarlyStopping(memory=3))
+    trainer = Trainer(CarriedText(network, corpus), settings, folder, listeners=[Paced(seconds)])
     outcome = trainer.run()
     training_curve(folder / "history.jsonl").savefig(folder / "curve.png", dpi=150)
 
@@ -104,7 +95,7 @@ def _show(folder: Path, seconds: float) -> int:
 
     model = folder / "model.safetensors"
     print(
-        f"\nFrom {network.theta.size:,} parameters: {outcome.best_bits:.2f} bits per character on text that it has "
+        f"\nFrom {network.theta.size:,} parameters: {outcome.best:.2f} bits per character on text that it has "
         f"not seen.\nFiles in {folder}/: cell.svg, unrolled.svg, curve.png, model.safetensors, history.jsonl\n"
         f"Try next:\n"
         f"  {command_line()} sample {model} --temperature 0.6 --warm-up 'def '\n"

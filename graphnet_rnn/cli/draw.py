@@ -10,7 +10,7 @@ from graphnet_rnn.cli.outputs import require_ending
 from graphnet_rnn.cli.pictures import KINDS, draw_runs, is_run
 from graphnet_rnn.cli.user_cells import make_cell, own_cells
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.model_file import load
+from graphnet_rnn.model_file import load_network
 from graphnet_rnn.network import Network
 from graphnet_rnn.norms import weight_norms
 
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--chart",
         choices=KINDS,
-        help="of a run: bits per character, steps of second order, norms of weights (of a model file, too), or what it "
+        help="of a run: its cost, steps of second order, norms of weights (of a model file, too), or what it "
         "wrote after each epoch (default: what fits it)",
     )
     add(
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--time must be at least 1, not {options.time}")
     subject: Cell | Network
     if what.endswith(".safetensors"):
-        subject = load(what, own_cells(options.cell))
+        subject = load_network(what, own_cells(options.cell))
         if options.chart == "weights":
             return _draw_weights(subject, options.out)
     else:

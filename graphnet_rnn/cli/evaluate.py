@@ -12,7 +12,7 @@ from graphnet_rnn.cli.user_cells import own_cells
 from graphnet_rnn.data import Corpus, read_text
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.evaluation import Evaluator
-from graphnet_rnn.model_file import load
+from graphnet_rnn.model_file import load_network
 from graphnet_rnn.network import Network
 from graphnet_rnn.online import DynamicEvaluation
 from graphnet_rnn.optimizers import SGD
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     _require_sense(options)
-    network = load(options.model, own_cells(options.cell))
+    network = load_network(options.model, own_cells(options.cell))
     if network.vocabulary is None:
         raise UsageError(f"{options.model} has no vocabulary: it was not trained on text")
     text = read_text(options.text, options.encoding)

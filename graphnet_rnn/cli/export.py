@@ -9,7 +9,7 @@ from graphnet_rnn.cli.outputs import require_file, same_file
 from graphnet_rnn.cli.user_cells import own_cells
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.interchange import export_onnx, save_torch, torch_kind
-from graphnet_rnn.model_file import load
+from graphnet_rnn.model_file import load_network
 from graphnet_rnn.network import Network
 
 EXAMPLE = """example:
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     require_file("--out", options.out)
     if same_file(out, options.model):
         raise UsageError(f"--out {out} would overwrite the model; name another file.")
-    network = load(options.model, own_cells(options.cell))
+    network = load_network(options.model, own_cells(options.cell))
     if options.to == "onnx":
         export_onnx(network, out, **given)
         print(f"wrote {out}: {_onnx_signature(network, given.get('initial', 'given'))}")

@@ -37,28 +37,33 @@ def allows(stream: TextIO) -> bool:
 
 
 class LiveCurve:
-    """Bits per character of each step, and validation as points; erased without a trace before anything is printed."""
+    """The cost of each step, and validation as points; erased without a trace before anything is printed.
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stream, self._clock = stream, clock
+    unit: in words, for the caption.
+    """
+
+    def __init__(
+        self, stream: TextIO, clock: Callable[[], float] = time.monotonic, unit: str = "bits/char"
+    ) -> None:
+        self._stream, self._clock, self.unit = stream, clock, unit
         self._steps: list[tuple[float, float]] = []
         self._epochs: list[tuple[float, float]] = []
         self._drawn: list[int] = []  # how many columns each line of the picture takes
         self._due = clock() + SECONDS
 
-    def step(self, epoch: float, bits: float) -> None:
+    def step(self, epoch: float, cost: float) -> None:
         """epoch: how many have passed, a fraction."""
-        self._steps.append((epoch, bits))
+        self._steps.append((epoch, cost))
         if len(self._steps) > POINTS:
             pairs = zip(self._steps[::2], self._steps[1::2], strict=False)
             self._steps = [((a + c) / 2, (b + d) / 2) for (a, b), (c, d) in pairs]
 
-    def epoch(self, epoch: float, bits: float) -> None:
+    def epoch(self, epoch: float, cost: float) -> None:
         """The validation after an epoch."""
-        self._epochs.append((epoch, bits))
+        self._epochs.append((epoch, cost))
 
     def draw(self, bar: Any, smoothed: float) -> None:
-        """Draws above a tqdm bar, if it is time. smoothed: the bits per character of late, for the caption."""
+        """Draws above a tqdm bar, if it is time. smoothed: the cost of late, for the caption."""
         if self._clock() < self._due or len(self._steps) < LEAST_STEPS:
             return
         lines = self._lines(smoothed)
@@ -100,7 +105,10 @@ class LiveCurve:
         words = [f"{blue}⠒{plain} training {smoothed:.3f}"]
         if self._epochs:
             words.append(f"{red}●{plain} validation {self._epochs[-1][1]:.3f}")
-        words += ["bits/char", f"epochs {self._steps[0][0]:.1f} to {self._steps[-1][0]:.1f}"]
+        words += [
+            *([self.unit] if self.unit else []),
+            f"epochs {self._steps[0][0]:.1f} to {self._steps[-1][0]:.1f}",
+        ]
         while _columns("  ".join(words)) > width:
             words.pop()
         return "  ".join(words)

@@ -25,10 +25,10 @@ from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
 from graphnet_rnn.cli.outputs import require_ending, require_file
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files import append_line, keep_rows, locked, sync
-from graphnet_rnn.interruption import Interruption
 from graphnet_rnn.model_file import save
 from graphnet_rnn.optimizers import ALL, HessianFree, Optimizer
 from graphnet_rnn.tasks import TASKS, Settings, Task, Trial, elman, settings
+from graphnet_rnn.training.interruption import Interruption
 
 EXAMPLE = """example:
   graphnet-rnn tasks --task addition --length 30 --optimizer hf

@@ -16,18 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from graphnet_rnn.cell import classes_of
-from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.cli.console import Console
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
 from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.cli.user_cells import make_cell, parts_of, slug
 from graphnet_rnn.data import Corpus, read_text, standard_library_text
-from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.graph_size import require_nodes
-from graphnet_rnn.model_file import load, network_of
+from graphnet_rnn.model_file import load_network, network_of
 from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers import (
     ALL,
@@ -41,8 +39,9 @@ from graphnet_rnn.optimizers import (
     StepSchedule,
 )
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.training import Trainer
-from graphnet_rnn.training_state import TrainingState
+from graphnet_rnn.training import CarriedText, DrawnText, EarlyStopping, RunFolder, Trainer, Training
+from graphnet_rnn.training.state import TrainingState
+from graphnet_rnn.training.text import TextProblem
 
 EXAMPLE = """example:
   graphnet-rnn train book.txt --cell GRU --units 256 --layers 2 --dropout 0.2 --out runs/book
@@ -196,11 +195,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _tested(trainer: Trainer) -> str:
     """The best model on the part of the text that training never saw."""
-    test, context = trainer.data.test, trainer.time
+    problem = trainer.problem
+    assert isinstance(problem, TextProblem)
+    test, context = problem.corpus.test, problem.time
     if len(test) <= context + 1:
         return "no test text"
-    best = load(trainer.folder.model, classes_of(trainer.network.layers))
-    result = Evaluator(best, lanes=32, time=trainer.time)(test, context)
+    best = load_network(trainer.folder.model, classes_of(problem.model.layers))
+    result = Evaluator(best, lanes=32, time=problem.time)(test, context)
     return f"the best model on the test text: {result.bits:.3f} bits/char, accuracy {result.accuracy:.1%}"
 
 
@@ -230,17 +231,17 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
 def _require_layers(checkpoint: TrainingState, kept: Mapping[str, Any]) -> None:
     """UsageError or ModelFileError unless the weights are there of the layers that the arguments are about to make."""
     run, cell = checkpoint.training.get("run"), make_cell(kept["cell"] or CELL, kept["units"])
-    network = run.get("network") if isinstance(run, dict) else None
+    network = run.get("model") if isinstance(run, dict) else None
     layers = network.get("layers") if isinstance(network, dict) else None
-    same = network == checkpoint.file.description.get("network")
+    same = network == checkpoint.file.description.get("model")
     if run is None or network is None or not isinstance(layers, list) or not same:
         raise ModelFileError(f"{checkpoint.path} is damaged: it is of another network than its run.")
     if kept["layers"] != len(layers):
         raise ModelFileError(
             f"{checkpoint.path} has {len(layers)} layers, but keeps --layers {kept['layers']}."
         )
-    now = {"network": {**network, "layers": [cell.description()] * len(layers)}}
-    checkpoint.require_same({**run, **now}, {})
+    now = {"model": {**network, "layers": [cell.description()] * len(layers)}}
+    checkpoint.require_same({**run, **now})
     with warnings.catch_warnings(action="ignore"):  # if equations have changed, that is an error later on
         network_of(checkpoint.file, str(checkpoint.path), classes_of([cell]))
 
@@ -312,30 +313,31 @@ def make_trainer(options: argparse.Namespace, folder: str | Path, console: Conso
     )
     notes = {k: v for k, v in vars(options).items() if k not in APART}
     optimizer = _optimizer(options)
-    return Trainer(
-        network,
-        data,
+    settings = Training(
         optimizer,
-        folder=folder,
-        time=options.time,
-        batch=options.batch,
-        stride=options.stride,
-        gradient_batches=_gradient_batches(options),
-        curvature_batches=_curvature_batches(options),
-        unscored=options.unscored,
-        l2=options.l2,
         epochs=options.epochs,
         schedule=_schedule(options, optimizer),
         stopping=None if options.no_early_stopping else EarlyStopping(),
-        clip_values=options.clip_value or None,
-        threads=options.threads,
-        backend=options.backend,
-        memory=_memory(options.memory),
-        sample_length=options.sample,
         checkpoint_seconds=options.checkpoint_seconds,
-        notes={"arguments": notes},
-        listener=console,
     )
+    problem = _problem(options, network, data)
+    return Trainer(problem, settings, folder, notes={"arguments": notes}, listeners=[console])
+
+
+def _problem(options: argparse.Namespace, network: Network, data: Corpus) -> TextProblem:
+    """Pieces that carry their states, or independent sequences where there are batches of them."""
+    how: dict[str, Any] = {
+        "sample": options.sample, "clip_values": options.clip_value or None, "l2": options.l2,
+        "threads": options.threads, "memory": _memory(options.memory), "backend": options.backend,
+    }  # fmt: skip
+    gradient, curvature = _gradient_batches(options), _curvature_batches(options)
+    if gradient is None:
+        if options.unscored:
+            raise UsageError("--unscored is for independent sequences; give --gradient-batches, too")
+        return CarriedText(network, data, options.time, options.batch, options.stride, **how)
+    if options.stride is not None:
+        raise UsageError("--stride is for pieces that carry their states, not with --gradient-batches")
+    return DrawnText(network, data, options.time, options.batch, gradient, curvature, options.unscored, **how)
 
 
 def load_corpus(options: argparse.Namespace) -> Corpus:

@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
-from graphnet.display import ShowsItself
-from graphnet.dtypes import as_dtype, is_float
 from graphnet.node import Array, Node
 from graphnet.provenance import hide_module
 from graphnet_rnn.cell import Cell
@@ -26,9 +24,10 @@ from graphnet_rnn.cells import Elman
 from graphnet_rnn.control.arm import Arm
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.initializers import Initializer, normal
+from graphnet_rnn.model import Model, float_dtype, seed_of
 from graphnet_rnn.settings import amount, one_of, whole_number
 from graphnet_rnn.structure import hidden_units
-from graphnet_rnn.weights import FlatParameters, Weights
+from graphnet_rnn.weights import Weights
 
 __all__ = ["ClosedLoop", "Controller", "Trajectories"]
 
@@ -38,7 +37,7 @@ hide_module(__file__)
 STATE, TORQUES = 4, 2
 
 
-class Controller(FlatParameters, ShowsItself):
+class Controller(Model):
     """u_t, h_t = controller(v_t, h_{t-1}): stacked cells that all read v_t; the last gives the torques.
 
     v_t = [x_{t-delay}; x*] is (batch, 8). layers: cells, first to last; by default two Elman nets of 100 tanh units.
@@ -58,6 +57,7 @@ class Controller(FlatParameters, ShowsItself):
         seed: int = 0,
         dtype: Any = "float32",
         initial: Mapping[str, Initializer] | None = None,
+        values: Mapping[str, Array] | None = None,
     ) -> None:
         if layers is None:
             layers = [Elman(100), Elman(100)]
@@ -68,14 +68,12 @@ class Controller(FlatParameters, ShowsItself):
             if not cell.causal:
                 raise UsageError(f"Controller: {cell!r} reads the future, which has not happened yet")
         self.output = one_of("Controller: output", output, ("linear", "tanh"))
-        self.seed, self.dtype = whole_number("Controller: seed", seed, least=0), as_dtype(dtype)
-        if not is_float(self.dtype):
-            raise UsageError(f"Controller: dtype must be float32 or float64, not {self.dtype}")
+        self.seed, self.dtype = seed_of("Controller", seed), float_dtype("Controller", dtype)
         self.layers: list[Cell] = []
         for l, cell in enumerate(cells):
             width = STATE + STATE + (self.layers[-1].output_width if l else 0)
-            self.layers.append(cell.bind(width, f"layer{l}", self.seed, self.dtype))
-        self._own = Weights("output", self.seed, self.dtype, dict(initial or {}))
+            self.layers.append(cell.bind(width, f"layer{l}", self.seed, self.dtype, values))
+        self._own = Weights("output", self.seed, self.dtype, dict(initial or {}), values)
         self._own.get("W_hu", (self.layers[-1].output_width, TORQUES), normal(0.01))
         self._own.get("b_u", (TORQUES,), None)
         self._own.require_patterns("Controller")

@@ -73,6 +73,21 @@ class ContrastiveDivergence:
         """The present parameters as a new flat vector."""
         return self.model.theta.copy()
 
+    def set(self, w: Array) -> None:
+        """Gives the model's parameters the values of the vector."""
+        self.model.theta = w
+
+    def place(self, vector: Array) -> Array:
+        """A copy of the vector."""
+        return vector.copy()
+
+    def penalty(self, w: Array) -> float:
+        """0: nothing is added to the cost."""
+        return 0.0
+
+    def explain_non_finite(self) -> None:
+        """Nothing is known of where it came from: the chain is drawn."""
+
     def feed(self, data: Any) -> None:
         """Sets the data: (cases, visible), for a temporal model (time, batch, visible). Raises DataError."""
         self._data, self._held, self._fed = self.model.check_data("data", data), None, None

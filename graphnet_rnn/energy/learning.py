@@ -10,17 +10,21 @@ import numpy as np
 from graphnet.node import Array
 from graphnet_rnn.energy.divergence import ContrastiveDivergence
 from graphnet_rnn.energy.model import EnergyModel, as_generator
-from graphnet_rnn.errors import DataError, TrainingError, UsageError
+from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.optimizers.base import Report, State, taken_up
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.hessian_free import CurvedOptimizer
 from graphnet_rnn.optimizers.minimize import Result
+from graphnet_rnn.optimizers.step import guarded_step
 from graphnet_rnn.settings import is_true, whole_number
 
 __all__ = ["train"]
 
 #: What the state holds besides the optimiser's arrays.
 UPDATE, RANDOM = "update", "random"
+REMEDY = (
+    "try a smaller rate, clipping (clip_norm=1.0), or, for Gaussian units, data divided by their deviation"
+)
 
 
 def train(
@@ -47,7 +51,7 @@ def train(
     (the source: lambda n: 10 if n < 1000 else 25). rate: the learning rate by update, instead of the optimizer's.
     chains: of each case; their gradients' mean is taken. Hessian-free needs some ten with a TRBM or RTRBM.
     below: trained models from the data upwards; the model then learns from their `activities`, drawn anew for
-    each batch. callback(update, report) may return True to stop.
+    each batch. callback(update, report) may return True to stop; the model is then at the last point.
     state: that of an earlier Result, with which training goes on to the same numbers as if it had not stopped: 10
     updates and 10 more are 20. It holds the optimizer's arrays, the number of updates, which counts on, and where the
     random numbers are; the model brings the parameters. backend, threads: see gn.compile.
@@ -81,9 +85,11 @@ def train(
             chosen = cases if size == count else cases.take(generator.permutation(count)[:size], axis=axis)
             objective.feed(raised(chosen, below, generator))
             objective.gibbs_steps = gibbs_steps(update) if callable(gibbs_steps) else gibbs_steps
-            report = optimizer.step(objective, theta, own, None if rate is None else rate(update))
-            _require_finite(report, update)
+            now = None if rate is None else rate(update)
+            report = guarded_step(optimizer, objective, theta, own, f"update {update}", now, REMEDY)
             reports.append(report)
+            if callback is not None:
+                model.theta = theta
             if callback is not None and is_true(callback(update, report)):
                 reason = "callback"
                 break
@@ -91,15 +97,6 @@ def train(
         model.theta = theta
     kept[UPDATE][0], kept[RANDOM][...] = first + len(reports), _words(generator)
     return Result(theta, reports[-1].loss, reports, reason, kept)
-
-
-def _require_finite(report: Report, update: int) -> None:
-    if not (np.isfinite(report.loss) and np.isfinite(report.gradient_norm)):
-        raise TrainingError(
-            f"the reconstruction error is {report.loss} and the gradient's norm {report.gradient_norm} at update "
-            f"{update}; try a smaller rate, clipping (clip_norm=1.0), or, for Gaussian units, data divided by "
-            "their standard deviation."
-        )
 
 
 def _taken_up(

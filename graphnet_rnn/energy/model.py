@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
 import graphnet as gn
-from graphnet.display import ShowsItself
-from graphnet.dtypes import as_dtype, is_float
 from graphnet.node import Array, Node
 from graphnet_rnn.energy import equations
 from graphnet_rnn.energy.units import visible_units
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.initializers import Initializer
+from graphnet_rnn.model import Model, float_dtype, seed_of
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.weights import FlatParameters, Weights
 
 __all__ = ["EnergyModel"]
 
 
-class EnergyModel(FlatParameters, ShowsItself, ABC):
+class EnergyModel(Model):
     """Visible and hidden units joined by W (visible, hidden), with biases b_v and b_h.
 
     What a layer of a Stack and ContrastiveDivergence need is declared here.
@@ -42,30 +39,21 @@ class EnergyModel(FlatParameters, ShowsItself, ABC):
         seed: int,
         dtype: Any,
         initial: Mapping[str, Initializer] | None,
+        values: Mapping[str, Array] | None,
     ) -> None:
         owner = type(self).__name__
         self.visible = whole_number(f"{owner}: visible", visible)
         self.hidden = whole_number(f"{owner}: hidden", hidden)
         self.units = visible_units(owner, visibles, sigma)
         self.visibles, self.sigma = visibles, float(sigma)
-        self.seed = whole_number(f"{owner}: seed", seed, least=0)
-        self.dtype = as_dtype(dtype)
-        if not is_float(self.dtype):
-            raise UsageError(f"{owner}: dtype must be float32 or float64, not {self.dtype}")
-        self._make_parameters(dict(initial or {}))
+        self.seed, self.dtype = seed_of(owner, seed), float_dtype(owner, dtype)
+        self.declare_parameters(self.declare(), self.seed, self.dtype, initial, values)
 
     # -- parameters --------------------------------------------------------------------------
 
     @abstractmethod
     def declare(self) -> dict[str, tuple[tuple[int, ...], Initializer]]:
         """Shape and initializer of every parameter by name, in the order of `theta`."""
-
-    def _make_parameters(self, initial: Mapping[str, Initializer]) -> None:
-        weights = Weights("", self.seed, self.dtype, initial)
-        for name, (shape, initializer) in self.declare().items():
-            weights.get(name, shape, initializer)
-        weights.require_patterns(type(self).__name__)
-        self.lay_out([weights], self.dtype)
 
     @property
     def values(self) -> dict[str, Array]:
@@ -177,10 +165,6 @@ class EnergyModel(FlatParameters, ShowsItself, ABC):
         return gn.mean(gn.with_surrogate(loss, model, [W, b_v, b_h], given))
 
     @abstractmethod
-    def __graph__(self) -> gn.Graph:
-        """Equations of the model, for pictures."""
-
-    @abstractmethod
     def biases(self, v: Array) -> tuple[Array, Array]:
         """b_v and b_h of the RBM that each row of v is judged by."""
 
@@ -199,11 +183,6 @@ class EnergyModel(FlatParameters, ShowsItself, ABC):
     def reconstruct(self, v: Any) -> Array:
         """E[v|h] at h = the probabilities inferred from v: denoises what the model has learned."""
         return self.read_out(self.infer(v), v)
-
-    def settings(self) -> dict[str, Any]:
-        """The arguments that make this architecture again, without initializers."""
-        names = [name for name in inspect.signature(type(self)).parameters if name != "initial"]
-        return {**{name: getattr(self, name) for name in names}, "dtype": self.dtype.name}
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())

@@ -41,8 +41,9 @@ class RBM(EnergyModel):
         seed: int = 0,
         dtype: Any = "float32",
         initial: Mapping[str, Initializer] | None = None,
+        values: Mapping[str, Array] | None = None,
     ) -> None:
-        super().__init__(visible, hidden, visibles, sigma, seed, dtype, initial)
+        super().__init__(visible, hidden, visibles, sigma, seed, dtype, initial, values)
 
     def declare(self) -> dict[str, tuple[tuple[int, ...], Initializer]]:
         return {

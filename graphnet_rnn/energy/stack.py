@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+import graphnet as gn
 from graphnet.node import Array
 from graphnet_rnn.energy.learning import raised, train
 from graphnet_rnn.energy.model import EnergyModel, as_generator
 from graphnet_rnn.energy.rbm import RBM
 from graphnet_rnn.energy.temporal import TemporalRBM
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.model import Model
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.hessian_free import CurvedOptimizer
 from graphnet_rnn.optimizers.minimize import Result
@@ -18,10 +20,10 @@ from graphnet_rnn.settings import whole_number
 
 __all__ = ["Stack"]
 
-Model = TypeVar("Model", bound=EnergyModel)
+Layer = TypeVar("Layer", bound=EnergyModel)
 
 
-class Stack:
+class Stack(Model):
     """M(v, h, u) = P(v|h) Q(h, u): the last model generates, those below it only pass down.
 
     layers: from the data upwards; all RBMs, or all TRBMs and RTRBMs. The visible units of a layer are the hidden
@@ -47,6 +49,14 @@ class Stack:
                     f"Stack: on top of {below.hidden} hidden units ({below.dtype.name}) stands a layer of "
                     f"{layer.visible} {layer.visibles} visible units ({layer.dtype.name}); they must be the same units"
                 )
+
+        # Each layer has a vector of its own, and is trained alone.
+        self.declare_parameters({}, 0, self.layers[0].dtype)
+
+    def __graph__(self) -> gn.Graph:
+        """The equations of the layers, for files."""
+        graphs = [layer.__graph__() for layer in self.layers]
+        return gn.Graph([o for g in graphs for o in g.outputs], [i for g in graphs for i in g.inputs])
 
     def train(
         self,
@@ -133,7 +143,7 @@ class Stack:
         """What each layer reads: the data, then the probabilities that the layer below infers."""
         return [None] * len(self.layers) if v is None else [v, *self.infer(v)[:-1]]
 
-    def _all_of(self, kind: type[Model], method: str, other: str) -> list[Model]:
+    def _all_of(self, kind: type[Layer], method: str, other: str) -> list[Layer]:
         found = [layer for layer in self.layers if isinstance(layer, kind)]
         if not found:
             raise UsageError(

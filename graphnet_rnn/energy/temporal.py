@@ -15,6 +15,7 @@ from graphnet_rnn.energy.gibbs import gibbs
 from graphnet_rnn.energy.model import EnergyModel, as_generator
 from graphnet_rnn.energy.units import draw_bits, sigmoid
 from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.graph_size import require_equations
 from graphnet_rnn.initializers import Initializer
 from graphnet_rnn.settings import whole_number
 
@@ -50,9 +51,15 @@ class TemporalRBM(EnergyModel):
         seed: int = 0,
         dtype: Any = "float32",
         initial: Mapping[str, Initializer] | None = None,
+        values: Mapping[str, Array] | None = None,
     ) -> None:
         owner = type(self).__name__
         self.delays = whole_number(f"{owner}: delays", delays)
+        if values is not None and self.delays > len(values):
+            raise UsageError(
+                f"{owner}: weights for {self.delays:,} delays are missing; there are {len(values)}"
+            )
+        require_equations(f"{owner}: delays", self.delays)
         given = (connections,) if isinstance(connections, str) else tuple(connections)
         if not given or any(name not in CONNECTIONS for name in given):
             raise UsageError(
@@ -60,7 +67,7 @@ class TemporalRBM(EnergyModel):
                 f"to visible, visible to hidden units), not {connections!r}. Without any, use RBM."
             )
         self.connections = tuple(name for name in CONNECTIONS if name in given)
-        super().__init__(visible, hidden, visibles, sigma, seed, dtype, initial)
+        super().__init__(visible, hidden, visibles, sigma, seed, dtype, initial, values)
 
     def declare(self) -> dict[str, tuple[tuple[int, ...], Initializer]]:
         V, H = self.visible, self.hidden
@@ -344,8 +351,9 @@ class RTRBM(TemporalRBM):
         seed: int = 0,
         dtype: Any = "float32",
         initial: Mapping[str, Initializer] | None = None,
+        values: Mapping[str, Array] | None = None,
     ) -> None:
-        super().__init__(visible, hidden, visibles, delays, connections, sigma, seed, dtype, initial)
+        super().__init__(visible, hidden, visibles, delays, connections, sigma, seed, dtype, initial, values)
 
     def log_likelihood(self, v: Any) -> float:
         """The mean over sequences of log P(v_1 ... v_T), exact, in nats (eq. 3.22).

@@ -14,9 +14,12 @@ from graphnet_rnn.network import Network
 from graphnet_rnn.online.learning import Given, first_order
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.first_order import FirstOrder
+from graphnet_rnn.optimizers.step import guarded_step
 from graphnet_rnn.settings import fraction, whole_number
 
 __all__ = ["DynamicEvaluation"]
+
+REMEDY = "the adapted weights broke; try a smaller rate, or clip_norm"
 
 
 class DynamicEvaluation:
@@ -107,9 +110,12 @@ class DynamicEvaluation:
                 self._require_finite(losses, start)
                 if start + self.time < steps:
                     drawn_back = theta.dtype.type(self.decay) * (trained - theta)
-                    gradient = np.concatenate([g.ravel() for g in gradients])
-                    self._require_finite(gradient, start)
-                    self.optimizer.step(Given(float(losses.mean()), gradient), theta, state)
+                    given = Given(
+                        self.network, float(losses.mean()), np.concatenate([g.ravel() for g in gradients])
+                    )
+                    guarded_step(
+                        self.optimizer, given, theta, state, f"character {start} of the text", remedy=REMEDY
+                    )
                     theta += drawn_back
             if progress is not None:
                 progress(min(start + self.time, steps), steps)
@@ -118,6 +124,6 @@ class DynamicEvaluation:
     def _require_finite(self, values: Array, start: int) -> None:
         if not np.isfinite(values).all():
             raise TrainingError(
-                f"{self.optimizer!r} broke the weights: at character {start} of the text the loss or its gradient is "
-                "no longer finite. Try a smaller rate, or clip_norm."
+                f"{self.optimizer!r} broke the weights: at character {start} of the text the loss is no longer finite. "
+                "Try a smaller rate, or clip_norm."
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,31 @@ class Learner(ABC):
         self.outputs: Array | None = None
         self._remembered: list[list[Array]] = [start] * self.batch
         self._random.redraw()
+
+    def remembered(self) -> dict[str, Array]:
+        """Copies of what the next step depends on, by name: the states, and the derivatives of each sequence's past."""
+        states = {f"state.{i:03d}": state.copy() for i, state in enumerate(self.states)}
+        past = {
+            f"past.{case:03d}": array.copy()
+            for case, arrays in enumerate(self._remembered)
+            for array in arrays
+        }
+        return states | past
+
+    def recall(self, arrays: Mapping[str, Array]) -> None:
+        """Goes on from what `remembered` gave."""
+        self.states = [arrays[f"state.{i:03d}"].copy() for i in range(len(self.states))]
+        if self._memory:
+            self._remembered = [[arrays[f"past.{case:03d}"].copy()] for case in range(self.batch)]
+
+    @property
+    def random_state(self) -> Any:
+        """Where the random numbers of dropout are, as JSON."""
+        return self._random.state
+
+    @random_state.setter
+    def random_state(self, state: Any) -> None:
+        self._random.state = state
 
     def step(self, inputs: Any, targets: Any = None) -> tuple[float, Array]:
         """loss_t and ∂loss_t/∂θ, both summed over the sequences; θ as network.theta has it.

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from graphnet.node import Array
-from graphnet_rnn.errors import DataError, TrainingError, UsageError
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.network import Network
 from graphnet_rnn.online.learner import Learner
 from graphnet_rnn.optimizers import Adam
 from graphnet_rnn.optimizers.first_order import FirstOrder
+from graphnet_rnn.optimizers.step import guarded_step
 from graphnet_rnn.settings import whole_number
 
 __all__ = ["Given", "OnlineLearning", "first_order"]
@@ -19,12 +21,19 @@ __all__ = ["Given", "OnlineLearning", "first_order"]
 class Given:
     """A loss and its gradient, known already, as an optimiser asks for them."""
 
-    def __init__(self, loss: float, gradient: Array) -> None:
-        self.found = loss, gradient
+    def __init__(self, network: Network, loss: float, gradient: Array) -> None:
+        self.network, self.found = network, (loss, gradient)
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         """What was given; w is where it was taken."""
         return self.found
+
+    def set(self, w: Array) -> None:
+        """Gives the network's parameters the values of the vector."""
+        self.network.theta = w
+
+    def explain_non_finite(self) -> None:
+        """Nothing is known of where it came from."""
 
 
 def first_order(who: str, optimizer: Any) -> FirstOrder:
@@ -92,9 +101,8 @@ class OnlineLearning:
         self._begin()
         if not count:
             return
-        report = self.optimizer.step(Given(loss / count, gradient / count), theta, self.state)
-        if not (np.isfinite(report.loss) and np.isfinite(report.gradient_norm)):
-            raise TrainingError.not_finite(report.loss, report.gradient_norm, f"step {self.steps}", None)
+        given = Given(self.network, loss / count, gradient / count)
+        guarded_step(self.optimizer, given, theta, self.state, f"step {self.steps}")
         self.steps += 1
         self.network.theta = theta
 

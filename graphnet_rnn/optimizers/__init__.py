@@ -8,6 +8,8 @@ line_search  a step length by the strong Wolfe conditions
 descent      what methods with line searches and a history share
 lbfgs        L-BFGS
 nonlinear_cg  nonlinear conjugate gradient
+expectation  expectation-maximisation
+step         one guarded step, under every loop
 clipping     limits on the gradient
 schedules    how the learning rate changes from epoch to epoch, and rate and momentum from step to step
 minimize     an optimiser applied to any objective
@@ -19,6 +21,7 @@ from __future__ import annotations
 from graphnet_rnn.optimizers.base import Optimizer, Report
 from graphnet_rnn.optimizers.conjugate_gradient import conjugate_gradient
 from graphnet_rnn.optimizers.descent import LineSearchOptimizer, LineSearchReport
+from graphnet_rnn.optimizers.expectation import ExpectationMaximization
 from graphnet_rnn.optimizers.first_order import SGD, Adam, FirstOrder, Momentum, Nesterov, RMSprop
 from graphnet_rnn.optimizers.hessian_free import (
     AugmentedHessianFree,
@@ -41,9 +44,10 @@ from graphnet_rnn.optimizers.schedules import (
 
 __all__ = [
     "ALL", "LBFGS", "SGD", "Adam", "AugmentedHessianFree", "ConstantRate", "CurvedOptimizer", "DelayedDecay",
-    "FirstOrder", "GreedyHessianFree", "HessianFree", "HessianFreeReport", "LineSearchOptimizer", "LineSearchReport",
-    "Momentum", "Nesterov", "NesterovMomentum", "NonlinearConjugateGradient", "Optimizer", "RMSprop", "Report",
-    "Result", "Schedule", "StepSchedule", "Stepwise", "conjugate_gradient", "minimize",
+    "ExpectationMaximization", "FirstOrder", "GreedyHessianFree", "HessianFree", "HessianFreeReport",
+    "LineSearchOptimizer", "LineSearchReport", "Momentum", "Nesterov", "NesterovMomentum",
+    "NonlinearConjugateGradient", "Optimizer", "RMSprop", "Report", "Result", "Schedule", "StepSchedule", "Stepwise",
+    "conjugate_gradient", "minimize",
 ]  # fmt: skip
 
 #: Every optimiser by the name that the command line uses.

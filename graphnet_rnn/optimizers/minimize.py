@@ -11,10 +11,11 @@ import numpy as np
 from graphnet.display import ShowsItself
 from graphnet.node import Array
 from graphnet_rnn.batched import BatchedObjective
-from graphnet_rnn.errors import TrainingError, UsageError
+from graphnet_rnn.errors import UsageError
 from graphnet_rnn.objective import Objective
 from graphnet_rnn.optimizers.base import Optimizer, Report, State, taken_up
 from graphnet_rnn.optimizers.first_order import Adam
+from graphnet_rnn.optimizers.step import guarded_step
 from graphnet_rnn.settings import amount, is_true, whole_number
 
 __all__ = ["Result", "minimize"]
@@ -97,19 +98,10 @@ def minimize(
     for step in range(steps):
         if feed is not None:
             feed(step)
-        try:
-            report = chosen.step(objective, theta, state)
-        except BaseException:  # a step looks at other points, too
-            objective.set(theta)
-            raise
+        report = guarded_step(chosen, objective, theta, state, f"step {step}")
         reports.append(report)
         if feed is not None or callback is not None:
             objective.set(theta)
-        if not (np.isfinite(report.loss) and np.isfinite(report.gradient_norm)):
-            objective.set(theta)
-            raise TrainingError.not_finite(
-                report.loss, report.gradient_norm, f"step {step}", objective.explain_non_finite()
-            )
         idle = 0 if report.taken else idle + 1
         if callback is not None and is_true(callback(step, report)):
             reason = "callback"

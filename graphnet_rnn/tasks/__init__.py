@@ -21,6 +21,7 @@ from graphnet_rnn.tasks.curves import (
     curve_images,
     draw_curves,
 )
+from graphnet_rnn.tasks.fresh import FreshSequences
 from graphnet_rnn.tasks.objective import summed_over_time
 from graphnet_rnn.tasks.pathological import (
     TASKS,
@@ -50,9 +51,9 @@ from graphnet_rnn.tasks.symbols import TEXTS, Drawn, alphabet, anbn, distant_xor
 from graphnet_rnn.tasks.trial import Trial
 
 __all__ = [
-    "MOMENTUM_SETTINGS", "TASKS", "TEXTS", "Addition", "Drawn", "Memory", "Memory5", "Memory20", "MomentumSettings",
-    "Multiplication", "Permutation", "Reconstruction", "Settings", "Task", "TemporalOrder", "TemporalOrder3", "Trial",
-    "Xor", "alphabet", "anbn", "autoencoder", "autoencoder_optimizer", "curve_images", "distant_xor", "draw_curves",
-    "echo_state_weights", "elman", "initial_weights", "momentum_settings", "music", "settings", "summed_over_time",
-    "zero_one_loss",
+    "MOMENTUM_SETTINGS", "TASKS", "TEXTS", "Addition", "Drawn", "FreshSequences", "Memory", "Memory5", "Memory20",
+    "MomentumSettings", "Multiplication", "Permutation", "Reconstruction", "Settings", "Task", "TemporalOrder",
+    "TemporalOrder3", "Trial", "Xor", "alphabet", "anbn", "autoencoder", "autoencoder_optimizer", "curve_images",
+    "distant_xor", "draw_curves", "echo_state_weights", "elman", "initial_weights", "momentum_settings", "music",
+    "settings", "summed_over_time", "zero_one_loss",
 ]  # fmt: skip

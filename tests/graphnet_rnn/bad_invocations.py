@@ -165,7 +165,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--memory -5", "--memory must be sqrt, or a number of bytes|expected one argument"),
         ("--seed -1", "seed must be a whole number >= 0, not -1"),
         (f"--seed {HUGE}", "seed must be at most"),
-        ("--sample -1", "sample_length must be a whole number >= 0, not -1"),
+        ("--sample -1", "sample must be a whole number >= 0, not -1"),
         (f"--sample {LARGE}", "--sample must be at most 100,000 characters"),
         ("--out run", "run holds a run already"),
         ("--out text.txt", "text.txt is no folder"),

@@ -15,7 +15,7 @@ from safetensors.numpy import load as safetensors_load
 from graphnet.node import Array
 from graphnet_rnn.model_file import KEY, ModelFile
 
-__all__ = ["PLAIN", "doubled", "nested", "odd_file", "odd_header", "odd_tensors", "parts_of"]
+__all__ = ["ODD", "PLAIN", "doubled", "nested", "odd_file", "odd_header", "odd_tensors", "parts_of"]
 
 
 def nested(depth: int) -> Any:

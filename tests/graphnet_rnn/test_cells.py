@@ -578,7 +578,7 @@ def test_settings_are_read_off_the_constructor(tmp_path: Path) -> None:
     rnn.testing.check_cell(KeepsItsSetting)
     net = rnn.Network([KeepsItsSetting(4, speed=0.9)], 5, 5)
     rnn.save(net, tmp_path / "m")
-    assert rnn.load(tmp_path / "m", cells=[KeepsItsSetting]).layers[0].settings() == {
+    assert rnn.load(tmp_path / "m", [KeepsItsSetting]).layers[0].settings() == {
         "units": 4,
         "speed": 0.9,
     }

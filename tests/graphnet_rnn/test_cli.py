@@ -18,12 +18,12 @@ import graphnet
 import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
 from graphnet_rnn import cells
-from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.cli import COMMANDS, main, make_parser
 from graphnet_rnn.cli.graphs import SHOWN
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import ModelFileError, TrainingError
 from graphnet_rnn.model_file import FORMAT, KEY
+from graphnet_rnn.training import RunFolder
 
 TEXT = "a cat sat on a mat, and a rat sat on the cat. " * 30
 SMALL = ["--units", "6", "--time", "10", "--batch", "4", "--epochs", "2", "--sample", "20"]
@@ -304,8 +304,8 @@ def test_interrupted_ends_with_130(
     """In the first epoch, of which no curve can be drawn yet."""
     stepped = rnn.training.Listener.stepped
 
-    def interrupt(self: object, trainer: rnn.Trainer, loss: float) -> None:
-        stepped(self, trainer, loss)  # type: ignore[arg-type]
+    def interrupt(self: object, trainer: rnn.Trainer, report: rnn.optimizers.Report) -> None:
+        stepped(self, trainer, report)  # type: ignore[arg-type]
         trainer._interruption.came = True
 
     monkeypatch.setattr("graphnet_rnn.cli.console.Console.stepped", interrupt)
@@ -353,7 +353,7 @@ def test_given_validation_text_and_options(here: Path, capsys: pytest.CaptureFix
         "name": "Nesterov", "rate": 0.05, "clip_norm": None, "clip_value": None, "momentum": 0.9
     }  # fmt: skip
     assert start["clip_values"] == 1
-    network = start["network"]
+    network = start["model"]
     assert (network["skip"], network["dropout"], network["initial_state"]) == (True, 0.1, "learned")
     assert (network["recurrent_dropout"], network["variational"]) == (0.2, True)
     assert [layer["cell"] for layer in network["layers"]] == ["GRU", "GRU"]
@@ -509,7 +509,7 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
         ("train text.txt --unscored 2", "unscored are for independent sequences"),
         ("train text.txt --l2 -1", "l2 must be a finite number >= 0, not -1.0"),
         ("train text.txt --seed -1", "seed must be a whole number >= 0, not -1"),
-        ("train text.txt --sample -1", "sample_length must be a whole number >= 0, not -1"),
+        ("train text.txt --sample -1", "sample must be a whole number >= 0, not -1"),
         ("train text.txt --cell LSTN", "there is no cell 'LSTN'; graphnet has Elman, Dense, LSTM,"),
         ("train text.txt --cell LSTN", "Did you mean LSTM?"),
         ("train text.txt --test text.txt", "--test FILE needs --valid FILE as well"),
@@ -611,7 +611,7 @@ def test_resume_of_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_resume_of_a_run_from_python(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corpus = rnn.data.Corpus.split(TEXT)
     network = rnn.Network([rnn.Elman(3)], inputs=14, outputs=14)
-    rnn.Trainer(network, corpus, folder="run", time=10, batch=4, epochs=1).run()
+    rnn.Trainer(rnn.CarriedText(network, corpus, time=10, batch=4), rnn.Training(epochs=1), "run").run()
     assert "was not written by this command" in fails(capsys, ["train", "--resume", "run"], code=2)
 
 

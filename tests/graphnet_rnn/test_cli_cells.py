@@ -190,7 +190,7 @@ def test_settings_and_units(arguments: list[str], made: str) -> None:
 def test_the_cell_s_own_units_hold_where_none_are_given(elsewhere: Path) -> None:
     main(["train", "text.txt", "--cell", "../cells/random.py:Layer", *SMALL, "--out", "run"])
     start = json.loads(Path("run/history.jsonl").read_text(encoding="utf-8").splitlines()[0])
-    assert start["network"]["layers"] == [{"cell": "Layer", "units": 5}]
+    assert start["model"]["layers"] == [{"cell": "Layer", "units": 5}]
 
 
 def test_folders_are_called_by_cell_and_settings(elsewhere: Path) -> None:

@@ -78,6 +78,14 @@ def test_it_is_redrawn_in_its_place_above_the_bar(terminal: Terminal) -> None:
     assert "●" in "".join(seen(terminal)[1:-2])
 
 
+@pytest.mark.parametrize(("unit", "said"), [("bits/symbol", "  bits/symbol"), ("", "")])
+def test_the_caption_has_the_unit_of_the_run(terminal: Terminal, unit: str, said: str) -> None:
+    shown = curve(terminal)
+    shown.unit = unit
+    shown.draw(terminal, 4.2)
+    assert seen(terminal)[-2] == f"⠒ training 4.200{said}  epochs 0.0 to 1.0"
+
+
 def test_nothing_is_left_of_it(terminal: Terminal) -> None:
     shown = curve(terminal)
     for number in range(3):

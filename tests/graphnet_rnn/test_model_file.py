@@ -18,8 +18,8 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.node import Array, Node
 from graphnet_rnn.data import Vocabulary
+from graphnet_rnn.digest import equation_digest, same_digest
 from graphnet_rnn.errors import ModelFileError, SaveError
-from graphnet_rnn.fingerprint import fingerprint, same_fingerprint
 from graphnet_rnn.model_file import FORMAT, KEY, ModelFile, read_model_file
 
 
@@ -168,7 +168,7 @@ class Scaled(rnn.Cell):
 def test_scalar_weight(tmp_path: Path) -> None:
     network = rnn.Network([Scaled(3)], inputs=2, outputs=2)
     rnn.save(network, tmp_path / "m")
-    loaded = rnn.load(tmp_path / "m", cells=[Scaled])
+    loaded = rnn.load(tmp_path / "m", [Scaled])
     assert same(loaded, network)
     assert loaded.parameters["layer0.k"].shape == ()
 
@@ -185,7 +185,7 @@ def own(tmp_path: Path) -> Path:
 
 
 def test_own_cell_through_cells(own: Path) -> None:
-    loaded = rnn.load(own, cells=[Leaky])
+    loaded = rnn.load(own, [Leaky])
     assert repr(loaded.layers[0]) == "Leaky(units=3, keep=0.5)"
     assert same(loaded, rnn.Network([Leaky(3, keep=0.5)], inputs=2, outputs=2))
 
@@ -195,7 +195,7 @@ def test_unknown_cell(own: Path) -> None:
         ModelFileError, match=re.escape("uses the cell Leaky, which graphnet does not have")
     ) as caught:
         rnn.load(own)
-    assert "rnn.load(path, cells=[Leaky])" in str(caught.value)
+    assert "rnn.load(path, [Leaky])" in str(caught.value)
 
 
 def test_cell_whose_settings_have_changed(own: Path) -> None:
@@ -203,7 +203,7 @@ def test_cell_whose_settings_have_changed(own: Path) -> None:
     with pytest.raises(
         ModelFileError, match=r"the cell Leaky cannot be made again with .*keep.*may have changed"
     ):
-        rnn.load(own, cells=[changed])
+        rnn.load(own, [changed])
 
 
 def test_cell_whose_weights_have_changed(own: Path) -> None:
@@ -211,7 +211,7 @@ def test_cell_whose_weights_have_changed(own: Path) -> None:
         return gn.tanh(self.affine("new", x=x, h=h))
 
     with pytest.raises(ModelFileError, match=r"the weight layer0\.W_xnew is missing or of another shape"):
-        rnn.load(own, cells=[renamed("Leaky", Leaky, step=step)])
+        rnn.load(own, [renamed("Leaky", Leaky, step=step)])
 
 
 def test_cell_whose_equations_have_changed(own: Path) -> None:
@@ -219,32 +219,32 @@ def test_cell_whose_equations_have_changed(own: Path) -> None:
         return self.keep * h + (1 - self.keep) * gn.sin(self.affine("h", x=x, h=h))  # type: ignore[attr-defined]
 
     with pytest.warns(UserWarning, match=r"own: .* the equations of Leaky have changed since") as caught:
-        rnn.load(own, cells=[renamed("Leaky", Leaky, step=step)])
+        rnn.load(own, [renamed("Leaky", Leaky, step=step)])
     assert caught[0].filename == __file__
 
 
-def test_fingerprints_tell_all_cells_apart() -> None:
+def test_equation_digests_tell_all_cells_apart() -> None:
     """No two architectures make the same of the same numbers, but for those whose equations are one."""
     one = {"EchoState": "Elman"}
     found: dict[tuple[float, ...], str] = {}
     for name, cell in rnn.cells.ALL.items():
-        key = tuple(fingerprint(rnn.Network([cell().resized(4)], 5, 5)))
+        key = tuple(equation_digest(rnn.Network([cell().resized(4)], 5, 5)))
         assert len(key) == 8, name
         assert found.setdefault(key, name) == one.get(name, name)
 
 
-def test_fingerprint_is_of_the_equations_alone() -> None:
+def test_equation_digest_is_of_the_equations_alone() -> None:
     a, b = (
-        fingerprint(rnn.Network([rnn.GRU(4)], 5, 5, seed=s, dtype=d))
+        equation_digest(rnn.Network([rnn.GRU(4)], 5, 5, seed=s, dtype=d))
         for s, d in ((0, "float32"), (1, "float64"))
     )
-    assert same_fingerprint(a, b)
-    assert not same_fingerprint(a, fingerprint(rnn.Network([rnn.GRUResetAfter(4)], 5, 5)))
+    assert same_digest(a, b)
+    assert not same_digest(a, equation_digest(rnn.Network([rnn.GRUResetAfter(4)], 5, 5)))
 
 
-def test_file_without_fingerprint_is_loaded(model: Path) -> None:
+def test_file_without_equations_is_loaded(model: Path) -> None:
     file = read_model_file(model)
-    description = {key: value for key, value in file.description.items() if key != "fingerprint"}
+    description = {key: value for key, value in file.description.items() if key != "equations"}
     model.write_bytes(ModelFile(file.tensors, description).to_bytes())
     assert same(rnn.load(model), small())
 
@@ -314,7 +314,7 @@ def test_added_bytes_are_refused(model: Path, tmp_path: Path, tail: bytes) -> No
         (safetensors_save({"w": np.zeros(3)}, {KEY: "{"}), "is damaged: its header cannot be read"),
         (safetensors_save({"w": np.zeros(3)}, {KEY: "{}"}), "is damaged: it does not say its format"),
         (safetensors_save({"w": np.zeros(3)}, {KEY: '{"format": 1}'}), "is damaged: its content does not fit"),
-        (ModelFile({"w": np.zeros(3)}, {"format": FORMAT}).to_bytes(), "holds no network"),
+        (ModelFile({"w": np.zeros(3)}, {"format": FORMAT}).to_bytes(), "holds no model"),
         (
             safetensors_save({"w": np.zeros(3)}, {KEY: json.dumps({"format": FORMAT + 1})}),
             f"is of format {FORMAT + 1}, newer than this program reads ({FORMAT}); update graphnet.",
@@ -322,14 +322,14 @@ def test_added_bytes_are_refused(model: Path, tmp_path: Path, tail: bytes) -> No
     ],
     ids=[
         "empty", "text", "picture", "zeros", "ones", "zip", "other safetensors", "other metadata", "a list",
-        "half a description", "no format", "no checksum", "no network", "newer",
+        "half a description", "no format", "no checksum", "no model", "newer",
     ],
 )  # fmt: skip
 def test_not_a_model(tmp_path: Path, content: bytes, sentence: str) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)
     with pytest.raises(ModelFileError, match=re.escape(f"{path} {sentence}")):
-        rnn.load(path) if "network" in sentence else read_model_file(path)
+        rnn.load(path) if "holds" in sentence else read_model_file(path)
 
 
 def test_checksum_covers_what_safetensors_does_not(model: Path, tmp_path: Path) -> None:

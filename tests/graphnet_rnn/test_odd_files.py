@@ -18,12 +18,11 @@ from safetensors.numpy import save as safetensors_save
 
 import graphnet_rnn as rnn
 from graphnet_rnn import optimizers
-from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.cli import main
 from graphnet_rnn.errors import DataError, ModelFileError, UsageError
 from graphnet_rnn.interchange import from_torch, to_torch
 from graphnet_rnn.model_file import ModelFile, read_model_file
-from graphnet_rnn.training import Trainer
+from graphnet_rnn.training import RunFolder, Trainer, Training
 from tests.graphnet_rnn.resealed import PLAIN, doubled, nested, odd_file, odd_header, odd_tensors, parts_of
 
 MOST = 50e6
@@ -52,10 +51,8 @@ def models(folder: Path) -> Iterator[tuple[str, bytes, Read]]:
 
 def checkpoints(folder: Path) -> Iterator[tuple[str, bytes, Read]]:
     network = rnn.Network([rnn.LSTM(3)], 4, 4, dropout=0.2, initial_state="learned")
-    run = Trainer(
-        network, rnn.data.Corpus.split(TEXT), optimizers.Adam(0.01), folder=folder / "run", time=5, batch=4, epochs=1,
-        sample_length=0,
-    )  # fmt: skip
+    problem = rnn.CarriedText(network, rnn.data.Corpus.split(TEXT), time=5, batch=4, sample=0)
+    run = Trainer(problem, Training(optimizers.Adam(0.01), epochs=1), folder / "run")
     run.run()
     (newest,) = run.folder.checkpoints()[-1:]
     for other in run.folder.checkpoints()[:-1]:
@@ -160,34 +157,34 @@ def resealed(made: rnn.Network, path: Path, tensors: Any = lambda t: t, **change
     return path
 
 
-def settings_of(network: rnn.Network, **changed: Any) -> dict[str, Any]:
-    return {k: v for k, v in {**network.settings(), **changed}.items() if v is not ...}
+def described(network: rnn.Network, **changed: Any) -> dict[str, Any]:
+    return {k: v for k, v in {**network.description(), **changed}.items() if v is not ...}
 
 
 LSTM = {"cell": "LSTM", "units": 3}
 SEEN: dict[str, tuple[dict[str, Any], str]] = {
-    "an unknown setting": ({"network": {"colour": 1}}, "a network has no setting 'colour'"),
-    "a setting that is missing": ({"network": {"inputs": ...}}, "its settings do not fit"),
-    "no layers": ({"network": {"layers": ...}}, "it names no layers"),
-    "a setting of another kind": ({"network": {"variational": [1]}}, "network.variational is not what it could be"),
+    "an unknown setting": ({"model": {"colour": 1}}, "a Network has no setting 'colour'"),
+    "a setting that is missing": ({"model": {"inputs": ...}}, "its settings do not fit"),
+    "no layers": ({"model": {"layers": ...}}, "its settings do not fit"),
+    "a setting of another kind": ({"model": {"variational": [1]}}, "Network.variational is not what it could be"),
     "a weight that is missing": ({"tensors": lambda t: {k: v for k, v in t.items() if k != "output.b_o"}},
                                  "the weight output.b_o is missing"),
     "a weight of another dtype": ({"tensors": lambda t: t | {"output.b_o": np.zeros(4, np.int64)}},
                                   "the weight output.b_o is int64, not float32"),
-    "a fingerprint of words": ({"fingerprint": ["a"]}, "its fingerprint is ['a'], not numbers"),
-    "a fingerprint that is none": ({"fingerprint": {"a": 1}}, "its fingerprint is {'a': 1}, not numbers"),
+    "equations of words": ({"equations": ["a"]}, "its digest of equations is ['a'], not numbers"),
+    "equations that are none": ({"equations": {"a": 1}}, "its digest of equations is {'a': 1}, not numbers"),
     "a vocabulary of numbers": ({"vocabulary": [1, 2]}, "its vocabulary is [1, 2], no characters"),
     "a vocabulary twice": ({"vocabulary": "aabc"}, "a vocabulary holds each character once"),
     "a vocabulary of another size": ({"vocabulary": "abcde"}, "5 characters for 4 symbols"),
-    "units that are not there": ({"network": {"layers": [{**LSTM, "units": 30_000}]}},
+    "units that are not there": ({"model": {"layers": [{**LSTM, "units": 30_000}]}},
                                  "the weight layer0.W_xi is missing or of another shape than [4, 30000]"),
-    "inputs that are not there": ({"network": {"inputs": 2**31 - 1}, "vocabulary": None}, "[2147483647, 3]"),
-    "a delay line that is not there": ({"network": {"layers": [{"cell": "NARX", "order": 10**9}]}},
+    "inputs that are not there": ({"model": {"inputs": 2**31 - 1}, "vocabulary": None}, "[2147483647, 3]"),
+    "a delay line that is not there": ({"model": {"layers": [{"cell": "NARX", "order": 10**9}]}},
                                        "has at least 1000000002 weights, but the file holds"),
-    "a graph that is not there": ({"network": {"layers": [{"cell": "GNN", "units": 10**6, "edges": 10**5}]}},
+    "a graph that is not there": ({"model": {"layers": [{"cell": "GNN", "units": 10**6, "edges": 10**5}]}},
                                   "has at least 100000000000 weights"),
-    "cells that are not said": ({"network": {"layers": [doubled(60)]}}, "it does not say which cell is the backward"),
-    "cells within each other": ({"network": {"layers": [nested(300)]}}, "nested too deeply"),
+    "cells that are not said": ({"model": {"layers": [doubled(60)]}}, "it does not say which cell is the backward"),
+    "cells within each other": ({"model": {"layers": [nested(300)]}}, "nested too deeply"),
 }  # fmt: skip
 
 
@@ -196,8 +193,8 @@ def test_what_was_seen_is_refused_in_a_sentence(what: str, tmp_path: Path) -> No
     changed, said = SEEN[what]
     network = rnn.Network([rnn.LSTM(3)], 4, 4)
     network.vocabulary = rnn.data.Vocabulary("abcd")
-    if "network" in changed:
-        changed = changed | {"network": settings_of(network, **changed["network"])}
+    if "model" in changed:
+        changed = changed | {"model": described(network, **changed["model"])}
     path = resealed(network, tmp_path / "odd", **changed)
     tracemalloc.start()
     try:
@@ -212,10 +209,10 @@ def test_what_was_seen_is_refused_in_a_sentence(what: str, tmp_path: Path) -> No
 
 def test_the_command_line_says_it_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = rnn.Network([rnn.LSTM(3)], 4, 4)
-    path = resealed(network, tmp_path / "odd", network=settings_of(network, colour=1))
+    path = resealed(network, tmp_path / "odd", model=described(network, colour=1))
     assert main(["sample", str(path)]) == 1
     assert re.fullmatch(
-        r"graphnet-rnn sample: .*a network has no setting 'colour'.*\n", capsys.readouterr().err
+        r"graphnet-rnn sample: .*a Network has no setting 'colour'.*\n", capsys.readouterr().err
     )
 
 
@@ -275,7 +272,7 @@ def test_resuming_from_odd_arguments_is_a_line(
             description["training"]["notes"] = value
         if generator.random() < 0.2:  # a claim that all of the description agrees with
             kept["units"] = 30_000
-            for network in (description["network"], description["training"]["run"]["network"]):
+            for network in (description["model"], description["training"]["run"]["model"]):
                 network["layers"][0]["units"] = 30_000
         newest.write_bytes(ModelFile(tensors, description).to_bytes())
         for other in RunFolder(tmp_path / "run").checkpoints():

@@ -167,10 +167,8 @@ def test_a_trainer_is_resumed_with_the_same_bytes(tmp_path: Path) -> None:
 
     def trainer(folder: Path, epochs: int) -> rnn.Trainer:
         net = rnn.Network([rnn.Elman(4)], len(text.vocabulary), len(text.vocabulary), seed=1)
-        return rnn.Trainer(
-            net, text, rnn.Nesterov(0.2), folder=folder, time=6, batch=4, epochs=epochs, sample_length=1, stopping=None,
-            backend="cuda",
-        )  # fmt: skip
+        problem = rnn.CarriedText(net, text, time=6, batch=4, sample=1, backend="cuda")
+        return rnn.Trainer(problem, rnn.Training(rnn.Nesterov(0.2), epochs=epochs, stopping=None), folder)
 
     whole = trainer(tmp_path / "whole", 2)
     whole.run()
@@ -179,6 +177,6 @@ def test_a_trainer_is_resumed_with_the_same_bytes(tmp_path: Path) -> None:
     rest = trainer(tmp_path / "parts", 2)
     rest.resume()
     rest.run()
-    np.testing.assert_array_equal(rest.network.theta, whole.network.theta)
-    np.testing.assert_array_equal(rest.network.theta, np.asarray(rest.theta))
+    np.testing.assert_array_equal(rest.problem.model.theta, whole.problem.model.theta)
+    np.testing.assert_array_equal(rest.problem.model.theta, np.asarray(rest.theta))
     assert isinstance(rest.state["v"], DeviceArray)

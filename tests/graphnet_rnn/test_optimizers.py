@@ -18,7 +18,6 @@ import graphnet_rnn as rnn
 from graphnet.errors import DifferentiationError, ValueAccessError
 from graphnet.node import Array
 from graphnet_rnn import optimizers, vectors
-from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers import (
     SGD,
@@ -32,6 +31,7 @@ from graphnet_rnn.optimizers import (
 )
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
+from graphnet_rnn.training import EarlyStopping
 
 # -- hand-written references ---------------------------------------------------------------------
 

@@ -14,11 +14,10 @@ import pytest
 
 import graphnet_rnn as rnn
 from graphnet_rnn import optimizers
-from graphnet_rnn.checkpoint import RunFolder
-from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.training import Listener, Trainer
-from graphnet_rnn.training_state import said
+from graphnet_rnn.training import EarlyStopping, Listener, Trainer, Training
+from graphnet_rnn.training.state import said
+from tests.graphnet_rnn.runs import At, contents, settings_of, text_run
 
 TEXT = "abcd" * 40 + "acbd" * 40 + "dcba" * 40
 
@@ -26,7 +25,7 @@ NET: dict[str, Any] = {
     "layers": [rnn.LSTM(4), rnn.LSTM(4)], "dropout": 0.25, "recurrent_dropout": 0.1, "initial_state": "learned",
 }  # fmt: skip
 RUN: dict[str, Any] = {
-    "time": 6, "batch": 4, "epochs": 2, "sample_length": 5, "log_every": 2, "checkpoint_seconds": 0,
+    "time": 6, "batch": 4, "epochs": 2, "sample": 5, "log_every": 2, "checkpoint_seconds": 0,
     "optimizer": optimizers.Momentum(0.05, clip_norm=1.0),
 }  # fmt: skip
 DRAWN = {"gradient_batches": 2, "optimizer": optimizers.HessianFree(cg_steps=3)}
@@ -39,23 +38,17 @@ def trainer(folder: Path, corpus: rnn.data.Corpus | None = None, **changed: Any)
     run = RUN | {name: value for name, value in changed.items() if name not in of_network}
     corpus = rnn.data.Corpus.split(TEXT) if corpus is None else corpus
     size = len(corpus.vocabulary)
-    return Trainer(rnn.Network(inputs=size, outputs=size, **net), corpus, folder=folder, **run)
+    return text_run(rnn.Network(inputs=size, outputs=size, **net), corpus, folder, **run)
 
 
-class StopAfter(Listener):
-    """Leaves the run after so many steps, as a killed process does."""
-
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
-
-    def stepped(self, trainer: Trainer, loss: float) -> None:
-        if trainer.progress.step == self.steps:
-            raise KeyboardInterrupt
+def kill() -> None:
+    """Leaves the run at once, as a killed process does."""
+    raise KeyboardInterrupt
 
 
 def begun(folder: Path, **changed: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
-        trainer(folder, **changed, listener=StopAfter(3)).run()
+        trainer(folder, **changed, listeners=[At(3, kill)]).run()
 
 
 @dataclass
@@ -71,43 +64,44 @@ class Halved:
 
 #: setting -> (what the run was begun with, what is tried, what is named)
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "layers, units": ({}, {"layers": [rnn.LSTM(4), rnn.LSTM(5)]}, "network.layers[1].units was 4, now it is 5"),
-    "layers, cell": ({}, {"layers": [rnn.LSTM(4), rnn.GRU(4)]}, "network.layers[1].cell was LSTM, now it is GRU"),
+    "layers, units": ({}, {"layers": [rnn.LSTM(4), rnn.LSTM(5)]}, "model.layers[1].units was 4, now it is 5"),
+    "layers, cell": ({}, {"layers": [rnn.LSTM(4), rnn.GRU(4)]}, "model.layers[1].cell was LSTM, now it is GRU"),
     "layers, setting": (
         {"layers": [rnn.RHN(4, depth=2, t_dropout=0.1)]}, {"layers": [rnn.RHN(4, depth=2)]},
-        "network.layers[0].t_dropout was 0.1, now it is 0.0",
+        "model.layers[0].t_dropout was 0.1, now it is 0.0",
     ),
-    "skip": ({}, {"skip": "outputs"}, "network.skip was False, now it is outputs"),
-    "dropout": ({}, {"dropout": 0.5}, "network.dropout was 0.25, now it is 0.5"),
-    "recurrent_dropout": ({}, {"recurrent_dropout": 0.0}, "network.recurrent_dropout was 0.1, now it is 0.0"),
-    "variational": ({}, {"variational": True}, "network.variational was False, now it is True"),
-    "initial_state": ({}, {"initial_state": "zero"}, "network.initial_state was learned, now it is zero"),
-    "seed": ({}, {"seed": 1}, "network.seed was 0, now it is 1"),
-    "dtype": ({}, {"dtype": "float64"}, "network.dtype was float32, now it is float64"),
-    "share": ({}, {"share": {1: 0}}, "network.share was [], now it is [[1, 0]]"),
-    "output_bias": ({}, {"output_bias": False}, "network.output_bias was True, now it is False"),
-    "truncated": ({"truncated": True}, {}, "network.truncated was True, now it is not set"),
-    "truncated since": ({}, {"truncated": True}, "network.truncated was not set, now it is True"),
-    "data, text": ({}, {"corpus": rnn.data.Corpus.split(TEXT[::-1])}, "the text is another one"),
-    "data, parts": ({}, {"corpus": rnn.data.Corpus.split(TEXT, valid=0.2)}, "parts[0] was 384, now it is 336"),
-    "data, characters": (
+    "skip": ({}, {"skip": "outputs"}, "model.skip was False, now it is outputs"),
+    "dropout": ({}, {"dropout": 0.5}, "model.dropout was 0.25, now it is 0.5"),
+    "recurrent_dropout": ({}, {"recurrent_dropout": 0.0}, "model.recurrent_dropout was 0.1, now it is 0.0"),
+    "variational": ({}, {"variational": True}, "model.variational was False, now it is True"),
+    "initial_state": ({}, {"initial_state": "zero"}, "model.initial_state was learned, now it is zero"),
+    "seed": ({}, {"seed": 1}, "model.seed was 0, now it is 1"),
+    "dtype": ({}, {"dtype": "float64"}, "model.dtype was float32, now it is float64"),
+    "share": ({}, {"share": {1: 0}}, "model.share was [], now it is [[1, 0]]"),
+    "output_bias": ({}, {"output_bias": False}, "model.output_bias was True, now it is False"),
+    "truncated": ({"truncated": True}, {}, "model.truncated was True, now it is False"),
+    "truncated since": ({}, {"truncated": True}, "model.truncated was False, now it is True"),
+    "corpus, text": ({}, {"corpus": rnn.data.Corpus.split(TEXT[::-1])}, "the text is another one"),
+    "corpus, parts": ({}, {"corpus": rnn.data.Corpus.split(TEXT, valid=0.2)}, "parts[0] was 384, now it is 336"),
+    "corpus, characters": (
         {}, {"corpus": rnn.data.Corpus.split(TEXT.upper())}, "the symbols stand for other characters",
     ),
     "optimizer": ({}, {"optimizer": optimizers.SGD(0.05)}, "optimizer.name was Momentum, now it is SGD"),
     "time": ({}, {"time": 5}, "time was 6, now it is 5"),
     "batch": ({}, {"batch": 5}, "batch was 4, now it is 5"),
-    "stride": ({}, {"stride": 3}, "stride was None, now it is 3"),
+    "stride": ({}, {"stride": 3}, "stride was 6, now it is 3"),
     "gradient_batches": (DRAWN, {"gradient_batches": 1}, "gradient_batches was 2, now it is 1"),
-    "curvature_batches": (DRAWN, {"curvature_batches": 2}, "curvature_batches was None, now it is 2"),
-    "unscored": (DRAWN, {"unscored": 1}, "unscored was None, now it is 1"),
-    "l2": ({}, {"l2": 0.1}, "l2 was None, now it is 0.1"),
+    "curvature_batches": (DRAWN, {"curvature_batches": 2}, "curvature_batches was 1, now it is 2"),
+    "unscored": (DRAWN, {"unscored": 1}, "unscored was 0, now it is 1"),
+    "l2": ({}, {"l2": 0.1}, "l2 was 0.0, now it is 0.1"),
     "schedule": ({}, {"schedule": optimizers.DelayedDecay(5)}, "schedule was DelayedDecay(after=10, decay=0.95), now"),
     "schedule of a user": (
         {"schedule": Halved()}, {"schedule": Halved(0.3)}, "was Halved(by=0.5), now it is Halved(by=0.3)",
     ),
     "stopping": ({}, {"stopping": None}, "stopping was EarlyStopping("),
     "clip_values": ({}, {"clip_values": 1.0}, "clip_values was None, now it is 1.0"),
-    "sample_length": ({}, {"sample_length": 6}, "sample_length was 5, now it is 6"),
+    "sample": ({}, {"sample": 6}, "sample was 5, now it is 6"),
+    "target": ({}, {"target": 0.1}, "target was None, now it is 0.1"),
     "log_every": ({}, {"log_every": 3}, "log_every was 2, now it is 3"),
 }  # fmt: skip
 #: Settings that the numbers do not depend on.
@@ -118,14 +112,14 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "threads": {"threads": 1},
     "checkpoint_seconds": {"checkpoint_seconds": 20.0},
     "notes": {},
-    "listener": {"listener": Listener()},
+    "listeners": {"listeners": [Listener()]},
     "schedule that says the same": {"schedule": optimizers.DelayedDecay()},
     "stopping that says the same": {"stopping": EarlyStopping()},
 }  # fmt: skip
 #: Those that change how a number is rounded, and nothing else: for another machine, or less memory.
 ROUNDED: dict[str, dict[str, Any]] = {"backend": {"backend": "numpy"}, "memory": {"memory": "sqrt"}}
 #: Those of which a run on a text can have one value only, and those that say where and how long.
-FIXED = {"inputs", "outputs", "loss", "reads", "network", "folder", "epochs"}
+FIXED = {"inputs", "outputs", "loss", "reads", "network", "folder", "epochs", "problem", "settings"}
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -139,11 +133,6 @@ def test_a_setting_that_changes_the_numbers_is_refused(what: str, tmp_path: Path
     assert "cannot be continued" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert (tmp_path / "run" / "history.jsonl").read_bytes() == history
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    last = RunFolder(folder).checkpoints()[-1]
-    return {name: (folder / name).read_bytes() for name in ("model.safetensors", "history.jsonl", last.name)}
 
 
 @pytest.fixture(scope="module")
@@ -186,10 +175,13 @@ def test_more_epochs_are_the_same_run(whole: dict[str, bytes], tmp_path: Path) -
     assert contents(tmp_path / "run") == whole
 
 
-@pytest.mark.parametrize("kind", [rnn.Network, Trainer], ids=lambda kind: kind.__name__)
+KINDS = [rnn.Network, rnn.CarriedText, rnn.DrawnText, Training, Trainer]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_setting_has_its_row(kind: type) -> None:
     rows = {name.partition(",")[0].partition(" ")[0] for name in itertools.chain(REFUSED, ACCEPTED, ROUNDED)}
-    assert set(inspect.signature(kind).parameters) <= rows | FIXED
+    assert settings_of(kind) <= rows | FIXED
 
 
 #: Other values than the defaults, where half or one more cannot be meant.

@@ -394,20 +394,19 @@ def test_a_trainer_with_schedules_resumes_to_the_byte(tmp_path: Path) -> None:
         size = len(corpus.vocabulary)
         network = rnn.Network([rnn.Elman(8)], size, size)
         optimizer = Nesterov(rate, momentum=NesterovMomentum(0.9))
-        return rnn.Trainer(
-            network, corpus, optimizer, folder=tmp_path / folder, time=10, batch=4, epochs=1, stopping=None,
-            sample_length=0, log_every=1, **more,
-        )  # fmt: skip
+        problem = rnn.CarriedText(network, corpus, time=10, batch=4, sample=0)
+        settings = rnn.Training(optimizer, epochs=1, stopping=None, log_every=1)
+        return rnn.Trainer(problem, settings, tmp_path / folder, **more)
 
     class StopAt(rnn.training.Listener):
-        def stepped(self, trainer: rnn.Trainer, loss: float) -> None:
+        def stepped(self, trainer: rnn.Trainer, report: rnn.optimizers.Report) -> None:
             if trainer.progress.step == 12:
                 trainer._interruption.came = True
 
     whole = trainer("whole")
     whole.run()
-    assert whole.schedule.factor(99) == 1, "a rate by step falls by epoch only if that is asked for"
-    assert trainer("broken", listener=StopAt()).run().reason == "interrupted"
+    assert whole.settings.schedule.factor(99) == 1, "a rate by step falls by epoch only if that is asked for"
+    assert trainer("broken", listeners=[StopAt()]).run().reason == "interrupted"
     again = trainer("broken")
     again.resume()
     again.run()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 import random
 import re
@@ -12,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,14 @@ import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
-from graphnet_rnn import optimizers, training_state
-from graphnet_rnn.checkpoint import RunFolder
+from graphnet_rnn import optimizers
 from graphnet_rnn.data import Corpus
-from graphnet_rnn.early_stopping import EarlyStopping
 from graphnet_rnn.errors import DataError, ModelFileError, SaveError, TrainingError, UsageError
 from graphnet_rnn.model_file import read_model_file
-from graphnet_rnn.training import Listener, Outcome, Trainer
+from graphnet_rnn.optimizers import Report
+from graphnet_rnn.training import EarlyStopping, Listener, Outcome, RunFolder, Trainer
+from graphnet_rnn.training.state import TrainingState, read_training_state
+from tests.graphnet_rnn.runs import At, contents, interrupt_at, rows, text_run
 
 TEXT = "the quick brown fox jumps over the lazy dog. " * 25
 OTHER = "the quick brown dog jumps over the lazy fox. " * 25
@@ -39,30 +39,8 @@ def trainer(folder: Path, text: str = TEXT, **settings: Any) -> Trainer:
     net = {"layers": [rnn.GRU(8)], **settings.pop("net", {})}
     network = rnn.Network(**net, inputs=size, outputs=size)
     optimizer = settings.pop("optimizer", optimizers.Adam(0.01, clip_norm=5.0))
-    chosen = {"time": 15, "batch": 8, "epochs": 3, "sample_length": 10, "log_every": 2, **settings}
-    return Trainer(network, corpus, optimizer, folder=folder, **chosen)
-
-
-def rows(folder: Path, event: str) -> list[dict[str, Any]]:
-    listed = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
-    return [row for row in listed if row["event"] == event]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """What must not depend on interruptions: the model, the last checkpoint, the history."""
-    last = RunFolder(folder).checkpoints()[-1]
-    return {name: (folder / name).read_bytes() for name in ("model.safetensors", "history.jsonl", last.name)}
-
-
-class InterruptAt(Listener):
-    """Presses Ctrl-C after so many steps."""
-
-    def __init__(self, step: int, number: int = signal.SIGINT) -> None:
-        self.step, self.number = step, number
-
-    def stepped(self, trainer: Trainer, loss: float) -> None:
-        if trainer.progress.step == self.step:
-            os.kill(os.getpid(), self.number)
+    chosen = {"time": 15, "batch": 8, "epochs": 3, "sample": 10, "log_every": 2, **settings}
+    return text_run(network, corpus, folder, optimizer=optimizer, **chosen)
 
 
 # -- what a run does -----------------------------------------------------------------------------
@@ -71,7 +49,7 @@ class InterruptAt(Listener):
 def test_loss_falls_and_the_history_tells(tmp_path: Path) -> None:
     run = trainer(tmp_path / "run", epochs=6, optimizer=optimizers.Adam(0.03))
     outcome = run.run()
-    assert len(run.pieces) == 7
+    assert len(run.problem) == 7
     epochs, steps, (start,) = (rows(tmp_path / "run", event) for event in ("epoch", "step", "start"))
     assert epochs[-1]["train_bits"] < 0.7 * epochs[0]["train_bits"]
     assert epochs[-1]["valid_bits"] < 0.7 * epochs[0]["valid_bits"]
@@ -79,7 +57,7 @@ def test_loss_falls_and_the_history_tells(tmp_path: Path) -> None:
     assert [row["step"] for row in steps] == list(range(2, 43, 2))
     assert steps[0]["epoch"] == pytest.approx(2 / 7)
     assert all(len(row["sample"]) == 10 for row in epochs)
-    assert start["network"] == run.network.settings()
+    assert start["model"] == run.problem.model.description()
     best = min(epochs, key=lambda row: row["valid_bits"])
     assert outcome == Outcome("epochs", best["valid_bits"], best["epoch"], 6, 42)
     assert epochs[0]["best"] is True
@@ -89,14 +67,14 @@ def test_loss_falls_and_the_history_tells(tmp_path: Path) -> None:
 
 def test_the_history_tells_norms_and_samples_from_before_the_first_step_on(tmp_path: Path) -> None:
     run = trainer(tmp_path / "run", epochs=2)
-    before = rnn.weight_norms(run.network)
+    before = rnn.weight_norms(run.problem.model)
     run.run()
     (initial,), epochs = (rows(tmp_path / "run", event) for event in ("initial", "epoch"))
     assert initial["epoch"] == 0
     assert initial["weight_norms"] == before
     assert len(initial["sample"]) == 10
-    assert epochs[-1]["weight_norms"] == rnn.weight_norms(run.network) != before
-    assert list(before) == list(run.network.parameters)
+    assert epochs[-1]["weight_norms"] == rnn.weight_norms(run.problem.model) != before
+    assert list(before) == list(run.problem.model.parameters)
 
 
 def test_reported_losses_are_those_of_an_untrained_and_a_trained_net(tmp_path: Path) -> None:
@@ -104,8 +82,10 @@ def test_reported_losses_are_those_of_an_untrained_and_a_trained_net(tmp_path: P
     run = trainer(tmp_path / "run", epochs=1)
     run.run()
     (epoch,), first = rows(tmp_path / "run", "epoch"), rows(tmp_path / "run", "step")[0]
-    assert first["train_bits"] == pytest.approx(np.log2(len(run.data.vocabulary)), rel=0.1)
-    evaluated = rnn.Evaluator(rnn.load(run.folder.model), lanes=8, time=15)(run.data.valid, context=15)
+    assert first["train_bits"] == pytest.approx(np.log2(len(run.problem.corpus.vocabulary)), rel=0.1)
+    evaluated = rnn.Evaluator(rnn.load(run.folder.model), lanes=8, time=15)(
+        run.problem.corpus.valid, context=15
+    )
     assert epoch["valid_bits"] == pytest.approx(evaluated.bits)
 
 
@@ -131,10 +111,10 @@ def test_states_are_carried_from_piece_to_piece(tmp_path: Path) -> None:
     seen: list[list[np.ndarray[Any, Any]]] = []
 
     class Watch(Listener):
-        def stepped(self, trainer: Trainer, loss: float) -> None:
-            seen.append([a.copy() for a in trainer.pieces.carried])
+        def stepped(self, trainer: Trainer, report: Report) -> None:
+            seen.append([a.copy() for a in trainer.problem.carried])
 
-    run.listener = Watch()
+    run.listeners = [Watch()]
     run.run()
     assert all(a.any() for carried in seen for a in carried)
     for first, again in zip(seen[:7], seen[7:], strict=True):  # the weights hardly change
@@ -149,13 +129,13 @@ def test_every_piece_gets_dropout_masks_of_its_own(tmp_path: Path, kind: str) ->
     for dropout, seen in losses.items():
 
         class Watch(Listener):
-            def stepped(self, trainer: Trainer, loss: float) -> None:
-                seen.append(loss)
+            def stepped(self, trainer: Trainer, report: Report) -> None:
+                seen.append(report.loss)
 
         layers = [rnn.GRU(8), rnn.GRU(8)]
         net = {"layers": layers, "dropout": dropout, "initial_state": kind}
         folder = tmp_path / str(dropout)
-        trainer(folder, net=net, optimizer=optimizers.SGD(1e-30), epochs=2, listener=Watch()).run()
+        trainer(folder, net=net, optimizer=optimizers.SGD(1e-30), epochs=2, listeners=[Watch()]).run()
     assert losses[0.0][:7] == losses[0.0][7:]
     assert all(a != b for a, b in zip(losses[0.4][:7], losses[0.4][7:], strict=True))
 
@@ -192,7 +172,7 @@ def test_checkpoint_is_a_model(tmp_path: Path) -> None:
     run.run()
     loaded = rnn.load(run.folder.checkpoints()[-1])
     assert np.array_equal(loaded.theta, run.theta)
-    assert loaded.vocabulary == run.data.vocabulary
+    assert loaded.vocabulary == run.problem.corpus.vocabulary
 
 
 def test_early_stopping_ends(tmp_path: Path) -> None:
@@ -218,15 +198,15 @@ def test_too_little_to_validate_means_training_bits_decide(tmp_path: Path) -> No
     outcome = run.run()
     epochs = rows(tmp_path / "run", "epoch")
     assert {row["valid_bits"] for row in epochs} == {None}
-    assert outcome.best_bits == min(row["train_bits"] for row in epochs)
+    assert outcome.best == min(row["train_bits"] for row in epochs)
 
 
 def test_a_listener_ends_the_run_after_the_epoch(tmp_path: Path) -> None:
     class Stop(Listener):
-        def stepped(self, trainer: Trainer, loss: float) -> None:
+        def stepped(self, trainer: Trainer, report: Report) -> None:
             trainer.stop("time is up")
 
-    outcome = trainer(tmp_path / "run", listener=Stop()).run()
+    outcome = trainer(tmp_path / "run", listeners=[Stop()]).run()
     assert (outcome.reason, outcome.epochs) == ("time is up", 1)
 
 
@@ -249,7 +229,7 @@ def test_interrupted_and_resumed_is_never_stopped(
     settings: dict[str, Any] = {"net": net, "optimizer": kind(**limit)}
     trainer(tmp_path / "whole", **settings).run()
     for step in (1, 7, 11):
-        run = trainer(tmp_path / "parts", **settings, listener=InterruptAt(step))
+        run = trainer(tmp_path / "parts", **settings, listeners=[interrupt_at(step)])
         if step > 1:
             run.resume()
         assert run.run().reason == "interrupted"
@@ -265,17 +245,19 @@ def test_fixed_weights_come_from_the_checkpoint(tmp_path: Path) -> None:
     drawn = rnn.EchoState(8, initial={"W_hh": rnn.initializers.orthogonal()})
     whole = trainer(tmp_path / "whole", net={"layers": [drawn]})
     whole.run()
-    trainer(tmp_path / "parts", net={"layers": [drawn]}, listener=InterruptAt(5)).run()
+    trainer(tmp_path / "parts", net={"layers": [drawn]}, listeners=[interrupt_at(5)]).run()
     last = trainer(tmp_path / "parts", net={"layers": [rnn.EchoState(8)]})
     last.resume()
     last.run()
-    assert np.array_equal(last.network.fixed["layer0.W_hh"].value, whole.network.fixed["layer0.W_hh"].value)
+    assert np.array_equal(
+        last.problem.model.fixed["layer0.W_hh"].value, whole.problem.model.fixed["layer0.W_hh"].value
+    )
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=str)
 def test_other_signals_leave_a_checkpoint_too(tmp_path: Path, number: int) -> None:
-    run = trainer(tmp_path / "run", listener=InterruptAt(5, number))
+    run = trainer(tmp_path / "run", listeners=[interrupt_at(5, number)])
     assert run.run().reason == "interrupted"
     assert run.folder.checkpoints()[-1].name == "checkpoint-000000005.safetensors"
 
@@ -285,7 +267,7 @@ def test_what_is_ignored_stays_so(tmp_path: Path) -> None:
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGHUP, signal.SIGINT)}
     try:
         for number in before:
-            outcome = trainer(tmp_path / str(number), listener=InterruptAt(5, number)).run()
+            outcome = trainer(tmp_path / str(number), listeners=[interrupt_at(5, number)]).run()
             assert outcome.reason == "epochs"
     finally:
         for number, handler in before.items():
@@ -305,7 +287,7 @@ class Twice(Listener):
     def __init__(self, *numbers: int) -> None:
         self.numbers = numbers
 
-    def stepped(self, trainer: Trainer, loss: float) -> None:
+    def stepped(self, trainer: Trainer, report: Report) -> None:
         if trainer.progress.step == 5:
             for number in self.numbers:
                 os.kill(os.getpid(), number)
@@ -315,13 +297,13 @@ class Twice(Listener):
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM], ids=str)
 def test_second_interrupt_ends_at_once(tmp_path: Path, first: int, second: int) -> None:
     with pytest.raises(KeyboardInterrupt):
-        trainer(tmp_path / "run", listener=Twice(first, second)).run()
+        trainer(tmp_path / "run", listeners=[Twice(first, second)]).run()
 
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=str)
 def test_a_terminal_that_closes_is_not_impatient(tmp_path: Path, first: int) -> None:
     """It often sends two: its shell tells its jobs, and the system tells them when the shell has gone."""
-    run = trainer(tmp_path / "run", listener=Twice(first, signal.SIGHUP))
+    run = trainer(tmp_path / "run", listeners=[Twice(first, signal.SIGHUP)])
     assert run.run().reason == "interrupted"
     assert run.folder.checkpoints()[-1].name == "checkpoint-000000005.safetensors"
 
@@ -330,12 +312,12 @@ def test_a_listener_that_fails_loses_no_step(tmp_path: Path) -> None:
     """The terminal that it writes to has closed, e.g."""
 
     class Fails(Listener):
-        def stepped(self, trainer: Trainer, loss: float) -> None:
+        def stepped(self, trainer: Trainer, report: Report) -> None:
             if trainer.progress.step == 5:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with pytest.raises(OSError, match="Input/output error"):
-        trainer(tmp_path / "parts", listener=Fails()).run()
+        trainer(tmp_path / "parts", listeners=[Fails()]).run()
     last = trainer(tmp_path / "parts")
     assert last.folder.checkpoints()[-1].name == "checkpoint-000000005.safetensors"
     last.resume()
@@ -352,7 +334,7 @@ def test_stopped_before_the_first_step(tmp_path: Path) -> None:
             raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        trainer(tmp_path / "parts", listener=Break()).run()
+        trainer(tmp_path / "parts", listeners=[Break()]).run()
     last = trainer(tmp_path / "parts")
     last.resume()
     last.run()
@@ -365,7 +347,7 @@ def test_killed_between_first_checkpoint_and_history(tmp_path: Path, monkeypatch
         raise ConnectionError
 
     with monkeypatch.context() as planted:
-        planted.setattr("graphnet_rnn.checkpoint.append_line", die)
+        planted.setattr("graphnet_rnn.training.folder.append_line", die)
         with pytest.raises(ConnectionError):
             trainer(tmp_path / "parts").run()
     last = trainer(tmp_path / "parts")
@@ -385,7 +367,7 @@ def test_more_epochs_on_resume(tmp_path: Path) -> None:
 
 
 def test_fewer_epochs_on_resume(tmp_path: Path) -> None:
-    trainer(tmp_path / "run", epochs=4, listener=InterruptAt(15)).run()
+    trainer(tmp_path / "run", epochs=4, listeners=[interrupt_at(15)]).run()
     fewer = trainer(tmp_path / "run", epochs=2)
     fewer.resume()
     outcome = fewer.run()
@@ -404,7 +386,7 @@ def test_finished_run_stays_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
 def test_damaged_newest_checkpoint_falls_back(tmp_path: Path, damage: str) -> None:
     trainer(tmp_path / "whole").run()
-    run = trainer(tmp_path / "parts", listener=InterruptAt(17))
+    run = trainer(tmp_path / "parts", listeners=[interrupt_at(17)])
     run.run()
     newest = run.folder.checkpoints()[-1]
     content = bytearray(newest.read_bytes())
@@ -438,7 +420,7 @@ def test_nothing_to_resume(tmp_path: Path) -> None:
 
 
 def test_shortened_history_is_told(tmp_path: Path) -> None:
-    run = trainer(tmp_path / "run", listener=InterruptAt(9))
+    run = trainer(tmp_path / "run", listeners=[interrupt_at(9)])
     run.run()
     run.folder.history.write_bytes(run.folder.history.read_bytes()[:40])
     with pytest.raises(ModelFileError, match="is shorter than when the checkpoint was written"):
@@ -449,20 +431,20 @@ def test_shortened_history_is_told(tmp_path: Path) -> None:
     ("settings", "content"),
     [
         ({"text": OTHER}, "the text is another one"),
-        ({"net": {"layers": [rnn.GRU(9)]}}, "network.layers[0].units was 8, now it is 9."),
-        ({"net": {"layers": [rnn.GRU(8), rnn.GRU(8)]}}, "network.layers was [{"),
-        ({"net": {"dropout": 0.5}}, "network.dropout was 0.0, now it is 0.5."),
-        ({"net": {"seed": 1}}, "network.seed was 0, now it is 1."),
+        ({"net": {"layers": [rnn.GRU(9)]}}, "model.layers[0].units was 8, now it is 9."),
+        ({"net": {"layers": [rnn.GRU(8), rnn.GRU(8)]}}, "model.layers was [{"),
+        ({"net": {"dropout": 0.5}}, "model.dropout was 0.0, now it is 0.5."),
+        ({"net": {"seed": 1}}, "model.seed was 0, now it is 1."),
         ({"optimizer": optimizers.SGD(0.1)}, "optimizer.name was Adam, now it is SGD."),
         ({"optimizer": optimizers.Adam(0.02, clip_norm=5.0)}, "optimizer.rate was 0.01, now it is 0.02."),
-        ({"time": 10}, "time was 15, now it is 10"),
+        ({"time": 10}, "stride was 15, now it is 10; time was 15, now it is 10"),
         ({"batch": 4}, "batch was 8, now it is 4"),
         ({"clip_values": 1.0}, "clip_values was None, now it is 1.0"),
     ],
     ids=["text", "units", "layers", "dropout", "seed", "optimizer", "rate", "time", "batch", "clip_values"],
 )
 def test_resume_refuses_another_run(tmp_path: Path, settings: dict[str, Any], content: str) -> None:
-    trainer(tmp_path / "run", listener=InterruptAt(3)).run()
+    trainer(tmp_path / "run", listeners=[interrupt_at(3)]).run()
     before = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()}
     with pytest.raises(UsageError, match="cannot be continued: " + re.escape(content)):
         trainer(tmp_path / "run", **settings).resume()
@@ -470,17 +452,6 @@ def test_resume_refuses_another_run(tmp_path: Path, settings: dict[str, Any], co
 
 
 # -- two of them ---------------------------------------------------------------------------------
-
-
-class At(Listener):
-    """Does something at a step."""
-
-    def __init__(self, step: int, what: Callable[[], None]) -> None:
-        self.step, self.what = step, what
-
-    def stepped(self, trainer: Trainer, loss: float) -> None:
-        if trainer.progress.step == self.step:
-            self.what()
 
 
 def test_a_trainer_that_is_refused_changes_nothing(tmp_path: Path) -> None:
@@ -495,7 +466,7 @@ def test_a_trainer_that_is_refused_changes_nothing(tmp_path: Path) -> None:
             second.run()
         assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == before
 
-    assert trainer(tmp_path / "run", listener=At(9, another)).run().reason == "epochs"
+    assert trainer(tmp_path / "run", listeners=[At(9, another)]).run().reason == "epochs"
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
 
 
@@ -504,8 +475,8 @@ def test_what_another_has_trained_since_is_taken_up(tmp_path: Path, end: int) ->
     """The first goes on, or ends, between the second's `resume` and its `run`: no row is lost or there twice."""
     trainer(tmp_path / "whole").run()
     second = trainer(tmp_path / "run")
-    trainer(tmp_path / "run", listener=At(5, lambda: os.kill(os.getpid(), signal.SIGINT))).run()
-    first = trainer(tmp_path / "run", listener=InterruptAt(end))
+    trainer(tmp_path / "run", listeners=[interrupt_at(5)]).run()
+    first = trainer(tmp_path / "run", listeners=[interrupt_at(end)])
     first.resume()
     second.resume()
     assert second.progress.step == 5
@@ -518,17 +489,17 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that trains removes old ones; the one that reads looks again."""
-    trainer(tmp_path / "run", listener=InterruptAt(5)).run()
-    folder, read = RunFolder(tmp_path / "run"), training_state.read_training_state
+    trainer(tmp_path / "run", listeners=[interrupt_at(5)]).run()
+    folder, read = RunFolder(tmp_path / "run"), read_training_state
 
-    def trains_on(path: Path) -> training_state.TrainingState:
-        monkeypatch.setattr("graphnet_rnn.checkpoint.read_training_state", read)
+    def trains_on(path: Path) -> TrainingState:
+        monkeypatch.setattr("graphnet_rnn.training.folder.read_training_state", read)
         first = trainer(tmp_path / "run")
         first.resume()
         first.run()
         return read(path)
 
-    monkeypatch.setattr("graphnet_rnn.checkpoint.read_training_state", trains_on)
+    monkeypatch.setattr("graphnet_rnn.training.folder.read_training_state", trains_on)
     assert folder.read_checkpoint().path.name == "checkpoint-000000021.safetensors"
 
 
@@ -597,11 +568,11 @@ def test_weights_that_overflow_in_the_last_step_reach_no_file(tmp_path: Path) ->
     run = trainer(tmp_path / "run")
 
     class Overflow(Listener):
-        def stepped(self, trainer: Trainer, loss: float) -> None:
+        def stepped(self, trainer: Trainer, report: Report) -> None:
             if trainer.progress.step == 14:
                 trainer.theta[0] = np.inf
 
-    run.listener = Overflow()
+    run.listeners = [Overflow()]
     with pytest.raises(TrainingError, match="the weights are no longer finite after step 14"):
         run.run()
     assert len(rows(tmp_path / "run", "epoch")) == 1
@@ -612,10 +583,10 @@ def test_nan_names_the_node(tmp_path: Path) -> None:
     run = trainer(tmp_path / "run")
 
     class Break(Listener):
-        def stepped(self, trainer: Trainer, loss: float) -> None:
+        def stepped(self, trainer: Trainer, report: Report) -> None:
             trainer.theta[0] = np.nan
 
-    run.listener = Break()
+    run.listeners = [Break()]
     with pytest.raises(
         TrainingError, match=r"(?s)the loss is nan.*step 1 .*epoch 1.*layer0\.W_xr.* holds NaN"
     ):
@@ -628,7 +599,7 @@ class FullDisk(Listener):
     def __init__(self, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
         self.monkeypatch, self.step = monkeypatch, step
 
-    def stepped(self, trainer: Trainer, loss: float) -> None:
+    def stepped(self, trainer: Trainer, report: Report) -> None:
         if trainer.progress.step == self.step:
 
             def refuse(descriptor: int) -> None:
@@ -640,7 +611,7 @@ class FullDisk(Listener):
 def test_full_disk_at_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer(tmp_path / "whole").run()
     with monkeypatch.context() as planted:
-        run = trainer(tmp_path / "parts", listener=FullDisk(planted, 10))
+        run = trainer(tmp_path / "parts", listeners=[FullDisk(planted, 10)])
         with pytest.raises(SaveError, match=r"could not be written: No space left on device"):
             run.run()
     assert run.folder.checkpoints()[-1].name == "checkpoint-000000007.safetensors"
@@ -660,12 +631,12 @@ def test_full_disk_at_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     class Full(Listener):
-        def stepped(self, trainer: Trainer, loss: float) -> None:
+        def stepped(self, trainer: Trainer, report: Report) -> None:
             if trainer.progress.step == 10:
                 planted.setattr("graphnet.json_lines._write", half)
 
     with monkeypatch.context() as planted:
-        run = trainer(tmp_path / "parts", listener=Full())
+        run = trainer(tmp_path / "parts", listeners=[Full()])
         with pytest.raises(SaveError, match=r"history\.jsonl could not be written: No space left on device"):
             run.run()
     assert rows(tmp_path / "parts", "step")[-1]["step"] == 10
@@ -689,7 +660,7 @@ def test_folder_that_is_a_file(tmp_path: Path) -> None:
         ({"time": 0}, "time must be a whole number >= 1, not 0"),
         ({"batch": -1}, "batch must be a whole number >= 1, not -1"),
         ({"clip_values": -1.0}, "clip_values must be > 0 or None, not -1.0"),
-        ({"sample_length": -1}, "sample_length must be a whole number >= 0, not -1"),
+        ({"sample": -1}, "sample must be a whole number >= 0, not -1"),
     ],
     ids=str,
 )
@@ -704,12 +675,12 @@ def test_text_shorter_than_a_batch(tmp_path: Path) -> None:
         trainer(tmp_path / "run", text=TEXT[:100])
 
 
-def test_network_of_another_size(tmp_path: Path) -> None:
+def test_network_of_another_size() -> None:
     network = rnn.Network([rnn.Elman(3)], inputs=5, outputs=5)
     with pytest.raises(
         UsageError, match=r"28 different characters, but the network has 5 inputs and 5 outputs"
     ):
-        Trainer(network, Corpus.split(TEXT), folder=tmp_path)
+        rnn.CarriedText(network, Corpus.split(TEXT))
 
 
 # -- killed --------------------------------------------------------------------------------------
@@ -765,9 +736,9 @@ def newest(folder: Path) -> int:
     return int(names[-1].rpartition("-")[2]) if names else -1
 
 
-def test_network_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
+def test_network_of_another_vocabulary_is_refused() -> None:
     """Of the same size, its symbols would silently mean other characters."""
     net = rnn.Network([rnn.Elman(3)], 3, 3)
-    rnn.Trainer(net, rnn.data.Corpus.split("abc" * 100), folder=tmp_path / "a", time=5, batch=2)
+    rnn.CarriedText(net, rnn.data.Corpus.split("abc" * 100), time=5, batch=2)
     with pytest.raises(UsageError, match="knows other characters than this text"):
-        rnn.Trainer(net, rnn.data.Corpus.split("xyz" * 100), folder=tmp_path / "b", time=5, batch=2)
+        rnn.CarriedText(net, rnn.data.Corpus.split("xyz" * 100), time=5, batch=2)

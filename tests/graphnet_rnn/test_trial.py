@@ -18,11 +18,11 @@ import pytest
 import graphnet_rnn as rnn
 from graphnet.files import locked
 from graphnet.json_lines import append_row
-from graphnet_rnn import training_state
 from graphnet_rnn.__main__ import main
 from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
 from graphnet_rnn.optimizers import Adam, AugmentedHessianFree, HessianFree, Nesterov, Optimizer, Stepwise
 from graphnet_rnn.tasks import TASKS, Trial
+from graphnet_rnn.training.state import read_training_state
 
 KINDS: list[Optimizer] = [
     HessianFree(structural=0.03, cg_steps=8, preconditioner=0.75),
@@ -94,10 +94,9 @@ def test_files_that_are_no_trials(tmp_path: Path) -> None:
     rnn.save(trial.network, tmp_path / "model.safetensors")
     with pytest.raises(ModelFileError, match="is a model alone, without the state of a training run"):
         trial.resume(tmp_path / "model.safetensors")
-    run = rnn.Trainer(
-        rnn.Network([rnn.Elman(3)], 2, 2), rnn.data.Corpus.given("abab" * 20, "abab" * 9), folder=tmp_path / "run",
-        time=4, batch=2, epochs=1, sample_length=0,
-    )  # fmt: skip
+    text = rnn.data.Corpus.given("abab" * 20, "abab" * 9)
+    problem = rnn.CarriedText(rnn.Network([rnn.Elman(3)], 2, 2), text, time=4, batch=2, sample=0)
+    run = rnn.Trainer(problem, rnn.Training(epochs=1), tmp_path / "run")
     run.run()
     with pytest.raises(ModelFileError, match="is of another kind of training than a Trial"):
         trial.resume(run.folder.checkpoints()[-1])
@@ -389,7 +388,7 @@ def test_signals_end_a_run_like_ctrl_c(tmp_path: Path, monkeypatch: pytest.Monke
     assert main([*COMMAND, "--steps", "5", "--model", str(model)]) == 130
     assert rnn.load(model).settings() == rnn.tasks.elman(TASKS["addition"](10), 8, 3).settings()
     assert main([*COMMAND, "--steps", "5", "--checkpoint", str(file)]) == 130
-    assert training_state.read_training_state(file).training["steps"] == 3
+    assert read_training_state(file).training["steps"] == 3
     assert signal.getsignal(number) == before
 
 
@@ -406,7 +405,7 @@ def test_a_terminal_that_has_gone_loses_no_step(tmp_path: Path, monkeypatch: pyt
     with monkeypatch.context() as planted:
         planted.setattr("sys.stdout", Gone())
         assert main([*COMMAND, "--steps", "5", "--checkpoint", str(file)]) == 1
-    assert training_state.read_training_state(file).training["steps"] == 3
+    assert read_training_state(file).training["steps"] == 3
 
 
 def test_a_checkpoint_knows_no_step_that_a_power_cut_may_take(

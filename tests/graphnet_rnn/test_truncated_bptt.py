@@ -138,10 +138,9 @@ def test_trainer(tmp_path: Path, initial: str) -> None:
         for _ in range(2)
     )
     bits = Bits()
-    rnn.Trainer(
-        net, data, rnn.SGD(0.5), folder=tmp_path / "run", time=k2, batch=batch, stride=k1, epochs=2, stopping=None,
-        sample_length=0, listener=bits,
-    ).run()  # fmt: skip
+    problem = rnn.CarriedText(net, data, time=k2, batch=batch, stride=k1, sample=0)
+    settings = rnn.Training(rnn.SGD(0.5), epochs=2, stopping=None)
+    rnn.Trainer(problem, settings, tmp_path / "run", listeners=[bits]).run()
     lane = (len(data.train) - 1) // batch
     x = data.train[: batch * lane].reshape(batch, lane).T
     t = data.train[1 : batch * lane + 1].reshape(batch, lane).T

@@ -184,3 +184,10 @@ def test_the_picture_shows_every_character_where_the_terminal_does(tmp_path):
     assert {"#f4786c", "#fada78", "#7acc82"} <= fills
     page.save(tmp_path / "page.svg")
     assert (tmp_path / "page.svg").read_text(encoding="utf-8") == page.svg
+
+
+def test_samples_say_how_good_they_were_in_the_unit_of_the_run():
+    rows = [{"event": "epoch", "epoch": 1, "train_loss": 0.5, "valid_loss": 0.25, "sample": "ab"}]
+    assert "epoch 1  validation 0.250 loss" in str(viz.samples(rows)).replace("\x1b[1m", "").replace(
+        "\x1b[0m", ""
+    )

@@ -23,7 +23,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[rnn.Network, rnn.
     corpus = rnn.data.Corpus.split(TEXT)
     net = rnn.Network([rnn.GRU(4)], len(corpus.vocabulary), len(corpus.vocabulary))
     folder = tmp_path_factory.mktemp("run")
-    return net, rnn.Trainer(net, corpus, folder=folder, time=10, batch=4, epochs=2, sample_length=9).run()
+    problem = rnn.CarriedText(net, corpus, time=10, batch=4, sample=9)
+    return net, rnn.Trainer(problem, rnn.Training(epochs=2), folder).run()
 
 
 def result(steps: int = 5) -> rnn.optimizers.minimize.Result:  # type: ignore[name-defined]

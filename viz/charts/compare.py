@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from viz.charts import parts as chart
-from viz.charts.history import History, is_number, rows_of
+from viz.charts.history import TRAINED, VALIDATED, History, Measures, is_number, measures_of, rows_of
 from viz.charts.labels import Ending, colour_of, label_ends
 from viz.errors import DrawingError
 
@@ -24,11 +24,13 @@ _MARKERS = "osD^vPX"
 
 
 def compare_runs(histories: Mapping[str, History], by: str = "epoch", title: str | None = None) -> Chart:
-    """Validation (solid) and training (dotted) bits per character of several runs, with the best epoch of each.
+    """Validation (solid) and training (dotted) cost of several runs, with the best epoch of each.
 
     histories: name -> rows, the path of a history or of a run's folder, or what a run returned; see `training_curve`.
-    A run without validation shows its training only. by: "epoch", or "step" for runs whose epochs differ in length.
-    Raises DrawingError if there is no run, or one with nothing to draw.
+    A run without validation shows its training only. Training is left out where it has another measure than validation:
+    the loss of a task, of which the share of wrong answers is validated. by: "epoch", or "step" for runs whose epochs
+    differ in length.
+    Raises DrawingError if there is no run, one with nothing to draw, or runs of different measures.
     Source: Lynge 2016, fig. 5.4.
     """
     from viz.charts.figure import Chart
@@ -39,27 +41,29 @@ def compare_runs(histories: Mapping[str, History], by: str = "epoch", title: str
         raise DrawingError(
             "histories: give a mapping of names to histories, e.g. {'GRU': 'runs/gru', 'LSTM': 'runs/lstm'}."
         )
+    runs = {str(name): rows_of(history, f"histories[{name!r}]") for name, history in histories.items()}
+    measures = _measures(runs)
     figure = Chart(7.5, 4.4)
     axes = figure.add_subplot()
     endings = []
     seen: set[str] = set()
-    for number, (name, history) in enumerate(histories.items()):
-        lines = _lines(str(name), rows_of(history, f"histories[{name!r}]"), by)
+    for number, (name, rows) in enumerate(runs.items()):
+        lines = _lines(name, rows, by, measures.measure)
         seen.update(lines)
-        endings.append(_draw_run(axes, str(name), lines, number))
+        endings.append(_draw_run(axes, name, lines, number))
     axes.set_xlabel(_AXES[by], fontsize=12)
-    axes.set_ylabel("bits per character", fontsize=12)
+    axes.set_ylabel(measures.words(measures.measure), fontsize=12)
     axes.margins(x=0.02)
     if np.diff(axes.get_xlim()) > 2:
         chart.whole_numbers(axes.xaxis, 9)
     chart.frame(axes)
     axes.set_ylim(axes.get_ylim())
     label_ends(axes, endings, 3.6, 11)
-    words = {"valid_bits": ("validation", "-"), "train_bits": ("training", chart.DOTS)}
+    words = {VALIDATED: ("validation", "-"), TRAINED: ("training", chart.DOTS)}
     for key, (label, style) in words.items():
         if key in seen:
             axes.plot([], [], color=chart.GREY, linestyle=style, label=label)
-    if "valid_bits" in seen:
+    if VALIDATED in seen:
         axes.plot([], [], "o", color=chart.GREY, fillstyle="none", markersize=9, label="best")
     chart.caption(axes, title or "")
     return figure
@@ -68,10 +72,19 @@ def compare_runs(histories: Mapping[str, History], by: str = "epoch", title: str
 _Line = tuple[chart.Numbers, chart.Numbers]
 
 
-def _lines(name: str, rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, _Line]:
-    """What a run has of "valid_bits" and "train_bits": by epochs, or, where none has ended, by steps."""
+def _measures(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Measures:
+    """What all runs measure, of those that measure anything; DrawingError where that differs."""
+    found = {name: each for name, rows in runs.items() if (each := measures_of(rows)).measure}
+    if len({each.measure for each in found.values()}) > 1:
+        listed = ", ".join(f"{name!r} {each.measure}" for name, each in found.items())
+        raise DrawingError(f"histories are of different measures: {listed}; compare those of one.")
+    return next(iter(found.values()), Measures("train_bits", "valid_bits"))
+
+
+def _lines(name: str, rows: Sequence[Mapping[str, Any]], by: str, measure: str) -> dict[str, _Line]:
+    """Validation and training of a run in this measure: by epochs, or, where none has ended, by steps."""
     step = 0.0
-    points: dict[str, list[tuple[float, float]]] = {"valid_bits": [], "train_bits": []}
+    points: dict[str, list[tuple[float, float]]] = {VALIDATED: [], TRAINED: []}
     early: list[tuple[float, float]] = []
     for row in rows:
         event = row.get("event")
@@ -79,15 +92,15 @@ def _lines(name: str, rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, _
         x = step if by == "step" else row.get("epoch")
         if event not in ("step", "epoch") or not is_number(x):
             continue
-        for key, found in points.items() if event == "epoch" else [("train_bits", early)]:
-            if is_number(row.get(key)):
-                found.append((float(x), float(row[key])))
-    points["train_bits"] = points["train_bits"] or early
+        for key, found in points.items() if event == "epoch" else [(TRAINED, early)]:
+            if is_number(row.get(key + measure)):
+                found.append((float(x), float(row[key + measure])))
+    points[TRAINED] = points[TRAINED] or early
     lines = {key: (np.array(p).T[0], np.array(p).T[1]) for key, p in points.items() if p}
     if not lines:
         raise DrawingError(
             f"histories[{name!r}] holds nothing to draw: it needs rows with event 'step' or 'epoch', an {by!r}, and "
-            "'train_bits' or 'valid_bits'."
+            f"'{TRAINED}{measure}' or '{VALIDATED}{measure}'."
         )
     return lines
 
@@ -96,11 +109,11 @@ def _draw_run(axes: Axes, name: str, lines: Mapping[str, _Line], number: int) ->
     colour = colour_of(number)
     # Beyond the colours there are, markers tell lines apart.
     marker = _MARKERS[number // 8 % len(_MARKERS)] if number >= 8 else "."
-    if "train_bits" in lines:
-        x, y = lines["train_bits"]
+    if TRAINED in lines:
+        x, y = lines[TRAINED]
         axes.plot(x, y, color=colour, linestyle=chart.DOTS, linewidth=1.5)
-    if "valid_bits" in lines:
-        x, y = lines["valid_bits"]
+    if VALIDATED in lines:
+        x, y = lines[VALIDATED]
         axes.plot(x, y, color=colour, linewidth=1.8, marker=marker, markersize=5)
         best = int(y.argmin())
         axes.plot(x[best], y[best], "o", color=colour, fillstyle="none", markersize=9, markeredgewidth=1.5)
@@ -114,7 +127,7 @@ def best_setting(
     against: str,
     by: str | None = None,
     panels: str | None = None,
-    score: str = "valid_bits",
+    score: str | None = None,
     title: str | None = None,
 ) -> Chart:
     """The value of the setting `best` with the lowest score, against another setting; one line for each value of `by`.
@@ -122,13 +135,17 @@ def best_setting(
     runs: rows, or the path of a JSON-lines file of rows, one for each run: {"units": 128, "dropout": 0.2, "rate": 0.01,
     "layers": 2, "valid_bits": 1.83}. Where several runs agree in all that is drawn, the lowest score counts.
     Optimal dropout by size, as in the source: best_setting(runs, "dropout", "units", by="rate", panels="layers").
-    best, against: names of numbers. by, panels: names of anything. score: less is better.
+    best, against: names of numbers. by, panels: names of anything. score: less is better
+    (by default what the rows call what was validated: "valid_bits", "valid_loss").
     Raises DrawingError if no run has all of these.
     Source: Lynge 2016, fig. 5.5.
     """
     from viz.charts.figure import Chart
 
-    found = _found(rows_of(runs, "runs"), (best, against, score), (panels, by))
+    rows = rows_of(runs, "runs")
+    validated = (name for row in rows for name in row if str(name).startswith(VALIDATED))
+    score = score or next(validated, "valid_bits")
+    found = _found(rows, (best, against, score), (panels, by))
     pages = sorted({page for page, _, _ in found}, key=_order)
     groups = sorted({group for _, group, _ in found}, key=_order)
     width = 5.5 if len(pages) == 1 else 3.9

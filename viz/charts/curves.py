@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viz.charts.history import History, is_number, read_history, rows_of
+from viz.charts.history import History, is_number, measures_of, read_history, rows_of
 from viz.charts.parts import BLUE, VERMILION, frame
 from viz.errors import DrawingError
 
@@ -23,27 +23,33 @@ _VALIDATION = VERMILION
 
 
 def training_curve(history: History) -> Chart:
-    """Bits per character against epoch: training (lightly smoothed), validation, and its best.
+    """Cost against epoch: training (lightly smoothed), validation, and its best; bits per character of texts.
 
     history: rows, or the path of a JSON-lines file of rows: `{"event": "step", "epoch": 0.1, "train_bits":
-    4.2, ...}` and `{"event": "epoch", "epoch": 1, "train_bits": 3.1, "valid_bits": 3.2}`. Others are skipped.
+    4.2, ...}` and `{"event": "epoch", "epoch": 1, "train_bits": 3.1, "valid_bits": 3.2}`. Others are skipped. Any
+    measure will do: "train_loss" and "valid_loss"; where validation has another than training, "valid_wrong", each has
+    axes of its own.
     Raises DrawingError if the file cannot be read or nothing in it can be drawn.
     """
     from viz.charts.figure import Chart
 
     rows = rows_of(history)
-    training = _points(rows, "step", "train_bits") or _points(rows, "epoch", "train_bits")
-    validation = _points(rows, "epoch", "valid_bits")
+    found = measures_of(rows)
+    training = _points(rows, "step", found.trained) or _points(rows, "epoch", found.trained)
+    validation = _points(rows, "epoch", found.validated)
     if not training and not validation:
         raise DrawingError(
             "history holds nothing to draw: it needs rows with event 'step' or 'epoch', an 'epoch', and "
-            "'train_bits' or 'valid_bits'."
+            "'train_bits' or 'valid_bits', or another measure: 'train_loss', 'valid_wrong'."
         )
-    figure = Chart(7, 4.2)
-    axes = figure.add_subplot()
-    _draw_training(axes, training)
-    _draw_validation(axes, validation)
-    _finish(axes)
+    names = {found.words(name): name for name in (found.trained, found.validated) if name}
+    figure = Chart(7, 4.2 if len(names) == 1 else 6)
+    grid = figure.subplots(len(names), squeeze=False, sharex=True)[:, 0]
+    _draw_training(grid[0], training)
+    _draw_validation(grid[-1], validation)
+    for axes, words in zip(grid, names, strict=True):
+        _finish(axes, words)
+    grid[-1].set_xlabel("epoch", fontsize=12)
     return figure
 
 
@@ -58,12 +64,12 @@ def _points(rows: Sequence[Mapping[str, Any]], event: str, key: str) -> list[tup
 def _draw_training(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
     if not points:
         return
-    epochs, bits = np.array(points).T
+    epochs, costs = np.array(points).T
     if len(points) < 20:
-        axes.plot(epochs, bits, color=_TRAINING, linewidth=1.8, marker=".", label="training")
+        axes.plot(epochs, costs, color=_TRAINING, linewidth=1.8, marker=".", label="training")
         return
-    axes.plot(epochs, bits, color=_TRAINING, linewidth=0.6, alpha=0.25)
-    axes.plot(epochs, _smoothed(bits), color=_TRAINING, linewidth=1.8, label="training (smoothed)")
+    axes.plot(epochs, costs, color=_TRAINING, linewidth=0.6, alpha=0.25)
+    axes.plot(epochs, _smoothed(costs), color=_TRAINING, linewidth=1.8, label="training (smoothed)")
 
 
 def _smoothed(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -78,18 +84,23 @@ def _smoothed(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _draw_validation(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
     if not points:
         return
-    epochs, bits = np.array(points).T
-    best = int(bits.argmin())
+    epochs, costs = np.array(points).T
+    best = int(costs.argmin())
     # In the legend: beside the ring, words would hide one curve or the other.
-    said = f"validation: best {bits[best]:.3f}, epoch {epochs[best]:g}"
-    axes.plot(epochs, bits, color=_VALIDATION, linewidth=1.2, marker="o", markersize=5, label=said)
+    said = f"validation: best {costs[best]:.3f}, epoch {epochs[best]:g}"
+    axes.plot(epochs, costs, color=_VALIDATION, linewidth=1.2, marker="o", markersize=5, label=said)
     axes.plot(
-        epochs[best], bits[best], "o", markersize=13, color=_VALIDATION, fillstyle="none", markeredgewidth=1.8
+        epochs[best],
+        costs[best],
+        "o",
+        markersize=13,
+        color=_VALIDATION,
+        fillstyle="none",
+        markeredgewidth=1.8,
     )
 
 
-def _finish(axes: Axes) -> None:
-    axes.set_xlabel("epoch", fontsize=12)
-    axes.set_ylabel("bits per character", fontsize=12)
+def _finish(axes: Axes, words: str) -> None:
+    axes.set_ylabel(words, fontsize=12)
     frame(axes)
     axes.legend(frameon=False, fontsize=11, loc="upper right")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard
@@ -12,7 +13,21 @@ from typing import Any, Protocol, TypeGuard
 from graphnet.json_lines import Row, read_rows
 from viz.errors import DrawingError
 
-__all__ = ["History", "is_number", "is_positive", "read_history", "rows_of"]
+__all__ = [
+    "TRAINED",
+    "VALIDATED",
+    "History",
+    "Measures",
+    "is_number",
+    "is_positive",
+    "measures_of",
+    "read_history",
+    "rows_of",
+]
+
+TRAINED, VALIDATED = "train_", "valid_"
+#: What axes call measures that do not say it themselves.
+WORDS = {"error": "mean squared error", "wrong": "share of wrong answers"}
 
 
 class Recorded(Protocol):
@@ -62,3 +77,41 @@ def is_number(value: Any) -> TypeGuard[float]:
 def is_positive(value: Any) -> TypeGuard[float]:
     """Whether it is a finite number > 0."""
     return is_number(value) and value > 0
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What rows call the cost of the training data and what is validated ("" for none), and the unit that they name.
+
+    "train_bits" and "valid_bits" of texts, "train_loss" and "valid_wrong" of a task.
+    """
+
+    trained: str = ""
+    validated: str = ""
+    unit: str = ""
+
+    @property
+    def measure(self) -> str:
+        """What runs are compared by: "bits" for "valid_bits"; "" for none."""
+        return self.validated.removeprefix(VALIDATED) or self.trained.removeprefix(TRAINED)
+
+    def words(self, name: str) -> str:
+        """One of the two for an axis: "bits per character"."""
+        measure = name.removeprefix(TRAINED).removeprefix(VALIDATED)
+        if measure == "bits":
+            return (self.unit or "bits/char").replace("/", " per ").replace("char", "character")
+        return WORDS.get(measure, measure.replace("_", " "))
+
+
+def measures_of(rows: Sequence[Mapping[str, Any]]) -> Measures:
+    """What these rows of steps and epochs measure: the first name of a number of each kind."""
+    found: dict[str, str] = {}
+    unit = ""
+    for row in rows:
+        unit = str(row.get("unit") or unit) if row.get("event") == "start" else unit
+        if row.get("event") in ("step", "epoch"):
+            for start in (TRAINED, VALIDATED):
+                names = (name for name, value in row.items() if name.startswith(start) and is_number(value))
+                if start not in found and (name := next(names, None)):
+                    found[start] = name
+    return Measures(found.get(TRAINED, ""), found.get(VALIDATED, ""), unit)

@@ -98,6 +98,36 @@ def test_an_unknown_axis_is_said():
         viz.compare_runs({"a": history([1])}, by="hour")
 
 
+def named(rows: list[dict], trained: str, validated: str) -> list[dict]:
+    names = {"train_bits": trained, "valid_bits": validated}
+    return [{names.get(key, key): value for key, value in row.items()} for row in rows]
+
+
+def test_any_measure_is_compared_by_its_name():
+    runs = {
+        "a": named(history([3, 2.5]), "train_loss", "valid_loss"),
+        "b": [{"event": "initial"}, *named(history([2]), "train_loss", "x")],
+    }
+    (axes,) = viz.compare_runs(runs).axes
+    assert axes.get_ylabel() == "loss"
+    assert words(axes) == ["a 2.500", "b 1.700 (training)"]
+
+
+def test_training_of_another_measure_is_left_out():
+    (axes,) = viz.compare_runs({"a": named(history([0.5, 0.25]), "train_loss", "valid_wrong")}).axes
+    assert axes.get_ylabel() == "share of wrong answers"
+    assert words(axes) == ["a 0.250"]
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["validation", "best"]
+
+
+def test_runs_of_different_measures_are_not_compared():
+    runs = {"a": history([3]), "b": named(history([3]), "train_loss", "valid_loss")}
+    with pytest.raises(
+        viz.DrawingError, match="histories are of different measures: 'a' bits, 'b' loss; compare"
+    ):
+        viz.compare_runs(runs)
+
+
 # -- best setting --------------------------------------------------------------------------------
 
 
@@ -135,3 +165,14 @@ def test_one_line_of_words_and_rows_that_lack_something():
 def test_no_run_with_all_settings_is_said():
     with pytest.raises(viz.DrawingError, match="no row has 'dropout', 'size', 'valid_bits', 'rate'"):
         viz.best_setting(grid(), "dropout", "size", by="rate")
+
+
+def test_the_score_is_what_was_validated():
+    rows = [
+        {"valid_loss" if key == "valid_bits" else key: value for key, value in row.items()} for row in grid()
+    ]
+    for chart in (
+        viz.best_setting(rows, "dropout", "units"),
+        viz.best_setting(rows, "dropout", "units", score="valid_loss"),
+    ):
+        np.testing.assert_allclose(lines(chart.axes[0])[0].get_ydata(), [0, 0.1, 0.2])

@@ -98,3 +98,37 @@ def test_no_global_state_is_touched():
     before = plt.get_fignums()
     viz.training_curve(rows())
     assert plt.get_fignums() == before
+
+
+@pytest.mark.parametrize(
+    ("trained", "validated", "start", "said"),
+    [
+        ("train_loss", "valid_loss", {}, ["loss"]),
+        ("train_error", "valid_error", {}, ["mean squared error"]),
+        ("train_bits", "valid_bits", {"unit": "bits/symbol"}, ["bits per symbol"]),
+        ("train_bits", "valid_bits", {"unit": "bits/char"}, ["bits per character"]),
+        ("train_loss", "valid_wrong", {}, ["loss", "share of wrong answers"]),
+        ("train_my_cost", "valid_my_cost", {"unit": ""}, ["my cost"]),
+    ],
+)
+def test_any_measure_is_drawn_by_its_name(trained, validated, start, said):
+    """On axes of its own where validation has another one than training."""
+    names = {"train_bits": trained, "valid_bits": validated}
+    history = [{names.get(key, key): value for key, value in row.items()} for row in rows()]
+    figure = viz.training_curve([{"event": "start", **start}, *history])
+    assert [axes.get_ylabel() for axes in figure.axes] == said
+    assert [axes.get_xlabel() for axes in figure.axes][-1] == "epoch"
+    first, last = (
+        {line.get_label() for line in axes.get_lines()} for axes in (figure.axes[0], figure.axes[-1])
+    )
+    assert "training (smoothed)" in first
+    assert "validation: best 2.000, epoch 3" in last
+    assert len(figure.axes) == len(said)
+
+
+def test_validation_without_numbers_leaves_training():
+    """Nothing was kept for it."""
+    history = [{"event": "epoch", "epoch": e, "train_loss": 3 / e, "valid_loss": None} for e in (1, 2)]
+    (axes,) = viz.training_curve(history).axes
+    assert axes.get_ylabel() == "loss"
+    assert [line.get_label() for line in axes.get_lines()] == ["training"]

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 
 from graphnet.node import Array, Node
-from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
+from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.files import write_atomically
+from graphnet_rnn.model import Model
 from graphnet_rnn.model_file import (
     STATE,
     ModelFile,
-    describe_network,
+    describe_model,
     has_same_equations,
-    network_tensors,
+    model_tensors,
     read_model_file,
 )
 from graphnet_rnn.network import Network
@@ -28,7 +31,6 @@ __all__ = [
     "TrainingState",
     "as_stored",
     "read_training_state",
-    "require_finite",
     "said",
     "write_training_state",
 ]
@@ -36,6 +38,10 @@ __all__ = [
 OPTIMIZER = "optimizer."
 #: So many differences are named.
 LISTED = 5
+#: What tells of which class settings are.
+KINDS = ("problem", "name", "model", "cell")
+#: Settings of which only a digest is kept, and what is said where it differs.
+DIGESTS = {"text": "the text is another one", "data": "the data are others"}
 
 
 @dataclass(frozen=True)
@@ -47,13 +53,10 @@ class TrainingState:
     arrays: dict[str, Array]
     training: dict[str, Any]
 
-    def require_same(self, settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-        """UsageError if the run's settings, `training["run"]`, were others; defaults: of those that it may lack."""
-        stored, now = {**defaults, **self._mapping("run")}, as_stored(settings)
+    def require_same(self, settings: Mapping[str, Any]) -> None:
+        """UsageError if the run's settings, `training["run"]`, were others."""
         try:
-            differences = [
-                what for key, value in stored.items() for what in _differences(key, value, now.get(key))
-            ]
+            differences = list(_differences("", self._mapping("run"), as_stored(settings)))
         except RecursionError:
             raise ModelFileError(f"{self.path} says settings that are nested too deeply.") from None
         if differences:
@@ -63,21 +66,22 @@ class TrainingState:
                 "keep this run in another place."
             )
 
-    def restore(self, network: Network, state: Mapping[str, Array]) -> None:
-        """Writes the weights into the network, and the optimiser's arrays into `state`.
+    def restore(self, model: Model, state: Mapping[str, Array]) -> None:
+        """Writes the weights into the model, and the optimiser's arrays into `state`.
 
-        Raises UsageError if the network's equations or characters are others, ModelFileError if an array does not fit;
+        Raises UsageError if the model's equations or characters are others, ModelFileError if an array does not fit;
         nothing is then written.
         """
         try:
-            same = has_same_equations(network, self.file)
+            same = has_same_equations(model, self.file)
         except ValueError as error:
             raise ModelFileError(f"{self.path} cannot be continued: {error}.") from None
         if not same:
             raise UsageError(f"{self.path} cannot be continued: the equations of a cell have changed since.")
-        if self.file.description.get("vocabulary") != (network.vocabulary and network.vocabulary.characters):
+        vocabulary = model.vocabulary if isinstance(model, Network) else None
+        if self.file.description.get("vocabulary") != (vocabulary and vocabulary.characters):
             raise UsageError(f"{self.path} cannot be continued: the symbols stand for other characters.")
-        weights = network.parameters | network.fixed
+        weights = model.parameters | model.fixed
         read = [(node.value, self._fitting(self.file.tensors, name, node)) for name, node in weights.items()]
         read += [(array, self.array(OPTIMIZER + name, array)) for name, array in state.items()]
         for array, stored in read:
@@ -121,18 +125,9 @@ class TrainingState:
         return found
 
 
-def require_finite(theta: Array, step: int, untouched: str) -> None:
-    """TrainingError if a step gave infinite weights from a finite gradient; they must reach no file."""
-    if not np.isfinite(theta).all():
-        raise TrainingError(
-            f"the weights are no longer finite after step {step}, so training cannot go on; try a smaller --rate or "
-            f"--clip-norm. {untouched} untouched."
-        )
-
-
 def write_training_state(
     path: Path,
-    network: Network,
+    model: Model,
     state: Mapping[str, Array],
     arrays: Mapping[str, Array],
     training: Mapping[str, Any],
@@ -140,8 +135,8 @@ def write_training_state(
     """state: the optimiser's; arrays: others, of any back end. training: JSON; its "run" has what must not change."""
     named = {STATE + OPTIMIZER + name: np.asarray(array) for name, array in state.items()}
     named |= {STATE + name: np.asarray(array) for name, array in arrays.items()}
-    description = {**describe_network(network), "training": {**training, "run": as_stored(training["run"])}}
-    write_atomically(path, ModelFile({**network_tensors(network), **named}, description).to_bytes())
+    description = {**describe_model(model), "training": {**training, "run": as_stored(training["run"])}}
+    write_atomically(path, ModelFile({**model_tensors(model), **named}, description).to_bytes())
 
 
 def read_training_state(path: Path) -> TrainingState:
@@ -163,10 +158,31 @@ def as_stored(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def said(setting: Any) -> str:
-    """What an object says of itself; by its class and attributes if it does not, since an address tells nothing."""
+    """What an object says of itself; by its class and attributes if it does not, since an address tells nothing.
+
+    A function is known by its name and what it computes with.
+    """
+    if isinstance(setting, FunctionType):
+        code = setting.__code__
+        parts = (
+            code.co_code.hex(),
+            code.co_names,
+            _constants(code),
+            setting.__defaults__,
+            _enclosed(setting),
+        )
+        return f"{setting.__qualname__} {hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
     if getattr(type(setting), "__repr__", None) is object.__repr__:
         return f"{type(setting).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(setting).items())})"
     return repr(setting)
+
+
+def _constants(code: CodeType) -> list[Any]:
+    return [_constants(each) if isinstance(each, CodeType) else each for each in code.co_consts]
+
+
+def _enclosed(function: FunctionType) -> list[str]:
+    return [said(cell.cell_contents) for cell in function.__closure__ or ()]
 
 
 def _is_like(found: Any, like: Any) -> bool:
@@ -182,15 +198,20 @@ def _is_like(found: Any, like: Any) -> bool:
     return type(found) is type(like) and (not isinstance(found, int) or found >= 0)
 
 
+def _is_other(before: Any, now: Any) -> bool:
+    return isinstance(before, str) and before != now
+
+
 def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
     """What has changed of a setting, each part by its own name: `network.layers[0].units was 8, now it is 9`."""
-    if name == "text" and before != now:
-        yield "the text is another one"
+    if name in DIGESTS and before != now:
+        yield DIGESTS[name]
     elif isinstance(before, Mapping) and isinstance(now, Mapping):
-        # Settings of another optimiser, or of another cell, are not to be compared.
-        kind = next((key for key in ("name", "cell") if before.get(key) != now.get(key)), None)
+        # Settings of another problem, optimiser, model or cell are not to be compared.
+        kind = next((key for key in KINDS if _is_other(before.get(key), now.get(key))), None)
         for key in {**before, **now} if kind is None else [kind]:
-            yield from _differences(f"{name}.{key}", before.get(key, "not set"), now.get(key, "not set"))
+            part = f"{name}.{key}" if name else key
+            yield from _differences(part, before.get(key, "not set"), now.get(key, "not set"))
     elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         for i, (a, b) in enumerate(zip(before, now, strict=True)):
             yield from _differences(f"{name}[{i}]", a, b)

@@ -11,9 +11,9 @@ from graphnet.files import remove_parts
 from graphnet.node import Array
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.files import append_line, cut, locked, sync
+from graphnet_rnn.model import Model
 from graphnet_rnn.model_file import save
-from graphnet_rnn.network import Network
-from graphnet_rnn.training_state import TrainingState, read_training_state, write_training_state
+from graphnet_rnn.training.state import TrainingState, read_training_state, write_training_state
 
 __all__ = ["RunFolder", "RunWriter"]
 
@@ -96,7 +96,7 @@ class RunWriter:
         self.folder = folder
 
     def write_checkpoint(
-        self, network: Network, step: int, state: Mapping[str, Array], arrays: Mapping[str, Array],
+        self, model: Model, step: int, state: Mapping[str, Array], arrays: Mapping[str, Array],
         training: Mapping[str, Any],
     ) -> Path:  # fmt: skip
         """Writes a checkpoint, which knows how long the history is, and removes all but the last two."""
@@ -104,9 +104,7 @@ class RunWriter:
         if folder.history.exists():  # a checkpoint must not know more of it than survives a power cut
             sync(folder.history)
         file = folder.path / f"checkpoint-{step:09d}.safetensors"
-        write_training_state(
-            file, network, state, arrays, {**training, "history_size": folder.history_size()}
-        )
+        write_training_state(file, model, state, arrays, {**training, "history_size": folder.history_size()})
         # What a killed run was writing is of no use to anyone. Others (a picture, a copy) may write here meanwhile.
         for name in ("checkpoint-*", folder.model.name):
             remove_parts(folder.path, name)
@@ -114,8 +112,8 @@ class RunWriter:
             old.unlink(missing_ok=True)
         return file
 
-    def write_model(self, network: Network, notes: Mapping[str, Any]) -> None:
-        save(network, self.folder.model, notes)
+    def write_model(self, model: Model, notes: Mapping[str, Any]) -> None:
+        save(model, self.folder.model, notes)
 
     def add_row(self, row: Mapping[str, Any]) -> None:
         append_line(self.folder.history, row)

@@ -1,8 +1,8 @@
-"""What a network's equations make of fixed numbers: tells whether they have changed since a file was written."""
+"""What a model's equations make of fixed numbers: tells whether they have changed since a file was written."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -10,9 +10,10 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph import substitute
 from graphnet.node import Array, Node
+from graphnet_rnn.model import Model
 from graphnet_rnn.network import Network
 
-__all__ = ["fingerprint", "same_fingerprint"]
+__all__ = ["equation_digest", "same_digest"]
 
 #: Three steps: the first state, one that the cell has made, and one that it has made of such.
 STEPS = 3
@@ -25,29 +26,51 @@ CYCLE = 997
 TOLERANCE = 1e-3
 
 #: A training run writes the same one into every file.
-_known: WeakKeyDictionary[Network, list[float]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Model, list[float]] = WeakKeyDictionary()
 
 
-def fingerprint(network: Network) -> list[float]:
-    """Some of o_1 ... o_3 and of the last states, where all weights, inputs and first states are given numbers.
+def equation_digest(model: Model) -> list[float]:
+    """Some numbers of what the model computes where all weights, inputs and first states are given numbers.
 
-    It does not depend on the network's weights, but on all that is computed with them. Without dropout. Empty for a
-    network that makes no finite numbers of these.
+    Of a network's they are of o_1 ... o_3 and of the last states, without dropout; of another model's, of the outputs
+    of its graph. They do not depend on the weights, but on all that is computed with them. Empty for a model that
+    makes no finite numbers of these.
     """
-    found = _known.get(network)
+    found = _known.get(model)
     if found is None:
-        found = _known[network] = _computed(network)
+        # Tables of probabilities mean nothing below 0.
+        found = _known[model] = (
+            _kept(_of_network(model))
+            if isinstance(model, Network)
+            else _kept(_of_graph(model, _numbers)) or _kept(_of_graph(model, _positive_numbers))
+        )
     return found
 
 
-def _computed(network: Network) -> list[float]:
+def _of_network(network: Network) -> list[Array]:
     u = network.unroll(STEPS, 1, training=False, labels=0 if network.loss == "ctc" else None)
     weights = [*network.parameters.values(), *network.fixed.values()]
     outputs = substitute([u.logits, *u.final], {node: gn.constant(_numbers(node)) for node in weights})
     x = np.arange(STEPS)[:, None] % network.inputs if network.reads == "symbols" else _numbers(u.inputs)
     function = gn.compile(outputs, [u.inputs, *u.initial], backend="numpy")
     with np.errstate(all="ignore"):
-        arrays = function(x, *map(_numbers, u.initial))
+        return list(function(x, *map(_numbers, u.initial)))
+
+
+def _of_graph(model: Model, numbers: Callable[[Node], Array]) -> list[Array]:
+    graph = model.__graph__()
+    weights = {*model.parameters.values(), *model.fixed.values()} & set(graph.order)
+    outputs = substitute(graph.outputs, {node: gn.constant(numbers(node)) for node in weights})
+    function = gn.compile(outputs, graph.inputs, backend="numpy")
+    # Of integers, any would do that can be looked up.
+    arrays = [
+        numbers(node) if node.dtype.kind == "f" else np.zeros(node.shape, node.dtype) for node in graph.inputs
+    ]
+    with np.errstate(all="ignore"):
+        return list(function(*arrays))
+
+
+def _kept(arrays: Sequence[Array]) -> list[float]:
     values = np.concatenate([array.ravel() for array in arrays]).astype(np.float64)
     if not np.isfinite(values).all():
         return []
@@ -55,7 +78,7 @@ def _computed(network: Network) -> list[float]:
     return [float(f"{value:.{DIGITS}g}") for value in kept]
 
 
-def same_fingerprint(a: Sequence[float], b: Sequence[float]) -> bool:
+def same_digest(a: Sequence[float], b: Sequence[float]) -> bool:
     """True if the two may be of the same equations; so if one of them says nothing."""
     if not a or not b:
         return True
@@ -69,3 +92,7 @@ def _numbers(node: Node) -> Array:
     terms = node.shape[-2] if node.ndim > 1 else 1
     cycle = (np.sin(1.0 + np.arange(CYCLE)) / np.sqrt(terms)).astype(node.dtype)
     return np.resize(cycle, node.shape)
+
+
+def _positive_numbers(node: Node) -> Array:
+    return np.abs(_numbers(node))

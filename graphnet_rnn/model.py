@@ -1,0 +1,142 @@
+"""Model: parameters by name in one flat vector, and the settings that make it again."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.display import ShowsItself
+from graphnet.dtypes import as_dtype, is_float
+from graphnet.node import Array, Dtype
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.initializers import Initializer
+from graphnet_rnn.json_values import to_json
+from graphnet_rnn.settings import whole_number
+from graphnet_rnn.weights import FlatParameters, Weights
+
+__all__ = ["Model"]
+
+#: Arguments that say what the parameters hold at first, which a file knows better.
+HELD = ("initial", "values")
+
+
+class Model(FlatParameters, ShowsItself, ABC):
+    """What `rnn.save` keeps and a Trainer trains: parameters, fixed weights, settings, and a graph of the equations.
+
+    A class of your own keeps its arguments under their names, takes `values`, and declares its parameters:
+
+        class Line(rnn.Model):
+            '''y = x w + b'''
+
+            def __init__(self, width, seed=0, values=None):
+                self.width, self.seed = width, seed
+                shapes = {"w": ((width,), rnn.initializers.normal(0.1)), "b": ((1,), rnn.initializers.zeros())}
+                self.declare_parameters(shapes, seed, "float32", values=values)
+
+            def __graph__(self):
+                x = gn.input((1, self.width), name="x")
+                return gn.Graph(x @ self.parameters["w"] + self.parameters["b"], [x])
+
+    `rnn.load(path, [Line])` then makes it again. Its arguments are whatever JSON holds, cells and models included; the
+    parameters of a model among them, say `below`, are its own, too, come after those that it declares, and are called
+    "below.w" (of a list of models, "layers.0.w"). `theta` is then a copy, which must be set as a whole.
+    """
+
+    #: The models among the arguments, by what their parameters' names begin with.
+    parts: Mapping[str, Model] = {}
+
+    @abstractmethod
+    def __graph__(self) -> gn.Graph:
+        """The equations, for pictures, and for files, which tell by it whether the equations have changed since."""
+
+    def declare_parameters(
+        self,
+        declared: Mapping[str, tuple[tuple[int, ...], Initializer | None]],
+        seed: int,
+        dtype: Any,
+        initial: Mapping[str, Initializer] | None = None,
+        values: Mapping[str, Array] | None = None,
+    ) -> None:
+        """Makes the parameters: of each name its shape and its initializer, in the order of `theta`.
+
+        initial: other initializers, by patterns of names. values: what they hold, by name, instead of what initializers
+        draw; UsageError for one that is missing, or of another shape or dtype: nothing is made that is not there.
+        """
+        weights = Weights("", seed, as_dtype(dtype), dict(initial or {}), values)
+        if values is None:
+            with weights.planned():
+                for name, (shape, initializer) in declared.items():
+                    weights.get(name, shape, initializer)
+        for name, (shape, initializer) in declared.items():
+            weights.get(name, shape, initializer)
+        weights.require_patterns(type(self).__name__)
+        self.lay_out([weights], weights.dtype)
+        self.parts = dict(self._models_among_arguments())
+        for part, model in self.parts.items():
+            self.parameters |= {f"{part}.{name}": node for name, node in model.parameters.items()}
+            self.fixed |= {f"{part}.{name}": node for name, node in model.fixed.items()}
+
+    def _models_among_arguments(self) -> Iterator[tuple[str, Model]]:
+        for name in inspect.signature(type(self)).parameters:
+            value = getattr(self, name, None)
+            if isinstance(value, Model):
+                yield name, value
+            elif isinstance(value, (list, tuple)):
+                yield from ((f"{name}.{i}", each) for i, each in enumerate(value) if isinstance(each, Model))
+
+    @property
+    def theta(self) -> Array:
+        """All parameters as one flat vector; it shares memory with `parameters[...].value`, unless there are parts."""
+        if not self.parts:
+            return self._theta
+        return np.concatenate([self._theta, *(model.theta for model in self.parts.values())])
+
+    @theta.setter
+    def theta(self, vector: Any) -> None:
+        sizes = [self._theta.size, *(model.theta.size for model in self.parts.values())]
+        own, *rest = np.split(self.checked_theta(vector, sum(sizes)), np.cumsum(sizes)[:-1])
+        self._theta[...] = own
+        for model, part in zip(self.parts.values(), rest, strict=True):
+            model.theta = part
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments that make it again but for what parameters hold at first, read off the attributes so called."""
+        listed = inspect.signature(type(self)).parameters
+        missing = [name for name in listed if name not in HELD and not hasattr(self, name)]
+        if missing:
+            raise UsageError(
+                f"{type(self).__name__} does not keep its argument {missing[0]!r}, so nothing could make it again; "
+                f"write self.{missing[0]} = {missing[0]} in __init__."
+            )
+        found = {name: getattr(self, name) for name in listed if name not in HELD}
+        return {name: v.name if isinstance(v, np.dtype) else v for name, v in found.items()}
+
+    def description(self) -> dict[str, Any]:
+        """Class and settings as JSON holds them. UsageError for a setting that JSON cannot give back."""
+        described: dict[str, Any] = {"model": type(self).__name__}
+        for name, value in self.settings().items():
+            try:
+                described[name] = to_json(value)
+            except TypeError as error:
+                raise UsageError(
+                    f"{type(self).__name__}: its setting {name} = {value!r:.60} cannot be kept in a file: {error}"
+                ) from None
+        return described
+
+
+def float_dtype(owner: str, dtype: Any) -> Dtype:
+    """The dtype; UsageError for one that is neither float32 nor float64."""
+    found = as_dtype(dtype)
+    if not is_float(found):
+        raise UsageError(f"{owner}: dtype must be float32 or float64, not {found}")
+    return found
+
+
+def seed_of(owner: str, seed: Any) -> int:
+    """The seed; UsageError for one that cannot be meant."""
+    return whole_number(f"{owner}: seed", seed, least=0)

@@ -1,0 +1,33 @@
+"""Training: a Trainer for whatever learns, the problems that it works on, and their files."""
+
+from graphnet_rnn.training.arrays import Arrays
+from graphnet_rnn.training.early_stopping import EarlyStopping
+from graphnet_rnn.training.energy import EnergyCases
+from graphnet_rnn.training.folder import RunFolder
+from graphnet_rnn.training.interruption import Interruption
+from graphnet_rnn.training.markov import SymbolSequences
+from graphnet_rnn.training.movements import Movements
+from graphnet_rnn.training.problem import Problem, digest_of
+from graphnet_rnn.training.settings import Training
+from graphnet_rnn.training.stream import Stream
+from graphnet_rnn.training.text import CarriedText, DrawnText
+from graphnet_rnn.training.trainer import Listener, Outcome, Trainer
+
+__all__ = [
+    "Arrays",
+    "CarriedText",
+    "DrawnText",
+    "EarlyStopping",
+    "EnergyCases",
+    "Interruption",
+    "Listener",
+    "Movements",
+    "Outcome",
+    "Problem",
+    "RunFolder",
+    "Stream",
+    "SymbolSequences",
+    "Trainer",
+    "Training",
+    "digest_of",
+]

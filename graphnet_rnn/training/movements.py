@@ -1,0 +1,68 @@
+"""Closed loops as problems: a controller that learns from what its arm does."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from graphnet_rnn.control.controller import Controller
+from graphnet_rnn.control.tasks import Task
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.objective import Objective
+from graphnet_rnn.settings import whole_number
+from graphnet_rnn.training.problem import Problem, digest_of
+
+__all__ = ["Movements"]
+
+
+class Movements(Problem):
+    """A step on movements of a control task: new ones each time, with new noise, where the task draws them.
+
+    task: any of rnn.control. steps: of an epoch. how: further settings of Objective (backend, memory, ...).
+    What is judged after an epoch is the cost of the movements of seed 0. Raises UsageError.
+    """
+
+    item: ClassVar[str] = "movement"
+    model: Controller
+    objective: Objective
+
+    def __init__(self, task: Task, steps: int = 10, **how: Any) -> None:
+        if not isinstance(task, Task):
+            raise UsageError(f"Movements: task must be one of rnn.control, not {task!r:.60}")
+        self.task, self.model = task, task.loop.controller
+        self.objective = task.objective(**how)
+        self.items, self._steps = task.loop.batch, whole_number("Movements: steps", steps)
+        #: A second one, so that what is judged draws no noise that training would have drawn.
+        self._judge = task.objective(**how)
+
+    def __len__(self) -> int:
+        return self._steps
+
+    def compile(self) -> None:
+        self.objective.compile()
+
+    def feed(self, epoch: int, step: int) -> Objective:
+        # Seed 0 is kept to judge by.
+        self.objective.feed(*self.task.conditions(1 + epoch * self._steps + step))
+        self.objective.redraw()
+        return self.objective
+
+    def validate(self) -> float:
+        return self._judge.loss(self._judge.start())
+
+    def description(self) -> dict[str, Any]:
+        loop = self.task.loop
+        names = ("time", "batch", "delay", "noise", "disturbance")
+        return {
+            "task": {"name": type(self.task).__name__, **{name: getattr(loop, name) for name in names}},
+            "arm": vars(loop.arm),
+            "steps": self._steps,
+            **{name: getattr(self.objective, name) for name in ("clip_values", "l2")},
+            # Those to judge by, and the first to train on: they follow from the task's own settings.
+            "data": digest_of(*self.task.conditions(0), *self.task.conditions(1)),
+        }
+
+    def numbers(self) -> dict[str, Any]:
+        return {"random": self.task.loop.random.state}
+
+    def restore(self, arrays: Any, numbers: Any) -> None:
+        self.task.loop.random.state = numbers["random"]

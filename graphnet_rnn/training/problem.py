@@ -1,0 +1,119 @@
+"""Problem: what a Trainer works on, whatever learns from whatever."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from graphnet.node import Array
+from graphnet_rnn.model import Model
+from graphnet_rnn.optimizers import Optimizer, Report
+from graphnet_rnn.optimizers.step import Stepped
+
+__all__ = ["Problem", "Trainable", "digest_of"]
+
+
+class Trainable(Stepped, Protocol):
+    """The objective of a step: fed, so that an optimiser can ask for what it needs."""
+
+    def start(self) -> Array:
+        """The present parameters as a new flat vector, where the back end computes."""
+
+    def place(self, vector: Array) -> Array:
+        """A copy of the vector where the back end computes."""
+
+    def penalty(self, w: Array) -> float:
+        """The part of the loss that is no cost, such as weight decay."""
+
+
+class Problem(ABC):
+    """A model, its objective, and what feeds it: step by step, epoch after epoch.
+
+    A class of your own says how many steps an epoch has, and feeds the objective of each:
+
+        class Fit(rnn.Problem):
+            def __init__(self, model, x, y): ...
+            def __len__(self): return 10
+            def feed(self, epoch, step):
+                self.objective.feed(self.x[step], self.y[step])
+                return self.objective
+
+    What depends on (epoch, step) alone needs no more to be resumed exactly; what else changes is told by `arrays` and
+    `numbers`, and taken up by `restore`.
+    model: what learns. objective: of any step. measure: what rows call the cost ("train_loss"); unit: nats, or whatever
+    the objective's loss is in, in one of it. judged: what rows call what `validate` gives, if that is another measure
+    ("valid_wrong"). said: the unit in words, for people. item: what a step gets through so many of, `items`.
+    """
+
+    model: Model
+    objective: Trainable
+    measure: ClassVar[str] = "loss"
+    unit: ClassVar[float] = 1.0
+    judged: ClassVar[str] = ""
+    said: ClassVar[str] = ""
+    item: ClassVar[str] = "step"
+    items: int = 1
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many steps an epoch has."""
+
+    @abstractmethod
+    def feed(self, epoch: int, step: int) -> Trainable:
+        """The objective of this step, fed."""
+
+    def require_fit(self, optimizer: Optimizer) -> None:
+        """UsageError for an optimizer that this problem could only mislead, or not serve."""
+
+    def compile(self) -> None:
+        """Makes what steps compute with, so that what is in its way is known before the first; see gn.compile."""
+
+    def stepped(self, point: Array, report: Report) -> None:
+        """Takes along what the next step needs. point: where the step took its (first) gradient."""
+
+    def weight(self, epoch: int, step: int) -> float:
+        """How much the loss of this step counts in the mean of the epoch."""
+        return 1.0
+
+    def validate(self) -> float | None:
+        """How bad the model is with its present parameters on what is kept for that; None where nothing is."""
+        return None
+
+    @property
+    def row_names(self) -> tuple[str, str]:
+        """What rows call the cost of the training data, and what `validate` gives."""
+        return f"train_{self.measure}", f"valid_{self.judged or self.measure}"
+
+    def row(self, epoch: int) -> dict[str, Any]:
+        """What else the history keeps of an epoch, as JSON."""
+        return {}
+
+    def description(self) -> dict[str, Any]:
+        """What must be the same for a run to be continued, as JSON or in words, besides the model."""
+        return {}
+
+    # -- what it takes to go on ----------------------------------------------------------------
+
+    def arrays(self) -> dict[str, Array]:
+        """What a step leaves for the next one."""
+        return {}
+
+    def numbers(self) -> dict[str, Any]:
+        """Numbers of that kind, as JSON: where random numbers are, e.g."""
+        return {}
+
+    def restore(self, arrays: Callable[[str, Array], Array], numbers: Mapping[str, Any]) -> None:
+        """Goes on from there. arrays: the stored one of this name, of the shape and dtype of the other."""
+
+
+def digest_of(*arrays: Array) -> str:
+    """What tells data from others: of dtypes, shapes and contents."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str} {array.shape} ".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,73 @@
+"""Training: the settings of a run, from which its files, its comparison on resuming and its command line follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.optimizers import (
+    Adam,
+    ConstantRate,
+    DelayedDecay,
+    FirstOrder,
+    Optimizer,
+    Schedule,
+    StepSchedule,
+)
+from graphnet_rnn.settings import amount, whole_number
+from graphnet_rnn.training.early_stopping import EarlyStopping
+from graphnet_rnn.training.state import as_stored, said
+
+__all__ = ["Training"]
+
+#: What may change while a run goes on: it decides when a run ends, or what is written when.
+FREE = {"free": True}
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a run goes: optimiser, rate by epoch, end.
+
+    optimizer: any of rnn.optimizers (Adam, whose gradients are clipped at a norm of 5). epochs: at most so many.
+    schedule: a factor on the rate for each epoch (by default DelayedDecay for first-order optimizers whose rate is a
+    number, else none). stopping: None for none. target: the run ends where the validated measure is at most that.
+    log_every: steps from one row of the history to the next; steps of second-order optimizers are few, and all there.
+    checkpoint_seconds: at most so long between checkpoints.
+    Raises UsageError for settings that cannot be meant.
+    """
+
+    optimizer: Optimizer = field(default_factory=lambda: Adam(clip_norm=5.0))
+    epochs: int = field(default=50, metadata=FREE)
+    schedule: Schedule | None = None
+    stopping: EarlyStopping | None = field(default_factory=EarlyStopping)
+    target: float | None = None
+    log_every: int = 10
+    checkpoint_seconds: float = field(default=20.0, metadata=FREE)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.optimizer, Optimizer):
+            raise UsageError(
+                f"Training: optimizer must be an optimizer, e.g. rnn.Adam(rate=0.01), not {self.optimizer!r:.60}"
+            )
+        falls = isinstance(self.optimizer, FirstOrder) and not isinstance(self.optimizer.rate, StepSchedule)
+        chosen = {
+            "epochs": whole_number("epochs", self.epochs),
+            "log_every": whole_number("log_every", self.log_every),
+            "checkpoint_seconds": amount("checkpoint_seconds", self.checkpoint_seconds),
+            "schedule": self.schedule or (DelayedDecay() if falls else ConstantRate()),
+        }
+        for name, value in chosen.items():
+            object.__setattr__(self, name, value)
+
+    def description(self) -> dict[str, Any]:
+        """The settings that must be the same for a run to be continued, as JSON."""
+        fixed = {f.name: getattr(self, f.name) for f in fields(self) if not f.metadata.get("free")}
+        own = {"name": type(self.optimizer).__name__, **self.optimizer.settings()}
+        return as_stored(
+            {**{name: said(v) if _is_object(v) else v for name, v in fixed.items()}, "optimizer": own}
+        )
+
+
+def _is_object(value: Any) -> bool:
+    return value is not None and not isinstance(value, (bool, int, float, str))

@@ -1,0 +1,346 @@
+"""Texts as problems: pieces whose states are carried from each to the next, or independent sequences."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.node import Array
+from graphnet_rnn.batched import Batch, BatchedObjective
+from graphnet_rnn.data.batches import Batches
+from graphnet_rnn.data.text import Corpus
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.evaluation import Evaluator
+from graphnet_rnn.network import Network
+from graphnet_rnn.objective import Objective
+from graphnet_rnn.optimizers import CurvedOptimizer, FirstOrder, Optimizer, Report
+from graphnet_rnn.sampling import Sampler
+from graphnet_rnn.settings import whole_number
+from graphnet_rnn.training.problem import Problem
+
+__all__ = ["CarriedText", "DrawnText", "TextProblem"]
+
+
+class TextProblem(Problem):
+    """To predict the next character of a text; rows are in bits per character, and have a sample.
+
+    network: reads and predicts symbols; it gets the corpus' vocabulary. corpus: its parts to train on and to validate.
+    time, batch: characters of a piece, pieces side by side. sample: characters that are drawn after each epoch.
+    clip_values, l2, threads, memory, backend: see Objective.
+    Raises UsageError, DataError.
+    """
+
+    measure: ClassVar[str] = "bits"
+    unit: ClassVar[float] = math.log(2)
+    said: ClassVar[str] = "bits/char"
+    item: ClassVar[str] = "char"
+
+    model: Network
+
+    def __init__(
+        self,
+        network: Network,
+        corpus: Corpus,
+        time: int,
+        batch: int,
+        sample: int,
+        threads: int | None,
+        **how: Any,
+    ) -> None:
+        name = type(self).__name__
+        if not isinstance(corpus, Corpus):
+            raise UsageError(
+                f"{name}: corpus must be a Corpus, not a {type(corpus).__name__}; make one: rnn.data.Corpus.split(text)"
+            )
+        if not isinstance(network, Network):
+            raise UsageError(f"{name}: network must be a Network, not {network!r:.60}")
+        clip = how["clip_values"]
+        if clip is not None and not clip > 0:
+            raise UsageError(f"clip_values must be > 0 or None, not {clip}")
+        self._require_symbols(name, network, corpus)
+        network.vocabulary = corpus.vocabulary
+        self.model, self.corpus = network, corpus
+        self.time, self.batch = whole_number("time", time), whole_number("batch", batch)
+        self.sample = whole_number("sample", sample, least=0)
+        self._how: dict[str, Any] = {**how, "threads": threads}
+        self._random = gn.RandomSource(network.seed)
+        self._sampler = Sampler(network) if self.sample else None
+        # Each lane reads as much context as the net sees in training before it is scored.
+        enough = len(corpus.valid) > self.time + 1
+        self._evaluator = Evaluator(network, min(self.batch, 32), self.time, threads) if enough else None
+
+    @staticmethod
+    def _require_symbols(name: str, network: Network, corpus: Corpus) -> None:
+        size = len(corpus.vocabulary)
+        if size != network.inputs or size != network.outputs:
+            raise UsageError(
+                f"the text has {size} different characters, but the network has {network.inputs} inputs and "
+                f"{network.outputs} outputs; make both {size}."
+            )
+        if network.vocabulary not in (None, corpus.vocabulary):
+            raise UsageError(
+                "the network knows other characters than this text holds, so its symbols would change their meaning; "
+                "make a Corpus with the network's vocabulary, or a new network."
+            )
+        if not network.predicts_symbols:
+            raise UsageError(
+                f"{name}: only a network that reads symbols and predicts them can be trained on a text"
+            )
+        network.require_causal(name)
+
+    def require_fit(self, optimizer: Optimizer) -> None:
+        own = type(optimizer).__name__
+        if self._how["clip_values"] is not None and not isinstance(optimizer, FirstOrder):
+            raise UsageError(
+                f"{type(self).__name__}: clip_values would make the gradient another function's than the loss that "
+                f"{own} looks at; it is for first-order optimizers"
+            )
+
+    def validate(self) -> float | None:
+        if self._evaluator is None:
+            return None
+        return self._evaluator(self.corpus.valid, context=self.time).bits
+
+    def row(self, epoch: int) -> dict[str, Any]:
+        if self._sampler is None:
+            return {}
+        self._sampler.reset()
+        return {"sample": "".join(self._sampler.sample(self.sample, seed=epoch))}
+
+    def description(self) -> dict[str, Any]:
+        digest = hashlib.sha256()
+        parts = self.corpus.train, self.corpus.valid, self.corpus.test
+        for part in parts:
+            digest.update(part.tobytes())
+        own = {name: self._how[name] for name in ("clip_values", "l2")}
+        return {
+            "time": self.time, "batch": self.batch, **own, **self.pieces(), "sample": self.sample,
+            "text": digest.hexdigest(), "parts": [len(part) for part in parts],
+        }  # fmt: skip
+
+    @abstractmethod
+    def pieces(self) -> dict[str, Any]:
+        """The settings that say how the text is cut."""
+
+    def numbers(self) -> dict[str, Any]:
+        return {"random": self._random.state}
+
+    def restore(self, arrays: Callable[[str, Array], Array], numbers: Mapping[str, Any]) -> None:
+        self._random.state = numbers["random"]
+
+
+class CarriedText(TextProblem):
+    """Truncated backpropagation through time: the text in lanes, states carried from each piece to the next.
+
+    They are reset at the start of an epoch. stride: truncated BPTT(k₁ = stride, k₂ = time): a piece begins so many
+    steps after the one before, and its last `stride` steps are scored, through all of its steps; by default `time`. For
+    the rest see TextProblem, and data.Batches. Source: Sutskever 2013, 2.8.6.
+    """
+
+    objective: Objective
+
+    def __init__(
+        self,
+        network: Network,
+        corpus: Corpus,
+        time: int = 50,
+        batch: int = 32,
+        stride: int | None = None,
+        *,
+        sample: int = 200,
+        clip_values: float | None = None,
+        l2: float = 0.0,
+        threads: int | None = None,
+        memory: str | int | None = None,
+        backend: str = "numba",
+    ) -> None:
+        super().__init__(
+            network, corpus, time, batch, sample, threads,
+            clip_values=clip_values, l2=l2, memory=memory, backend=backend,
+        )  # fmt: skip
+        self._batches = Batches(corpus.train, self.time, self.batch, stride)
+        self.stride = self._batches.stride
+        self.items = self.batch * self.stride
+        self._learned = network.initial_state == "learned"
+        self.objective = self._objective_of("given", self.time - self.stride)
+        # Only the first piece of an epoch starts from the learned states, so only it trains them; and none before it
+        # has scored any of its steps.
+        self._first = self.objective
+        if self._learned or self.stride < self.time:
+            self._first = self._objective_of("learned" if self._learned else "given", 0)
+        self._last = self.objective
+        #: The states before the next piece.
+        self.carried: list[Array] = network.first_states(self.batch)
+
+    def _objective_of(self, initial: str, unscored: int) -> Objective:
+        """The cost of a piece, and the states before the next; states before it are inputs if "given"."""
+        network = self.model
+        u = network.unroll(self.time, self.batch, initial=initial, unscored=unscored, random=self._random)
+        return Objective(
+            u.cost,
+            list(network.parameters.values()),
+            [u.inputs, u.targets, *(u.initial if initial == "given" else [])],
+            also=u.after[self.stride - 1],
+            random=self._random,
+            structure=u.structure,
+            structure_scale=1 / (self.time - unscored),
+            **self._how,
+        )
+
+    def require_fit(self, optimizer: Optimizer) -> None:
+        super().require_fit(optimizer)
+        if isinstance(optimizer, CurvedOptimizer) and optimizer.preconditioner:
+            raise UsageError("CarriedText: preconditioner needs independent sequences; use DrawnText")
+
+    def pieces(self) -> dict[str, Any]:
+        return {"stride": self.stride}
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def compile(self) -> None:
+        for objective in (self._first, self.objective):
+            objective.compile()
+
+    def feed(self, epoch: int, step: int) -> Objective:
+        inputs, targets = self._batches[step]
+        if step == 0:
+            self.carried = self.model.first_states(self.batch)
+        self._last = self.objective if step else self._first
+        self._last.redraw()
+        self._last.feed(inputs, targets, *(() if step == 0 and self._learned else self.carried))
+        return self._last
+
+    def stepped(self, point: Array, report: Report) -> None:
+        if report.gradients != 1:  # the last one was taken elsewhere
+            self._last.gradient(point)
+        self.carried = list(self._last.also_values)
+
+    def weight(self, epoch: int, step: int) -> float:
+        return 1.0 if step else self.time / self.stride
+
+    def arrays(self) -> dict[str, Array]:
+        return {f"carried.{i:03d}": array for i, array in enumerate(self.carried)}
+
+    def restore(self, arrays: Callable[[str, Array], Array], numbers: Mapping[str, Any]) -> None:
+        super().restore(arrays, numbers)
+        self.carried = [arrays(name, array) for name, array in self.arrays().items()]
+
+
+class DrawnText(TextProblem):
+    """The text cut into sequences of `time` characters, each read from the first state on, in a new order every epoch.
+
+    A step's gradient is the mean over `gradient_batches` batches of `batch` sequences, its curvature, and the loss that
+    steps are judged by, over the first `curvature_batches` of these. unscored: characters at the start of a sequence
+    that are only read. What does not fill a step at the end of an epoch is left out. For the rest see TextProblem.
+    Source: Krause 2015, 4.2; Sutskever 2013, 5.4.2.
+    """
+
+    objective: BatchedObjective
+
+    def __init__(
+        self,
+        network: Network,
+        corpus: Corpus,
+        time: int = 50,
+        batch: int = 32,
+        gradient_batches: int = 16,
+        curvature_batches: int | None = None,
+        unscored: int = 0,
+        *,
+        sample: int = 200,
+        clip_values: float | None = None,
+        l2: float = 0.0,
+        threads: int | None = None,
+        memory: str | int | None = None,
+        backend: str = "numba",
+    ) -> None:
+        super().__init__(
+            network, corpus, time, batch, sample, threads,
+            clip_values=clip_values, l2=l2, memory=memory, backend=backend,
+        )  # fmt: skip
+        self.unscored = whole_number("unscored", unscored, least=0)
+        if self.unscored >= self.time:
+            raise UsageError(f"unscored must be in 0 ... {self.time - 1}, not {self.unscored}")
+        self.gradient_batches = whole_number("gradient_batches", gradient_batches)
+        self._curvature_given = curvature_batches is not None
+        self.curvature_batches = (
+            1 if curvature_batches is None else whole_number("curvature_batches", curvature_batches)
+        )
+        if self.curvature_batches > self.gradient_batches:
+            raise UsageError(
+                f"curvature_batches must be at most gradient_batches, {self.gradient_batches}, not "
+                f"{self.curvature_batches}: they are a part of these"
+            )
+        self._count = max(0, len(corpus.train) - 1) // self.time
+        self._steps = self._count // (self.batch * self.gradient_batches)
+        if not self._steps:
+            raise DataError(
+                f"the text has {self._count} sequences of {self.time} characters, fewer than a step needs: "
+                f"{self.gradient_batches} batches of {self.batch}. Use fewer gradient_batches, a smaller batch, or "
+                "shorter sequences."
+            )
+        self._starts: tuple[int, Array] | None = None
+        self.items = self.gradient_batches * self.batch * (self.time - self.unscored)
+        u = network.unroll(
+            self.time, self.batch, initial=_first(network), unscored=self.unscored, random=self._random
+        )
+        self.objective = BatchedObjective(
+            Objective(
+                u.cost,
+                list(network.parameters.values()),
+                [u.inputs, u.targets],
+                random=self._random,
+                structure=u.structure,
+                structure_scale=1 / (self.time - self.unscored),
+                **self._how,
+            ),
+            single=self._single(),
+        )
+
+    def _single(self) -> Objective:
+        """For preconditioners: the same for one sequence, without dropout and weight decay."""
+        network, how = self.model, {name: self._how[name] for name in ("threads", "backend")}
+        u = network.unroll(self.time, 1, initial=_first(network), unscored=self.unscored, training=False)
+        return Objective(u.cost, list(network.parameters.values()), [u.inputs, u.targets], **how)
+
+    def require_fit(self, optimizer: Optimizer) -> None:
+        super().require_fit(optimizer)
+        if self._curvature_given and not isinstance(optimizer, CurvedOptimizer):
+            raise UsageError(
+                f"DrawnText: curvature_batches means nothing to {type(optimizer).__name__}, which asks for no curvature"
+            )
+
+    def pieces(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("gradient_batches", "curvature_batches", "unscored")}
+
+    def __len__(self) -> int:
+        return self._steps
+
+    def compile(self) -> None:
+        self.objective.objective.compile()
+
+    def feed(self, epoch: int, step: int) -> BatchedObjective:
+        if self._starts is None or self._starts[0] != epoch:
+            order = np.random.default_rng([self.model.seed, epoch]).permutation(self._count)
+            self._starts = epoch, order * self.time
+        size = self.batch * self.gradient_batches
+        starts = self._starts[1][step * size : (step + 1) * size].reshape(self.gradient_batches, self.batch)
+        batches = [self._sequences(each) for each in starts]
+        self.objective.redraw()
+        self.objective.feed(batches, curvature=batches[: self.curvature_batches])
+        return self.objective
+
+    def _sequences(self, starts: Array) -> Batch:
+        at = np.arange(self.time)[:, None] + starts[None, :]
+        return self.corpus.train[at], self.corpus.train[at + 1]
+
+
+def _first(network: Network) -> str:
+    return "learned" if network.initial_state == "learned" else "zero"

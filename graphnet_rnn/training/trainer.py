@@ -1,0 +1,324 @@
+"""Trainer: epochs of steps on a problem, with files that a run goes on from, bit for bit."""
+
+from __future__ import annotations
+
+import math
+import time as clock
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphnet.display import ShowsItself
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.norms import weight_norms
+from graphnet_rnn.optimizers.base import Report, State
+from graphnet_rnn.optimizers.step import guarded_step, require_finite
+from graphnet_rnn.training.folder import RunFolder, RunWriter
+from graphnet_rnn.training.interruption import Interruption
+from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.training.settings import Training
+from graphnet_rnn.training.state import TrainingState, as_stored
+
+__all__ = ["Listener", "Outcome", "Trainer"]
+
+
+class Listener:
+    """Is told what happens; the base class keeps silent."""
+
+    def started(self, trainer: Trainer) -> None:
+        """Before the first step of this run, or of its continuation."""
+
+    def stepped(self, trainer: Trainer, report: Report) -> None:
+        """After each step; see `trainer.cost` for what it cost."""
+
+    def epoch_ended(self, trainer: Trainer, row: Mapping[str, Any]) -> None:
+        """After validation; row is what the history got."""
+
+    def ended(self, trainer: Trainer, outcome: Outcome) -> None:
+        """At the very end."""
+
+
+@dataclass(frozen=True)
+class Outcome(ShowsItself):
+    """How a run ended: "epochs", "early stopping", "target" or "interrupted", and its best epoch.
+
+    best: the validated measure after it (of the training data, where nothing is kept to validate), in the problem's
+    unit: bits per character of texts. history: the path of its rows; notebooks show their curve.
+    """
+
+    reason: str
+    best: float
+    best_epoch: int
+    epochs: int
+    steps: int
+    history: str = field(default="", compare=False, repr=False)
+
+    def __history__(self) -> str:
+        """The path of the rows, for pictures."""
+        return self.history
+
+
+@dataclass
+class Progress:
+    """Where a run stands: all numbers that a checkpoint keeps besides arrays and the problem's own."""
+
+    epoch: int = 0
+    epoch_step: int = 0
+    step: int = 0
+    epoch_loss: float = 0.0
+    best: float = math.inf
+    best_epoch: int = 0
+    costs: list[float] = field(default_factory=list)
+    finished: str = ""
+
+
+class Trainer:
+    """Trains the model of a problem.
+
+    problem: what learns from what, see rnn.Problem. settings: see rnn.Training. folder: where files go; a run is
+    resumed from there. listeners: are told what happens. notes: kept in every checkpoint (the command line keeps its
+    arguments there).
+    cost: of the last step, in the problem's unit.
+
+        problem = rnn.CarriedText(network, corpus, time=50, batch=32)
+        outcome = rnn.Trainer(problem, rnn.Training(rnn.Adam(0.002), epochs=10), "run").run()
+
+    Raises UsageError; TrainingError when the loss is not finite; SaveError when the disk is full.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        settings: Training | None = None,
+        folder: str | Path = "run",
+        *,
+        listeners: Sequence[Listener] = (),
+        notes: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(problem, Problem):
+            raise UsageError(
+                f"Trainer: problem must be a Problem, e.g. rnn.CarriedText(network, corpus), not {problem!r:.60}"
+            )
+        if settings is None:
+            settings = Training()
+        if not isinstance(settings, Training):
+            raise UsageError(f"Trainer: settings must be a Training, not {settings!r:.60}")
+        if isinstance(listeners, Listener) or not all(isinstance(each, Listener) for each in listeners):
+            raise UsageError(f"Trainer: listeners must be a list of Listeners, not {listeners!r:.60}")
+        problem.require_fit(settings.optimizer)
+        self.problem, self.settings = problem, settings
+        self.folder = RunFolder(folder)
+        self.listeners, self.notes = list(listeners), dict(notes or {})
+        # The optimiser works on a vector of its own: looking ahead (Nesterov) changes the parameters.
+        self.theta = problem.objective.start()
+        self.state: State = settings.optimizer.init(self.theta)
+        self.progress, self.cost = Progress(), math.nan
+        self._resumed, self._interruption = False, Interruption()
+        self._stop_reason = ""
+
+    # -- running -------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Trains from where it stands to the end; Ctrl-C, SIGTERM and SIGHUP end it after the step in hand.
+
+        A checkpoint is written then, and before whatever a listener raises is raised.
+        """
+        with self.folder.locked() as files:
+            return self._run(files)
+
+    def _run(self, files: RunWriter) -> Outcome:
+        progress = self._begin(files)
+        for each in self.listeners:
+            each.started(self)
+        self._last_checkpoint = clock.monotonic()
+        with self._interruption:
+            while not (progress.finished or self._interruption.came or self._stop_reason):
+                self._run_epoch(files)
+        outcome = Outcome(
+            progress.finished or self._stop_reason or "interrupted",
+            progress.best,
+            progress.best_epoch,
+            progress.epoch,
+            progress.step,
+            str(self.folder.history),
+        )
+        for each in self.listeners:
+            each.ended(self, outcome)
+        return outcome
+
+    def _begin(self, files: RunWriter) -> Progress:
+        """The first rows and the first checkpoint; of a resumed run, where its newest checkpoint left it."""
+        if self._resumed:
+            # What `resume` read was before the lock: another process may have trained on since.
+            stored = self.folder.read_checkpoint()
+            self._take_up(stored)
+            files.cut_history(stored.training["history_size"])
+        else:
+            self.folder.require_new()
+            self.problem.compile()  # if that cannot be, the folder is as new
+            self._checkpoint(files)
+        if not self.folder.history_size():
+            files.add_row({"event": "start", "unit": self.problem.said, **self.description()})
+            initial = {"event": "initial", "epoch": 0, "weight_norms": weight_norms(self.problem.model)}
+            files.add_row({**initial, **self.problem.row(0)})
+        return self.progress
+
+    def stop(self, reason: str) -> None:
+        """For listeners: ends the run after the epoch in hand."""
+        self._stop_reason = reason
+
+    def _run_epoch(self, files: RunWriter) -> None:
+        progress = self.progress
+        started, first_step = clock.monotonic(), progress.epoch_step
+        while progress.epoch_step < len(self.problem):
+            report = self._step(files)
+            try:
+                for each in self.listeners:
+                    each.stepped(self, report)
+            except Exception:  # e.g. what it prints to has gone; the step is whole
+                self._checkpoint(files)
+                raise
+            if self._interruption.came:
+                self._checkpoint(files)
+                return
+            if clock.monotonic() - self._last_checkpoint > self.settings.checkpoint_seconds:
+                self._checkpoint(files)
+        seconds = clock.monotonic() - started
+        row = self._end_epoch(files)
+        items = (len(self.problem) - first_step) * self.problem.items
+        rate = f"{'characters' if self.problem.item == 'char' else f'{self.problem.item}s'}_per_second"
+        files.add_time({"epoch": progress.epoch, "seconds": seconds, rate: items / max(seconds, 1e-9)})
+        for each in self.listeners:
+            each.epoch_ended(self, row)
+
+    def _rate(self) -> float:
+        """Of the next step: the optimiser's own, times the epoch's factor."""
+        assert self.settings.schedule is not None
+        return self.settings.optimizer.rate_at(self.state) * self.settings.schedule.factor(
+            self.progress.epoch
+        )
+
+    def _step(self, files: RunWriter) -> Report:
+        problem, progress, rate = self.problem, self.progress, self._rate()
+        objective = problem.feed(progress.epoch, progress.epoch_step)
+        point = self.settings.optimizer.evaluation_point(self.theta, self.state).copy()
+        at = f"step {progress.step} (epoch {progress.epoch + 1})"
+        remedy = (
+            "training cannot go on; try a smaller --rate or --clip-norm. "
+            f"The checkpoints in {self.folder.path} are untouched"
+        )
+        report = guarded_step(self.settings.optimizer, objective, self.theta, self.state, at, rate, remedy)
+        loss = report.loss - objective.penalty(point)
+        problem.stepped(point, report)
+        progress.epoch_loss += loss * problem.weight(progress.epoch, progress.epoch_step)
+        progress.epoch_step += 1
+        progress.step += 1
+        self.cost = loss / problem.unit
+        # A step that reports more than its loss is one of few.
+        if progress.step % self.settings.log_every == 0 or type(report) is not Report:
+            row = {
+                "event": "step",
+                "step": progress.step,
+                "epoch": progress.epoch + progress.epoch_step / len(problem),
+                problem.row_names[0]: self.cost,
+                "gradient_norm": report.gradient_norm,
+                "learning_rate": rate,
+                **report.row(),
+            }
+            files.add_row(row)
+            seconds = getattr(report, "seconds", None)
+            if seconds is not None:
+                files.add_time({"step": progress.step, "seconds": seconds})
+        return report
+
+    def _end_epoch(self, files: RunWriter) -> dict[str, Any]:
+        """Validates, and keeps the model if it is the best so far; the row that the history got."""
+        problem, progress, rate = self.problem, self.progress, self._rate()
+        self._require_finite()
+        problem.model.theta = np.asarray(self.theta)
+        weights = sum(problem.weight(progress.epoch, step) for step in range(len(problem)))
+        trained = progress.epoch_loss / weights / problem.unit
+        validated = problem.validate()
+        criterion = trained if validated is None else validated
+        progress.epoch += 1
+        progress.epoch_step, progress.epoch_loss = 0, 0.0
+        progress.costs.append(criterion)
+        best = criterion < progress.best
+        row: dict[str, Any] = {
+            "event": "epoch",
+            "epoch": progress.epoch,
+            problem.row_names[0]: trained,
+            problem.row_names[1]: validated,
+            "learning_rate": rate,
+            "best": best,
+            "weight_norms": weight_norms(problem.model),
+            **problem.row(progress.epoch),
+        }
+        files.add_row(row)
+        if best:
+            progress.best, progress.best_epoch = criterion, progress.epoch
+            files.write_model(
+                problem.model, {"epoch": progress.epoch, problem.judged or problem.measure: criterion}
+            )
+        settings = self.settings
+        if settings.target is not None and validated is not None and validated <= settings.target:
+            progress.finished = "target"
+        elif settings.stopping is not None and settings.stopping.should_stop(progress.costs):
+            progress.finished = "early stopping"
+        elif progress.epoch >= settings.epochs:
+            progress.finished = "epochs"
+        self._checkpoint(files)
+        return row
+
+    def _require_finite(self) -> None:
+        require_finite(self.theta, self.progress.step, f"The checkpoints in {self.folder.path} are")
+
+    # -- resuming ------------------------------------------------------------------------------
+
+    def description(self) -> dict[str, Any]:
+        """What must be the same for a run to be continued."""
+        problem = self.problem
+        own = {"problem": type(problem).__name__, **problem.description()}
+        return as_stored({"model": problem.model.description(), **self.settings.description(), **own})
+
+    def _checkpoint(self, files: RunWriter) -> None:
+        self._require_finite()
+        problem = self.problem
+        problem.model.theta = np.asarray(self.theta)
+        training = {
+            "run": self.description(),
+            "notes": self.notes,
+            "progress": {**vars(self.progress), "best": _json_number(self.progress.best)},
+            "numbers": problem.numbers(),
+        }
+        files.write_checkpoint(problem.model, self.progress.step, self.state, problem.arrays(), training)
+        self._last_checkpoint = clock.monotonic()
+
+    def resume(self) -> None:
+        """Makes `run` go on where the last checkpoint in the folder left it; changes nothing there.
+
+        Raises ModelFileError if there is none, UsageError if its settings, its data or the equations are others.
+        """
+        stored = self.folder.read_checkpoint()
+        self._take_up(stored)
+        self.folder.require_history(stored.told("history_size", 0))
+        self._resumed = True
+
+    def _take_up(self, stored: TrainingState) -> None:
+        """Stands where a checkpoint left the run."""
+        problem = self.problem
+        stored.require_same(self.description())
+        numbers = stored.told("numbers", problem.numbers())
+        stored.restore(problem.model, self.state)
+        self.theta = problem.objective.place(problem.model.theta)
+        self.progress = Progress(**stored.told("progress", vars(Progress())))
+        problem.restore(stored.array, numbers)
+        if self.progress.finished in ("", "epochs"):  # more epochs, or fewer, may have been asked for
+            self.progress.finished = "epochs" if self.progress.epoch >= self.settings.epochs else ""
+
+
+def _json_number(value: float) -> float | None:
+    return value if np.isfinite(value) else None

@@ -1,0 +1,61 @@
+"""Training runs for tests: made of flat settings, stopped at a step, and compared byte by byte."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import graphnet_rnn as rnn
+from graphnet_rnn.training import Listener, RunFolder, Trainer, Training
+
+OF_TRAINING = {field.name for field in fields(Training)}
+OF_TRAINER = {"listeners", "notes"}
+
+
+def text_run(network: rnn.Network, corpus: rnn.data.Corpus, folder: Path, **settings: Any) -> Trainer:
+    """settings: of Trainer, of Training, and of the problem: DrawnText where gradient_batches is among them."""
+    own = {name: settings.pop(name) for name in OF_TRAINER & set(settings)}
+    training = Training(**{name: settings.pop(name) for name in OF_TRAINING & set(settings)})
+    if settings.get("gradient_batches") is None:
+        settings.pop("gradient_batches", None)
+        return Trainer(rnn.CarriedText(network, corpus, **settings), training, folder, **own)
+    return Trainer(rnn.DrawnText(network, corpus, **settings), training, folder, **own)
+
+
+def settings_of(*kinds: type) -> set[str]:
+    """The names of all settings of these classes."""
+    return {name for kind in kinds for name in inspect.signature(kind).parameters}
+
+
+def rows(folder: Path, event: str) -> list[dict[str, Any]]:
+    """The rows of the history of this kind."""
+    listed = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    return [row for row in listed if row["event"] == event]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """What must not depend on interruptions: the model, the last checkpoint, the history."""
+    last = RunFolder(folder).checkpoints()[-1]
+    return {name: (folder / name).read_bytes() for name in ("model.safetensors", "history.jsonl", last.name)}
+
+
+class At(Listener):
+    """Does something after a step."""
+
+    def __init__(self, step: int, what: Callable[[], Any]) -> None:
+        self.step, self.what = step, what
+
+    def stepped(self, trainer: Trainer, report: rnn.optimizers.Report) -> None:
+        if trainer.progress.step == self.step:
+            self.what()
+
+
+def interrupt_at(step: int, number: int = signal.SIGINT) -> At:
+    """Presses Ctrl-C after so many steps."""
+    return At(step, lambda: os.kill(os.getpid(), number))
