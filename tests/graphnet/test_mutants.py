@@ -297,7 +297,7 @@ class RoundingBackend(NumpyBackend):
     """A back end that is not quite right."""
 
     def build(self, *arguments: Any) -> RoundingProgram:
-        return RoundingProgram(arguments[0], *arguments[2:])
+        return RoundingProgram(arguments[0], *arguments[2:4])
 
 
 MUTANTS: tuple[Mutant, ...] = (
