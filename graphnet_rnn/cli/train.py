@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import shlex
 import sys
 import warnings
@@ -372,7 +373,7 @@ def _long_enough(option: str, file: str, options: argparse.Namespace) -> str:
 def _memory(given: str | None) -> str | int | None:
     if given is None or given == "sqrt":
         return given
-    if not given.isdecimal() or not int(given):
+    if not re.fullmatch("0*[1-9][0-9]*", given):
         raise UsageError(f"--memory must be sqrt, or a number of bytes, not {given}")
     return int(given)
 

@@ -75,6 +75,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--valid short.txt --time 50", r"short.txt has 5 character\(s\), and none is scored"),
         ("--valid greek.txt", "has not seen in training: 'φ'"),
         ("--valid folder", "folder is a folder"),
+        ("--valid=--", "there is no file --"),
         ("train --valid valid.txt --out new", "--valid and --test go with a training TEXT"),
         ("--test valid.txt", "--test FILE needs --valid FILE as well"),
         ("--test short.txt --valid valid.txt --time 50", r"short.txt has 5 character\(s\)"),
@@ -161,6 +162,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--threads 0", "threads must be a whole number >= 1, not 0"),
         ("--backend cobol", "invalid choice: 'cobol'"),
         ("--memory lots", "--memory must be sqrt, or a number of bytes, not lots"),
+        ("--memory \N{ARABIC-INDIC DIGIT THREE}", "--memory must be sqrt, or a number of bytes"),
         ("--memory 0", "--memory must be sqrt, or a number of bytes, not 0"),
         ("--memory -5", "--memory must be sqrt, or a number of bytes|expected one argument"),
         ("--seed -1", "seed must be a whole number >= 0, not -1"),
@@ -177,6 +179,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("train --resume folder", "folder cannot be resumed. There is no checkpoint in it"),
         ("train --resume text.txt", "text.txt cannot be resumed"),
         ("train --resume loop", "loop cannot be resumed"),
+        ("train --resume=--", "-- cannot be resumed"),
         ("train --resume ''", "--resume is empty"),
         ("train --resume run --units 5", "leave out --units"),
         ("train --resume run --seed 0 --skip", "leave out --seed, --skip"),
@@ -202,7 +205,9 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("sample vectors.safetensors", "has no vocabulary: it was not trained on text"),
         ("sample", "the following arguments are required: model"),
         ("sample own.safetensors", r"own.safetensors .*Own"),
+        ("sample --", "the following arguments are required: model"),
         ("--cell LSTN", "there is no cell 'LSTN'"),
+        ("--cell=--", "there is no cell '--'"),
         ("--cell raises.py:Cell", "raises.py cannot be imported: Odd: two lines"),
         ("--length 0", "--length must be at least 1, not 0"),
         (f"--length {HUGE}", "length must be at most"),
@@ -455,12 +460,16 @@ def of_every_option(command: str) -> Iterator[Bad]:
         if action.type is int:
             yield bad("many", f"argument {name}: invalid int value: 'many'")
             yield bad("1.5", f"argument {name}: invalid int value: '1.5'")
-            yield bad("", f"argument {name}: invalid int value: ''")
+            for value in ("", "--", "1_0", " 1", "\N{ARABIC-INDIC DIGIT THREE}"):
+                yield bad(value, f"argument {name}: invalid int value: '{value}'")
         elif action.type is float:
             yield bad("1,5", f"argument {name}: invalid float value: '1,5'")
             yield bad("nan", f"{name} must be a number, not nan")
+            for value in ("--", "1_0", "\N{ARABIC-INDIC DIGIT THREE}"):
+                yield bad(value, f"argument {name}: invalid float value: '{value}'")
         elif action.choices:
             yield bad("", f"argument {name}: invalid choice: ''")
+            yield bad("--", f"argument {name}: invalid choice: '--'")
         elif action.metavar not in TEXTS:
             yield bad("", f"{name} is empty; say what it is, or leave it out")
             yield bad("a\0b", f"{name} 'a\\\\x00b' has a character 0 in it")

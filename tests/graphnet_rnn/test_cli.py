@@ -190,7 +190,8 @@ def test_usage_error_of_the_parser(capsys: pytest.CaptureFixture[str], arguments
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
-    assert "usage: graphnet-rnn" in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"(graphnet-rnn( sample| train)?): .+; see \1 --help", line)
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
