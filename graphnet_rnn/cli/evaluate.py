@@ -7,8 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from graphnet_rnn.cli.outputs import PAGES, require_ending
-from graphnet_rnn.cli.user_cells import own_cells
+from graphnet_rnn.cli.outputs import PAGES, require_apart, require_ending
+from graphnet_rnn.cli.user_cells import own_cells, parts_of
 from graphnet_rnn.data import Corpus, read_text
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.evaluation import Evaluator
@@ -103,8 +103,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _require_sense(options: argparse.Namespace) -> None:
+    require_apart(
+        {"--save": options.save, "--costs": options.costs},
+        {"model": options.model, "text": options.text, "cell": parts_of(options.cell or "").where},
+    )
     if options.save is not None:
-        require_ending("--save", options.save, PAGES, "a page")
+        require_ending("--save", options.save, PAGES, "the name of a page")
     if options.costs is not None:
         require_ending("--costs", options.costs)
     for name, needed, there in (

@@ -9,6 +9,7 @@ import difflib
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from types import ModuleType
 
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import ALL
-from graphnet_rnn.cli.calls import Named, line_of, made, read_settings, said, taken_apart, usage
+from graphnet_rnn.cli.calls import Named, line_of, made, quoted, read_settings, said, taken_apart, usage
 from graphnet_rnn.errors import UsageError
 
 EXAMPLE = "RHN(units=64, depth=3)"
@@ -41,7 +42,10 @@ def find_cell(text: str) -> type[Cell]:
     if not where:
         return _among(name, ALL)
     module = _load(where)
-    cell = getattr(module, name, None)
+    try:
+        cell = getattr(module, name, None)
+    except Exception as error:  # a module may have a __getattr__, which may raise anything
+        raise UsageError(f"{where} has no cell {name!r}: {said(error)}{line_of(error, where)}") from error
     if not (isinstance(cell, type) and issubclass(cell, Cell)):
         raise UsageError(f"{where} has no cell {name!r}; its cells: {', '.join(_cells(module)) or 'none'}.")
     return cell
@@ -66,7 +70,7 @@ def make_cell(text: str, units: int | None = None) -> Cell:
                 f"{usage(cell)}"
             )
         if takes in named or (arguments and takes == first):
-            raise UsageError(f"--units {units} and {text!r} both say how many units; leave out --units")
+            raise UsageError(f"--units {units} and {quoted(text)} both say how many units; leave out --units")
         named[takes] = units
     return made(cell, arguments, named)
 
@@ -89,6 +93,11 @@ def slug(text: str) -> str:
 def _among(name: str, known: Mapping[str, type[Cell]]) -> type[Cell]:
     if name in known:
         return known[name]
+    if os.path.isfile(name) and not name.endswith(".safetensors"):
+        raise UsageError(
+            f"{name} is a file, and no cell: of a file of your own say which cell, my_cells.py:MyCell; a model file "
+            "ends in .safetensors, a history in .jsonl."
+        )
     if "/" in name or "\\" in name or name.endswith(".safetensors"):
         raise UsageError(
             f"there is no file or folder {name!r} here; give a model file, the folder of a run, or the name of a cell "
@@ -97,7 +106,7 @@ def _among(name: str, known: Mapping[str, type[Cell]]) -> type[Cell]:
     close = difflib.get_close_matches(name, known, 1, 0.5)
     hint = f" Did you mean {close[0]}?" if close else ""
     raise UsageError(
-        f"there is no cell {name!r}; graphnet has {', '.join(ALL)}.{hint} Your own: my_cells.py:MyCell"
+        f"there is no cell {quoted(name)}; graphnet has {', '.join(ALL)}.{hint} Your own: my_cells.py:MyCell"
     )
 
 
@@ -119,7 +128,10 @@ def _load(where: str) -> ModuleType:
     """The module, which runs once in a command; what it imports is looked for beside it, too."""
     path = Path(where)
     if where.endswith(".py") and not path.is_file():
-        raise UsageError(f"there is no file {where}.")
+        kind = "a folder" if path.is_dir() else "no file of Python code"
+        raise UsageError(
+            f"{where} is {kind}; name a file." if path.exists() else f"there is no file {where}."
+        )
     key = f"{path.resolve()} {path.stat().st_mtime_ns}" if where.endswith(".py") else where
     if key not in _loaded:
         # At the end of the path: a file of the user's that is called like a standard module must not hide it.
