@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.cli.outputs import require_apart, require_ending, require_no_model
-from graphnet_rnn.cli.user_cells import own_cells
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.interchange import export_onnx, save_torch, torch_kind
-from graphnet_rnn.model_file import load
 from graphnet_rnn.network import Network
 
 EXAMPLE = """example:
@@ -51,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     require_ending("--out", options.out, [ending], f"a file for {options.to}")
     if options.to == "torch":
         require_no_model("--out", options.out)
-    network = load(options.model, own_cells(options.cell))
+    network = load_finite(options.model, options.cell)
     if options.to == "onnx":
         export_onnx(network, out, **given)
         print(f"wrote {out}: {_onnx_signature(network, given.get('initial', 'given'))}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ SHOWN = {
     "dump": "a folder with the graph after each pass, the instructions, and pictures",
 }
 
+#: A picture of more is announced: 5,000 take half a minute.
+MANY_STEPS = 500
 #: Symbols that the network around a cell reads and predicts.
 _SYMBOLS = 27
 
@@ -46,6 +49,11 @@ def draw_graph(subject: Cell | Network, shown: str, out: str, style: str, theme:
         thing = subject if isinstance(subject, Cell) else _unrolled(subject, time)
         return f"wrote {viz.explore(thing, out, theme=theme)} (open it in a browser)"
     network = Network([subject], _SYMBOLS, _SYMBOLS) if isinstance(subject, Cell) else subject
+    if time > MANY_STEPS:
+        warnings.warn(
+            f"{time:,} time steps take long to draw, and are hard to read; a smaller --time shows the same",
+            stacklevel=2,
+        )
     if shown == "dump":
         return _dumped(network, out, style, theme, time)
     require_ending("--out", out, PICTURES, "the name of a picture")
