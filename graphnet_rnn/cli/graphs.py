@@ -49,15 +49,11 @@ def draw_graph(subject: Cell | Network, shown: str, out: str, style: str, theme:
         thing = subject if isinstance(subject, Cell) else _unrolled(subject, time)
         return f"wrote {viz.explore(thing, out, theme=theme)} (open it in a browser)"
     network = Network([subject], _SYMBOLS, _SYMBOLS) if isinstance(subject, Cell) else subject
-    if time > MANY_STEPS:
-        warnings.warn(
-            f"{time:,} time steps take long to draw, and are hard to read; a smaller --time shows the same",
-            stacklevel=2,
-        )
     if shown == "dump":
         return _dumped(network, out, style, theme, time)
     require_ending("--out", out, PICTURES, "the name of a picture")
     if shown == "generation":
+        _announce(time)
         return _saved(viz.generation(network, max(time, 3), theme=theme), out)
     unrolled = _unrolled(network, time)
     drawings: dict[str, Callable[[], Drawing]] = {
@@ -72,7 +68,17 @@ def draw_graph(subject: Cell | Network, shown: str, out: str, style: str, theme:
 
 def _unrolled(network: Network, time: int) -> Unrolled:
     settings: dict[str, Any] = {"labels": max(1, time // 2)} if network.loss == "ctc" else {}
-    return network.unroll(time, batch=1, training=False, **settings)
+    unrolled = network.unroll(time, batch=1, training=False, **settings)
+    _announce(time)
+    return unrolled
+
+
+def _announce(time: int) -> None:
+    if time > MANY_STEPS:
+        warnings.warn(
+            f"{time:,} time steps take long to draw, and are hard to read; a smaller --time shows the same",
+            stacklevel=2,
+        )
 
 
 def _saved(drawing: Drawing, out: str) -> str:

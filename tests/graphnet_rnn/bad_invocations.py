@@ -215,7 +215,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("sample vectors.safetensors", "has no vocabulary: it was not trained on text"),
         ("sample", "the following arguments are required: model"),
         ("sample own.safetensors", r"own.safetensors .*Own"),
-        ("sample nan.safetensors", "nan.safetensors: 1 of the [0-9]+ numbers of the weight output.b_o are nan or infinite"),
+        ("sample nan.safetensors", "nan.safetensors: 1 of .* of the weight output.b_o are nan or infinite"),
         ("sample --", "the following arguments are required: model"),
         ("--cell LSTN", "there is no cell 'LSTN'"),
         ("--cell=--", "there is no cell '--'"),

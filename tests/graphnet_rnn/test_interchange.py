@@ -687,7 +687,7 @@ def test_export_names_the_modules_as_their_keys_do(
     "prefixes", [("rnn",), ("..",), (".",), (5,), ("rnn.", "rnn."), ("", ""), ("rnn.", "a b.")], ids=repr
 )
 def test_prefixes_that_no_module_loads(prefixes: tuple[Any, ...]) -> None:
-    with pytest.raises(rnn.UsageError, match="prefix"):
+    with pytest.raises(UsageError, match="prefix"):
         to_torch(network_of(rnn.LSTM(4)), *prefixes)
 
 
