@@ -14,7 +14,17 @@ from typing import Any, NamedTuple, TypeVar
 from graphnet.errors import GraphnetError
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["Named", "line_of", "made", "quoted", "read_settings", "said", "taken_apart", "usage"]
+__all__ = [
+    "Named",
+    "line_of",
+    "made",
+    "quoted",
+    "read_settings",
+    "said",
+    "signature_of",
+    "taken_apart",
+    "usage",
+]
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = 120
@@ -58,7 +68,7 @@ def made(kind: Callable[..., Made], arguments: list[Any], named: dict[str, Any])
     """kind(*arguments, **named); UsageError in one sentence where that cannot be."""
     name = kind.__name__
     try:
-        inspect.signature(kind).bind(*arguments, **named)
+        signature_of(kind).bind(*arguments, **named)
     except TypeError as error:
         raise UsageError(f"{name}: {error}; its settings: {usage(kind)}") from None
     try:
@@ -75,8 +85,16 @@ def made(kind: Callable[..., Made], arguments: list[Any], named: dict[str, Any])
 
 def usage(kind: Callable[..., Any]) -> str:
     """RHN(units=128, depth=7), as a reader may write it."""
-    parameters = [p for p in inspect.signature(kind).parameters.values() if p.name != "initial"]
+    parameters = [p for p in signature_of(kind).parameters.values() if p.name != "initial"]
     return f"{kind.__name__}({', '.join(str(p.replace(annotation=p.empty)) for p in parameters)})"
+
+
+def signature_of(kind: Callable[..., Any]) -> inspect.Signature:
+    """Its settings; UsageError for a class that hides them."""
+    try:
+        return inspect.signature(kind)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the settings of {kind.__name__} cannot be read: {said(error)}") from None
 
 
 def line_of(error: BaseException, where: str) -> str:

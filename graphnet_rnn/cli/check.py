@@ -6,7 +6,7 @@ import argparse
 
 from graphnet.errors import GraphnetError
 from graphnet.testing import LawError
-from graphnet_rnn.cli.user_cells import make_cell
+from graphnet_rnn.cli.user_cells import described, make_cell
 from graphnet_rnn.testing import check_cell
 
 EXAMPLE = """example:
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     cells = [make_cell(text) for text in options.cells]  # all, before the first is checked for seconds
     for number, made in enumerate(cells):
         cell = type(made)
-        print("\n" * (number > 0) + (cell.__doc__ or cell.__name__).strip().splitlines()[0])
+        print("\n" * (number > 0) + described(cell)[0])
         try:
             check_cell(made, lambda law, found: print(f"  ok    {law}: {found}"))
         except LawError as error:

@@ -18,12 +18,22 @@ from types import ModuleType
 
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import ALL
-from graphnet_rnn.cli.calls import Named, line_of, made, quoted, read_settings, said, taken_apart, usage
+from graphnet_rnn.cli.calls import (
+    Named,
+    line_of,
+    made,
+    quoted,
+    read_settings,
+    said,
+    signature_of,
+    taken_apart,
+    usage,
+)
 from graphnet_rnn.errors import UsageError
 
 EXAMPLE = "RHN(units=64, depth=3)"
 
-__all__ = ["find_cell", "make_cell", "own_cells", "parts_of", "slug"]
+__all__ = ["described", "find_cell", "make_cell", "own_cells", "own_line", "parts_of", "slug"]
 
 
 def parts_of(text: str) -> Named:
@@ -60,7 +70,7 @@ def make_cell(text: str, units: int | None = None) -> Cell:
     known = {**ALL, **(_cells(_load(where)) if where else {})}
     arguments, named = read_settings(text, settings, EXAMPLE, lambda inner: _among(inner, known))
     if units is not None:
-        parameters = inspect.signature(cell).parameters
+        parameters = signature_of(cell).parameters
         first = next(iter(parameters), "")
         # The first setting of graphnet's own cells is a number of units, or may be one.
         takes = "units" if "units" in parameters else first if cell in ALL.values() else ""
@@ -82,6 +92,18 @@ def own_cells(text: str | None) -> list[type[Cell]]:
     where, cell = parts_of(text).where, find_cell(text)
     beside = _cells(_load(where)).items() if where else ()
     return [*(other for name, other in beside if name not in ALL), cell]
+
+
+def described(cell: type[Cell]) -> list[str]:
+    """The lines of its docstring, the first of which is the formula; at least one."""
+    words = cell.__doc__
+    return (inspect.cleandoc(words).splitlines() if isinstance(words, str) else []) or ["(not described)"]
+
+
+def own_line(error: BaseException) -> str:
+    """(file:line) of the innermost frame in a module that a cell came from; empty if there is none."""
+    files = [str(getattr(module, "__file__", "")) for module in _loaded.values()]
+    return next((line for file in files if file and (line := line_of(error, file))), "")
 
 
 def slug(text: str) -> str:

@@ -356,6 +356,9 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("cells LSTN", "there is no cell 'LSTN'"),
         ("cells ''", "cells is empty"),
         ("cells cells.py:Nothing", "Nothing cannot be made: to call it gives NoneType, not Nothing"),
+        ("cells cells.py:Opaque", "the settings of Opaque cannot be read: TypeError: unexp"),
+        ("cells cells.py:Hides", r"RuntimeError: no such thing \(\S*cells.py:\d+\); --debug"),
+        ("cells cells.py:Unshown", r"RuntimeError: not shown \(\S*cells.py:\d+\); --debug"),
         ("cells text.txt", "text.txt is a file, and no cell"),
         ("cells 'LSTM(units=2147483647)'", "weights .* would take .* of memory"),
         ("cells 'TensorRNN(units=2147483647)'", "weights .* would take .* of memory"),
@@ -598,6 +601,20 @@ class Calls(type(rnn.Cell)):
 
 class Nothing(Own, metaclass=Calls):
     pass
+
+
+class Opaque(Own):
+    __signature__ = 5
+
+
+class Hides(Own):
+    def __getattr__(self, name):
+        raise RuntimeError("no such thing")
+
+
+class Unshown(Own):
+    def __repr__(self):
+        raise RuntimeError("not shown")
 '''
 FILES: dict[str, str | bytes] = {
     "text.txt": TEXT,

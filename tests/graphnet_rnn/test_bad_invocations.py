@@ -82,7 +82,7 @@ def require_sentence(row: Bad, code: int, said: str) -> None:
     start = f"graphnet-rnn {command}: " if command else "graphnet-rnn: "
     assert code in (1, 2)
     assert "Traceback" not in said
-    assert "unexpected " not in said.replace("got an unexpected keyword argument", "")
+    assert "unexpected " not in re.sub("got an unexpected keyword argument|unexpected object", "", said)
     assert said.endswith("\n")
     lines = said.splitlines()
     # The lines below the first, where there are any, name the equation and what it was given.
