@@ -19,10 +19,10 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.network import Network
 from graphnet_rnn.objective import Objective
-from graphnet_rnn.optimizers import CurvedOptimizer, FirstOrder, Optimizer, Report
+from graphnet_rnn.optimizers import CurvedOptimizer, Optimizer, Report
 from graphnet_rnn.sampling import Sampler
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.training.problem import Problem, require_unclipped
 
 __all__ = ["CarriedText", "DrawnText", "TextProblem"]
 
@@ -95,12 +95,7 @@ class TextProblem(Problem):
         network.require_causal(name)
 
     def require_fit(self, optimizer: Optimizer) -> None:
-        own = type(optimizer).__name__
-        if self._how["clip_values"] is not None and not isinstance(optimizer, FirstOrder):
-            raise UsageError(
-                f"{type(self).__name__}: clip_values would make the gradient another function's than the loss that "
-                f"{own} looks at; it is for first-order optimizers"
-            )
+        require_unclipped(type(self).__name__, self._how["clip_values"], optimizer)
 
     def validate(self) -> float | None:
         if self._evaluator is None:
