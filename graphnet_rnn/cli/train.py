@@ -41,6 +41,7 @@ from graphnet_rnn.optimizers import (
 )
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.training import CarriedText, DrawnText, EarlyStopping, RunFolder, Trainer, Training
+from graphnet_rnn.training.problem import require_unclipped
 from graphnet_rnn.training.state import TrainingState
 from graphnet_rnn.training.text import TextProblem
 
@@ -324,12 +325,15 @@ def make_trainer(options: argparse.Namespace, folder: str | Path, console: Conso
         stopping=None if options.no_early_stopping else EarlyStopping(),
         checkpoint_seconds=options.checkpoint_seconds,
     )
-    problem = _problem(options, network, data)
+    problem = _problem(options, network, data, optimizer)
     return Trainer(problem, settings, folder, notes={"arguments": notes}, listeners=[console])
 
 
-def _problem(options: argparse.Namespace, network: Network, data: Corpus) -> TextProblem:
+def _problem(
+    options: argparse.Namespace, network: Network, data: Corpus, optimizer: Optimizer
+) -> TextProblem:
     """Pieces that carry their states, or independent sequences where there are batches of them."""
+    require_unclipped(f"--optimizer {options.optimizer}", options.clip_value or None, optimizer)
     how: dict[str, Any] = {
         "sample": options.sample, "clip_values": no_limit("--clip-value", options.clip_value), "l2": options.l2,
         "threads": options.threads, "memory": _memory(options.memory), "backend": options.backend,

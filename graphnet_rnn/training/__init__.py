@@ -7,7 +7,7 @@ from graphnet_rnn.training.folder import RunFolder
 from graphnet_rnn.training.interruption import Interruption
 from graphnet_rnn.training.markov import SymbolSequences
 from graphnet_rnn.training.movements import Movements
-from graphnet_rnn.training.problem import Problem, digest_of
+from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.settings import Training
 from graphnet_rnn.training.stream import Stream
 from graphnet_rnn.training.text import CarriedText, DrawnText
@@ -29,5 +29,4 @@ __all__ = [
     "SymbolSequences",
     "Trainer",
     "Training",
-    "digest_of",
 ]

@@ -14,9 +14,11 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.losses import SEQUENCE_LOSSES
 from graphnet_rnn.network import Network
 from graphnet_rnn.objective import Objective
+from graphnet_rnn.optimizers import CurvedOptimizer, Optimizer
 from graphnet_rnn.running import checked_floats, checked_inputs
 from graphnet_rnn.settings import amount, whole_number
-from graphnet_rnn.training.problem import Problem, digest_of
+from graphnet_rnn.training.problem import Problem, require_unclipped
+from graphnet_rnn.training.state import digest_of
 from graphnet_rnn.unroll import Unrolled
 
 __all__ = ["Arrays"]
@@ -169,6 +171,16 @@ class Arrays(Problem):
         return gn.compile([cost], [u.inputs, u.targets, w], backend=backend, threads=threads)
 
     # -- what a Trainer asks -------------------------------------------------------------------
+
+    def require_fit(self, optimizer: Optimizer) -> None:
+        require_unclipped("Arrays", self._how["clip_values"], optimizer)
+        own = type(optimizer).__name__
+        if self.curvature_batches > 1 and not isinstance(optimizer, CurvedOptimizer):
+            raise UsageError(f"Arrays: curvature_batches means nothing to {own}, which asks for no curvature")
+        if isinstance(optimizer, CurvedOptimizer) and optimizer.preconditioner:
+            raise UsageError(
+                "Arrays: preconditioner needs the gradients of single cases, which are not computed here"
+            )
 
     def __len__(self) -> int:
         return self._steps

@@ -14,8 +14,8 @@ from graphnet_rnn.energy.model import EnergyModel, as_generator
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.optimizers import FirstOrder, Optimizer
 from graphnet_rnn.settings import amount, whole_number
-from graphnet_rnn.training.problem import Problem, digest_of
-from graphnet_rnn.training.state import said
+from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.training.state import digest_of, said
 
 __all__ = ["EnergyCases"]
 

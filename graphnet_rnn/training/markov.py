@@ -12,7 +12,8 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.markov import HMM
 from graphnet_rnn.optimizers import Optimizer
 from graphnet_rnn.optimizers.expectation import ExpectationMaximization
-from graphnet_rnn.training.problem import Problem, digest_of
+from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.training.state import digest_of
 
 __all__ = ["SymbolSequences"]
 

@@ -9,7 +9,8 @@ from graphnet_rnn.control.tasks import Task
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.objective import Objective
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.training.problem import Problem, digest_of
+from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.training.state import digest_of
 
 __all__ = ["Movements"]
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
-
 from graphnet.node import Array
+from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model import Model
-from graphnet_rnn.optimizers import Optimizer, Report
+from graphnet_rnn.optimizers import FirstOrder, Optimizer, Report
 from graphnet_rnn.optimizers.step import Stepped
 
-__all__ = ["Problem", "Trainable", "digest_of"]
+__all__ = ["Problem", "Trainable", "require_unclipped"]
 
 
 class Trainable(Stepped, Protocol):
@@ -93,7 +91,7 @@ class Problem(ABC):
         return {}
 
     def description(self) -> dict[str, Any]:
-        """What must be the same for a run to be continued, as JSON or in words, besides the model."""
+        """What must be the same for a run to be continued, besides the model: JSON, and arrays."""
         return {}
 
     # -- what it takes to go on ----------------------------------------------------------------
@@ -110,10 +108,10 @@ class Problem(ABC):
         """Goes on from there. arrays: the stored one of this name, of the shape and dtype of the other."""
 
 
-def digest_of(*arrays: Array) -> str:
-    """What tells data from others: of dtypes, shapes and contents."""
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(f"{array.dtype.str} {array.shape} ".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
+def require_unclipped(owner: str, clip_values: float | None, optimizer: Optimizer) -> None:
+    """UsageError for an optimizer that looks at the loss as well as at a gradient whose derivatives are clipped."""
+    if clip_values is not None and not isinstance(optimizer, FirstOrder):
+        raise UsageError(
+            f"{owner}: clip_values would make the gradient another function's than the loss that "
+            f"{type(optimizer).__name__} looks at; it is for first-order optimizers"
+        )

@@ -50,6 +50,16 @@ class Training:
             raise UsageError(
                 f"Training: optimizer must be an optimizer, e.g. rnn.Adam(rate=0.01), not {self.optimizer!r:.60}"
             )
+        for name, method in (("schedule", "factor"), ("stopping", "should_stop")):
+            given = getattr(self, name)
+            if given is not None and not callable(getattr(given, method, None)):
+                raise UsageError(
+                    f"Training: {name} must have a method {method}, or be None, not {given!r:.60}"
+                )
+        if self.target is not None and (
+            isinstance(self.target, bool) or not isinstance(self.target, (int, float))
+        ):
+            raise UsageError(f"Training: target must be a number or None, not {self.target!r:.60}")
         falls = isinstance(self.optimizer, FirstOrder) and not isinstance(self.optimizer.rate, StepSchedule)
         chosen = {
             "epochs": whole_number("epochs", self.epochs),

@@ -30,6 +30,7 @@ from graphnet_rnn.network import Network
 __all__ = [
     "TrainingState",
     "as_stored",
+    "digest_of",
     "read_training_state",
     "said",
     "write_training_state",
@@ -160,8 +161,10 @@ def as_stored(settings: Mapping[str, Any]) -> dict[str, Any]:
 def said(setting: Any) -> str:
     """What an object says of itself; by its class and attributes if it does not, since an address tells nothing.
 
-    A function is known by its name and what it computes with.
+    A function is known by its name and what it computes with, an array by a digest.
     """
+    if isinstance(setting, np.ndarray):
+        return f"{setting.dtype} {list(setting.shape)} {digest_of(setting)[:12]}"
     if isinstance(setting, FunctionType):
         code = setting.__code__
         parts = (
@@ -175,6 +178,15 @@ def said(setting: Any) -> str:
     if getattr(type(setting), "__repr__", None) is object.__repr__:
         return f"{type(setting).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(setting).items())})"
     return repr(setting)
+
+
+def digest_of(*arrays: Array) -> str:
+    """What tells data from others: of dtypes, shapes and contents."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str} {array.shape} ".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def _constants(code: CodeType) -> list[Any]:

@@ -12,7 +12,8 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.online.learner import Learner
 from graphnet_rnn.optimizers import FirstOrder, Optimizer
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.training.problem import Problem, digest_of
+from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.training.state import digest_of
 
 __all__ = ["Stream"]
 

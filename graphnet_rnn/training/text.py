@@ -19,10 +19,10 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.evaluation import Evaluator
 from graphnet_rnn.network import Network
 from graphnet_rnn.objective import Objective
-from graphnet_rnn.optimizers import CurvedOptimizer, FirstOrder, Optimizer, Report
+from graphnet_rnn.optimizers import CurvedOptimizer, Optimizer, Report
 from graphnet_rnn.sampling import Sampler
-from graphnet_rnn.settings import whole_number
-from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.settings import amount, whole_number
+from graphnet_rnn.training.problem import Problem, require_unclipped
 
 __all__ = ["CarriedText", "DrawnText", "TextProblem"]
 
@@ -68,7 +68,8 @@ class TextProblem(Problem):
         self.model, self.corpus = network, corpus
         self.time, self.batch = whole_number("time", time), whole_number("batch", batch)
         self.sample = whole_number("sample", sample, least=0)
-        self._how: dict[str, Any] = {**how, "threads": threads}
+        threads = None if threads is None else whole_number("threads", threads)
+        self._how: dict[str, Any] = {**how, "l2": amount("l2", how["l2"]), "threads": threads}
         self._random = gn.RandomSource(network.seed)
         self._sampler = Sampler(network) if self.sample else None
         # Each lane reads as much context as the net sees in training before it is scored.
@@ -95,12 +96,7 @@ class TextProblem(Problem):
         network.require_causal(name)
 
     def require_fit(self, optimizer: Optimizer) -> None:
-        own = type(optimizer).__name__
-        if self._how["clip_values"] is not None and not isinstance(optimizer, FirstOrder):
-            raise UsageError(
-                f"{type(self).__name__}: clip_values would make the gradient another function's than the loss that "
-                f"{own} looks at; it is for first-order optimizers"
-            )
+        require_unclipped(type(self).__name__, self._how["clip_values"], optimizer)
 
     def validate(self) -> float | None:
         if self._evaluator is None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from graphnet.display import ShowsItself
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.model import Model
 from graphnet_rnn.norms import weight_norms
 from graphnet_rnn.optimizers.base import Report, State
 from graphnet_rnn.optimizers.step import guarded_step, require_finite
@@ -108,6 +109,7 @@ class Trainer:
             raise UsageError(f"Trainer: settings must be a Training, not {settings!r:.60}")
         if isinstance(listeners, Listener) or not all(isinstance(each, Listener) for each in listeners):
             raise UsageError(f"Trainer: listeners must be a list of Listeners, not {listeners!r:.60}")
+        _require_whole(problem)
         problem.require_fit(settings.optimizer)
         self.problem, self.settings = problem, settings
         self.folder = RunFolder(folder)
@@ -241,7 +243,8 @@ class Trainer:
         problem.model.theta = np.asarray(self.theta)
         weights = sum(problem.weight(progress.epoch, step) for step in range(len(problem)))
         trained = progress.epoch_loss / weights / problem.unit
-        validated = problem.validate()
+        found = problem.validate()
+        validated = None if found is None else float(found)
         criterion = trained if validated is None else validated
         progress.epoch += 1
         progress.epoch_step, progress.epoch_loss = 0, 0.0
@@ -318,6 +321,17 @@ class Trainer:
         problem.restore(stored.array, numbers)
         if self.progress.finished in ("", "epochs"):  # more epochs, or fewer, may have been asked for
             self.progress.finished = "epochs" if self.progress.epoch >= self.settings.epochs else ""
+
+
+def _require_whole(problem: Problem) -> None:
+    """UsageError for a problem of one's own that lacks something."""
+    name = type(problem).__name__
+    if not isinstance(getattr(problem, "model", None), Model):
+        raise UsageError(f"Trainer: {name} must have what learns, an rnn.Model, as self.model")
+    if not hasattr(problem, "objective"):
+        raise UsageError(f"Trainer: {name} must have its objective, e.g. an rnn.Objective, as self.objective")
+    if len(problem) < 1:
+        raise UsageError(f"Trainer: an epoch of {name} has no step; len(problem) must be at least 1")
 
 
 def _json_number(value: float) -> float | None:

@@ -162,7 +162,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         (f"--gradient-batches {LARGE}", "fewer than a step needs"),
         ("--curvature-batches 2", "--curvature-batches is for independent sequences"),
         ("--curvature-batches 9 --optimizer hf --gradient-batches 2", "curvature_batches must be at most"),
-        ("--unscored 2", "unscored are for independent sequences"),
+        ("--unscored 2", "--unscored is for independent sequences"),
         ("--unscored 5 --gradient-batches 2", "unscored must be in 0 ... 4, not 5"),
         ("--l2 -1", "l2 must be a finite number >= 0, not -1"),
         ("--l2 inf", "l2 must be a finite number >= 0, not inf"),

@@ -19,7 +19,6 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.node import Array
 from graphnet_rnn.training import Problem, Trainer, Training
-from graphnet_rnn.training.problem import digest_of
 from tests.graphnet_rnn.runs import At
 
 __all__ = ["PROBLEMS", "Fit", "Line", "Row", "begin"]
@@ -62,7 +61,7 @@ class Fit(Problem):
         return self.objective
 
     def description(self) -> dict[str, Any]:
-        return {"data": digest_of(self.x, self.y)}
+        return {"x": self.x, "y": self.y}
 
 
 def corpus() -> rnn.data.Corpus:

@@ -244,6 +244,20 @@ def test_what_does_not_fit_is_told(what: str) -> None:
         rnn.Arrays(**given)
 
 
+def test_optimizers_that_would_be_misled() -> None:
+    for how, optimizer, said in (
+        ({"clip_values": 1.0}, rnn.LBFGS(), "clip_values would make the gradient another function's"),
+        (
+            {"gradient_batches": 2, "curvature_batches": 2},
+            rnn.Adam(),
+            "curvature_batches means nothing to Adam",
+        ),
+    ):
+        problem = rnn.Arrays(network("softmax"), X, T, 4, **how)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=said):
+            Trainer(problem, Training(optimizer))
+
+
 def test_labels_are_of_one_length() -> None:
     (x, t), (more_x, more_t) = data("ctc"), data("ctc", 3)
     longer = np.concatenate([more_t, -np.ones((3, 1), int)], axis=1)

@@ -507,7 +507,7 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
             "the curvature, not for --optimizer hf with --stride",
         ),
         ("train text.txt --stride 60", "stride must be at most time, 50, not 60"),
-        ("train text.txt --unscored 2", "unscored are for independent sequences"),
+        ("train text.txt --unscored 2", "--unscored is for independent sequences"),
         ("train text.txt --l2 -1", "l2 must be a finite number >= 0, not -1.0"),
         ("train text.txt --seed -1", "seed must be a whole number >= 0, not -1"),
         ("train text.txt --sample -1", "--sample must be a whole number >= 0, not -1"),

@@ -140,7 +140,7 @@ def test_every_command_takes_the_cell(elsewhere: Path, capsys: pytest.CaptureFix
     assert main(["draw", model, "--cell", cell, "--out", "model.dot", "--time", "2"]) == 0
     assert main(["draw", cell, "--out", "cell.dot"]) == 0
     assert main(["train", "--resume", "run", "--epochs", "2", "--quiet"]) == 0
-    network = rnn.load(model, cells=own_cells(cell))
+    network = rnn.load(model, own_cells(cell))
     assert repr(network.layers[0]) == repr(make_cell(cell))
     assert np.isfinite(network.theta).all()
 

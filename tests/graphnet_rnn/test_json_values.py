@@ -93,7 +93,7 @@ def test_any_setting_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
         value = anything(generator)
         network = rnn.Network([Holding(2, value)], 3, 3)
         rnn.save(network, tmp_path / "m")
-        found = rnn.load(tmp_path / "m", cells=Holding).layers[0]
+        found = rnn.load(tmp_path / "m", Holding).layers[0]
         assert isinstance(found, Holding)
         assert same(found.kept, value), value
         assert network.settings() == json.loads(json.dumps(network.settings()))
@@ -101,7 +101,7 @@ def test_any_setting_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
 
 def test_a_tuple_is_no_list(tmp_path: Path) -> None:
     rnn.save(rnn.Network([Holding(2, (1.0, 2.0))], 3, 3), tmp_path / "m")
-    found = rnn.load(tmp_path / "m", cells=Holding).layers[0]
+    found = rnn.load(tmp_path / "m", Holding).layers[0]
     assert isinstance(found, Holding)
     assert (*found.kept, 0.5) == found.kept + (0.5,)  # noqa: RUF005 (a list would raise)
 

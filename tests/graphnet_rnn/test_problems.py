@@ -162,10 +162,12 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "valid": ({"valid": 0.2}, "the data are others"),
         "weights": ({"weights": None}, "the data are others"),
         "gradient_batches": ({"gradient_batches": 2}, "gradient_batches was 1, now it is 2"),
-        "curvature_batches": ({"gradient_batches": 2, "curvature_batches": 2}, "curvature_batches was 1, now it is 2"),
         "unscored": ({"unscored": 1}, "unscored was 0, now it is 1"),
         "clip_values": ({"clip_values": 1.0}, "clip_values was None, now it is 1.0"),
         "l2": ({"l2": 0.1}, "l2 was 0.0, now it is 0.1"),
+    },
+    "arrays, several batches": {
+        "curvature_batches": ({"curvature_batches": 2}, "curvature_batches was 1, now it is 2"),
     },
     "fresh": {
         "task": ({"length": 12}, "task.length was 10, now it is 12"),
@@ -206,7 +208,7 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "targets": ({"targets": np.zeros((19, 2), int)}, "the data are others"),
         "every": ({"every": 4}, "every was 3, now it is 4"),
     },
-    "one's own": {"rows": ({"seed": 2}, "the data are others")},
+    "one's own": {"rows": ({"seed": 2}, "x was float32 [40, 3] ")},
 }  # fmt: skip
 #: Those that change how numbers are rounded at most; and what test_run_identity has.
 FREE = {"threads", "memory", "backend", "network"}
@@ -250,6 +252,10 @@ def test_another_problem_is_refused_by_name(name: str, tmp_path: Path) -> None:
 
 UNFIT: dict[str, tuple[rnn.optimizers.Optimizer, str]] = {
     "energy": (rnn.HessianFree(), "EnergyCases: optimizer must be of first order"),
+    "arrays": (
+        rnn.HessianFree(preconditioner=0.75),
+        "Arrays: preconditioner needs the gradients of single cases",
+    ),
     "symbols": (rnn.Adam(), "SymbolSequences: optimizer must be rnn.ExpectationMaximization()"),
     "stream": (rnn.LBFGS(), "Stream: optimizer must be one of first order"),
 }
@@ -293,6 +299,39 @@ def test_what_is_no_problem(arguments: tuple[Any, ...], said: str) -> None:
         Trainer(*arguments)
 
 
+class Bare(Problem):
+    """What it lacks is set from outside."""
+
+    steps = 1
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def feed(self, epoch: int, step: int) -> Any:
+        return self.objective
+
+
+def test_a_problem_of_ones_own_that_lacks_something() -> None:
+    problem = Bare()
+    with pytest.raises(UsageError, match=r"Bare must have what learns, an rnn\.Model, as self\.model"):
+        Trainer(problem)
+    problem.model = "a model"  # type: ignore[assignment]
+    with pytest.raises(UsageError, match="Bare must have what learns"):
+        Trainer(problem)
+    problem.model = Line(3)
+    with pytest.raises(UsageError, match=r"Bare must have its objective, .* as self\.objective"):
+        Trainer(problem)
+    problem.objective, problem.steps = problems.own().objective, 0
+    with pytest.raises(UsageError, match="an epoch of Bare has no step"):
+        Trainer(problem)
+
+
+def test_what_is_validated_may_be_a_number_of_numpy(tmp_path: Path) -> None:
+    problem = problems.own()
+    problem.validate = lambda: np.float32(0.25)  # type: ignore[assignment, method-assign, return-value]
+    assert Trainer(problem, Training(epochs=1), tmp_path / "run").run().best == 0.25
+
+
 @pytest.mark.parametrize("listeners", [Listener(), [print]], ids=["one", "a function"])
 def test_listeners_are_a_list(listeners: Any) -> None:
     with pytest.raises(UsageError, match="listeners must be a list of Listeners, not"):
@@ -306,6 +345,9 @@ def test_listeners_are_a_list(listeners: Any) -> None:
         ({"log_every": 0}, "log_every must be a whole number >= 1, not 0"),
         ({"checkpoint_seconds": -1}, "checkpoint_seconds must be"),
         ({"checkpoint_seconds": float("nan")}, "checkpoint_seconds must be"),
+        ({"schedule": 0.9}, "Training: schedule must have a method factor, or be None, not 0.9"),
+        ({"stopping": True}, "Training: stopping must have a method should_stop, or be None, not True"),
+        ({"target": "0.1"}, "Training: target must be a number or None, not '0.1'"),
         (
             {"optimizer": "adam"},
             "Training: optimizer must be an optimizer, e.g. rnn.Adam(rate=0.01), not 'adam'",
