@@ -76,8 +76,10 @@ class _Stretches:
         elif node.shape and _rule(node) is not None:
             sources = [x for x in node.inputs if x in self._edges]
             depth = 1 + max((self._depth[x] for x in sources), default=DEEPEST)
-            if depth <= DEEPEST:
-                self._edges[node], self._depth[node] = _edges(node, self._edges[sources[0]]), depth
+            edges = _edges(node, self._edges[sources[0]]) if depth <= DEEPEST else []
+            # Else its rows are others, e.g. of a stack that is repeated along a new first axis.
+            if edges and edges[-1] == node.shape[0]:
+                self._edges[node], self._depth[node] = edges, depth
 
     def without_stack(self, node: Node) -> Node:
         """The node itself, or the same made of stretches."""
@@ -141,6 +143,11 @@ def _each(x: Node, rows: Rows, of: _Stretches) -> Node | None:
     """Rows of x need the same rows of each input."""
     found = [of(source, rows) for source in x.inputs]
     return None if None in found else x.op(*found)
+
+
+def _one_hot(x: Node, rows: Rows, of: _Stretches) -> Node | None:
+    """Of a single index, rows are its code's entries."""
+    return _each(x, rows, of) if x.ndim > 1 else None
 
 
 def _fill(x: Node, rows: Rows, of: _Stretches) -> Node | None:
@@ -209,7 +216,7 @@ RULES: dict[type, Rule] = {
     LogSumExp: _along,
     Max: _over,
     Min: _over,
-    OneHot: _each,
+    OneHot: _one_hot,
     Place: _place,
     Reshape: _reshape,
     Slice: _slice,
