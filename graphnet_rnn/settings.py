@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ def fraction(argument: str, value: Any) -> float:
 def amount(argument: str, value: Any, above_zero: bool = False) -> float:
     """The value as a finite float that is at least 0, or above it."""
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not number or not (value > 0 if above_zero else value >= 0) or not np.isfinite(value):
+    if not number or not (value > 0 if above_zero else value >= 0) or not value <= sys.float_info.max:
         raise UsageError(
             f"{argument} must be a finite number {'>' if above_zero else '>='} 0, not {value!r:.60}"
         )

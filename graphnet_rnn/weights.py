@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -122,6 +124,10 @@ class Weights:
 
     def _make(self, name: str, shape: tuple[int, ...], initializer: Initializer | None) -> Node:
         if self._planned:
+            nbytes = math.prod(shape) * self.dtype.itemsize
+            if nbytes > sys.maxsize:  # NumPy has no array of so many, not even of one number that is repeated
+                what = f"{self._who}: its weights ({name} alone has the shape {list(shape)})"
+                require_memory(nbytes, what, "fewer units take less")
             return gn.parameter(np.broadcast_to(np.zeros((), self.dtype), shape), name=self.full_name(name))
         if self.values is not None:
             return gn.parameter(self._given(name, shape, self.values), name=self.full_name(name))

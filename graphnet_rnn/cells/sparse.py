@@ -80,7 +80,12 @@ class _OverGraph(Cell):
         super().__init__(units, initial=initial)
         self.edges = whole_number(f"{name}: edges", edges)
         self.graph_seed = whole_number(f"{name}: graph_seed", graph_seed, least=0)
-        self.frequencies = None if frequencies is None else tuple(float(f) for f in frequencies)
+        try:
+            self.frequencies = None if frequencies is None else tuple(float(f) for f in frequencies)
+        except (TypeError, ValueError, OverflowError):
+            raise UsageError(
+                f"{name}: frequencies must be a row of numbers, one for each symbol, not {frequencies!r:.60}"
+            ) from None
         if self.frequencies is not None and not (
             all(f >= 0 for f in self.frequencies) and sum(self.frequencies) > 0
         ):

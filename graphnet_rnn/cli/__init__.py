@@ -18,6 +18,7 @@ from graphnet.streams import prepare_streams, what_was_escaped
 from graphnet.version import __version__
 from graphnet_rnn.cli import cells, check, demo, draw, evaluate, export, sample, tasks, train
 from graphnet_rnn.cli.failures import give_up_output, in_words
+from graphnet_rnn.cli.parser import Parser, brief
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.interruption import ends_like_ctrl_c
 
@@ -38,23 +39,13 @@ COMMANDS = {
 TEXTS = ("TEXT", "CHAR", "NAME.")
 
 
-class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults, and keeps the line breaks of examples."""
-
-    def _get_help_string(self, action: argparse.Action) -> str | None:
-        # "(default: None)" tells a reader nothing; 0, which is equal to False, does.
-        nothing = action.default is None or action.default is False or action.default == ""
-        return action.help if nothing else super()._get_help_string(action)
-
-
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> Parser:
     """The parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="graphnet-rnn",
         description="Recurrent networks declared by equations: train, sample, evaluate, draw and check them.",
         epilog="example:\n  graphnet-rnn train book.txt --units 256 --out runs/book\n"
         "each command has its own --help",
-        formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"graphnet-rnn {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
@@ -65,11 +56,19 @@ def make_parser() -> argparse.ArgumentParser:
             help=first_line,
             description=first_line,
             epilog=module.EXAMPLE,
-            formatter_class=HelpFormatter,
         )
         module.add_arguments(sub)
         sub.add_argument("--debug", action="store_true", help="show the traceback of a failure")
     return parser
+
+
+def _read(given: Sequence[str]) -> argparse.Namespace:
+    parser = make_parser()
+    options, strange = parser.parse_known_args(given)
+    if strange:
+        (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+        commands.choices[options.command].error(f"unrecognized arguments: {' '.join(strange)}")
+    return options
 
 
 def _written(command: str, arguments: Sequence[str]) -> frozenset[str]:
@@ -77,7 +76,7 @@ def _written(command: str, arguments: Sequence[str]) -> frozenset[str]:
 
     Raises UsageError for what no option can mean: an empty word, a number that is none.
     """
-    parser = argparse.ArgumentParser(add_help=False)
+    parser = Parser(add_help=False)
     COMMANDS[command].add_arguments(parser)
     parser.add_argument("--debug", action="store_true")
     for action in parser._actions:
@@ -100,10 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
     prepare_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
-    options = make_parser().parse_args(given)
+    options = _read(given)
 
     def say(message: object) -> None:
-        print(f"graphnet-rnn {options.command}: {message}", file=sys.stderr)
+        print(f"graphnet-rnn {options.command}: {brief(str(message))}", file=sys.stderr)
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         say(message)

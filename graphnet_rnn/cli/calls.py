@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import reprlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -12,7 +14,20 @@ from typing import Any, NamedTuple, TypeVar
 from graphnet.errors import GraphnetError
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["Named", "line_of", "made", "read_settings", "said", "taken_apart", "usage"]
+__all__ = [
+    "Named",
+    "line_of",
+    "made",
+    "quoted",
+    "read_settings",
+    "said",
+    "signature_of",
+    "taken_apart",
+    "usage",
+]
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = 120
 
 Made = TypeVar("Made")
 
@@ -53,22 +68,33 @@ def made(kind: Callable[..., Made], arguments: list[Any], named: dict[str, Any])
     """kind(*arguments, **named); UsageError in one sentence where that cannot be."""
     name = kind.__name__
     try:
-        inspect.signature(kind).bind(*arguments, **named)
+        signature_of(kind).bind(*arguments, **named)
     except TypeError as error:
         raise UsageError(f"{name}: {error}; its settings: {usage(kind)}") from None
     try:
-        return kind(*arguments, **named)
+        result = kind(*arguments, **named)
     except (GraphnetError, MemoryError, KeyboardInterrupt):
         raise
     except BaseException as error:  # whatever the user's __init__ raises is told, with its line
         line = line_of(error, inspect.getfile(kind))
         raise UsageError(f"{name} cannot be made: {said(error)}{line}") from error
+    if isinstance(kind, type) and not isinstance(result, kind):  # by a metaclass, or by __new__
+        raise UsageError(f"{name} cannot be made: to call it gives {type(result).__name__}, not {name}")
+    return result
 
 
 def usage(kind: Callable[..., Any]) -> str:
     """RHN(units=128, depth=7), as a reader may write it."""
-    parameters = [p for p in inspect.signature(kind).parameters.values() if p.name != "initial"]
+    parameters = [p for p in signature_of(kind).parameters.values() if p.name != "initial"]
     return f"{kind.__name__}({', '.join(str(p.replace(annotation=p.empty)) for p in parameters)})"
+
+
+def signature_of(kind: Callable[..., Any]) -> inspect.Signature:
+    """Its settings; UsageError for a class that hides them."""
+    try:
+        return inspect.signature(kind)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the settings of {kind.__name__} cannot be read: {said(error)}") from None
 
 
 def line_of(error: BaseException, where: str) -> str:
@@ -90,8 +116,13 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
+def quoted(text: str) -> str:
+    """'text', with the middle of a long one left out."""
+    return _SHORT.repr(text)
+
+
 def _unreadable(text: str, example: str) -> UsageError:
-    return UsageError(f"{text!r} cannot be read; write settings as in Python: {example!r}")
+    return UsageError(f"{quoted(text)} cannot be read; write settings as in Python: {example!r}")
 
 
 def _arguments(
@@ -101,7 +132,9 @@ def _arguments(
     named = {}
     for keyword in call.keywords:
         if keyword.arg is None:
-            raise UsageError(f"{text!r}: write settings one by one, name=value")
+            raise UsageError(f"{quoted(text)}: write settings one by one, name=value")
+        if keyword.arg in named:
+            raise UsageError(f"{quoted(text)} says {keyword.arg} twice; leave out one")
         named[keyword.arg] = _value(text, keyword.value, look_up)
     return values, named
 
@@ -110,20 +143,44 @@ def _value(text: str, node: ast.expr, look_up: Callable[[str], Any] | None) -> A
     if look_up is not None and isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return made(look_up(node.func.id), *_arguments(text, node, look_up))
     try:
-        return ast.literal_eval(node)
+        value = ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        written = ast.unparse(node)
         raise UsageError(
-            f"{text!r}: {written} is no setting; one is a number, a 'word' in quotes, None, True, False, a tuple or "
-            f"dict of these{'' if look_up is None else ', or a cell with parentheses'}. {_hint(written, look_up)} may "
-            "be meant"
+            f"{quoted(text)}: {_written(node)} is no setting; one is a number, a 'word' in quotes, "
+            "None, True, False, a tuple or dict of these"
+            f"{'' if look_up is None else ', or a cell with parentheses'}{_hint(node, look_up)}"
         ) from None
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant) and isinstance(part.value, int) and part.value > sys.float_info.max:
+            raise UsageError(f"{quoted(text)}: {_shortened(str(part.value))} is larger than any setting")
+        if isinstance(part, ast.Dict):
+            keys = [ast.literal_eval(key) for key in part.keys if key is not None]
+            for key in keys:
+                if keys.count(key) > 1:
+                    raise UsageError(f"{quoted(text)} says {key!r:.60} twice; leave out one")
+    return value
 
 
-def _hint(written: str, look_up: Callable[[str], Any] | None) -> str:
-    """What might be meant by a name: a call, where there is such a thing, else a word."""
+def _written(node: ast.expr) -> str:
     try:
-        found = look_up is not None and look_up(written)
+        return _shortened(ast.unparse(node))
+    except RecursionError:
+        return "what is nested so deeply"
+
+
+def _shortened(written: str) -> str:
+    return quoted(written)[1:-1]
+
+
+def _hint(node: ast.expr, look_up: Callable[[str], Any] | None) -> str:
+    """What might be meant: by a name a call, where there is such a thing, else a word; by a sum its result."""
+    if isinstance(node, ast.BinOp):
+        return ". Write the number itself"
+    if not isinstance(node, ast.Name) or node.id.lower() in ("nan", "inf", "infinity"):
+        return ""
+    try:
+        found = look_up is not None and look_up(node.id)
     except UsageError:
         found = False
-    return f"{written}()" if found else repr(written)
+    constant = {"true": "True", "false": "False", "none": "None"}.get(node.id.lower())
+    return f". {f'{node.id}()' if found else constant or quoted(node.id)} may be meant"

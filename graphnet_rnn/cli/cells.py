@@ -10,7 +10,7 @@ import numpy as np
 
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import ALL
-from graphnet_rnn.cli.user_cells import make_cell
+from graphnet_rnn.cli.user_cells import described, make_cell
 from graphnet_rnn.weights import Weights
 
 EXAMPLE = """example:
@@ -42,7 +42,7 @@ def _usual(cell: type[Cell]) -> Cell:
 
 def entry(cell: Cell) -> str:
     """What to know of a cell, in three lines."""
-    formula, *rest = inspect.cleandoc(type(cell).__doc__ or "(not described)").splitlines()
+    formula, *rest = described(type(cell))
     source = re.search(r"\bSource: .+", " ".join(rest))
     return "\n".join(
         [f"{cell!r}: {_parameters(cell)}", f"    {formula}", *([f"    {source[0]}"] if source else [])]

@@ -6,7 +6,7 @@ import argparse
 
 from graphnet.errors import GraphnetError
 from graphnet.testing import LawError
-from graphnet_rnn.cli.user_cells import find_cell, make_cell
+from graphnet_rnn.cli.user_cells import described, make_cell
 from graphnet_rnn.testing import check_cell
 
 EXAMPLE = """example:
@@ -24,11 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    for number, name in enumerate(options.cells):
-        cell = find_cell(name)
-        print("\n" * (number > 0) + (cell.__doc__ or cell.__name__).strip().splitlines()[0])
+    cells = [make_cell(text) for text in options.cells]  # all, before the first is checked for seconds
+    for number, made in enumerate(cells):
+        cell = type(made)
+        print("\n" * (number > 0) + described(cell)[0])
         try:
-            check_cell(make_cell(name), lambda law, found: print(f"  ok    {law}: {found}"))
+            check_cell(made, lambda law, found: print(f"  ok    {law}: {found}"))
         except LawError as error:
             if options.debug:
                 raise

@@ -7,12 +7,12 @@ import shutil
 import sys
 from pathlib import Path
 
-from graphnet_rnn.cli.outputs import PAGES, require_ending
-from graphnet_rnn.cli.user_cells import own_cells
+from graphnet_rnn.cli.models import load_finite
+from graphnet_rnn.cli.outputs import PAGES, require_apart, require_ending
+from graphnet_rnn.cli.user_cells import parts_of
 from graphnet_rnn.data import Corpus, read_text
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.evaluation import Evaluator
-from graphnet_rnn.model_file import load
 from graphnet_rnn.network import Network
 from graphnet_rnn.online import DynamicEvaluation
 from graphnet_rnn.optimizers import SGD
@@ -75,13 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     _require_sense(options)
-    network = load(options.model, own_cells(options.cell))
+    network = load_finite(options.model, options.cell)
     if network.vocabulary is None:
         raise UsageError(f"{options.model} has no vocabulary: it was not trained on text")
     text = read_text(options.text, options.encoding)
     symbols = network.vocabulary.encode(text, options.unknown)
     excerpt = _excerpt(text, options)
-    evaluator = _evaluator(network, options)
+    evaluator = _evaluator(network, _lanes(options, len(symbols)), options)
     from tqdm import tqdm
 
     with tqdm(unit="char", unit_scale=True, disable=not sys.stderr.isatty(), leave=False) as bar:
@@ -98,13 +98,17 @@ def run(options: argparse.Namespace) -> int:
     if options.colour or options.save:
         _show(network, text, excerpt, options)
     if options.costs:
-        _draw_costs(network, text, options)
+        _draw_costs(network, text, _lanes(options, len(symbols)), options)
     return 0
 
 
 def _require_sense(options: argparse.Namespace) -> None:
+    require_apart(
+        {"--save": options.save, "--costs": options.costs},
+        {"model": options.model, "text": options.text, "cell": parts_of(options.cell or "").where},
+    )
     if options.save is not None:
-        require_ending("--save", options.save, PAGES, "a page")
+        require_ending("--save", options.save, PAGES, "the name of a page")
     if options.costs is not None:
         require_ending("--costs", options.costs)
     for name, needed, there in (
@@ -147,26 +151,32 @@ def _show(network: Network, text: str, excerpt: slice, options: argparse.Namespa
         print(f"wrote {options.save}")
 
 
-def _draw_costs(network: Network, text: str, options: argparse.Namespace) -> None:
+def _lanes(options: argparse.Namespace, characters: int) -> int:
+    """As many as are asked for, but no lane that would score nothing."""
+    lanes = 32 if options.lanes is None else whole_number("--lanes", options.lanes)
+    return min(lanes, max(1, characters - max(1, options.context)))
+
+
+def _draw_costs(network: Network, text: str, lanes: int, options: argparse.Namespace) -> None:
     import viz
 
     costs = cost_over_text(
         network,
         Corpus.split(text) if options.split else text,
         context=options.context,
-        lanes=32 if options.lanes is None else options.lanes,
+        lanes=lanes,
         unknown=options.unknown,
     )
     viz.cost_over_text(costs).savefig(options.costs, dpi=150)
     print(f"wrote {options.costs} (drawn by matplotlib)")
 
 
-def _evaluator(network: Network, options: argparse.Namespace) -> Evaluator | DynamicEvaluation:
+def _evaluator(network: Network, lanes: int, options: argparse.Namespace) -> Evaluator | DynamicEvaluation:
     if options.dynamic is None:
         for name, value in (("time", options.dynamic_time), ("decay", options.dynamic_decay)):
             if value is not None:
                 raise UsageError(f"--dynamic-{name} says how --dynamic works; give --dynamic RATE, too")
-        return Evaluator(network, 32 if options.lanes is None else options.lanes)
+        return Evaluator(network, lanes)
     if options.lanes not in (None, 1):
         raise UsageError(
             f"--dynamic reads the text in its order, in one lane; leave --lanes {options.lanes} out"

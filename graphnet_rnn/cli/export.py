@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from graphnet_rnn.cli.outputs import require_file, same_file
-from graphnet_rnn.cli.user_cells import own_cells
+from graphnet_rnn.cli.models import load_finite
+from graphnet_rnn.cli.outputs import require_apart, require_ending, require_no_model
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.interchange import export_onnx, save_torch, torch_kind
-from graphnet_rnn.model_file import load
 from graphnet_rnn.network import Network
 
 EXAMPLE = """example:
@@ -46,10 +45,12 @@ def run(options: argparse.Namespace) -> int:
         names = ", ".join("--" + name.replace("_", "-") for name in stray)
         raise UsageError(f"{names} means nothing with --to {options.to}; leave it out.")
     out = Path(options.out)
-    require_file("--out", options.out)
-    if same_file(out, options.model):
-        raise UsageError(f"--out {out} would overwrite the model; name another file.")
-    network = load(options.model, own_cells(options.cell))
+    require_apart({"--out": options.out}, {"model": options.model})
+    ending = {"torch": ".safetensors", "onnx": ".onnx"}[options.to]
+    require_ending("--out", options.out, [ending], f"a file for {options.to}")
+    if options.to == "torch":
+        require_no_model("--out", options.out)
+    network = load_finite(options.model, options.cell)
     if options.to == "onnx":
         export_onnx(network, out, **given)
         print(f"wrote {out}: {_onnx_signature(network, given.get('initial', 'given'))}")
@@ -65,14 +66,19 @@ def _torch_modules(network: Network, prefix: str = "rnn.", output_prefix: str = 
     layers = f", num_layers={len(network.layers)}" if len(network.layers) > 1 else ""
     learned = network.layers[0].states if network.initial_state == "learned" else ()
     parts = [
-        f"{prefix.rstrip('.')} = torch.nn.{kind}({network.inputs}, {width}{layers})",
-        f"{output_prefix.rstrip('.')} = torch.nn.Linear({width}, {network.outputs})",
+        f"{_named(prefix)}torch.nn.{kind}({network.inputs}, {width}{layers})",
+        f"{_named(output_prefix)}torch.nn.Linear({width}, {network.outputs})",
         *(
             f"initial.{s.name} ({len(network.layers)}, 1, {width}), to be given as {s.name}_0"
             for s in learned
         ),
     ]
     return ", ".join(parts)
+
+
+def _named(prefix: str) -> str:
+    """rnn = for "rnn."; nothing for the keys of a module alone."""
+    return f"{prefix[:-1]} = " if prefix else ""
 
 
 def _onnx_signature(network: Network, initial: str) -> str:

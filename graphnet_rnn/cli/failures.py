@@ -10,6 +10,7 @@ import traceback
 
 from graphnet.errors import GraphnetError
 from graphnet_rnn.cli.calls import said
+from graphnet_rnn.cli.user_cells import own_line
 
 __all__ = ["give_up_output", "in_words"]
 
@@ -27,6 +28,9 @@ def in_words(error: BaseException, options: argparse.Namespace) -> str:
     if isinstance(error, OSError):
         names = [str(name) for name in (error.filename, error.filename2) if name is not None]
         return ": ".join([*names, error.strerror or said(error)])
+    own = own_line(error)
+    if own:  # of a cell's module, whose code is not ours
+        return f"{said(error)}{own}; --debug shows how it came about"
     frames = traceback.extract_tb(error.__traceback__)
     line = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     return (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import graphnet as gn
 from graphnet_rnn.cell import Cell
-from graphnet_rnn.cli.outputs import require_ending, require_file, require_folder
+from graphnet_rnn.cli.outputs import PICTURES, require_ending, require_folder_of
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network import Network
 from graphnet_rnn.unroll import Unrolled
@@ -30,6 +31,8 @@ SHOWN = {
     "dump": "a folder with the graph after each pass, the instructions, and pictures",
 }
 
+#: A picture of more is announced: 5,000 take half a minute.
+MANY_STEPS = 500
 #: Symbols that the network around a cell reads and predicts.
 _SYMBOLS = 27
 
@@ -39,17 +42,18 @@ def draw_graph(subject: Cell | Network, shown: str, out: str, style: str, theme:
     import viz
 
     if shown == "graph" and isinstance(subject, Cell):
-        require_file("--out", out)
+        require_ending("--out", out, PICTURES, "the name of a picture")
         return _saved(viz.draw(subject, style, theme=theme), out)
     if shown == "explorer":
-        require_ending("--show explorer: --out", out, (".html",), "a page")
+        require_ending("--show explorer: --out", out, (".html",), "the name of a page")
         thing = subject if isinstance(subject, Cell) else _unrolled(subject, time)
         return f"wrote {viz.explore(thing, out, theme=theme)} (open it in a browser)"
     network = Network([subject], _SYMBOLS, _SYMBOLS) if isinstance(subject, Cell) else subject
     if shown == "dump":
         return _dumped(network, out, style, theme, time)
-    require_file("--out", out)
+    require_ending("--out", out, PICTURES, "the name of a picture")
     if shown == "generation":
+        _announce(time)
         return _saved(viz.generation(network, max(time, 3), theme=theme), out)
     unrolled = _unrolled(network, time)
     drawings: dict[str, Callable[[], Drawing]] = {
@@ -64,7 +68,17 @@ def draw_graph(subject: Cell | Network, shown: str, out: str, style: str, theme:
 
 def _unrolled(network: Network, time: int) -> Unrolled:
     settings: dict[str, Any] = {"labels": max(1, time // 2)} if network.loss == "ctc" else {}
-    return network.unroll(time, batch=1, training=False, **settings)
+    unrolled = network.unroll(time, batch=1, training=False, **settings)
+    _announce(time)
+    return unrolled
+
+
+def _announce(time: int) -> None:
+    if time > MANY_STEPS:
+        warnings.warn(
+            f"{time:,} time steps take long to draw, and are hard to read; a smaller --time shows the same",
+            stacklevel=2,
+        )
 
 
 def _saved(drawing: Drawing, out: str) -> str:
@@ -79,7 +93,7 @@ def _dumped(network: Network, out: str, style: str, theme: str, time: int) -> st
 
     if os.path.splitext(out)[1]:
         raise UsageError(f"--show dump: --out {out} is to be a folder, so its name can have no ending")
-    require_folder("--out", out)
+    require_folder_of("--out", out, "explain.txt")
     unrolled = _unrolled(network, time)
     function = gn.compile([unrolled.cost, *gn.gradient(unrolled.cost, list(network.parameters.values()))])
     folder = viz.dump(function, out, style, theme)

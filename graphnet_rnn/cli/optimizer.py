@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphnet_rnn import optimizers
-from graphnet_rnn.cli.calls import made, read_settings, taken_apart
+from graphnet_rnn.cli.calls import made, quoted, read_settings, taken_apart
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers import Optimizer, Stepwise
+from graphnet_rnn.settings import amount
 
 EXAMPLE = "hf(structural=0.1, cg_steps=100)"
 
-__all__ = ["make_optimizer", "optimizer_class"]
+__all__ = ["make_optimizer", "no_limit", "optimizer_class"]
 
 
 def optimizer_class(text: str) -> type[Optimizer]:
@@ -24,7 +25,14 @@ def optimizer_class(text: str) -> type[Optimizer]:
         return optimizers.ALL[name]
     close = difflib.get_close_matches(name, optimizers.ALL, 1, 0.5)
     hint = f" Did you mean {close[0]}?" if close else ""
-    raise UsageError(f"there is no optimizer {text!r}; there are {', '.join(optimizers.ALL)}.{hint}")
+    raise UsageError(f"there is no optimizer {quoted(text)}; there are {', '.join(optimizers.ALL)}.{hint}")
+
+
+def no_limit(option: str, value: float) -> float | None:
+    """The limit that an option says; None for its 0, which is how to write that there is none."""
+    if not value >= 0:
+        raise UsageError(f"{option} must be > 0, or 0 for no limit, not {value:g}")
+    return value or None
 
 
 def make_optimizer(
@@ -42,7 +50,7 @@ def make_optimizer(
     kind = optimizer_class(text)
     arguments, named = read_settings(text, taken_apart(text, EXAMPLE).settings, EXAMPLE)
     if arguments:
-        raise UsageError(f"{text!r}: write settings of optimizers by name, e.g. adam(rate=0.001)")
+        raise UsageError(f"{quoted(text)}: write settings of optimizers by name, e.g. adam(rate=0.001)")
     own = inspect.signature(kind).parameters
     for name, option, value in (("rate", "--rate", rate), ("clip_norm", "--clip-norm", clip_norm)):
         if value is None:
@@ -50,7 +58,7 @@ def make_optimizer(
         if name not in own:
             raise UsageError(f"{option} is not for --optimizer {text}, which has no such setting")
         if name in named:
-            raise UsageError(f"{option} {value:g} and {text!r} both say {name}; leave out one")
-        named[name] = (value or None) if name == "clip_norm" else value
+            raise UsageError(f"{option} {value:g} and {quoted(text)} both say {name}; leave out one")
+        named[name] = amount(option, value, above_zero=True) if name == "rate" else no_limit(option, value)
     settings = {**{k: v for k, v in (default or {}).items() if k in own}, **named}
     return made(kind, [], {k: Stepwise(v) if isinstance(v, dict) else v for k, v in settings.items()})

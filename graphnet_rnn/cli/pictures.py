@@ -28,13 +28,17 @@ def draw_runs(paths: Sequence[str], kind: str | None, out: str | None) -> int:
     """One run as its chart of this kind (by default the one that fits it), or several compared."""
     import viz
 
+    for path in paths:
+        if os.path.isdir(path) and not os.path.exists(os.path.join(path, "history.jsonl")):
+            raise UsageError(f"{path} is a folder, and there is no run in it: it has no history.jsonl")
+
     if len(paths) > 1 and kind not in (None, "curve"):
         raise UsageError(f"--chart {kind} shows one run, not {len(paths)}; name one, or leave --chart out")
     if kind == "samples":
         if out is None:
             print(viz.samples(paths[0]))
             return 0
-        require_ending("--out", out, PAGES, "a page of samples")
+        require_ending("--out", out, PAGES, "the name of a page of samples")
         viz.samples(paths[0]).save(out)
         print(f"wrote {out}")
         return 0

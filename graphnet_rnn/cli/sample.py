@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from graphnet_rnn.cli.user_cells import own_cells
+from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.model_file import load
 from graphnet_rnn.sampling import Sampler
 
 EXAMPLE = """example:
@@ -42,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--argmax is temperature 0, and --temperature says another; leave out one")
     if options.unknown is not None and not options.warm_up:
         raise UsageError("--unknown says how --warm-up is read; give that, too")
-    sampler = Sampler(load(options.model, own_cells(options.cell)))
+    sampler = Sampler(load_finite(options.model, options.cell))
     sampler.read(options.warm_up, options.unknown)
     characters = sampler.sample(options.length, 0.0 if options.argmax else options.temperature, options.seed)
     sys.stdout.write(options.warm_up)

@@ -11,7 +11,6 @@ import contextlib
 import glob
 import json
 import math
-import os
 import re
 import sys
 import time
@@ -22,12 +21,13 @@ from typing import Any
 from graphnet.files import remove_parts
 from graphnet.json_lines import Row, read_rows
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
-from graphnet_rnn.cli.outputs import require_ending, require_file
+from graphnet_rnn.cli.outputs import RECORDS, require_apart, require_ending, require_no_network_of_text
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files import append_line, keep_rows, locked, sync
 from graphnet_rnn.interruption import Interruption
 from graphnet_rnn.model_file import save
 from graphnet_rnn.optimizers import ALL, HessianFree, Optimizer
+from graphnet_rnn.settings import whole_number
 from graphnet_rnn.tasks import TASKS, Settings, Task, Trial, elman, settings
 
 EXAMPLE = """example:
@@ -86,15 +86,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.steps < 1 or options.test_every < 1:
         raise UsageError("--steps and --test-every must be at least 1")
+    if options.threads is not None:
+        whole_number("--threads", options.threads)
+    require_apart({f"--{option}": str(path) for option, path in _outputs(options).items()}, {})
     if options.picture is not None:
         require_ending("--picture", options.picture)
     if options.model is not None:
-        require_ending("--model", options.model, (".safetensors",), "a model")
+        require_ending("--model", options.model, (".safetensors",), "the name of a model")
+        require_no_network_of_text("--model", options.model)
     if options.checkpoint is not None:
-        require_ending("--checkpoint", options.checkpoint, (".safetensors",), "a checkpoint")
+        require_ending("--checkpoint", options.checkpoint, (".safetensors",), "the name of a checkpoint")
     if options.record is not None:
-        require_file("--record", options.record)
-    _require_different_files(options)
+        require_ending("--record", options.record, RECORDS, "the name of a record")
     with contextlib.ExitStack() as locks:
         for option, path in _outputs(options).items():
             if not path.exists() or path.is_file():  # a pipe or a device may be anybody's
@@ -152,15 +155,6 @@ def _run(options: argparse.Namespace) -> int:
     for error in _keep(options, trial, record):
         raise error
     return 0
-
-
-def _require_different_files(options: argparse.Namespace) -> None:
-    """UsageError if two of the files to write are the same one."""
-    named: dict[str, str] = {}
-    for option, path in _outputs(options).items():
-        other = named.setdefault(os.path.realpath(path), option)
-        if other != option:
-            raise UsageError(f"--{other} and --{option} are the same file, {path}; name two")
 
 
 def _train(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import shlex
 import sys
 import warnings
@@ -18,7 +19,7 @@ from typing import Any
 from graphnet_rnn.cell import classes_of
 from graphnet_rnn.checkpoint import RunFolder
 from graphnet_rnn.cli.console import Console
-from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
+from graphnet_rnn.cli.optimizer import make_optimizer, no_limit, optimizer_class
 from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.cli.user_cells import make_cell, parts_of, slug
@@ -161,9 +162,11 @@ def run(options: argparse.Namespace) -> int:
         require_folder("--out", options.out)
     given = options.resume or options.out
     console = Console(options.quiet, live=not options.no_live)
+    new = _missing(Path(given or "runs"))
     trainer = make_trainer(settings, given or "runs", console)
     if not given:  # now that nothing is wrong with the arguments
         trainer.folder = RunFolder(_new_folder(settings))
+        new = [trainer.folder.path, *new]
     if options.resume:
         trainer.resume()
         if trainer.progress.finished and not options.quiet:
@@ -171,9 +174,9 @@ def run(options: argparse.Namespace) -> int:
     try:
         outcome = trainer.run()
     except BaseException:
-        if not given:  # goes where nothing was written into it
+        for folder in new:  # goes where nothing was written into it
             with contextlib.suppress(OSError):
-                trainer.folder.path.rmdir()
+                folder.rmdir()
         raise
     finally:
         console.close()
@@ -290,6 +293,7 @@ def _refuse_changes(options: argparse.Namespace) -> None:
 
 def make_trainer(options: argparse.Namespace, folder: str | Path, console: Console) -> Trainer:
     """The trainer that the arguments describe."""
+    _require_sense(options)
     cell = make_cell(options.cell, options.units)
     layers = whole_number("--layers", options.layers)
     if options.sample > LONGEST_SAMPLE:
@@ -327,7 +331,7 @@ def make_trainer(options: argparse.Namespace, folder: str | Path, console: Conso
         epochs=options.epochs,
         schedule=_schedule(options, optimizer),
         stopping=None if options.no_early_stopping else EarlyStopping(),
-        clip_values=options.clip_value or None,
+        clip_values=no_limit("--clip-value", options.clip_value),
         threads=options.threads,
         backend=options.backend,
         memory=_memory(options.memory),
@@ -336,6 +340,18 @@ def make_trainer(options: argparse.Namespace, folder: str | Path, console: Conso
         notes={"arguments": notes},
         listener=console,
     )
+
+
+def _require_sense(options: argparse.Namespace) -> None:
+    """UsageError, in the words of the options, for numbers that the library calls by other names."""
+    whole_number("--sample", options.sample, least=0)
+    if options.threads is not None:
+        whole_number("--threads", options.threads)
+    if options.rate_after is not None:
+        whole_number("--rate-after", options.rate_after, least=0)
+    if options.rate_decay is not None and not 0 < options.rate_decay <= 1:
+        raise UsageError(f"--rate-decay must be in (0, 1], not {options.rate_decay:g}")
+    no_limit("--clip-value", options.clip_value)
 
 
 def load_corpus(options: argparse.Namespace) -> Corpus:
@@ -372,7 +388,7 @@ def _long_enough(option: str, file: str, options: argparse.Namespace) -> str:
 def _memory(given: str | None) -> str | int | None:
     if given is None or given == "sqrt":
         return given
-    if not given.isdecimal() or not int(given):
+    if not re.fullmatch("0*[1-9][0-9]*", given):
         raise UsageError(f"--memory must be sqrt, or a number of bytes, not {given}")
     return int(given)
 
@@ -414,6 +430,11 @@ def _curvature_batches(options: argparse.Namespace) -> int | None:
             f"curvature, not for --optimizer {options.optimizer}" + (" with --stride" if curved else "")
         )
     return max(1, gradient // 4) if given is None and gradient is not None and curved else given
+
+
+def _missing(folder: Path) -> list[Path]:
+    """Those that would be made with it, the innermost first."""
+    return [path for path in (folder, *folder.parents) if not path.exists()]
 
 
 def _new_folder(options: argparse.Namespace) -> Path:

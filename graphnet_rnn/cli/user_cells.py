@@ -9,6 +9,7 @@ import difflib
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -17,12 +18,22 @@ from types import ModuleType
 
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import ALL
-from graphnet_rnn.cli.calls import Named, line_of, made, read_settings, said, taken_apart, usage
+from graphnet_rnn.cli.calls import (
+    Named,
+    line_of,
+    made,
+    quoted,
+    read_settings,
+    said,
+    signature_of,
+    taken_apart,
+    usage,
+)
 from graphnet_rnn.errors import UsageError
 
 EXAMPLE = "RHN(units=64, depth=3)"
 
-__all__ = ["find_cell", "make_cell", "own_cells", "parts_of", "slug"]
+__all__ = ["described", "find_cell", "make_cell", "own_cells", "own_line", "parts_of", "slug"]
 
 
 def parts_of(text: str) -> Named:
@@ -41,7 +52,10 @@ def find_cell(text: str) -> type[Cell]:
     if not where:
         return _among(name, ALL)
     module = _load(where)
-    cell = getattr(module, name, None)
+    try:
+        cell = getattr(module, name, None)
+    except Exception as error:  # a module may have a __getattr__, which may raise anything
+        raise UsageError(f"{where} has no cell {name!r}: {said(error)}{line_of(error, where)}") from error
     if not (isinstance(cell, type) and issubclass(cell, Cell)):
         raise UsageError(f"{where} has no cell {name!r}; its cells: {', '.join(_cells(module)) or 'none'}.")
     return cell
@@ -56,7 +70,7 @@ def make_cell(text: str, units: int | None = None) -> Cell:
     known = {**ALL, **(_cells(_load(where)) if where else {})}
     arguments, named = read_settings(text, settings, EXAMPLE, lambda inner: _among(inner, known))
     if units is not None:
-        parameters = inspect.signature(cell).parameters
+        parameters = signature_of(cell).parameters
         first = next(iter(parameters), "")
         # The first setting of graphnet's own cells is a number of units, or may be one.
         takes = "units" if "units" in parameters else first if cell in ALL.values() else ""
@@ -66,7 +80,7 @@ def make_cell(text: str, units: int | None = None) -> Cell:
                 f"{usage(cell)}"
             )
         if takes in named or (arguments and takes == first):
-            raise UsageError(f"--units {units} and {text!r} both say how many units; leave out --units")
+            raise UsageError(f"--units {units} and {quoted(text)} both say how many units; leave out --units")
         named[takes] = units
     return made(cell, arguments, named)
 
@@ -80,6 +94,18 @@ def own_cells(text: str | None) -> list[type[Cell]]:
     return [*(other for name, other in beside if name not in ALL), cell]
 
 
+def described(cell: type[Cell]) -> list[str]:
+    """The lines of its docstring, the first of which is the formula; at least one."""
+    words = cell.__doc__
+    return (inspect.cleandoc(words).splitlines() if isinstance(words, str) else []) or ["(not described)"]
+
+
+def own_line(error: BaseException) -> str:
+    """(file:line) of the innermost frame in a module that a cell came from; empty if there is none."""
+    files = [str(getattr(module, "__file__", "")) for module in _loaded.values()]
+    return next((line for file in files if file and (line := line_of(error, file))), "")
+
+
 def slug(text: str) -> str:
     """The cell and its settings as a part of a folder's name: RHN-depth-3."""
     _, name, settings = parts_of(text)
@@ -89,6 +115,11 @@ def slug(text: str) -> str:
 def _among(name: str, known: Mapping[str, type[Cell]]) -> type[Cell]:
     if name in known:
         return known[name]
+    if os.path.isfile(name) and not name.endswith(".safetensors"):
+        raise UsageError(
+            f"{name} is a file, and no cell: of a file of your own say which cell, my_cells.py:MyCell; a model file "
+            "ends in .safetensors, a history in .jsonl."
+        )
     if "/" in name or "\\" in name or name.endswith(".safetensors"):
         raise UsageError(
             f"there is no file or folder {name!r} here; give a model file, the folder of a run, or the name of a cell "
@@ -97,7 +128,7 @@ def _among(name: str, known: Mapping[str, type[Cell]]) -> type[Cell]:
     close = difflib.get_close_matches(name, known, 1, 0.5)
     hint = f" Did you mean {close[0]}?" if close else ""
     raise UsageError(
-        f"there is no cell {name!r}; graphnet has {', '.join(ALL)}.{hint} Your own: my_cells.py:MyCell"
+        f"there is no cell {quoted(name)}; graphnet has {', '.join(ALL)}.{hint} Your own: my_cells.py:MyCell"
     )
 
 
@@ -119,7 +150,10 @@ def _load(where: str) -> ModuleType:
     """The module, which runs once in a command; what it imports is looked for beside it, too."""
     path = Path(where)
     if where.endswith(".py") and not path.is_file():
-        raise UsageError(f"there is no file {where}.")
+        kind = "a folder" if path.is_dir() else "no file of Python code"
+        raise UsageError(
+            f"{where} is {kind}; name a file." if path.exists() else f"there is no file {where}."
+        )
     key = f"{path.resolve()} {path.stat().st_mtime_ns}" if where.endswith(".py") else where
     if key not in _loaded:
         # At the end of the path: a file of the user's that is called like a standard module must not hide it.

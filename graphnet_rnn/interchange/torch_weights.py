@@ -5,6 +5,7 @@ Names and layouts only: PyTorch need not be installed.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -115,10 +116,11 @@ def to_torch(network: Network, prefix: str = "rnn.", output_prefix: str = "linea
     zero (but for n of the GRU). Learned initial states become "initial.h" and "initial.c", (layers, 1, units)
     as torch has h_0, which a module must declare to load. Dropout is a setting of torch's module.
     Raises UsageError for a network that no torch module computes: other or mixed cells, unequal widths,
-    skip connections.
+    skip connections; for prefixes that are equal, or no names with a dot.
     """
     if not isinstance(network, Network):
         raise UsageError(f"to_torch: an rnn.Network is needed, not a {type(network).__name__}")
+    _require_modules(prefix, output_prefix)
     family = FAMILIES[torch_kind(network)]
     tensors: dict[str, Array] = {}
     for l, cell in enumerate(network.layers):
@@ -137,6 +139,17 @@ def to_torch(network: Network, prefix: str = "rnn.", output_prefix: str = "linea
             rows = [network.parameters[f"initial.{state.name}{l}"].value for l in range(len(network.layers))]
             tensors[f"{INITIAL}{state.name}"] = np.stack(rows)[:, None]
     return tensors
+
+
+def _require_modules(prefix: str, output_prefix: str) -> None:
+    """UsageError for prefixes of no two modules: torch would find none of the tensors."""
+    for argument, given in (("prefix", prefix), ("output_prefix", output_prefix)):
+        if not isinstance(given, str) or not re.fullmatch(r"(\w+\.)*", given):
+            raise UsageError(
+                f"{argument} must be a module's name with a dot after it, as 'rnn.', or '', not {given!r:.60}"
+            )
+    if prefix == output_prefix:
+        raise UsageError(f"prefix and output_prefix are both {prefix!r}; two modules have two names")
 
 
 def save_torch(

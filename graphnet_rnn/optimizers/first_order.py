@@ -39,7 +39,7 @@ class FirstOrder(Optimizer):
             if not value > 0:
                 raise UsageError(f"{own}: rate must be > 0, not {value!r}")
             if math.isinf(value):
-                raise UsageError(f"{own}: rate must be finite")
+                raise UsageError(f"{own}: rate must be finite, not {value!r}")
         object.__setattr__(self, "rate", rate)
         for name in ("clip_norm", "clip_value"):
             value = getattr(self, name)

@@ -132,7 +132,7 @@ def test_names_that_are_no_text(here: Path) -> None:
         ["train", odd, *SMALL, "--out", run],
         ["draw", run, "run", "--out", os.fsdecode(b"c\xff.svg")],
         ["evaluate", "run/model.safetensors", odd, "--context", "5", "--save", os.fsdecode(b"p\xff.html")],
-        ["export", "run/model.safetensors", "--to", "torch", "--out", os.fsdecode(b"w\xff")],
+        ["export", "run/model.safetensors", "--to", "torch", "--out", os.fsdecode(b"w\xff.safetensors")],
     ):
         ended = command(here, *words)
         assert (ended.returncode, ended.stderr) == (0, b"")

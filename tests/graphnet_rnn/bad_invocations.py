@@ -26,6 +26,7 @@ from graphnet_rnn.data import Vocabulary
 
 TEXT = "a cat sat on a mat, and a rat sat on the cat. " * 30
 LARGE, HUGE = "99999999", "9" * 25
+TORCH = "export lstm.safetensors --to torch --out new.safetensors"
 
 #: For each command, words with which it would work.
 GOOD = {
@@ -75,6 +76,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--valid short.txt --time 50", r"short.txt has 5 character\(s\), and none is scored"),
         ("--valid greek.txt", "has not seen in training: 'φ'"),
         ("--valid folder", "folder is a folder"),
+        ("--valid=--", "there is no file --"),
         ("train --valid valid.txt --out new", "--valid and --test go with a training TEXT"),
         ("--test valid.txt", "--test FILE needs --valid FILE as well"),
         ("--test short.txt --valid valid.txt --time 50", r"short.txt has 5 character\(s\)"),
@@ -99,8 +101,8 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--cell asks.py:Cell", "asks.py cannot be imported: (EOF|OS)Error"),
         ("--cell generator.py:Cell", r"generator.py cannot be imported: GeneratorExit \(generator.py:1\)"),
         ("--cell nul.py:Cell", "nul.py cannot be imported: SyntaxError"),
-        ("--cell folder.py:Cell", "there is no file folder.py"),
-        ("--cell zero.py:Cell", "there is no file zero.py"),
+        ("--cell folder.py:Cell", "folder.py is a folder"),
+        ("--cell zero.py:Cell", "zero.py is no file of Python code"),
         ("--cell no.such.module:Cell", "no.such.module cannot be imported: ModuleNotFoundError"),
         ("--cell 'RHN(depth=)'", "cannot be read; write settings as in Python"),
         ("--cell 'RHN(depth=0)' --units 4", "RHN: depth must be a whole number >= 1, not 0"),
@@ -109,7 +111,10 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--cell 'GLNN(units=1000000000)' --epochs 1", "both say how many units|a random graph of .* edges would"),
         ("--cell 'RHN(x=1)'", "RHN: got an unexpected keyword argument 'x'; its settings"),
         ("--cell 'RHN(units=4)'", "both say how many units"),
-        ("--cell 'RHN(units=10**9)'", r"10 \*\* 9 is no setting"),
+        ("--cell 'RHN(units=10**9)'", r"10 \*\* 9 is no setting.*Write the number itself$"),
+        ("train text.txt --cell 'LSTM(units=2147483647)' --out new", "weights .* would take .* of memory"),
+        ("--cell 'RHN(depth=2, depth=3)'", "says depth twice; leave out one"),
+        ("--cell missing.py:Cell", r"missing.py has no cell 'Cell': ValueError: odd \(missing.py:2\)"),
         ("--cell 'Residual(Residual)'", "Residual is no setting|is no setting"),
         (f"--cell '{'(' * 3000}'", "cannot be read|there is no cell"),
         ("--units 0", "units must be a whole number >= 1, not 0"),
@@ -127,19 +132,24 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--optimizer adamm", "there is no optimizer 'adamm'.*Did you mean adam"),
         ("--optimizer 'adam(rate=-1)'", "rate must be > 0, not -1"),
         ("--optimizer 'adam(0.1)'", "write settings of optimizers by name"),
+        ("--optimizer 'adam(rate=1, rate=2)'", "says rate twice; leave out one"),
+        ("--optimizer 'adam(rate={0: 1, 0: 2})'", "says 0 twice; leave out one"),
+        (f"--optimizer 'adam(rate=1{'0' * 400})'", "is larger than any setting"),
+        (f"--optimizer 'hf(damping=1{'0' * 400})'", "is larger than any setting"),
+        (f"--optimizer 'adam({'x' * 5000})'", r"x\.\.\.x\S* is no setting"),
         ("--optimizer 'adam(speed=1)'", "unexpected keyword argument 'speed'"),
         ("--optimizer 'adam(rate=0.1'", "cannot be read; write settings as in Python"),
         ("--optimizer 'adam(rate=0.1)' --rate 0.2", "both say rate; leave out one"),
-        ("--rate 0", "rate must be > 0, not 0"),
-        ("--rate inf", "rate must be|rate is inf"),
+        ("--rate 0", "--rate must be a finite number > 0, not 0"),
+        ("--rate inf", "--rate must be a finite number > 0, not inf"),
         ("--rate 0.1 --optimizer lbfgs", "--rate is not for --optimizer lbfgs"),
-        ("--rate-after -1", "DelayedDecay needs after >= 0"),
+        ("--rate-after -1", "--rate-after must be a whole number >= 0, not -1"),
         ("--rate-after 3 --optimizer lbfgs", "--rate-after and --rate-decay are for rates that are numbers"),
-        ("--rate-decay 0", r"needs after >= 0 and decay in \(0, 1\]"),
-        ("--rate-decay 1.5", r"needs after >= 0 and decay in \(0, 1\]"),
-        ("--clip-norm -1", "clip_norm must be"),
+        ("--rate-decay 0", r"--rate-decay must be in \(0, 1\], not 0"),
+        ("--rate-decay 1.5", r"--rate-decay must be in \(0, 1\], not 1.5"),
+        ("--clip-norm -1", "--clip-norm must be > 0, or 0 for no limit, not -1"),
         ("--clip-norm 1 --optimizer hf", "--clip-norm is not for --optimizer hf"),
-        ("--clip-value -1", "clip_values must be > 0 or None, not -1"),
+        ("--clip-value -1", "--clip-value must be > 0, or 0 for no limit, not -1"),
         ("--clip-value 1 --optimizer hf", "it is for first-order optimizers"),
         ("--time 0", "time must be a whole number >= 1, not 0"),
         (f"--time {LARGE}", "fewer than one batch needs"),
@@ -158,14 +168,16 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--l2 inf", "l2 must be a finite number >= 0, not inf"),
         ("--epochs 0", "epochs must be a whole number >= 1, not 0"),
         (f"--epochs {HUGE}", "epochs must be at most"),
-        ("--threads 0", "threads must be a whole number >= 1, not 0"),
+        ("--threads 0", "--threads must be a whole number >= 1, not 0"),
         ("--backend cobol", "invalid choice: 'cobol'"),
+        ("--memory 3 --out new/deep", "memory"),
         ("--memory lots", "--memory must be sqrt, or a number of bytes, not lots"),
+        ("--memory \N{ARABIC-INDIC DIGIT THREE}", "--memory must be sqrt, or a number of bytes"),
         ("--memory 0", "--memory must be sqrt, or a number of bytes, not 0"),
         ("--memory -5", "--memory must be sqrt, or a number of bytes|expected one argument"),
         ("--seed -1", "seed must be a whole number >= 0, not -1"),
         (f"--seed {HUGE}", "seed must be at most"),
-        ("--sample -1", "sample_length must be a whole number >= 0, not -1"),
+        ("--sample -1", "--sample must be a whole number >= 0, not -1"),
         (f"--sample {LARGE}", "--sample must be at most 100,000 characters"),
         ("--out run", "run holds a run already"),
         ("--out text.txt", "text.txt is no folder"),
@@ -177,6 +189,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("train --resume folder", "folder cannot be resumed. There is no checkpoint in it"),
         ("train --resume text.txt", "text.txt cannot be resumed"),
         ("train --resume loop", "loop cannot be resumed"),
+        ("train --resume=--", "-- cannot be resumed"),
         ("train --resume ''", "--resume is empty"),
         ("train --resume run --units 5", "leave out --units"),
         ("train --resume run --seed 0 --skip", "leave out --seed, --skip"),
@@ -202,7 +215,10 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("sample vectors.safetensors", "has no vocabulary: it was not trained on text"),
         ("sample", "the following arguments are required: model"),
         ("sample own.safetensors", r"own.safetensors .*Own"),
+        ("sample nan.safetensors", "nan.safetensors: 1 of .* of the weight output.b_o are nan or infinite"),
+        ("sample --", "the following arguments are required: model"),
         ("--cell LSTN", "there is no cell 'LSTN'"),
+        ("--cell=--", "there is no cell '--'"),
         ("--cell raises.py:Cell", "raises.py cannot be imported: Odd: two lines"),
         ("--length 0", "--length must be at least 1, not 0"),
         (f"--length {HUGE}", "length must be at most"),
@@ -222,6 +238,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("evaluate none.safetensors text.txt", "there is no file none.safetensors"),
         ("evaluate text.txt model.safetensors", "text.txt is not a graphnet model"),
         ("evaluate vectors.safetensors text.txt", "has no vocabulary"),
+        ("evaluate nan.safetensors text.txt", "nan.safetensors: 1 of the .* are nan or infinite"),
         ("evaluate model.safetensors none.txt", "there is no file none.txt"),
         ("evaluate model.safetensors picture.png", "is not utf-8 text|is a binary file"),
         ("evaluate model.safetensors zero", "it is a device"),
@@ -230,9 +247,8 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--cell none.py:X", "there is no file none.py"),
         ("--context -1", "context must be a whole number >= 0, not -1"),
         (f"--context {LARGE}", "there is nothing to score"),
-        ("--lanes 0", "lanes must be a whole number >= 1, not 0"),
-        (f"--lanes {LARGE}", "a run of this function would take .* of memory, and there are"),
-        (f"--lanes {HUGE}", "lanes must be at most"),
+        ("--lanes 0", "--lanes must be a whole number >= 1, not 0"),
+        (f"--lanes {HUGE}", "--lanes must be at most"),
         ("--lanes 3 --dynamic 0.1", "in one lane; leave --lanes 3 out"),
         ("--dynamic 0", "--dynamic, the rate, must be a finite number > 0, not 0"),
         ("--dynamic inf", "--dynamic, the rate, must be a finite number > 0, not inf"),
@@ -250,6 +266,11 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--save none/new.html", "there is no folder"),
         ("--save folder.html", "this is a folder"),
         ("--save full.html", "this is a device or a pipe"),
+        ("--save text.txt", "--save text.txt would overwrite the text; name another file"),
+        ("--save ./hard.txt", "would overwrite the text; name another file"),
+        ("--save valid.txt", "this file is there already, and is not such a .txt"),
+        ("--save new.svg --costs ./new.svg", "--save and --costs are the same file"),
+        ("--costs picture.svg", "is there already, and is not such a .svg"),
         ("--at 5", "--at says how --colour or --save works"),
         ("--at -1 --colour", "--at must be a whole number >= 0, not -1"),
         (f"--at {LARGE} --colour", "there is no excerpt at 99,999,999; give a smaller --at"),
@@ -268,7 +289,14 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("draw ''", "what is empty"),
         ("draw none.safetensors", "there is no file none.safetensors"),
         ("draw text.safetensors", "is not a graphnet model"),
-        ("draw folder", "history 'folder' cannot be read"),
+        ("draw folder", "folder is a folder, and there is no run in it"),
+        ("draw folder.svg --out new.svg", "there is no run in it"),
+        ("draw text.txt", "text.txt is a file, and no cell"),
+        ("--out picture.svg", "picture.svg: this file is there already, and is not such a .svg"),
+        ("--out page.html", "is there already, and is not such a .html"),
+        ("draw run --chart samples --out text.txt", "is there already, and is not such a .txt"),
+        ("draw run --out picture.svg", "is there already, and is not such a .svg"),
+        ("--show dump --out run", "this folder is there already, and has no explain.txt in it"),
         ("draw none.jsonl", "history 'none.jsonl' cannot be read"),
         ("draw zero.jsonl", "history 'zero.jsonl' cannot be read: it is a device"),
         ("draw text.jsonl", "line 1, is not JSON"),
@@ -291,7 +319,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--out ''", "--out is empty"),
         ("draw run --out new.html", "must end in one of"),
         ("draw run --out none/new.svg", "there is no folder"),
-        ("--show explorer", "must end in one of .html"),
+        ("--show explorer", "must end in .html"),
         ("--show explorer --out none/x.html", "there is no folder"),
         ("--show dump", "is to be a folder"),
         ("draw LSTM --show dump --out text", "is no folder"),
@@ -321,12 +349,25 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("check cells.py:Recursive", "RecursionError in Recursive.step"),
         ("check cells.py:Typo", "AttributeError in Typo.step"),
         ("check cells.py:Settings", "Settings"),
+        ("check LSTM LSTN", "there is no cell 'LSTN'"),
         ("check 'LSTM(units=0)'", "units must be a whole number >= 1, not 0"),
     ],
     "cells": [
         ("cells LSTN", "there is no cell 'LSTN'"),
         ("cells ''", "cells is empty"),
-        ("cells text.txt", "there is no cell|there is no file"),
+        ("cells cells.py:Nothing", "Nothing cannot be made: to call it gives NoneType, not Nothing"),
+        ("cells cells.py:Opaque", "the settings of Opaque cannot be read: TypeError: unexp"),
+        ("cells cells.py:Hides", r"RuntimeError: no such thing \(\S*cells.py:\d+\); --debug"),
+        ("cells cells.py:Unshown", r"RuntimeError: not shown \(\S*cells.py:\d+\); --debug"),
+        ("cells text.txt", "text.txt is a file, and no cell"),
+        ("cells 'LSTM(units=2147483647)'", "weights .* would take .* of memory"),
+        ("cells 'TensorRNN(units=2147483647)'", "weights .* would take .* of memory"),
+        ("cells \"GNN(frequencies='abc')\"", "GNN: frequencies must be a row of numbers.*not 'abc'"),
+        ("cells 'GNN(frequencies=1)'", "GNN: frequencies must be a row of numbers"),
+        ("cells 'LSTM(units=4,units=5)'", "says units twice; leave out one"),
+        ("cells 'Residual(LSTM(units=4,units=5))'", "says units twice; leave out one"),
+        (f"cells '{'x' * 5000}'", "there is no cell"),
+        (f"cells 'LSTM(units={'1+' * 500}1)'", "is no setting"),
         ("cells GRU none.py:X", "there is no file none.py"),
         ("cells 'GRU(units=many)'", "many is no setting"),
         ("cells 'GRU(1, 2)'", "GRU: too many positional arguments"),
@@ -336,22 +377,37 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("cells 'NARX(taps=1000000000)'", "taps = 1,000,000,000 makes about"),
         ("cells 'GNN(units=1000000000)'", "a random graph of 10,000,000,000 edges would take"),
         ("cells 'EchoState(units=1000000)'", "weights .* would take .* of memory"),
-        ("cells 'EchoState(leak=nan)'", "nan is no setting"),
+        ("cells 'EchoState(leak=nan)'", "nan is no setting.*cell with parentheses$"),
+        ("cells 'EchoState(leak=none)'", r"none is no setting.*\. None may be meant$"),
     ],
     "export": [
         ("export", "the following arguments are required: model"),
         ("export model.safetensors", "the following arguments are required: --to, --out"),
-        ("export none.safetensors --to torch --out new", "there is no file none.safetensors"),
-        ("export text.txt --to torch --out new", "is not a graphnet model"),
-        ("export rhn.safetensors --to torch --out new", "RHN"),
+        ("export none.safetensors --to torch --out new.safetensors", "there is no file none.safetensors"),
+        ("export text.txt --to torch --out new.safetensors", "is not a graphnet model"),
+        ("export nan.safetensors --to onnx --out new.onnx", "nan.safetensors: 1 of the .* are nan or infinite"),
+        ("export rhn.safetensors --to torch --out new.safetensors", "RHN"),
         ("--to tensorflow", "invalid choice: 'tensorflow'"),
         ("--out model.safetensors", "would overwrite the model; name another file"),
+        ("--out hard.safetensors", "would overwrite the model; name another file"),
+        ("--out new.onnx", "a file for torch must end in .safetensors"),
+        ("--out text.txt", "a file for torch must end in .safetensors"),
+        ("--out run/history.jsonl", "a file for torch must end in .safetensors"),
+        ("--to onnx --out new.safetensors", "a file for onnx must end in .onnx"),
+        ("--to onnx --out text.onnx", "is there already, and is not such a .onnx"),
+        ("--out run/model.safetensors", "this file is there already, and is a graphnet model"),
+        ("--out text.safetensors", "this file is there already, and is not such"),
+        (f"{TORCH} --prefix rnn", "prefix must be a module's name with a dot after it, as 'rnn.', or '', not 'rnn'"),
+        (f"{TORCH} --prefix ..", "prefix must be a module's name"),
+        (f"{TORCH} --prefix=--", "prefix must be a module's name"),
+        (f"{TORCH} --output-prefix rnn.", "both 'rnn.'; two modules have two names"),
+        (f"{TORCH} --output-prefix out", "output_prefix must be a module's name"),
         ("--out ./model.safetensors", "would overwrite the model"),
         ("--out none/such/x.safetensors", "there is no folder"),
-        ("--out folder", "this is a folder"),
-        ("--out full", "this is a device or a pipe"),
-        ("--out /dev/null", "this is a device or a pipe"),
-        ("--out loop", "this link leads in a circle"),
+        ("--out folder.safetensors", "this is a folder"),
+        ("--out full.safetensors", "this is a device or a pipe"),
+        ("--out /dev/null", "must end in .safetensors"),
+        ("--out loop.safetensors", "this link leads in a circle"),
         ("--cell LSTN", "there is no cell 'LSTN'"),
         ("--prefix rnn. --to onnx", "--prefix means nothing with --to onnx"),
         ("--output-prefix o. --to onnx", "--output-prefix means nothing with --to onnx"),
@@ -368,10 +424,11 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--optimizer newton", "there is no optimizer 'newton'"),
         ("--optimizer 'hf(damping=-1)'", "damping must be"),
         ("--no-structural --optimizer adam", "--no-structural is only for --optimizer hf"),
+        ("--optimizer 'hf(damping=1,damping=2)'", "says damping twice; leave out one"),
         ("--no-structural --optimizer 'hf(structural=1)'", "both say structural"),
         ("--rate -1 --optimizer adam", "rate must be"),
         ("--clip-norm 1", "--clip-norm is not for --optimizer hf"),
-        ("--clip-norm -1 --optimizer adam", "clip_norm must be"),
+        ("--clip-norm -1 --optimizer adam", "--clip-norm must be > 0, or 0 for no limit, not -1"),
         ("--units 0", "units must be a whole number >= 1, not 0"),
         (f"--units {LARGE}", "weights .* would take .* of memory"),
         ("--batch 0", "batch must be a whole number >= 1, not 0"),
@@ -383,20 +440,27 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         (f"--test {LARGE}", "sequences of .* steps would take .* of memory"),
         ("--test-every 0", "--steps and --test-every must be at least 1"),
         ("--backend cobol", "invalid choice: 'cobol'"),
-        ("--threads 0", "threads must be a whole number, at least 1, or None, not 0"),
+        ("--threads 0", "--threads must be a whole number >= 1, not 0"),
         ("--seed -1", "seed must be a whole number >= 0, not -1"),
         ("--record none/x.jsonl", "there is no folder"),
-        ("--record folder", "this is a folder"),
-        ("--record full", "this is a device or a pipe"),
-        ("--record loop", "this link leads in a circle"),
+        ("--record folder.jsonl", "this is a folder"),
+        ("--record full.jsonl", "this is a device or a pipe"),
+        ("--record loop.jsonl", "this link leads in a circle"),
+        ("--record text.txt", "the name of a record must end in .jsonl"),
+        ("--record run/history.jsonl", "is there already, and is not such a .jsonl"),
         ("--record x.svg --picture x.svg", "--record and --picture are the same file"),
         ("--picture x.txt", "must end in one of .svg, .png, .pdf"),
         ("--picture none/x.svg", "there is no folder"),
-        ("--model x.txt", "must end in one of .safetensors"),
+        ("--model x.txt", "must end in .safetensors"),
+        ("--model run/model.safetensors", "is there already, and is a model that was trained on text"),
+        ("--model run/checkpoint-000000000.safetensors", "is there already, and is a model that was trained on text"),
+        ("--model text.safetensors", "is not such a .safetensors"),
+        ("--model cut.safetensors", "is there already, and is not a graphnet model"),
+        ("--picture picture.svg", "is there already, and is not such a .svg"),
         ("--model none/x.safetensors", "there is no folder"),
         ("--model x.safetensors --checkpoint ./x.safetensors", "are the same file"),
-        ("--checkpoint x", "must end in one of .safetensors"),
-        ("--checkpoint text.safetensors", "is not a graphnet model"),
+        ("--checkpoint x", "must end in .safetensors"),
+        ("--checkpoint text.safetensors", "is not such a .safetensors"),
         ("--checkpoint model.safetensors", "model.safetensors"),
         ("--checkpoint none/x.safetensors", "there is no folder"),
     ],
@@ -455,12 +519,16 @@ def of_every_option(command: str) -> Iterator[Bad]:
         if action.type is int:
             yield bad("many", f"argument {name}: invalid int value: 'many'")
             yield bad("1.5", f"argument {name}: invalid int value: '1.5'")
-            yield bad("", f"argument {name}: invalid int value: ''")
+            for value in ("", "--", "1_0", " 1", "\N{ARABIC-INDIC DIGIT THREE}"):
+                yield bad(value, f"argument {name}: invalid int value: '{value}'")
         elif action.type is float:
             yield bad("1,5", f"argument {name}: invalid float value: '1,5'")
             yield bad("nan", f"{name} must be a number, not nan")
+            for value in ("--", "1_0", "\N{ARABIC-INDIC DIGIT THREE}"):
+                yield bad(value, f"argument {name}: invalid float value: '{value}'")
         elif action.choices:
             yield bad("", f"argument {name}: invalid choice: ''")
+            yield bad("--", f"argument {name}: invalid choice: '--'")
         elif action.metavar not in TEXTS:
             yield bad("", f"{name} is empty; say what it is, or leave it out")
             yield bad("a\0b", f"{name} 'a\\\\x00b' has a character 0 in it")
@@ -524,6 +592,29 @@ class Typo(Own):
 
 class Stateless(rnn.Cell):
     states = (rnn.State("h"),)
+
+
+class Calls(type(rnn.Cell)):
+    def __call__(cls, *arguments, **settings):
+        return None
+
+
+class Nothing(Own, metaclass=Calls):
+    pass
+
+
+class Opaque(Own):
+    __signature__ = 5
+
+
+class Hides(Own):
+    def __getattr__(self, name):
+        raise RuntimeError("no such thing")
+
+
+class Unshown(Own):
+    def __repr__(self):
+        raise RuntimeError("not shown")
 '''
 FILES: dict[str, str | bytes] = {
     "text.txt": TEXT,
@@ -538,6 +629,7 @@ FILES: dict[str, str | bytes] = {
     "asks.py": "name = input('your name? ')\n",
     "generator.py": "raise GeneratorExit\n",
     "nul.py": b"\0\1",
+    "missing.py": "def __getattr__(name):\n    raise ValueError('odd')\n",
     "binary": bytes(range(1, 256)) * 10,
     "nul": b"abc\0def",
     "empty": b"",
@@ -545,6 +637,9 @@ FILES: dict[str, str | bytes] = {
     "text.jsonl": TEXT + "\n",
     "text.safetensors": TEXT,
     "text": TEXT,
+    "picture.svg": TEXT,
+    "page.html": TEXT,
+    "text.onnx": TEXT,
     "picture.png": b"\x89PNG\r\n\x1a\n" + bytes(100),
     "picture.jsonl": b"\x89PNG\r\n\x1a\n" + bytes(100),
 }
@@ -554,23 +649,35 @@ def make_place(place: Path) -> None:
     """The folder in which the rows run; call it from there."""
     for name, content in FILES.items():
         (place / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    for name in ("folder", "folder.py", "folder.svg", "folder.html", "damaged"):
+    for name in (
+        "folder",
+        "folder.py",
+        "folder.svg",
+        "folder.html",
+        "folder.safetensors",
+        "folder.jsonl",
+        "damaged",
+    ):
         (place / name).mkdir()
-    for name in ("loop", "loop.svg"):
+    for name in ("loop", "loop.svg", "loop.safetensors", "loop.jsonl"):
         (place / name).symlink_to(name)
     for name in ("zero", "zero.py", "zero.jsonl"):
         (place / name).symlink_to("/dev/zero")
-    for name in ("full", "full.svg", "full.html"):
+    for name in ("full", "full.svg", "full.html", "full.safetensors", "full.jsonl"):
         (place / name).symlink_to("/dev/full")
     os.mkfifo(place / "pipe")
     with open(place / "sparse.txt", "wb") as file:
         file.truncate(1 << 42)
     symbols = len(set(TEXT))
-    for name, cell in (("model", rnn.GRU(4)), ("rhn", rnn.RHN(4, depth=2))):
+    for name, cell in (("model", rnn.GRU(4)), ("rhn", rnn.RHN(4, depth=2)), ("lstm", rnn.LSTM(4))):
         network = rnn.Network([cell], inputs=symbols, outputs=symbols)
         network.vocabulary = Vocabulary.of(TEXT)
         rnn.save(network, place / f"{name}.safetensors")
     rnn.save(rnn.Network([rnn.Elman(2)], 2, 2), place / "vectors.safetensors")
+    for file in ("model.safetensors", "text.txt"):
+        (place / file).with_stem("hard").hardlink_to(place / file)
+    network.parameters["output.b_o"].value[0] = float("nan")
+    rnn.save(network, place / "nan.safetensors")
     content = (place / "model.safetensors").read_bytes()
     (place / "cut.safetensors").write_bytes(content[: len(content) // 2])
     (place / "flipped.safetensors").write_bytes(content[:-1] + bytes([content[-1] ^ 4]))

@@ -19,7 +19,7 @@ import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
 from graphnet_rnn import cells
 from graphnet_rnn.checkpoint import RunFolder
-from graphnet_rnn.cli import COMMANDS, main, make_parser
+from graphnet_rnn.cli import COMMANDS, graphs, main, make_parser
 from graphnet_rnn.cli.graphs import SHOWN
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import ModelFileError, TrainingError
@@ -190,7 +190,8 @@ def test_usage_error_of_the_parser(capsys: pytest.CaptureFixture[str], arguments
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
-    assert "usage: graphnet-rnn" in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"(graphnet-rnn( sample| train)?): .+; see \1 --help", line)
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -474,11 +475,11 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
         ("train text.txt --epochs 0", "epochs must be a whole number >= 1, not 0"),
         ("train text.txt --dropout 1.5", "dropout, the share that is zeroed, must be in [0, 1), not 1.5"),
         ("train text.txt --dropout nan", "--dropout must be a number, not nan"),
-        ("train text.txt --rate 0", "rate must be > 0, not 0.0"),
+        ("train text.txt --rate 0", "--rate must be a finite number > 0, not 0.0"),
         ("train text.txt --rate nan", "--rate must be a number, not nan"),
-        ("train text.txt --clip-norm -1", "clip_norm must be > 0, or None for no limit, not -1.0"),
-        ("train text.txt --clip-value -1", "clip_values must be > 0 or None, not -1.0"),
-        ("train text.txt --rate-decay 2", "decay in (0, 1]"),
+        ("train text.txt --clip-norm -1", "--clip-norm must be > 0, or 0 for no limit, not -1"),
+        ("train text.txt --clip-value -1", "--clip-value must be > 0, or 0 for no limit, not -1"),
+        ("train text.txt --rate-decay 2", "--rate-decay must be in (0, 1], not 2"),
         (
             "train text.txt --optimizer adamm",
             "there is no optimizer 'adamm'; there are sgd, momentum, nesterov,",
@@ -509,7 +510,7 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
         ("train text.txt --unscored 2", "unscored are for independent sequences"),
         ("train text.txt --l2 -1", "l2 must be a finite number >= 0, not -1.0"),
         ("train text.txt --seed -1", "seed must be a whole number >= 0, not -1"),
-        ("train text.txt --sample -1", "sample_length must be a whole number >= 0, not -1"),
+        ("train text.txt --sample -1", "--sample must be a whole number >= 0, not -1"),
         ("train text.txt --cell LSTN", "there is no cell 'LSTN'; graphnet has Elman, Dense, LSTM,"),
         ("train text.txt --cell LSTN", "Did you mean LSTM?"),
         ("train text.txt --test text.txt", "--test FILE needs --valid FILE as well"),
@@ -696,7 +697,7 @@ def test_check_debug_raises_the_law_error(here: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "content", "code"),
     [
-        (["GRU", "--out", "picture.xyz"], "xyz", 1),
+        (["GRU", "--out", "picture.xyz"], "xyz", 2),
         (["GRU", "--out", "no/such/folder/picture.svg"], "picture.svg", 2),
     ],
     ids=["ending", "folder"],
@@ -725,8 +726,25 @@ def test_draw_shows_everything_of_a_cell_and_of_a_model(
         assert "#15181d" in (here / out).read_text(encoding="utf-8") or shown == "explorer"
 
 
+@pytest.mark.parametrize("ending", ["svg", "png", "pdf", "dot", "html"])
+def test_a_picture_of_before_is_replaced(here: Path, ending: str) -> None:
+    for _ in range(2):
+        assert main(["draw", "Elman", "--out", f"cell.{ending}"]) == 0
+
+
+def test_a_picture_of_many_steps_is_announced(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphs, "MANY_STEPS", 3)
+    how = ["draw", "Elman", "--show", "values", "--out", "values.svg"]
+    assert main([*how, "--time", "3"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main([*how, "--time", "4"]) == 0
+    assert "4 time steps take long to draw" in capsys.readouterr().err
+
+
 def test_what_is_shown_has_a_fitting_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "must end in one of .html" in fails(capsys, ["draw", "GRU", "--show", "explorer"], 2)
+    assert "must end in .html" in fails(capsys, ["draw", "GRU", "--show", "explorer"], 2)
     assert "is to be a folder" in fails(capsys, ["draw", "GRU", "--show", "dump"], 2)
 
 

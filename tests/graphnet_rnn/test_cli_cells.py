@@ -386,3 +386,13 @@ def test_a_cell_that_was_edited(elsewhere: Path, capsys: pytest.CaptureFixture[s
     assert "the equations of a cell have changed" in sentence(
         capsys, "train", "--resume", "run", "--epochs", "2"
     )
+
+
+@pytest.mark.parametrize("words", ['" "', "5", "None"])
+def test_a_cell_without_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(f"import graphnet_rnn as rnn\nclass Mine(rnn.Elman):\n    __doc__ = {words}\n")
+    assert main(["cells", "mine.py:Mine(units=3)"]) == 0
+    assert "(not described)" in capsys.readouterr().out

@@ -97,3 +97,22 @@ def test_what_cannot_be_meant_is_said(
     assert sentence in captured.err
     assert captured.err.count("\n") == 1
     assert set(here.iterdir()) == before
+
+
+def test_lanes_are_no_more_than_what_is_scored(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Memory and time go with the lanes, and those beyond would read to score nothing."""
+    Path("text.txt").write_text(TEXT[:60])
+    for lanes in ("50", "99999999"):
+        assert evaluate("--context", "10", "--lanes", lanes, "--costs", f"{lanes}.svg") == 0
+    one, other = (line.split("wrote")[0] for line in capsys.readouterr().out.split("matplotlib)\n")[:2])
+    assert one == other
+    assert Path("50.svg").read_bytes() == Path("99999999.svg").read_bytes()
+
+
+def test_what_it_wrote_before_is_replaced(here: Path) -> None:
+    for _ in range(2):
+        for ending in (".html", ".svg", ".ansi", ".txt"):
+            assert evaluate("--save", f"page{ending}") == 0
+        for ending in (".svg", ".png", ".pdf"):
+            assert evaluate("--costs", f"costs{ending}") == 0
+    assert Path("text.txt").read_text() == TEXT

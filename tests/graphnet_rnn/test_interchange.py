@@ -659,22 +659,44 @@ def export(*arguments: str) -> int:
 
 
 def test_export_to_torch(model: rnn.Network, capsys: pytest.CaptureFixture[str]) -> None:
-    assert export("--to", "torch", "--out", "w", "--prefix", "lstm.", "--output-prefix", "fc.") == 0
+    assert (
+        export("--to", "torch", "--out", "w.safetensors", "--prefix", "lstm.", "--output-prefix", "fc.") == 0
+    )
     assert capsys.readouterr().out == (
-        "wrote w: lstm = torch.nn.LSTM(4, 4, num_layers=2), fc = torch.nn.Linear(4, 7)\n"
+        "wrote w.safetensors: lstm = torch.nn.LSTM(4, 4, num_layers=2), fc = torch.nn.Linear(4, 7)\n"
     )
     want = to_torch(model, "lstm.", "fc.")
-    for name, array in load_file("w").items():
+    for name, array in load_file("w.safetensors").items():
         np.testing.assert_array_equal(array, want.pop(name))
     assert not want
 
 
+@pytest.mark.parametrize(
+    ("prefix", "words"), [("", "torch.nn.LSTM"), ("model.0.", "model.0 = torch.nn.LSTM")]
+)
+def test_export_names_the_modules_as_their_keys_do(
+    model: rnn.Network, capsys: pytest.CaptureFixture[str], prefix: str, words: str
+) -> None:
+    for _ in range(2):  # the second replaces what the first wrote
+        assert export("--to", "torch", "--out", "w.safetensors", "--prefix", prefix) == 0
+        assert f"w.safetensors: {words}(4, 4" in capsys.readouterr().out
+    assert f"{prefix}weight_ih_l0" in load_file("w.safetensors")
+
+
+@pytest.mark.parametrize(
+    "prefixes", [("rnn",), ("..",), (".",), (5,), ("rnn.", "rnn."), ("", ""), ("rnn.", "a b.")], ids=repr
+)
+def test_prefixes_that_no_module_loads(prefixes: tuple[Any, ...]) -> None:
+    with pytest.raises(UsageError, match="prefix"):
+        to_torch(network_of(rnn.LSTM(4)), *prefixes)
+
+
 def test_export_of_learned_states_to_torch(model: rnn.Network, capsys: pytest.CaptureFixture[str]) -> None:
     rnn.save(network_of(rnn.LSTM(4), initial_state="learned"), "model.safetensors")
-    assert export("--to", "torch", "--out", "w") == 0
+    assert export("--to", "torch", "--out", "w.safetensors") == 0
     told = capsys.readouterr().out
     assert told.endswith("initial.h (1, 1, 4), to be given as h_0, initial.c (1, 1, 4), to be given as c_0\n")
-    assert load_file("w")["initial.c"].shape == (1, 1, 4)
+    assert load_file("w.safetensors")["initial.c"].shape == (1, 1, 4)
 
 
 def test_the_modules_that_export_names_load_the_file(
@@ -682,12 +704,12 @@ def test_the_modules_that_export_names_load_the_file(
 ) -> None:
     from safetensors.torch import load_file as load_tensors
 
-    assert export("--to", "torch", "--out", "w") == 0
+    assert export("--to", "torch", "--out", "w.safetensors") == 0
     modules = torch.nn.ModuleDict()
     for line in capsys.readouterr().out.strip().partition(": ")[2].replace("), ", ")\n").splitlines():
         name, _, made = line.partition(" = ")
         modules[name] = eval(made, {"torch": torch})
-    modules.load_state_dict(load_tensors("w"))
+    modules.load_state_dict(load_tensors("w.safetensors"))
 
 
 def test_export_to_onnx(onnx: Any, model: rnn.Network, capsys: pytest.CaptureFixture[str]) -> None:
@@ -707,7 +729,11 @@ def test_export_to_onnx(onnx: Any, model: rnn.Network, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        ("--to torch --out w --time 3 --initial zero", 2, "--time, --initial means nothing with --to torch"),
+        (
+            "--to torch --out w.safetensors --time 3 --initial zero",
+            2,
+            "--time, --initial means nothing with --to torch",
+        ),
         ("--to onnx --out n.onnx --prefix a.", 2, "--prefix means nothing with --to onnx"),
         ("--to torch --out model.safetensors", 2, "--out model.safetensors would overwrite the model"),
         ("--to onnx --out n.onnx --initial learned", 2, "initial_state='learned'"),
@@ -729,7 +755,7 @@ def test_export_refuses(
 
 def test_export_of_a_cell_that_torch_has_not(model: rnn.Network, capsys: pytest.CaptureFixture[str]) -> None:
     rnn.save(network_of(rnn.GRU(4)), "model.safetensors")
-    assert export("--to", "torch", "--out", "w") == 2
+    assert export("--to", "torch", "--out", "w.safetensors") == 2
     assert "GRUResetAfter" in capsys.readouterr().err
 
 

@@ -330,10 +330,10 @@ def test_runs_before_this_one_stay_in_the_record(tmp_path: Path) -> None:
 def test_a_damaged_record_is_refused_before_a_step_is_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record = tmp_path / "book.txt"
+    record = tmp_path / "book.jsonl"
     record.write_text("It was the best of times,\nit was")
     assert main([*COMMAND, "--record", str(record)]) == 2
-    assert "book.txt, line 1, is not JSON" in capsys.readouterr().err
+    assert "book.jsonl, line 1, is not JSON" in capsys.readouterr().err
     assert record.read_text() == "It was the best of times,\nit was"
 
 

@@ -1,0 +1,26 @@
+"""Models of files, for commands that compute with them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphnet_rnn.cli.user_cells import own_cells
+from graphnet_rnn.errors import ModelFileError
+from graphnet_rnn.model_file import network_of, read_model_file
+from graphnet_rnn.network import Network
+
+__all__ = ["load_finite"]
+
+
+def load_finite(path: str, cell: str | None) -> Network:
+    """The network of a file; ModelFileError if its weights are no numbers: whatever it computed would be none, too."""
+    cells = own_cells(cell)
+    file = read_model_file(path)
+    for name, array in file.weights().items():
+        odd = np.size(array) - np.count_nonzero(np.isfinite(array))
+        if odd:
+            raise ModelFileError(
+                f"{path}: {odd:,} of the {np.size(array):,} numbers of the weight {name} are nan or infinite, so it "
+                "predicts nothing; take an earlier model, or train anew."
+            )
+    return network_of(file, path, cells)
