@@ -13,14 +13,15 @@ from graphnet.settings import (
     number,
     one_of,
     path,
+    shown,
     text,
     whole_number,
     yes_or_no,
-)  # fmt: skip
+)
 
 __all__ = [
-    "amount", "fraction", "is_number", "is_true", "limit", "listed", "number", "one_of", "path", "text", "whole_number",
-    "yes_or_no",
+    "amount", "fraction", "is_number", "is_true", "limit", "listed", "number", "one_of", "path", "shown", "text",
+    "whole_number", "yes_or_no",
 ]  # fmt: skip
 
 

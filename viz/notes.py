@@ -209,7 +209,7 @@ def times(function: Function, *arrays: Any, repeats: int = 5) -> Times:
     """Notes with the time of each node of `function.graph`, as `function.profile(*arrays)` measures it."""
     if not isinstance(function, Function):
         raise DrawingError(f"function: times needs what gn.compile returns, not {_described(function)}.")
-    profile = function.profile(*arrays, repeats=repeats)
+    profile = function.profile(*arrays, repeats=count_of("repeats", repeats))
     return Times(dict(zip(profile.nodes, profile.seconds, strict=True)))
 
 

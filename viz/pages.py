@@ -50,6 +50,11 @@ class TextPage:
     body: str
     theme: str
 
+    def __post_init__(self) -> None:
+        for name in ("title", "terminal", "body", "theme"):
+            if not isinstance(getattr(self, name), str):
+                raise DrawingError(f"TextPage: {name} must be a str, not {getattr(self, name)!r:.60}.")
+
     def __str__(self) -> str:
         return self.terminal
 
@@ -78,7 +83,7 @@ class TextPage:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes .html or .svg, or .txt or .ansi with a terminal's escape codes. DrawingError if that cannot be."""
-        file = Path(path)
+        file = named_file("path", path)
         ending = file.suffix.lower()
         if ending not in (".html", ".htm", ".svg", ".txt", ".ansi"):
             raise DrawingError(f"path {str(path)!r}: a page of text must end in .html, .svg, .txt or .ansi.")
@@ -153,8 +158,7 @@ def samples(
     Raises DrawingError if there are none.
     Source: Lynge 2016, 5.4.1 and 5.4.2.
     """
-    if width < 2 or count < 1:
-        raise DrawingError(f"width must be at least 2 and count at least 1, not {width} and {count}.")
+    width, count = count_of("width", width, least=2), count_of("count", count)
     if isinstance(texts, Mapping):
         named = {str(name): ("", str(text)) for name, text in texts.items()}
     else:

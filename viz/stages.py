@@ -68,7 +68,7 @@ def dump(
     nothing can be written.
     """
     _compiled("dump", function)
-    target = Path(folder)
+    target = named_file("folder", folder)
     try:
         target.mkdir(parents=True, exist_ok=True)
         write_file(target / "explain.txt", f"{function!r}\n\n{function.explain()}\n".encode())

@@ -33,7 +33,7 @@ def compare_runs(histories: Mapping[str, History], by: str = "epoch", title: str
     """
     from viz.charts.figure import Chart
 
-    if by not in _AXES:
+    if not isinstance(by, str) or by not in _AXES:
         raise DrawingError(f"by must be one of {', '.join(map(repr, _AXES))}, not {by!r}.")
     if not isinstance(histories, Mapping) or not histories:
         raise DrawingError(

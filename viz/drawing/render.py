@@ -63,6 +63,10 @@ class Drawing:
         limit: int | None = 3000,
         theme: Style = LIGHT,
     ) -> None:
+        if not isinstance(picture, (Picture, ClosedPicture)):
+            raise DrawingError(
+                f"picture: a Drawing is of a Picture, not of {picture!r:.60}; viz.draw(thing) makes one of a graph."
+            )
         self.picture = picture
         self.style = style
         self.limit = limit
@@ -103,7 +107,7 @@ class Drawing:
 
         An existing file is replaced only when the new one is complete. Raises DrawingError.
         """
-        target = Path(path)
+        target = named_file("path", path)
         suffix = target.suffix.lower().removeprefix(".")
         if suffix not in FORMATS:
             listed = ", ".join(f".{known}" for known in FORMATS)
