@@ -21,7 +21,7 @@ from viz.blocks import block_means
 from viz.drawing.names import number, shape_text
 from viz.drawing.note import Note, Notes, Scale
 from viz.drawing.things import Drawable, graph_of
-from viz.errors import DrawingError
+from viz.errors import DrawingError, count_of
 from viz.feeds import Feeds, computed, fed
 from viz.matching import kept_nodes
 

@@ -7,13 +7,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from viz.charts.history import History, is_number, rows_of
-from viz.errors import DrawingError
+from viz.errors import DrawingError, count_of, named_file
 from viz.files import write_file
 from viz.terminal import as_svg
 from viz.text import coloured, coloured_html, paint, scale_of, swatch, visible

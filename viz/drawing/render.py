@@ -28,7 +28,7 @@ from viz.drawing.dot import dot_of, with_less_effort, without_common_ranks
 from viz.drawing.grid import grid_dot
 from viz.drawing.picture import Picture
 from viz.drawing.scripts import with_scripts
-from viz.errors import DrawingError, LayoutTimeoutError
+from viz.errors import DrawingError, LayoutTimeoutError, named_file
 from viz.files import write_file
 from viz.notebook import bundle_of
 from viz.style import LIGHT, Style
