@@ -149,6 +149,7 @@ def new_words(text: str) -> Array:
 
 
 def _vocabulary(who: str, network: Network) -> Vocabulary:
-    if require_network(who, network).vocabulary is None:
+    require_network(who, network)
+    if network.vocabulary is None:
         raise UsageError(f"{who}: this network has no vocabulary: it was not trained on text")
     return network.vocabulary

@@ -272,7 +272,7 @@ class ParameterNodes(dict[str, Node]):
             "Change what one holds, parameters[name].value = array, or all of them, model.theta = vector."
         )
 
-    __setitem__ = __delitem__ = __ior__ = pop = popitem = clear = update = setdefault = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __ior__ = pop = popitem = clear = update = setdefault = _refuse
 
 
 class FlatParameters:

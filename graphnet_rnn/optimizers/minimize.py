@@ -59,7 +59,7 @@ def _started(objective: Objective | BatchedObjective, start: Any) -> Array:
     require_unmasked("minimize: start", start)
     try:
         return objective.place(np.array(start, objective.start().dtype))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise UsageError(
             f"minimize: start must be a vector of {objective.size} numbers, not {shown(start)}"
         ) from None

@@ -175,6 +175,7 @@ NUMBERS = [
     Row(lambda: initializers.thinned(initializers.normal(1), "a"), UsageError, ("thinned: kept", "'a'")),
     Row(lambda: initializers.reservoir("a"), UsageError, ("reservoir: radius", "'a'")),
     Row(lambda: initializers.reservoir(density=[]), UsageError, ("reservoir: density", "[]")),
+    Row(lambda: rnn.HMM(2, 2, frequencies=10**400), UsageError, ("HMM: frequencies", "too large")),
     Row(lambda: rnn.GNN(frequencies="abc"), UsageError, ("GNN: frequencies", "'abc'")),
     Row(lambda: rnn.GNN(frequencies=[1, "a"]), UsageError, ("GNN: frequencies", "'a'")),
 ]
