@@ -554,7 +554,7 @@ def test_frequencies_must_fit() -> None:
     with pytest.raises(UsageError, match="2 frequencies were given, but x has 3 values"):
         rnn.Network([rnn.GLNN(4, frequencies=[0.5, 0.5])], 3, 3)
     with pytest.raises(
-        UsageError, match="frequencies: each must be a finite number >= 0|frequencies must be >= 0"
+        UsageError, match=r"frequencies: each must be a finite number >= 0|frequencies must be >= 0"
     ):
         rnn.GNN(4, frequencies=[-1, 2])
 
