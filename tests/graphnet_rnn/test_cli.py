@@ -478,7 +478,7 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
         ("train text.txt --rate nan", "--rate must be a number, not nan"),
         ("train text.txt --clip-norm -1", "clip_norm must be > 0, or None for no limit, not -1.0"),
         ("train text.txt --clip-value -1", "clip_values must be > 0 or None, not -1.0"),
-        ("train text.txt --rate-decay 2", "decay in (0, 1]"),
+        ("train text.txt --rate-decay 2", "decay must be in (0, 1]"),
         (
             "train text.txt --optimizer adamm",
             "there is no optimizer 'adamm'; there are sgd, momentum, nesterov,",
