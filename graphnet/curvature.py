@@ -22,10 +22,11 @@ from graphnet.diff import (
     seed_nodes,
 )
 from graphnet.dtypes import is_float
-from graphnet.errors import DifferentiationError
+from graphnet.errors import DifferentiationError, UsageError
 from graphnet.graph import ancestors, dependents
 from graphnet.node import Node
 from graphnet.ops.leaf import StopGradient, fill
+from graphnet.settings import listed
 
 __all__ = ["gauss_newton_product", "hessian_product"]
 
@@ -62,7 +63,10 @@ def gauss_newton_product(
     """
     require_scalar("gauss_newton_product", cost)
     seeds = seed_nodes("gauss_newton_product", tangents)
-    places = _judged_nodes(cost) if at is None else float_nodes("gauss_newton_product", at, "linearise at")
+    damping = [_damping(entry) for entry in listed("gauss_newton_product: damping", damping, "(a, h, μ)")]
+    places = (
+        _judged_nodes(cost) if at is None else float_nodes("gauss_newton_product", "at", at, "linearise at")
+    )
     outer = ancestors([cost], stop=places)
     _check_no_way_around(cost, places, tangents)
     # The cost as a function of the pre-outputs alone: walks stop at them, even where one of them is
@@ -78,6 +82,17 @@ def gauss_newton_product(
         penalty = change * weight
         cotangents[a] = cotangents[a] + penalty if a in cotangents else penalty
     return backward(cotangents, list(tangents))
+
+
+def _damping(entry: Any) -> tuple[Node, Node, Any]:
+    """(a, h, μ); UsageError for anything else."""
+    if not (
+        isinstance(entry, (tuple, list)) and len(entry) == 3 and all(isinstance(n, Node) for n in entry[:2])
+    ):
+        raise UsageError(
+            f"gauss_newton_product: damping must hold triples (a, h, μ) of two nodes and a number, not {entry!r:.80}"
+        )
+    return entry[0], entry[1], entry[2]
 
 
 def _judged_nodes(cost: Node) -> list[Node]:

@@ -27,6 +27,8 @@ from graphnet_rnn.files import write_atomically
 from graphnet_rnn.fingerprint import fingerprint, same_fingerprint
 from graphnet_rnn.json_values import from_json
 from graphnet_rnn.network import Network
+from graphnet_rnn.settings import listed
+from graphnet_rnn.settings import path as named_file
 from graphnet_rnn.tensor_file import read_tensor_file, tensor_bytes
 
 __all__ = ["FORMAT", "STATE", "ModelFile", "load", "read_model_file", "save"]
@@ -128,14 +130,24 @@ def save(network: Network, path: str | Path, notes: Mapping[str, Any] | None = N
     """One file with architecture, weights and vocabulary; notes: more JSON to keep with them.
 
     Raises SaveError if it cannot be written; a file that was there is then untouched. UsageError for anything but a
-    Network.
+    Network, and for one that could not be loaded again: with weights that are not finite, or other settings than it was
+    made with.
     """
     if not isinstance(network, Network):
         raise UsageError(
             f"save takes a Network and a path, not {network!r:.60}. Of other models keep `settings()` and the arrays "
             "of `parameters` (np.savez)."
         )
+    path = named_file("save: path", path)
+    if notes is not None and not isinstance(notes, Mapping):
+        raise UsageError(f"save: notes must be a dict of what JSON holds, not {notes!r:.60}")
+    network.require_finite("save")
+    network.require_unchanged("save")
     description = {**describe_network(network), **({"notes": dict(notes)} if notes else {})}
+    try:
+        json.dumps(description)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"save: notes must be a dict of what JSON holds: {error}") from None
     write_atomically(path, ModelFile(network_tensors(network), description).to_bytes())
 
 
@@ -145,7 +157,17 @@ def load(path: str | Path, cells: type[Cell] | Iterable[type[Cell]] = ()) -> Net
     Raises ModelFileError for a file that is no model, damaged, newer, or of unknown cells. Warns (UserWarning) if the
     equations are no longer those of the network that was saved: the weights were learned for others.
     """
-    return network_of(read_model_file(path), str(path), cells)
+    path, classes = named_file("load: path", path), _cell_classes(cells)
+    return network_of(read_model_file(path), str(path), classes)
+
+
+def _cell_classes(cells: Any) -> list[type[Cell]]:
+    """The classes; UsageError for what is none of a cell."""
+    classes = [cells] if isinstance(cells, type) else listed("load: cells", cells, "classes of cells")
+    for cell in classes:
+        if not (isinstance(cell, type) and issubclass(cell, Cell)):
+            raise UsageError(f"load: cells must be classes of cells, e.g. cells=[MyCell], not {cell!r:.60}")
+    return classes
 
 
 def network_of(file: ModelFile, path: str, cells: type[Cell] | Iterable[type[Cell]] = ()) -> Network:
@@ -153,8 +175,8 @@ def network_of(file: ModelFile, path: str, cells: type[Cell] | Iterable[type[Cel
 
     Its weights are those of the file from the start: what the description claims beyond them is never allocated.
     """
-    listed = [cells] if isinstance(cells, type) else cells
-    known = {**ALL, **{cell.__name__: cell for cell in listed}}
+    classes = [cells] if isinstance(cells, type) else cells
+    known = {**ALL, **{cell.__name__: cell for cell in classes}}
     described = file.description.get("network")
     if not described:
         raise ModelFileError(f"{path} holds no network.")

@@ -19,7 +19,7 @@ from graphnet_rnn.cell import Cell
 from graphnet_rnn.declaration import State
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.initializers import Initializer, array
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import amount, listed, shown, whole_number
 
 __all__ = ["GLNN", "GNN", "GraphRNN", "random_edges"]
 
@@ -60,6 +60,15 @@ def _first_potentials(generator: np.random.Generator, shape: tuple[int, ...]) ->
     return np.arctanh(_time_scales(shape[0])[1] / ALPHA)
 
 
+def _frequencies(name: str, given: Any) -> tuple[float, ...]:
+    numbers = tuple(
+        amount(f"{name}: frequencies: each", f) for f in listed(f"{name}: frequencies", given, "numbers")
+    )
+    if not sum(numbers) > 0:
+        raise UsageError(f"{name}: frequencies must be >= 0, and not all 0; they are {shown(given)}")
+    return numbers
+
+
 class _OverGraph(Cell):
     """What the three share: the graph, and sums over its edges.
 
@@ -80,16 +89,7 @@ class _OverGraph(Cell):
         super().__init__(units, initial=initial)
         self.edges = whole_number(f"{name}: edges", edges)
         self.graph_seed = whole_number(f"{name}: graph_seed", graph_seed, least=0)
-        try:
-            self.frequencies = None if frequencies is None else tuple(float(f) for f in frequencies)
-        except (TypeError, ValueError, OverflowError):
-            raise UsageError(
-                f"{name}: frequencies must be a row of numbers, one for each symbol, not {frequencies!r:.60}"
-            ) from None
-        if self.frequencies is not None and not (
-            all(f >= 0 for f in self.frequencies) and sum(self.frequencies) > 0
-        ):
-            raise UsageError(f"{name}: frequencies must be >= 0, and not all 0; they are {frequencies!r:.60}")
+        self.frequencies = None if frequencies is None else _frequencies(name, frequencies)
         self.sources, self.targets = random_edges(self.units, min(self.edges, self.units), self.graph_seed)
         with scope(cell=name):
             self._i, self._j = constant(self.sources, name="i"), constant(self.targets, name="j")

@@ -23,7 +23,7 @@ from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import Elman
 from graphnet_rnn.control.arm import Arm
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.initializers import Initializer, normal
+from graphnet_rnn.initializers import Initializer, checked_initial, normal
 from graphnet_rnn.settings import amount, one_of, whole_number
 from graphnet_rnn.weights import FlatParameters, Weights
 
@@ -72,7 +72,7 @@ class Controller(FlatParameters, ShowsItself):
         for l, cell in enumerate(cells):
             width = STATE + STATE + (self.layers[-1].output_width if l else 0)
             self.layers.append(cell.bind(width, f"layer{l}", self.seed, self.dtype))
-        self._own = Weights("output", self.seed, self.dtype, dict(initial or {}))
+        self._own = Weights("output", self.seed, self.dtype, checked_initial("Controller", initial))
         self._own.get("W_hu", (self.layers[-1].output_width, TORQUES), normal(0.01))
         self._own.get("b_u", (TORQUES,), None)
         self._own.require_patterns("Controller")

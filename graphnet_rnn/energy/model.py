@@ -15,7 +15,7 @@ from graphnet.dtypes import as_dtype, is_float
 from graphnet.node import Array, Node
 from graphnet_rnn.energy.units import visible_units
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.initializers import Initializer
+from graphnet_rnn.initializers import Initializer, checked_initial
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.weights import FlatParameters, Weights
 
@@ -51,7 +51,7 @@ class EnergyModel(FlatParameters, ShowsItself, ABC):
         self.dtype = as_dtype(dtype)
         if not is_float(self.dtype):
             raise UsageError(f"{owner}: dtype must be float32 or float64, not {self.dtype}")
-        self._make_parameters(dict(initial or {}))
+        self._make_parameters(checked_initial(owner, initial))
 
     # -- parameters --------------------------------------------------------------------------
 

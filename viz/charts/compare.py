@@ -33,7 +33,7 @@ def compare_runs(histories: Mapping[str, History], by: str = "epoch", title: str
     """
     from viz.charts.figure import Chart
 
-    if by not in _AXES:
+    if not isinstance(by, str) or by not in _AXES:
         raise DrawingError(f"by must be one of {', '.join(map(repr, _AXES))}, not {by!r}.")
     if not isinstance(histories, Mapping) or not histories:
         raise DrawingError(
@@ -128,6 +128,15 @@ def best_setting(
     """
     from viz.charts.figure import Chart
 
+    for argument, name in (
+        ("best", best),
+        ("against", against),
+        ("by", by),
+        ("panels", panels),
+        ("score", score),
+    ):
+        if not isinstance(name, str) and not (name is None and argument in ("by", "panels")):
+            raise DrawingError(f"{argument} must be the name of a setting, a str, not {name!r:.60}.")
     found = _found(rows_of(runs, "runs"), (best, against, score), (panels, by))
     pages = sorted({page for page, _, _ in found}, key=_order)
     groups = sorted({group for _, group, _ in found}, key=_order)
