@@ -18,6 +18,7 @@ from graphnet.errors import (
     NonFiniteError,
     NotEnoughMemoryError,
     ShapeError,
+    UsageError,
     ValueAccessError,
 )
 from graphnet.graph import Graph
@@ -50,7 +51,7 @@ from graphnet.version import __version__  # isort: skip
 __all__ = [
     "BackendError", "DifferentiationError", "DtypeError", "Elementwise", "Function", "Graph",
     "GraphnetError", "Node", "NonFiniteError", "NotEnoughMemoryError", "Op", "RandomSource", "ShapeError",
-    "StoredFunction", "ValueAccessError",
+    "StoredFunction", "UsageError", "ValueAccessError",
     "__version__", "absolute", "add", "argmax", "backward", "broadcast_to", "cast", "clip", "compile",
     "concatenate", "constant", "cos", "divide", "equal", "exp", "fill", "gauss_newton_product",
     "gradient", "greater", "greater_equal", "hessian_product", "input", "label", "less", "less_equal",

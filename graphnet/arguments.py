@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from graphnet.dtypes import require_unmasked
 from graphnet.errors import DtypeError, ShapeError
 from graphnet.graph import Graph
 from graphnet.node import Array, Node
 
 __all__ = ["as_input", "checked_inputs", "index_sizes", "sample_inputs"]
 
+
+#: What NumPy calls the dtypes of objects, texts, times and records.
+_NO_NUMBERS = "OSUVMm"
 
 #: What a program can read where it lies (see Program.taken), or None.
 Taken = Callable[[Any], Any]
@@ -40,6 +44,7 @@ def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
     Python numbers and lists take the node's dtype, if it can hold them; an array is converted only where no value can
     change, and if it lies on the host.
     """
+    require_unmasked(f"input {node.describe()}", array)
     is_array = isinstance(array, (np.ndarray, np.generic))
     if isinstance(array, Node):
         raise DtypeError(f"input {node.describe()}: a node was given where an array is needed")
@@ -48,6 +53,11 @@ def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
         value = _on_host(array) if value is None else value
     except (TypeError, ValueError, BufferError, RuntimeError) as error:
         raise ShapeError(f"input {node.describe()}: this is not an array: {error}") from None
+    if value.dtype.kind in _NO_NUMBERS:
+        raise DtypeError(
+            f"input {node.describe()} (made at {node.origin}) was given {array!r:.60} of type {type(array).__name__}, "
+            f"which is no array of numbers; give an array of {node.dtype}."
+        )
     if value.shape != node.shape:
         raise ShapeError(
             f"input {node.describe()} (made at {node.origin}) was given an array of shape "

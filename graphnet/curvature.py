@@ -23,12 +23,13 @@ from graphnet.diff import (
     seed_nodes,
 )
 from graphnet.dtypes import is_float
-from graphnet.errors import DifferentiationError
+from graphnet.errors import DifferentiationError, UsageError
 from graphnet.graph import ancestors, dependents, substitute
 from graphnet.node import Node
 from graphnet.ops.leaf import StopGradient, fill, stop_gradient
 from graphnet.ops.surrogate import Surrogate
 from graphnet.provenance import attributed_to
+from graphnet.settings import listed
 
 __all__ = ["gauss_newton_product", "hessian_product"]
 
@@ -66,10 +67,11 @@ def gauss_newton_product(
     """
     require_scalar("gauss_newton_product", cost)
     seeds = seed_nodes("gauss_newton_product", tangents)
+    damping = [_damping(entry) for entry in listed("gauss_newton_product: damping", damping, "(a, h, μ)")]
     if at is None:
         cost, places = _convex(cost)
     else:
-        places = float_nodes("gauss_newton_product", at, "linearise at")
+        places = list(float_nodes("gauss_newton_product", "at", at, "linearise at"))
     outer = ancestors([cost], stop=places)
     _check_no_way_around(cost, places, tangents)
     # The cost as a function of the pre-outputs alone: walks stop at them, even where one of them is
@@ -85,6 +87,17 @@ def gauss_newton_product(
         penalty = change * weight
         cotangents[a] = cotangents[a] + penalty if a in cotangents else penalty
     return backward(cotangents, list(tangents))
+
+
+def _damping(entry: Any) -> tuple[Node, Node, Any]:
+    """(a, h, μ); UsageError for anything else."""
+    if not (
+        isinstance(entry, (tuple, list)) and len(entry) == 3 and all(isinstance(n, Node) for n in entry[:2])
+    ):
+        raise UsageError(
+            f"gauss_newton_product: damping must hold triples (a, h, μ) of two nodes and a number, not {entry!r:.80}"
+        )
+    return entry[0], entry[1], entry[2]
 
 
 def _convex(cost: Node) -> tuple[Node, list[Node]]:

@@ -13,11 +13,12 @@ from typing import Any
 from graphnet.collector import collector_paused
 from graphnet.dtypes import is_float
 from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueAccessError
-from graphnet.graph import ancestors, dependents
+from graphnet.graph import ancestors, as_nodes, dependents
 from graphnet.node import Node
 from graphnet.ops.elementwise import add, cast, clip
 from graphnet.ops.leaf import as_node, fill, zeros
 from graphnet.provenance import attributed_to
+from graphnet.settings import limit
 
 __all__ = [
     "backward",
@@ -36,10 +37,10 @@ def gradient(cost: Node, wrt: Node | Sequence[Node], clip_values: float | None =
 
     cost: a float scalar node. `clip_values=5.0` truncates every cotangent to [-5, 5] at every node as it
     flows back (Mikolov 2012; Lynge 2016, 3.7.1); the result is then not the gradient of any cost.
-    Raises DifferentiationError if the cost is not a scalar.
+    Raises DifferentiationError if the cost is not a scalar, UsageError for a limit that is not above 0.
     """
     require_scalar("gradient", cost)
-    return backward({cost: fill(1, (), cost.dtype)}, wrt, clip_values)
+    return _pulled_back("gradient", {cost: fill(1, (), cost.dtype)}, wrt, clip_values)
 
 
 def require_scalar(function: str, cost: Any) -> None:
@@ -60,11 +61,17 @@ def backward(
 
     cotangents: {output: cotangent of its shape}. A node in `wrt` may be any node of the graph.
     """
-    targets = float_nodes("backward", wrt, "differentiate with respect to")
-    order = ancestors(cotangents)
-    reached = dependents(order, targets)
-    seeds = seed_nodes("backward", cotangents)
-    return pull_back(order, reached, seeds, targets, clip_values)
+    return _pulled_back("backward", cotangents, wrt, clip_values)
+
+
+def _pulled_back(function: str, cotangents: Any, wrt: Any, clip_values: Any) -> list[Node]:
+    """`backward`, whose errors name the function that was called."""
+    if clip_values is not None:
+        clip_values = limit(f"{function}: clip_values", clip_values)
+    targets = float_nodes(function, "wrt", wrt, "differentiate with respect to")
+    seeds = seed_nodes(function, cotangents)
+    order = ancestors(seeds)
+    return pull_back(order, dependents(order, targets), seeds, targets, clip_values)
 
 
 def pull_back(
@@ -117,7 +124,7 @@ def rop(outputs: Node | Sequence[Node], tangents: Mapping[Node, Any]) -> list[No
     tangents: {node: tangent of its shape}; the node may be any node of the graph, and what lies behind it
     does not count. Zeros for an output that depends on none of them.
     """
-    listed = float_nodes("rop", outputs, "take the R-operator of")
+    listed = float_nodes("rop", "outputs", outputs, "take the R-operator of")
     seeds = seed_nodes("rop", tangents)
     order = ancestors(listed, stop=seeds)
     return push_forward(order, listed, seeds)
@@ -171,17 +178,16 @@ def _require_nodes(node: Node, rule: str, results: Any) -> None:
     )
 
 
-def float_nodes(function: str, nodes: Node | Iterable[Node], doing: str) -> list[Node]:
-    listed = [nodes] if isinstance(nodes, Node) else list(nodes)
-    for node in listed:
-        if not isinstance(node, Node):
-            raise ValueAccessError(f"{function}: {node!r:.60} is not a node")
+def float_nodes(function: str, argument: str, nodes: Node | Iterable[Node], doing: str) -> Sequence[Node]:
+    """The nodes; ValueAccessError for what is none, DifferentiationError for one that has no derivatives."""
+    found = as_nodes(nodes, f"{function}: {argument}")
+    for node in found:
         if not is_float(node.dtype):
             raise DifferentiationError(
                 f"{function}: cannot {doing} {node.describe()} (made at {node.origin}): it is "
                 f"{node.dtype}, and only float32 and float64 have derivatives."
             )
-    return listed
+    return found
 
 
 def seed_nodes(function: str, derivatives: Mapping[Node, Any]) -> dict[Node, Node]:
@@ -193,7 +199,7 @@ def seed_nodes(function: str, derivatives: Mapping[Node, Any]) -> dict[Node, Nod
         )
     result: dict[Node, Node] = {}
     for node, derivative in derivatives.items():
-        float_nodes(function, node, "seed")
+        float_nodes(function, "the keys", [node], "seed")
         d = as_node(derivative)
         if d.shape != node.shape:
             raise ShapeError(

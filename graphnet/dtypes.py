@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BOOL", "FLOAT32", "FLOAT64", "INT64", "as_dtype", "assign", "common_dtype", "converted", "is_float", "limits",
-    "of_nan",
+    "of_nan", "require_unmasked",
 ]  # fmt: skip
 
 FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
@@ -29,9 +29,13 @@ INT64, BOOL = np.dtype("int64"), np.dtype("bool")
 def as_dtype(dtype: Any) -> np.dtype[Any]:
     """The NumPy dtype, or DtypeError where graphnet has no arithmetic for it."""
     try:
+        if dtype is None:  # which NumPy takes for float64
+            raise TypeError
         result = np.dtype(dtype)
-    except TypeError:
-        raise DtypeError(f"{dtype!r} is not a dtype; use 'float32', 'float64', 'int64' or 'bool'") from None
+    except (TypeError, ValueError):
+        raise DtypeError(
+            f"{dtype!r:.60} is not a dtype; use 'float32', 'float64', 'int64' or 'bool'"
+        ) from None
     if result in (FLOAT32, FLOAT64) or (result.kind in "iub" and result.isnative):
         return result
     own = result.newbyteorder("=").name if result.kind in "iubf" and not result.isnative else "float32"
@@ -87,8 +91,18 @@ def converted(x: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, 
     return np.where(inside, np.where(inside, x, 0).astype(dtype), outside)
 
 
+def require_unmasked(what: str, array: Any) -> None:
+    """DtypeError for a masked array, of which NumPy would hand on what lies behind the mask."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise DtypeError(
+            f"{what} cannot take a masked array, whose mask would be lost: write array.filled(value), and keep the "
+            "mask as an array of its own, e.g. for gn.where(mask, x, 0)."
+        )
+
+
 def assign(held: np.ndarray[Any, Any], value: Any, what: str) -> None:
     """held[...] = value; ShapeError or DtypeError, for `what` cannot take it, if shape or dtype do not fit."""
+    require_unmasked(what, value)
     try:
         new = np.asarray(value)
     except ValueError as error:

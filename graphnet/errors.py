@@ -20,6 +20,7 @@ __all__ = [
     "NonFiniteError",
     "NotEnoughMemoryError",
     "ShapeError",
+    "UsageError",
     "ValueAccessError",
     "table_of_inputs",
 ]
@@ -35,6 +36,10 @@ class ShapeError(GraphnetError, ValueError):
 
 class DtypeError(GraphnetError, TypeError):
     """Dtypes that do not fit, or whose promotion would surprise."""
+
+
+class UsageError(GraphnetError, ValueError):
+    """A setting that cannot be meant."""
 
 
 class ValueAccessError(GraphnetError, TypeError):

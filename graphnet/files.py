@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from graphnet.memory import require_memory
+from graphnet.settings import path as named_file
 
 __all__ = ["lock_file", "locked", "read_whole", "remove_parts", "sync", "write_whole"]
 
@@ -21,6 +22,7 @@ def read_whole(path: str | os.PathLike[str]) -> bytes:
 
     Raises OSError, also for a device, which may have no end; NotEnoughMemoryError for more than there is room for.
     """
+    path = named_file("path", path)
     try:
         os.fsencode(path)
     except UnicodeEncodeError:  # the locale's encoding lacks a character, so no file can have this name
@@ -50,7 +52,7 @@ def write_whole(
     what can be made again. mode: the file's permissions, less what the user's mask takes away. Raises OSError; the old
     file is then as it was, and nothing is left beside it.
     """
-    target = Path(os.path.realpath(path))  # a link stays one
+    target = Path(os.path.realpath(named_file("path", path)))  # a link stays one
     if target.exists() and not target.is_file():  # or a device would be replaced by a file
         kind = "a folder" if target.is_dir() else "a device or a pipe"
         raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))

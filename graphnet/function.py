@@ -14,7 +14,7 @@ from graphnet.arguments import checked_inputs, sample_inputs
 from graphnet.backends import load_backend
 from graphnet.collector import collector_paused
 from graphnet.display import ShowsItself
-from graphnet.errors import BackendError, GraphnetError
+from graphnet.errors import BackendError, GraphnetError, UsageError
 from graphnet.graph import Graph
 from graphnet.memory import readable_bytes
 from graphnet.node import Array, Node
@@ -22,6 +22,8 @@ from graphnet.passes import Pass, PassReport, Stage
 from graphnet.plan import Memory, listing, lower
 from graphnet.profile import Profile
 from graphnet.running import InFiles, Running
+from graphnet.settings import path as named_file
+from graphnet.settings import whole_number, yes_or_no
 from graphnet.stored import store_function
 
 __all__ = ["Function", "compile"]
@@ -59,16 +61,19 @@ def compile(
     updated = _checked_updates(updates or {})
     source = Graph([*results, *updated.values()], inputs) if updated else Graph(results, inputs)
     targets = None if updates is None else _positions(source.inputs, updated)
+    passes = _checked_passes(passes)
+    check = yes_or_no("compile: check", check)
+    deterministic = yes_or_no("compile: deterministic", deterministic)
 
     def function(more_passes: Sequence[Pass] = ()) -> Function:
         return Function(source, backend, (*more_passes, *passes), check, threads, deterministic, targets)
 
     if memory is None:
         return function()
-    if memory == "sqrt":
+    if isinstance(memory, str) and memory == "sqrt":
         return function(passes_module.recomputing())
     if not _is_count(memory):
-        raise BackendError(f"memory must be None, 'sqrt', or a number of bytes, not {memory!r}")
+        raise BackendError(f"memory must be None, 'sqrt', or a number of bytes, not {memory!r:.60}")
     return _within(int(memory), function)
 
 
@@ -102,6 +107,20 @@ def _positions(inputs: Sequence[Node], updates: Mapping[Node, Node]) -> tuple[in
             "updates: a function that changes its arrays cannot be called `again`; make its inputs without varying=True"
         )
     return tuple(inputs.index(node) for node in updates)
+
+
+def _checked_passes(passes: Any) -> list[Pass | Callable[[Graph], Graph]]:
+    """The passes; UsageError for what cannot be called."""
+    remedy = (
+        "; passes are functions from graph to graph, e.g. gn.passes.DEFAULT, gn.passes.without('fuse'), or ()"
+    )
+    if isinstance(passes, str) or not isinstance(passes, Iterable):
+        raise UsageError(f"compile: passes must be a list, not {passes!r:.60}{remedy}")
+    checked = list(passes)
+    for step in checked:
+        if not callable(step):
+            raise UsageError(f"compile: passes holds {step!r:.60}{remedy}")
+    return checked
 
 
 def _is_count(number: object) -> bool:
@@ -141,7 +160,9 @@ class Function(InFiles, ShowsItself):
         """updated: positions of the inputs whose arrays take the values of the last of the source's outputs."""
         if threads is not None:
             if not _is_count(threads):
-                raise BackendError(f"threads must be a whole number, at least 1, or None, not {threads!r}")
+                raise BackendError(
+                    f"threads must be a whole number, at least 1, or None, not {threads!r:.60}"
+                )
             threads = int(threads)
         self.source = source
         self.backend = backend
@@ -202,6 +223,7 @@ class Function(InFiles, ShowsItself):
         Raises BackendError for a function that no file can hold: one of the NumPy back end, with check=True,
         or with an op that only Python can run, or with updates.
         """
+        path = named_file("save: path", path)
         if self._running.updated is not None:
             raise BackendError("a function with updates cannot be stored; return the new values instead")
         store_function(path, self.backend, self.inputs, self._program)
@@ -214,9 +236,10 @@ class Function(InFiles, ShowsItself):
         Without arrays, it runs on standard normal numbers; integers are any indices in range, or zeros.
         """
         given = checked_inputs(self.inputs, arrays) if arrays else sample_inputs(self.inputs, self.graph)
+        repeats = whole_number("profile: repeats", repeats)
         if self._running.updated:
             given = [np.array(array) for array in given]
-        samples = [self._program.timed(given) for _ in range(max(1, repeats))]
+        samples = [self._program.timed(given) for _ in range(repeats)]
         order = self.graph.order
         return Profile(order, tuple(statistics.median(s.get(node, 0.0) for s in samples) for node in order))
 

@@ -16,7 +16,7 @@ from graphnet.errors import GraphnetError, ValueAccessError
 from graphnet.node import Node
 from graphnet.provenance import attributed_to
 
-__all__ = ["Graph", "Group", "ancestors", "dependents", "rewrite", "substitute"]
+__all__ = ["Graph", "Group", "ancestors", "as_nodes", "dependents", "rewrite", "substitute"]
 
 _by_serial = attrgetter("serial")
 
@@ -65,10 +65,10 @@ class Graph(ShowsItself):
 
     def __init__(self, outputs: Node | Iterable[Node], inputs: Iterable[Node] | None = None) -> None:
         self.groups: tuple[Group, ...] = ()
-        self.outputs: tuple[Node, ...] = _as_nodes(outputs, "outputs")
+        self.outputs: tuple[Node, ...] = as_nodes(outputs, "outputs")
         self.order: tuple[Node, ...] = tuple(ancestors(self.outputs))
         used = [node for node in self.order if not node.inputs and node.op.is_input]
-        self.inputs: tuple[Node, ...] = tuple(used) if inputs is None else _as_nodes(inputs, "inputs")
+        self.inputs: tuple[Node, ...] = tuple(used) if inputs is None else as_nodes(inputs, "inputs")
         self._check_inputs(used)
 
     def _check_inputs(self, used: Sequence[Node]) -> None:
@@ -167,7 +167,13 @@ def substitute(outputs: Sequence[Node], replacements: Mapping[Node, Node]) -> li
     return [done.get(node, node) for node in outputs]
 
 
-def _as_nodes(nodes: Node | Iterable[Node], argument: str) -> tuple[Node, ...]:
+def as_nodes(nodes: Node | Iterable[Node], argument: str) -> tuple[Node, ...]:
+    """The nodes of an argument, or the one that it is; ValueAccessError where something else is."""
+    if not isinstance(nodes, Iterable) or isinstance(nodes, (str, bytes)):
+        raise ValueAccessError(
+            f"{argument}: {nodes!r:.60} of type {type(nodes).__name__} is not a node, nor a list of nodes; they are "
+            "made with gn.input, gn.parameter, or by calling functions on other nodes."
+        )
     result = (nodes,) if isinstance(nodes, Node) else tuple(nodes)
     for item in result:
         if not isinstance(item, Node):

@@ -21,7 +21,7 @@ import numpy as np
 
 from graphnet.display import ShowsItself
 from graphnet.dtypes import assign
-from graphnet.errors import DifferentiationError, ValueAccessError
+from graphnet.errors import DifferentiationError, UsageError, ValueAccessError
 from graphnet.provenance import Origin, Scope, context, here
 from graphnet.signature import parse
 
@@ -85,6 +85,17 @@ INSTEAD_OF_METHODS: dict[str, str] = {
     "var": "gn.mean",
     "dim": "node.ndim",
 }  # fmt: skip
+
+#: Field of a node -> what to write instead of setting it.
+INSTEAD_OF_SETTING: dict[str, str] = {
+    "shape": "Write gn.reshape(node, shape).",
+    "dtype": "Write gn.cast(node, dtype).",
+    "name": "Give the name where the node is made, e.g. gn.input(shape, name='x'), or write gn.label(node, name).",
+    "scope": "Make the node within gn.scope(layer=...).",
+    "op": "Call the other op on the node's inputs.",
+    "inputs": "Call the op on the other inputs.",
+    "T": "Write gn.transpose(node, axes).",
+}
 
 #: NumPy's name of what an operator does -> ours, where they differ.
 _OPERATOR_OF = {"bitwise_and": "both", "bitwise_or": "either"}
@@ -237,6 +248,8 @@ class Op:
 
     def __call__(self, *inputs: Any, name: str | None = None) -> Node:
         """A node that applies this op; ShapeError or DtypeError if the inputs do not fit."""
+        if name is not None and not isinstance(name, str):
+            raise UsageError(f"{self.name}: name must be a str or None, not {name!r:.60}")
         nodes = self.prepare(inputs)
         shape, dtype = self.infer(*nodes)
         if self.zero_if:
@@ -261,12 +274,9 @@ class ByIdentity(Op):
     __hash__ = object.__hash__
 
 
-class Node(ShowsItself):
-    """An immutable application of an op to input nodes.
-
-    Nodes are equal only to themselves. `serial` grows with creation, and inputs exist before the node
-    that uses them, so sorting by serial is a topological order.
-    """
+class _Draft(ShowsItself):
+    """A node while its fields are set. It then becomes a Node, which refuses that: setting them through descriptors
+    instead would make nodes half as fast to make."""
 
     __slots__ = (
         "__weakref__", "dtype", "inputs", "name", "op", "origin", "scope", "serial", "shape", "source_serial",
@@ -284,33 +294,64 @@ class Node(ShowsItself):
     #: of its model. It tells where in the user's program a node belongs.
     source_serial: int
 
-    def __init__(
-        self,
+
+class Node(_Draft):
+    """An immutable application of an op to input nodes.
+
+    Nodes are equal only to themselves. `serial` grows with creation, and inputs exist before the node
+    that uses them, so sorting by serial is a topological order.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
         op: Op,
         inputs: tuple[Node, ...],
         shape: Shape,
         dtype: Dtype,
         name: str | None = None,
-    ) -> None:
-        self.op = op
-        self.inputs = inputs
-        self.shape = shape
-        self.dtype = dtype
-        self.name = name
+    ) -> Node:
+        draft = _Draft()
+        draft.op = op
+        draft.inputs = inputs
+        draft.shape = shape
+        draft.dtype = dtype
+        draft.name = name
         model = context.model
-        self.serial = next(_serials)
+        draft.serial = next(_serials)
         if model is None:
-            self.origin, self.scope, self.source_serial = here(), context.scope, self.serial
+            draft.origin, draft.scope, draft.source_serial = here(), context.scope, draft.serial
         else:
-            self.origin, self.scope, self.source_serial = model.origin, model.scope, model.source_serial
+            draft.origin, draft.scope, draft.source_serial = model.origin, model.scope, model.source_serial
+        draft.__class__ = Node
+        return draft  # type: ignore[return-value]
 
-    def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        """The same application of the same op to other inputs of the same shapes and dtypes."""
-        copy = Node.__new__(Node)
+    def replace_inputs(self, inputs: tuple[Node, ...], own_place: bool = False) -> Node:
+        """The same application of the same op to other inputs of the same shapes and dtypes.
+
+        own_place: it counts as written by the user, see `source_serial`.
+        """
+        copy = _Draft()
         copy.op, copy.inputs, copy.shape, copy.dtype = self.op, inputs, self.shape, self.dtype
         copy.name, copy.origin, copy.scope = self.name, self.origin, self.scope
-        copy.serial, copy.source_serial = next(_serials), self.source_serial
-        return copy
+        copy.serial = next(_serials)
+        copy.source_serial = copy.serial if own_place else self.source_serial
+        copy.__class__ = Node
+        return copy  # type: ignore[return-value]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "value":
+            raise ValueAccessError(
+                f"{self.describe()} (made at {self.origin}): {name} cannot be set to {value!r:.60}, since a node never "
+                f"changes. {INSTEAD_OF_SETTING.get(name, 'Make another node of it.')}"
+            )
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise ValueAccessError(
+            f"{self.describe()} (made at {self.origin}): {name} cannot be deleted, since a node never changes."
+        )
 
     # -- description -------------------------------------------------------------------------
 
@@ -481,7 +522,7 @@ class Node(ShowsItself):
     if not TYPE_CHECKING:  # a type checker shall still find misspelt attributes
 
         def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("_") or name in Node.__slots__:
+            if name.startswith("_") or name in _Draft.__slots__:
                 raise AttributeError(f"Node has no attribute {name!r}", name=name, obj=self)
             instead = INSTEAD_OF_METHODS.get(name)
             raise AttributeError(

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Model", "Origin", "Scope", "attributed_to", "here", "hide_module", "scope"]
+__all__ = ["NO_SCOPE", "Model", "Origin", "Scope", "attributed_to", "here", "hide_module", "scope"]
 
 Scope = Mapping[str, Any]
 NO_SCOPE: Scope = MappingProxyType({})

@@ -27,8 +27,9 @@ from graphnet.files import read_whole, write_whole
 from graphnet.node import Array, Node
 from graphnet.ops.leaf import input
 from graphnet.plan import Memory
-from graphnet.provenance import Origin
+from graphnet.provenance import NO_SCOPE, Model, Origin, attributed_to
 from graphnet.running import InFiles, Running
+from graphnet.settings import path as named_file
 from graphnet.version import __version__
 
 __all__ = ["StoredFunction", "load_function", "store_function"]
@@ -66,6 +67,7 @@ def load_function(path: str | os.PathLike[str]) -> StoredFunction:
     Raises BackendError for a file that is damaged, is no function, or was made by another version of graphnet or
     for another processor: compile and save it again here.
     """
+    path = named_file("load_function: path", path)
     try:
         content = read_whole(path)
     except OSError as error:
@@ -185,6 +187,6 @@ class StoredFunction(InFiles):
 
 
 def _input(told: contents.Given) -> Node:
-    node = input(told.shape, told.dtype, name=told.name, varying=told.varying)
-    node.origin = Origin(told.file, told.line)
-    return node
+    with attributed_to() as made:
+        made.model = Model(Origin(told.file, told.line), NO_SCOPE, 0)
+        return input(told.shape, told.dtype, name=told.name, varying=told.varying)

@@ -20,7 +20,7 @@ import numpy as np
 from graphnet.node import Node
 from graphnet.provenance import Origin, here, hide_module
 from graphnet_rnn.errors import CellError
-from graphnet_rnn.initializers import Initializer
+from graphnet_rnn.initializers import Initializer, are_initializers
 from graphnet_rnn.weights import unfit
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _check_attributes(cell: Cell) -> None:
                 "this name; give the setting another one."
             )
     require_initial(cell, cell.initial)
-    if not _are_initializers(cell.initially):
+    if not are_initializers(cell.initially):
         raise CellError(
             f"{owner} at {_declared_at(cell, 'initially')}: initially is {cell.initially!r:.60}; it holds initializers "
             "by the names of weights, e.g. initially = {'W_*': rnn.initializers.normal(0.1)}."
@@ -331,18 +331,12 @@ def require_initial(cell: Cell, initial: Any) -> dict[str, Initializer]:
     """Initializers by pattern; CellError for anything else."""
     if initial is None:
         return {}
-    if not _are_initializers(initial):
+    if not are_initializers(initial):
         raise CellError(
             f"{type(cell).__name__}: initial is {initial!r:.60} (at {here()}); it holds initializers by the names of "
             "weights, e.g. initial={'W_h*': rnn.initializers.orthogonal()}."
         )
     return dict(initial)
-
-
-def _are_initializers(given: Any) -> bool:
-    return isinstance(given, Mapping) and all(
-        isinstance(k, str) and callable(v) and not isinstance(v, type) for k, v in given.items()
-    )
 
 
 def check_initially(cell: Cell, names: Iterable[str]) -> None:

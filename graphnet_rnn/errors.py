@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from graphnet.errors import GraphnetError
+from graphnet.errors import GraphnetError, UsageError
 
 __all__ = ["CellError", "DataError", "ModelFileError", "SaveError", "TrainingError", "UsageError"]
-
-
-class UsageError(GraphnetError, ValueError):
-    """A setting that cannot be meant."""
 
 
 class CellError(GraphnetError):

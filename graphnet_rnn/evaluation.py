@@ -12,7 +12,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.node import Array
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.network import Network
+from graphnet_rnn.network import Network, require_network
 from graphnet_rnn.settings import whole_number
 
 __all__ = ["Evaluation", "Evaluator", "as_symbols"]
@@ -73,6 +73,7 @@ class Evaluator:
     """
 
     def __init__(self, network: Network, lanes: int = 32, time: int = 50, threads: int | None = None) -> None:
+        require_network("Evaluator", network).require_finite("Evaluator")
         if not network.predicts_symbols:
             raise UsageError(
                 "Evaluator: only a network that reads symbols and predicts them can be evaluated on text"
@@ -108,7 +109,7 @@ class Evaluator:
         Both (scored,): the first is of the character at max(1, context). Otherwise as when called.
         """
         symbols = as_symbols(self.network, symbols)
-        lead = max(1, context)
+        lead = max(1, whole_number("context", context, least=0))
         nats, likeliest = (
             np.zeros(max(0, len(symbols) - lead)),
             np.zeros(max(0, len(symbols) - lead), np.int64),
@@ -122,6 +123,7 @@ class Evaluator:
         self, symbols: Array, context: int, progress: Callable[[int, int], None] | None
     ) -> Iterator[tuple[Array, Array, Array, Array, Array]]:
         """Piece by piece, each (time, lanes): losses, guesses, targets, which of them count, and the position read."""
+        self.network.require_finite("Evaluator")
         lead = max(1, whole_number("context", context, least=0))
         scored = len(symbols) - lead
         if scored < 1:

@@ -6,20 +6,40 @@ A shape is (in, out), as in `x @ W`; a vector has one axis.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from graphnet.node import Array
+from graphnet.settings import amount, is_number, number, shown, whole_number, yes_or_no
 from graphnet_rnn.errors import UsageError
 
 __all__ = [
-    "Initializer", "array", "constant", "glorot", "normal", "orthogonal", "reservoir", "sparse", "stacked",
-    "thinned", "uniform", "zeros",
+    "Initializer", "are_initializers", "array", "checked_initial", "constant", "glorot", "normal", "orthogonal",
+    "reservoir", "sparse", "stacked", "thinned", "uniform", "zeros",
 ]  # fmt: skip
 
 Initializer = Callable[[np.random.Generator, tuple[int, ...]], Array]
+
+
+def are_initializers(given: Any) -> bool:
+    """Whether these are initializers by the names of weights."""
+    return isinstance(given, Mapping) and all(
+        isinstance(k, str) and callable(v) and not isinstance(v, type) for k, v in given.items()
+    )
+
+
+def checked_initial(who: str, initial: Any) -> dict[str, Initializer]:
+    """Initializers by pattern, none for None; UsageError for anything else."""
+    if initial is None:
+        return {}
+    if not are_initializers(initial):
+        raise UsageError(
+            f"{who}: initial must hold initializers by the names of weights, e.g. "
+            f"{{'W_*': rnn.initializers.normal(0.1)}}, not {shown(initial)}"
+        )
+    return dict(initial)
 
 
 def zeros() -> Initializer:
@@ -75,6 +95,8 @@ def sparse(connections: int = 15, scale: float = 1.0, outgoing: bool = False) ->
 
     Source: Martens 2010, 5; Sutskever 2013, 7.3.
     """
+    connections = whole_number("sparse: connections", connections, least=0)
+    scale, outgoing = number("sparse: scale", scale), yes_or_no("sparse: outgoing", outgoing)
 
     def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
         if outgoing:
@@ -95,8 +117,8 @@ def thinned(each: Initializer, kept: float = 0.1) -> Initializer:
     thinned(normal(0.1), 0.1) is W_hh in Krause 2015, 4.2. Where `sparse` gives each unit equally many connections,
     their number is random here. Raises UsageError for a probability outside of (0, 1].
     """
-    if not 0 < kept <= 1:
-        raise UsageError(f"thinned: kept must be in (0, 1], not {kept!r}")
+    if not is_number(kept) or not 0 < kept <= 1:
+        raise UsageError(f"thinned: kept must be in (0, 1], not {shown(kept)}")
 
     def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
         w = each(generator, shape)
@@ -118,14 +140,11 @@ def reservoir(radius: float = 0.95, density: float = 0.1, connections: int | Non
     Raises UsageError for settings that cannot be meant, and for a matrix that is not square, which has no eigenvalues.
     Source: Jaeger & Haas 2004; Sutskever 2013, 2.8.4 and 7.4.
     """
-    if not 0 < radius < math.inf:
-        raise UsageError(f"reservoir: radius must be a finite number > 0, not {radius!r}")
-    if not 0 < density <= 1:
-        raise UsageError(f"reservoir: density must be in (0, 1], not {density!r}")
-    if connections is not None and (
-        isinstance(connections, bool) or not isinstance(connections, (int, np.integer)) or connections < 1
-    ):
-        raise UsageError(f"reservoir: connections must be a whole number >= 1 or None, not {connections!r}")
+    radius = amount("reservoir: radius", radius, above_zero=True)
+    if not is_number(density) or not 0 < density <= 1:
+        raise UsageError(f"reservoir: density must be in (0, 1], not {shown(density)}")
+    if connections is not None:
+        connections = whole_number("reservoir: connections", connections)
 
     def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
         if len(shape) != 2 or shape[0] != shape[1]:

@@ -525,7 +525,7 @@ def _draw(distributions: Array, generator: np.random.Generator) -> Array:
 def _as_floats(argument: str, value: Any) -> Array:
     try:
         return np.array(value, np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"{argument} must be an array of numbers: {error}") from None
 
 

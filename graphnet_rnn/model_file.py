@@ -31,6 +31,8 @@ from graphnet_rnn.json_values import from_json
 from graphnet_rnn.markov import HMM
 from graphnet_rnn.model import HELD, Model
 from graphnet_rnn.network import Network
+from graphnet_rnn.settings import listed
+from graphnet_rnn.settings import path as named_file
 from graphnet_rnn.tensor_file import read_tensor_file, tensor_bytes
 
 __all__ = ["FORMAT", "STATE", "ModelFile", "load", "read_model_file", "save"]
@@ -132,14 +134,25 @@ def save(model: Model, path: str | Path, notes: Mapping[str, Any] | None = None)
 
     model: a Network, RBM, TRBM, RTRBM, Stack, HMM, Controller, or of a class of your own, see rnn.Model.
     Raises SaveError if it cannot be written; a file that was there is then untouched. UsageError for what is no model,
-    and for a setting that JSON does not hold.
+    and for one that could not be loaded again: with a setting that JSON does not hold, with weights that are not
+    finite, or with other settings than it was made with.
     """
     if not isinstance(model, Model):
         raise UsageError(
             f"save takes a model and a path, not {model!r:.60}; a class of your own becomes one as a "
             "subclass of rnn.Model"
         )
+    path = named_file("save: path", path)
+    if notes is not None and not isinstance(notes, Mapping):
+        raise UsageError(f"save: notes must be a dict of what JSON holds, not {notes!r:.60}")
+    model.require_finite("save")
+    if isinstance(model, Network):
+        model.require_unchanged("save")
     description = {**describe_model(model), **({"notes": dict(notes)} if notes else {})}
+    try:
+        json.dumps(description)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"save: notes must be a dict of what JSON holds: {error}") from None
     write_atomically(path, ModelFile(model_tensors(model), description).to_bytes())
 
 
@@ -149,7 +162,22 @@ def load(path: str | Path, classes: type[Cell | Model] | Iterable[type[Cell | Mo
     Raises ModelFileError for a file that is no model, damaged, newer, or of unknown classes. Warns (UserWarning) if the
     equations are no longer those of the model that was saved: the weights were learned for others.
     """
-    return model_of(read_model_file(path), str(path), classes)
+    return model_of(read_model_file(named_file("load: path", path)), str(path), _own_classes(classes))
+
+
+def _own_classes(classes: Any) -> list[type[Cell | Model]]:
+    """The classes; UsageError for what is none of a cell or a model."""
+    found = (
+        [classes]
+        if isinstance(classes, type)
+        else listed("load: classes", classes, "classes of cells or models")
+    )
+    for kind in found:
+        if not (isinstance(kind, type) and issubclass(kind, (Cell, Model))):
+            raise UsageError(
+                f"load: classes must be classes of cells or models, e.g. [MyCell], not {kind!r:.60}"
+            )
+    return found
 
 
 def load_network(path: str | Path, classes: type[Cell] | Iterable[type[Cell]] = ()) -> Network:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -16,17 +17,23 @@ from graphnet_rnn.cells.lstm import without_recurrent_errors
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.graph_size import require_nodes
-from graphnet_rnn.initializers import Initializer
+from graphnet_rnn.initializers import Initializer, checked_initial
 from graphnet_rnn.losses import LOSSES, SEQUENCE_LOSSES
 from graphnet_rnn.model import Model, float_dtype, seed_of
-from graphnet_rnn.settings import fraction, one_of, whole_number
+from graphnet_rnn.settings import fraction, one_of, shown, whole_number, yes_or_no
 from graphnet_rnn.unroll import Unrolled
 from graphnet_rnn.weights import Weights, unfit
 
-__all__ = ["Network"]
+__all__ = ["Network", "require_network"]
 
 #: What binding the least layer costs, beside its weights, in nodes.
 LAYER_NODES = 10
+
+#: What it is made of; see Network.settings.
+_SETTINGS = frozenset(
+    ("layers", "inputs", "outputs", "loss", "skip", "dropout", "initial_state", "seed", "dtype", "reads",
+     "recurrent_dropout", "variational", "share", "output_bias", "truncated")
+)  # fmt: skip
 
 hide_module(__file__)
 
@@ -52,6 +59,9 @@ class Network(Model):
     Source: Lynge 2016, 3.4; Krause 2015, 2.3.
     """
 
+    #: Whether all of it is made: from then on its settings stay as they are.
+    _whole = False
+
     def __init__(
         self,
         layers: Sequence[Cell],
@@ -75,10 +85,14 @@ class Network(Model):
     ) -> None:
         self.inputs, self.outputs = whole_number("inputs", inputs), whole_number("outputs", outputs)
         self.loss = one_of("loss", loss, (*LOSSES, *SEQUENCE_LOSSES))
-        self.skip = one_of("skip", skip, ("inputs", "outputs")) if isinstance(skip, str) else bool(skip)
+        self.skip = (
+            one_of("skip", skip, ("inputs", "outputs")) if isinstance(skip, str) else yes_or_no("skip", skip)
+        )
         self.seed, self.dtype = seed_of("Network", seed), float_dtype("Network", dtype)
         self.reads = one_of(
-            "reads", reads or ("symbols" if loss == "softmax" else "vectors"), ("symbols", "vectors")
+            "reads",
+            ("symbols" if loss == "softmax" else "vectors") if reads is None else reads,
+            ("symbols", "vectors"),
         )
         self.initial_state = one_of("initial_state", initial_state, ("zero", "learned"))
         if self.loss in SEQUENCE_LOSSES and self.outputs < 2:
@@ -87,7 +101,9 @@ class Network(Model):
             )
         self.dropout = fraction("dropout, the share that is zeroed,", dropout)
         self.recurrent_dropout = fraction("recurrent_dropout, the share that is zeroed,", recurrent_dropout)
-        self.variational, self.output_bias = bool(variational), bool(output_bias)
+        self.variational = yes_or_no("variational", variational)
+        self.output_bias = yes_or_no("output_bias", output_bias)
+        own_initial = checked_initial("Network", initial)
         if not isinstance(layers, Iterable):
             layers = [layers]
         layers = list(layers)
@@ -100,9 +116,9 @@ class Network(Model):
         self.share = self._checked_share(share, len(layers))
         self.layers = self._bind(layers, values)
         self.truncated = False
-        self._own = Weights("output", self.seed, self.dtype, dict(initial or {}), values)
+        self._own = Weights("output", self.seed, self.dtype, own_initial, values)
         self._declare_projection()
-        self._learned = Weights("initial", self.seed, self.dtype, dict(initial or {}), values)
+        self._learned = Weights("initial", self.seed, self.dtype, own_initial, values)
         if self.initial_state == "learned":
             for l, cell in enumerate(self.layers):
                 for state, width in zip(cell.states, cell.widths, strict=True):
@@ -110,12 +126,43 @@ class Network(Model):
                     while name in self._learned.nodes:  # h1 in layer 0 is not h in layer 10
                         name = f"{name}_"
                     self._learned.get(name, (width,), state.initial)
-        self._require_patterns(dict(initial or {}))
+        self._require_patterns(own_initial)
         self.lay_out(self._groups(), self.dtype)
-        if truncated:
+        self._vocabulary: Vocabulary | None = None
+        if yes_or_no("truncated", truncated):
             self.truncate()
-        #: The characters behind the symbols, for a network that reads text; kept in its file.
-        self.vocabulary: Vocabulary | None = None
+        self._whole = True
+        self._made_with = self._description()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._whole and (name in _SETTINGS or name in ("parameters", "fixed")):
+            raise UsageError(
+                f"Network: {name} cannot be set to {shown(value)} once the network is made, since weights and "
+                "equations follow from it; make another: rnn.Network(...) with the settings that are wanted"
+            )
+        super().__setattr__(name, value)
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The characters behind the symbols, for a network that reads text; kept in its file.
+
+        UsageError for another number of characters than there are symbols.
+        """
+        return self._vocabulary
+
+    @vocabulary.setter
+    def vocabulary(self, vocabulary: Vocabulary | None) -> None:
+        if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
+            raise UsageError(
+                f"Network: vocabulary must be a Vocabulary or None, not {shown(vocabulary)}; "
+                "rnn.data.Vocabulary.of(text) makes that of a text"
+            )
+        if vocabulary is not None and self.reads == "symbols" and len(vocabulary) != self.inputs:
+            raise UsageError(
+                f"Network: a vocabulary of {len(vocabulary)} characters does not fit a network of {self.inputs} "
+                "symbols; make the network with inputs=len(vocabulary)"
+            )
+        self._vocabulary = vocabulary
 
     # -- declaring ---------------------------------------------------------------------------
 
@@ -160,8 +207,9 @@ class Network(Model):
 
         Raises UsageError if a layer with states is no LSTM.
         """
-        self.layers = [without_recurrent_errors(cell) if cell.states else cell for cell in self.layers]
-        self.truncated = True
+        layers = [without_recurrent_errors(cell) if cell.states else cell for cell in self.layers]
+        vars(self).update(layers=layers, truncated=True)
+        self._made_with = self._description()
 
     def _bind(self, layers: Sequence[Cell], values: Mapping[str, Array] | None) -> list[Cell]:
         bound: list[Cell] = []
@@ -315,6 +363,24 @@ class Network(Model):
     def description(self) -> dict[str, Any]:
         return {"model": "Network", **self.settings()}
 
+    def _description(self) -> str | None:
+        """The settings as a file has them; None where no file can hold them."""
+        try:
+            return json.dumps(self.settings(), sort_keys=True)
+        except (CellError, TypeError, ValueError):
+            return None
+
+    def require_unchanged(self, who: str) -> None:
+        """UsageError, naming `who` asks, if settings are others than those that the network was made with.
+
+        A list or a cell within them can be changed by itself.
+        """
+        if self._made_with is not None and self._description() not in (None, self._made_with):
+            raise UsageError(
+                f"{who}: the settings of {self!r:.200} were changed after it was made, but its weights and equations "
+                "are those of before; make a network with the settings that are wanted"
+            )
+
     def __graph__(self) -> gn.Graph:
         """Three time steps, for pictures."""
         labels = 2 if self.loss in SEQUENCE_LOSSES else None
@@ -332,3 +398,14 @@ class Network(Model):
             f"Network([{listed}], inputs={self.inputs}, outputs={self.outputs}, loss={self.loss!r}): "
             f"{self.theta.size:,} parameters"
         )
+
+
+def require_network(who: str, network: Any) -> Network:
+    """The network; UsageError, naming `who` asks, for anything else."""
+    if not isinstance(network, Network):
+        hint = ", its class" if network is Network else ""
+        raise UsageError(
+            f"{who}: a Network is needed, not {shown(network)}{hint}; rnn.Network([rnn.LSTM(128)], inputs=..., "
+            "outputs=...) makes one, rnn.load(path) reads one"
+        )
+    return network

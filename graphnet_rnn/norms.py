@@ -11,8 +11,9 @@ import graphnet as gn
 from graphnet.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.losses import SEQUENCE_LOSSES
-from graphnet_rnn.network import Network
+from graphnet_rnn.network import Network, require_network
 from graphnet_rnn.running import checked_inputs
+from graphnet_rnn.settings import shown
 from graphnet_rnn.weights import FlatParameters
 
 __all__ = ["gradient_by_distance", "weight_norms"]
@@ -23,6 +24,10 @@ def weight_norms(network: FlatParameters) -> dict[str, float]:
 
     Source: Suarez 2017, figs 2 and 3.
     """
+    if not isinstance(network, FlatParameters):
+        raise UsageError(
+            f"weight_norms: a Network or another model of this framework is needed, not {shown(network)}"
+        )
     # No BLAS: its sums depend on the number of threads, and histories are compared byte for byte.
     return {
         name: math.sqrt(float(np.sum(np.square(node.value, dtype=np.float64))))
@@ -44,7 +49,7 @@ def gradient_by_distance(
     that do not fit.
     Source: Suarez 2017, 5.4 and figs 4 to 6.
     """
-    network.require_causal("gradient_by_distance")
+    require_network("gradient_by_distance", network).require_causal("gradient_by_distance")
     if network.loss in SEQUENCE_LOSSES:
         raise UsageError(
             f"gradient_by_distance: the loss {network.loss!r} judges whole sequences, so the last step has "

@@ -15,7 +15,8 @@ from graphnet.node import Array
 from graphnet_rnn.data.text import Corpus, Vocabulary
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.evaluation import Evaluator
-from graphnet_rnn.network import Network
+from graphnet_rnn.network import Network, require_network
+from graphnet_rnn.settings import text as text_of
 from graphnet_rnn.settings import whole_number
 
 __all__ = ["Reading", "TextCost", "cost_over_text", "new_words", "read"]
@@ -64,7 +65,7 @@ def read(network: Network, text: str, context: str = "", unknown: str | None = N
     Source: Lynge 2016, 3.4.5 and 5.4.
     """
     vocabulary = _vocabulary("read", network)
-    symbols = vocabulary.encode(context + text, unknown)
+    symbols = vocabulary.encode(text_of("read: context", context) + text_of("read: text", text), unknown)
     if not context and len(text) == 1:
         return Reading(text, (None,), text)
     nats, likeliest = Evaluator(network, lanes=1).characters(symbols, context=len(context))
@@ -109,6 +110,7 @@ def cost_over_text(
     """
     vocabulary = _vocabulary("cost_over_text", network)
     characters = whole_number("cost_over_text: characters", characters)
+    context = whole_number("cost_over_text: context", context, least=0)
     parts: tuple[tuple[str, int], ...] = ()
     if isinstance(data, Corpus):
         text = data.vocabulary.decode(np.concatenate([data.train, data.valid, data.test]))
@@ -116,7 +118,7 @@ def cost_over_text(
         names = zip(("training", "validation", "test"), itertools.pairwise(starts), strict=True)
         parts = tuple((name, start) for name, (start, end) in names if end > start)
     else:
-        text = data
+        text = text_of("cost_over_text: data, if it is no Corpus,", data)
     symbols = vocabulary.encode(text, unknown)
     nats, _ = Evaluator(network, lanes).characters(symbols, context, progress)
     first = len(symbols) - len(nats)
@@ -147,6 +149,7 @@ def new_words(text: str) -> Array:
 
 
 def _vocabulary(who: str, network: Network) -> Vocabulary:
+    require_network(who, network)
     if network.vocabulary is None:
         raise UsageError(f"{who}: this network has no vocabulary: it was not trained on text")
     return network.vocabulary

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
+from graphnet.dtypes import require_unmasked
 from graphnet.node import Array, Node
 from graphnet_rnn.errors import DataError
-from graphnet_rnn.network import Network
+from graphnet_rnn.network import Network, require_network
+from graphnet_rnn.settings import listed
 from graphnet_rnn.unroll import Unrolled
 
 __all__ = ["Runner", "checked_floats", "checked_inputs", "run"]
@@ -50,12 +52,13 @@ class Runner:
         backend: str = "numba",
         threads: int | None = None,
     ) -> None:
-        self.network, self.read_by_output = network, read_by_output
+        self.network, self.read_by_output = require_network("run", network), read_by_output
         self._how: dict[str, Any] = {"backend": backend, "threads": threads}
         self._functions: dict[tuple[int, int], gn.Function] = {}
 
     def __call__(self, inputs: Any, states: Sequence[Array] | None = None) -> tuple[Array, list[Array]]:
         network = self.network
+        network.require_finite("run")
         x = checked_inputs("run", network, inputs)
         current = (
             network.first_states(x.shape[1]) if states is None else self._checked_states(states, x.shape[1])
@@ -86,12 +89,12 @@ class Runner:
 
     def _checked_states(self, states: Sequence[Array], batch: int) -> list[Array]:
         wanted = self.network.state_names()
-        arrays = [np.asarray(state) for state in states]
+        arrays = [np.asarray(state) for state in listed("run: states", states, "arrays")]
         if [array.shape for array in arrays] != [(batch, width) for _, width in wanted]:
-            listed = ", ".join(f"{name} {[batch, width]}" for name, width in wanted)
+            named = ", ".join(f"{name} {[batch, width]}" for name, width in wanted)
             given = ", ".join(str(list(array.shape)) for array in arrays)
             raise DataError(
-                f"run: the states must be {listed or 'none'}, not {given or 'none'}; leave them out to start "
+                f"run: the states must be {named or 'none'}, not {given or 'none'}; leave them out to start "
                 "from network.first_states(batch)."
             )
         return [array.astype(self.network.dtype) for array in arrays]
@@ -101,6 +104,7 @@ def checked_inputs(who: str, network: Network, inputs: Any) -> Array:
     """The inputs as the network reads them; DataError, for `who` asks, if they do not fit."""
     symbols = network.reads == "symbols"
     wanted = "(time, batch)" if symbols else f"(time, batch, {network.inputs})"
+    require_unmasked(f"{who}: inputs", inputs)
     try:
         x = np.asarray(inputs)
     except ValueError as error:

@@ -10,8 +10,8 @@ import graphnet as gn
 from graphnet.node import Array
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.network import Network
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.network import Network, require_network
+from graphnet_rnn.settings import is_number, shown, whole_number
 
 __all__ = ["Sampler", "choose"]
 
@@ -30,8 +30,8 @@ def choose(logits: Array, temperature: float, generator: np.random.Generator) ->
 
 
 def _check_temperature(temperature: float) -> None:
-    if not temperature >= 0:
-        raise UsageError(f"temperature must be >= 0 (0: always the likeliest), not {temperature}")
+    if not is_number(temperature) or not temperature >= 0:
+        raise UsageError(f"temperature must be >= 0 (0: always the likeliest), not {shown(temperature)}")
 
 
 class Sampler:
@@ -41,6 +41,7 @@ class Sampler:
     """
 
     def __init__(self, network: Network) -> None:
+        require_network("Sampler", network).require_finite("Sampler")
         if network.vocabulary is None or network.reads != "symbols":
             raise UsageError("Sampler: this network has no vocabulary: it was not trained on text")
         network.require_causal("Sampler")
@@ -57,7 +58,9 @@ class Sampler:
 
     def read(self, text: str, unknown: str | None = None) -> None:
         """Warms up on a text. DataError for characters that the model has not seen in training."""
-        for symbol in self.vocabulary.encode(text, unknown):
+        symbols = self.vocabulary.encode(text, unknown)
+        self.network.require_finite("Sampler")
+        for symbol in symbols:
             self._step(int(symbol))
 
     def _step(self, symbol: int) -> None:
@@ -70,6 +73,7 @@ class Sampler:
         Raises UsageError at once for settings that cannot be meant.
         """
         _check_temperature(temperature)
+        self.network.require_finite("Sampler")
         generator = np.random.default_rng(whole_number("seed", seed, least=0))
         return self._sample(whole_number("length", length, least=0), temperature, generator)
 

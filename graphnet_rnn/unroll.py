@@ -17,8 +17,9 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.graph_size import require_nodes
 from graphnet_rnn.losses import LOSSES, SEQUENCE_LOSSES
 from graphnet_rnn.masks import Masks
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import shown, whole_number, yes_or_no
 from graphnet_rnn.structure import hidden_units
+from graphnet_rnn.weights import FlatParameters
 
 if TYPE_CHECKING:
     from graphnet_rnn.network import Network
@@ -56,6 +57,9 @@ class Unrolled(ShowsItself):
         labels: int | None,
         predict_first: bool = False,
     ) -> None:
+        if not isinstance(network, FlatParameters) or not hasattr(network, "unroll"):
+            raise UsageError(f"Unrolled: a Network is needed, not {shown(network)}")
+        training = yes_or_no("unroll: training", training)
         time, batch = whole_number("unroll: time", time), whole_number("unroll: batch", batch)
         unscored = whole_number("unroll: unscored", unscored, least=0)
         judged = time + bool(predict_first)

@@ -9,20 +9,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 import graphnet as gn
+from graphnet.dtypes import require_unmasked
 from graphnet.errors import GraphnetError
 from graphnet.memory import require_memory
 from graphnet.node import Array, Dtype, Node
 from graphnet.provenance import attributed_to, here, hide_module
+from graphnet.settings import shown
 from graphnet_rnn import initializers
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.initializers import Initializer
 
-__all__ = ["FlatParameters", "Weights", "WeightsWithin", "chosen", "unfit"]
+__all__ = ["FlatParameters", "ParameterNodes", "Weights", "WeightsWithin", "chosen", "unfit"]
 
 # Lines of this file are machinery: an error should name the equation that used the weight.
 hide_module(__file__)
@@ -162,9 +164,10 @@ class Weights:
         try:
             given = initializer(np.random.default_rng([self.seed, key]), shape)
             value = np.asarray(given, np.float64)
-        except (GraphnetError, MemoryError):
-            raise
         except Exception as error:
+            made = getattr(initializer, "__name__", "") in initializers.__all__  # not what it makes
+            if isinstance(error, MemoryError) or (isinstance(error, GraphnetError) and not made):
+                raise
             raise CellError(
                 f"{what} failed for the shape {list(shape)} at {here()}: {type(error).__name__}: {error}. {remedy}"
             ) from error
@@ -265,6 +268,19 @@ class WeightsWithin:
         self.whole.note_part(f"{self.part}.{part}", initial)
 
 
+class ParameterNodes(dict[str, Node]):
+    """Parameter nodes by name, which stay those of their model: a value is set, a node is not."""
+
+    def _refuse(self, *names: Any, **more: Any) -> NoReturn:
+        named = f" ({', '.join(map(shown, names[:1]))})" if names else ""
+        raise UsageError(
+            f"a model's parameters cannot be replaced or taken away{named}: its equations are made of them. "
+            "Change what one holds, parameters[name].value = array, or all of them, model.theta = vector."
+        )
+
+    __setitem__ = __delitem__ = __ior__ = pop = popitem = clear = update = setdefault = _refuse
+
+
 class FlatParameters:
     """Parameters by name whose values lie end to end in one vector, `theta`."""
 
@@ -279,17 +295,29 @@ class FlatParameters:
         groups = list(groups)
         total = sum(node.size for weights in groups for node in weights.trained().values())
         require_memory(total * dtype.itemsize, f"a vector of {total:,} parameters", "fewer units take less")
-        self._theta, self.parameters, self.fixed = np.zeros(total, dtype), {}, {}
+        self._theta = np.zeros(total, dtype)
+        parameters: dict[str, Node] = {}
+        fixed: dict[str, Node] = {}
         start = 0
         for weights in groups:
             for name, node in weights.trained().items():
                 weights.move(name, self._theta[start : start + node.size].reshape(node.shape))
-                self.parameters[weights.full_name(name)] = weights.nodes[name]
+                parameters[weights.full_name(name)] = weights.nodes[name]
                 start += node.size
-            self.fixed.update(
-                {weights.full_name(name): weights.nodes[name] for name in sorted(weights.fixed)}
-            )
+            fixed.update({weights.full_name(name): weights.nodes[name] for name in sorted(weights.fixed)})
             weights.complete = True
+        self.parameters, self.fixed = ParameterNodes(parameters), ParameterNodes(fixed)
+
+    def require_finite(self, who: str) -> None:
+        """UsageError, naming `who` asks, for a weight that is NaN or infinite, as all would be that it makes."""
+        for name, node in {**self.parameters, **self.fixed}.items():
+            finite = np.isfinite(node.value)
+            if not finite.all():
+                place = tuple(int(i) for i in np.argwhere(~finite)[0])
+                raise UsageError(
+                    f"{who}: the parameter {name} is {node.value[place]} at {list(place)}, so nothing can be computed "
+                    "with it; set `theta` to what it was before, and train with a smaller rate or clipping."
+                )
 
     @property
     def theta(self) -> Array:
@@ -302,8 +330,14 @@ class FlatParameters:
 
     @staticmethod
     def checked_theta(vector: Any, size: int) -> Array:
-        """The vector; UsageError for another size."""
-        new = np.asarray(vector)
+        """The vector; UsageError for what is none of so many numbers."""
+        require_unmasked("theta", vector)
+        try:
+            new = np.asarray(vector)
+        except ValueError as error:
+            raise UsageError(f"theta must be a vector of numbers: {error}") from None
+        if new.dtype.kind not in "biuf":
+            raise UsageError(f"theta must be a vector of numbers, not {shown(vector)}")
         if new.shape != (size,):
             raise UsageError(f"theta has {size} numbers; an array of shape {list(new.shape)} was given")
         return new

@@ -18,7 +18,7 @@ NETWORKS, PICTURES = ROOT / "graphnet_rnn", ROOT / "viz"
 
 #: From the bottom to the top. A module imports from its own layer and from those below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("version", "errors", "cached", "collector", "memory", "streams"),
+    ("version", "errors", "settings", "cached", "collector", "memory", "streams"),
     ("files",),
     ("json_lines",),
     ("display", "dtypes", "expression", "provenance", "signature"),

@@ -21,7 +21,7 @@ from viz.blocks import block_means
 from viz.drawing.names import number, shape_text
 from viz.drawing.note import Note, Notes, Scale
 from viz.drawing.things import Drawable, graph_of
-from viz.errors import DrawingError
+from viz.errors import DrawingError, count_of
 from viz.feeds import Feeds, computed, fed
 from viz.matching import kept_nodes
 
@@ -209,7 +209,7 @@ def times(function: Function, *arrays: Any, repeats: int = 5) -> Times:
     """Notes with the time of each node of `function.graph`, as `function.profile(*arrays)` measures it."""
     if not isinstance(function, Function):
         raise DrawingError(f"function: times needs what gn.compile returns, not {_described(function)}.")
-    profile = function.profile(*arrays, repeats=repeats)
+    profile = function.profile(*arrays, repeats=count_of("repeats", repeats))
     return Times(dict(zip(profile.nodes, profile.seconds, strict=True)))
 
 

@@ -7,13 +7,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from viz.charts.history import History, is_number, measures_of, rows_of
-from viz.errors import DrawingError
+from viz.errors import DrawingError, count_of, named_file
 from viz.files import write_file
 from viz.terminal import as_svg
 from viz.text import coloured, coloured_html, paint, scale_of, swatch, visible
@@ -50,6 +49,11 @@ class TextPage:
     body: str
     theme: str
 
+    def __post_init__(self) -> None:
+        for name in ("title", "terminal", "body", "theme"):
+            if not isinstance(getattr(self, name), str):
+                raise DrawingError(f"TextPage: {name} must be a str, not {getattr(self, name)!r:.60}.")
+
     def __str__(self) -> str:
         return self.terminal
 
@@ -78,7 +82,7 @@ class TextPage:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes .html or .svg, or .txt or .ansi with a terminal's escape codes. DrawingError if that cannot be."""
-        file = Path(path)
+        file = named_file("path", path)
         ending = file.suffix.lower()
         if ending not in (".html", ".htm", ".svg", ".txt", ".ansi"):
             raise DrawingError(f"path {str(path)!r}: a page of text must end in .html, .svg, .txt or .ansi.")
@@ -153,8 +157,7 @@ def samples(
     Raises DrawingError if there are none.
     Source: Lynge 2016, 5.4.1 and 5.4.2.
     """
-    if width < 2 or count < 1:
-        raise DrawingError(f"width must be at least 2 and count at least 1, not {width} and {count}.")
+    width, count = count_of("width", width, least=2), count_of("count", count)
     if isinstance(texts, Mapping):
         named = {str(name): ("", str(text)) for name, text in texts.items()}
     else:

@@ -10,7 +10,7 @@ from graphnet.function import Function
 from graphnet.passes import Stage
 from viz.drawing.draw import draw
 from viz.drawing.render import Drawing
-from viz.errors import DrawingError
+from viz.errors import DrawingError, named_file
 from viz.files import write_file
 from viz.notes import changes
 from viz.style import Theme
@@ -68,7 +68,7 @@ def dump(
     nothing can be written.
     """
     _compiled("dump", function)
-    target = Path(folder)
+    target = named_file("folder", folder)
     try:
         target.mkdir(parents=True, exist_ok=True)
         write_file(target / "explain.txt", f"{function!r}\n\n{function.explain()}\n".encode())

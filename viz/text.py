@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
-from viz.errors import DrawingError
+from graphnet.settings import is_number
+from viz.errors import DrawingError, count_of
 
 __all__ = [
     "SCALES", "Probabilities", "Scale", "cells", "coloured", "coloured_html", "paint", "scale_of", "swatch", "visible",
@@ -158,16 +159,21 @@ def _float(probability: float | None) -> float | None:
 
 
 def _check(text: str, probabilities: Probabilities, guesses: Sequence[str] | None, width: int) -> None:
+    if not isinstance(text, str):
+        raise DrawingError(f"text must be a str, not {text!r:.60}.")
     for name, values in (("probabilities", probabilities), ("guesses", guesses)):
+        if not hasattr(values, "__len__") and not (name == "guesses" and values is None):
+            raise DrawingError(f"{name} must hold a value for each character, not be {values!r:.60}.")
         if values is not None and len(values) != len(text):
             raise DrawingError(
                 f"{name} holds {len(values)} values for {len(text)} characters; give one for each character."
             )
     for i, p in enumerate(probabilities):
-        if p is not None and not 0 <= p <= 1:
-            raise DrawingError(f"probabilities[{i}] is {p}; a probability is in [0, 1].")
-    if width < 2:
-        raise DrawingError(f"width must be at least 2, not {width}.")
+        if p is not None and not (is_number(p) and 0 <= p <= 1):
+            raise DrawingError(f"probabilities[{i}] is {p!r:.40}; a probability is in [0, 1].")
+    if guesses is not None and not all(isinstance(guess, str) for guess in guesses):
+        raise DrawingError("guesses must be characters, a str for each character of the text.")
+    count_of("width", width, least=2)
 
 
 def _beneath(row: Sequence[_Cell]) -> list[str]:

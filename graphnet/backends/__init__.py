@@ -21,9 +21,9 @@ AVAILABLE: dict[str, tuple[str, str]] = {
 
 def load_backend(name: str) -> Backend:
     """The back end of this name; BackendError names those that there are."""
-    if name not in AVAILABLE:
+    if not isinstance(name, str) or name not in AVAILABLE:
         raise BackendError(
-            f"there is no back end {name!r} in this version; available: {', '.join(sorted(AVAILABLE))}."
+            f"there is no back end {name!r:.60} in this version; available: {', '.join(sorted(AVAILABLE))}."
         )
     module, attribute = AVAILABLE[name]
     backend = getattr(importlib.import_module(module), attribute)()

@@ -16,7 +16,7 @@ from graphnet.dtypes import BOOL, FLOAT64, as_dtype, common_dtype, converted, is
 from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueAccessError, table_of_inputs
 from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape, shared
 from graphnet.ops.broadcast import STRETCH, broadcast_to
-from graphnet.ops.leaf import as_node, fill, stop_gradient, zeros
+from graphnet.ops.leaf import as_node, fill, filled, stop_gradient, zeros
 
 __all__ = [
     "Absolute", "Add", "Cast", "Cos", "Divide", "Elementwise", "Equal", "Exp", "Greater",
@@ -140,7 +140,9 @@ def broadcast_together(op_name: str, inputs: Sequence[Any], cast_together: Any =
             break
     if len(nodes) < len(inputs):
         whole = [
-            x if isinstance(x, Node) else (fill(x, shape, _number_dtype(x, nodes)) if nodes else as_node(x))
+            x
+            if isinstance(x, Node)
+            else (filled(op_name, x, shape, _number_dtype(x, nodes)) if nodes else as_node(x))
             for x in inputs
         ]
     else:

@@ -13,7 +13,7 @@ from graphnet.dtypes import BOOL, FLOAT32, INT64, as_dtype
 from graphnet.errors import DtypeError, GraphnetError, ShapeError, table_of_inputs
 from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape
 from graphnet.ops.elementwise import cast
-from graphnet.ops.leaf import as_node, as_shape, zeros
+from graphnet.ops.leaf import as_node, as_size, zeros
 from graphnet.ops.shape import basic_slice, normalize_axis, reshape, transpose
 
 __all__ = ["OneHot", "ScatterAdd", "Take", "getitem", "is_by_columns", "one_hot", "scatter_add", "take"]
@@ -208,14 +208,23 @@ def scatter_add(x: Any, index: Any, size: int, axis: int = 0) -> Node:
 
     The index has one axis, as long as x is along `axis`; its values must be in 0 ... size - 1 (checked when it runs).
     """
-    node, (length,) = as_node(x), as_shape(size, "size")
-    return ScatterAdd(length, normalize_axis(axis, node.ndim, "ScatterAdd"))(node, index)
+    node = as_node(x)
+    return ScatterAdd(as_size(size, "scatter_add: size"), normalize_axis(axis, node.ndim, "ScatterAdd"))(
+        node, index
+    )
 
 
 def one_hot(index: Any, depth: int, dtype: Any = "float32") -> Node:
     """y[..., k] = 1 where k = index[...], else 0; indices must be in 0 ... depth - 1."""
-    (size,) = as_shape(depth, "depth")
-    return OneHot(size, as_dtype(dtype))(index)
+    return OneHot(as_size(depth, "one_hot: depth"), as_dtype(dtype))(index)
+
+
+def _is_whole(entry: slice) -> bool:
+    """Whether a slice's start, stop and step are whole numbers or left out; a node words that itself."""
+    return all(
+        end is None or (isinstance(end, (int, np.integer, Node)) and not isinstance(end, bool))
+        for end in (entry.start, entry.stop, entry.step)
+    )
 
 
 def getitem(x: Node, key: Any) -> Node:
@@ -231,11 +240,14 @@ def getitem(x: Node, key: Any) -> Node:
     entries = key if isinstance(key, tuple) else (key,)
     for entry in entries:
         if isinstance(entry, bool) or not (
-            entry is None or entry is Ellipsis or isinstance(entry, (int, np.integer, slice))
+            entry is None
+            or entry is Ellipsis
+            or isinstance(entry, (int, np.integer))
+            or (isinstance(entry, slice) and _is_whole(entry))
         ):
             raise DtypeError(
                 f"{x.describe()}[...]: {entry!r:.60} of type {type(entry).__name__} cannot index a "
-                "node. Use whole numbers, slices, None, '...', or gn.take(x, index, axis) for arrays."
+                "node. Use whole numbers, slices of them, None, '...', or gn.take(x, index, axis) for arrays."
             )
     return basic_slice(x, entries)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.dtypes import FLOAT64, as_dtype, is_float
+from graphnet.dtypes import FLOAT32, FLOAT64, as_dtype, is_float, require_unmasked
 from graphnet.errors import DtypeError, ShapeError, ValueAccessError
 from graphnet.node import OPERATORS, Array, ByIdentity, Dtype, Node, Op, RowsOf, S, Shape, shared
+from graphnet.settings import shown, yes_or_no
 
 __all__ = [
     "After",
@@ -23,8 +25,10 @@ __all__ = [
     "Zeros",
     "as_node",
     "as_shape",
+    "as_size",
     "constant",
     "fill",
+    "filled",
     "input",
     "label",
     "parameter",
@@ -214,11 +218,19 @@ class After(Op):
 
 def as_shape(shape: Any, argument: str = "shape") -> Shape:
     """A tuple of sizes; ShapeError if one is negative or not a whole number."""
-    sizes = tuple(shape) if isinstance(shape, Iterable) and not isinstance(shape, str) else (shape,)
+    unordered = isinstance(shape, (str, bytes, bytearray, Set, Mapping))
+    sizes = tuple(shape) if isinstance(shape, Iterable) and not unordered else (shape,)
     for size in sizes:
         if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
             raise ShapeError(f"{argument} must hold whole numbers >= 0, not {shape!r:.80}")
     return tuple(int(size) for size in sizes)
+
+
+def as_size(size: Any, argument: str) -> int:
+    """One size; ShapeError if it is negative or not a whole number."""
+    if isinstance(size, Iterable):
+        raise ShapeError(f"{argument} must be one whole number >= 0, not {size!r:.60}")
+    return as_shape(size, argument)[0]
 
 
 def input(
@@ -231,6 +243,7 @@ def input(
     weights: it stands for parameters (which a GPU is given as one vector, for instance), so passes treat what depends
     on it alone as they treat weights.
     """
+    varying, weights = yes_or_no("gn.input: varying", varying), yes_or_no("gn.input: weights", weights)
     return Input(as_shape(shape), as_dtype(dtype), varying, weights)(name=name)
 
 
@@ -262,12 +275,19 @@ def fill(number: float, shape: Any, dtype: Any) -> Node:
 
     ValueAccessError if it is not one number, DtypeError if the dtype cannot hold it.
     """
-    settings = _as_number(number), as_shape(shape), as_dtype(dtype)
-    if not _holds(settings[2], settings[0]):
+    return filled("gn.fill", number, as_shape(shape), as_dtype(dtype))
+
+
+def filled(who: str, number: Any, shape: Shape, dtype: Dtype) -> Node:
+    """`fill`, whose errors name who asks for it."""
+    held = _as_number(number)
+    if not _holds(dtype, held):
+        wider = "float64" if dtype == FLOAT32 else "float32"
         raise DtypeError(
-            f"gn.fill: {settings[2]} cannot hold {number!r}; ask for another dtype, such as 'float32'."
+            f"{who}: {dtype} cannot hold {shown(held)}; ask for another dtype, such as {wider!r}: of a node that "
+            f"stands beside the number, gn.cast(node, {wider!r})."
         )
-    return (shared(Fill, *settings) if number else Fill(*settings))()  # as a key, -0.0 is 0.0
+    return (shared(Fill, held, shape, dtype) if held else Fill(held, shape, dtype))()  # as a key, -0.0 is 0.0
 
 
 def zeros(shape: Shape, dtype: Any) -> Node:
@@ -305,8 +325,8 @@ def _holds(dtype: Dtype, number: float | int | bool) -> bool:
     """True if an integer or boolean dtype has this very number; if a float of this dtype can stand for it."""
     try:
         if is_float(dtype):
-            float(number)
-            return True
+            with np.errstate(over="ignore"):
+                return bool(np.isfinite(dtype.type(number))) or not math.isfinite(number)
         with np.errstate(invalid="ignore"):
             return bool(np.asarray(number).astype(dtype) == number)
     except OverflowError:  # no integer of the machine's, or no float
@@ -316,6 +336,7 @@ def _holds(dtype: Dtype, number: float | int | bool) -> bool:
 def _as_array(array: Any, function: str) -> Array:
     if isinstance(array, Node):
         raise ValueAccessError(f"gn.{function} takes an array, not the node {array.describe()}")
+    require_unmasked(f"gn.{function}", array)
     try:
         result = np.asarray(array)
     except ValueError as error:

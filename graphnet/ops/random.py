@@ -7,16 +7,17 @@ the node in its source) alone, so two numbers are the whole state and a resumed 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from graphnet.dtypes import as_dtype
-from graphnet.errors import GraphnetError
+from graphnet.errors import GraphnetError, UsageError
 from graphnet.node import Array, ByIdentity, Dtype, Node, Shape
 from graphnet.ops.leaf import as_shape
+from graphnet.settings import is_number, number, whole_number
 
 __all__ = ["Random", "RandomSource"]
 
@@ -30,7 +31,8 @@ class RandomSource:
     """
 
     def __init__(self, seed: int = 0) -> None:
-        self.seed = int(seed)
+        # Any whole number that is not negative tells NumPy's generators apart.
+        self.seed = whole_number("RandomSource: seed", seed, least=0, most=2**128)
         self.draw = 0
         self._nodes = 0
 
@@ -40,17 +42,17 @@ class RandomSource:
 
     def bernoulli(self, p: float, shape: Any, dtype: Any = "float32", name: str | None = None) -> Node:
         """y = 1 with probability p, else 0, independently."""
-        if not 0 <= p <= 1:
+        if not is_number(p) or not 0 <= p <= 1:
             raise GraphnetError(f"bernoulli: the probability must be in [0, 1], not {p!r}")
         return self._node("bernoulli", p, shape, dtype, name)
 
     def normal(self, scale: float, shape: Any, dtype: Any = "float32", name: str | None = None) -> Node:
         """y ~ N(0, scale²), independently."""
-        return self._node("normal", scale, shape, dtype, name)
+        return self._node("normal", number("normal: scale", scale), shape, dtype, name)
 
     def uniform(self, high: float, shape: Any, dtype: Any = "float32", name: str | None = None) -> Node:
         """y ~ U(0, high), independently."""
-        return self._node("uniform", high, shape, dtype, name)
+        return self._node("uniform", number("uniform: high", high), shape, dtype, name)
 
     def _node(self, distribution: str, number: float, shape: Any, dtype: Any, name: str | None) -> Node:
         place = self._nodes
@@ -64,7 +66,11 @@ class RandomSource:
 
     @state.setter
     def state(self, state: dict[str, int]) -> None:
-        self.seed, self.draw = int(state["seed"]), int(state["draw"])
+        if not isinstance(state, Mapping) or state.keys() != {"seed", "draw"}:
+            raise UsageError(f"state must be a dict of seed and draw, as source.state, not {state!r:.60}")
+        self.seed, self.draw = (
+            whole_number(f"state: {name}", state[name], least=0, most=2**128) for name in ("seed", "draw")
+        )
 
 
 @dataclass(frozen=True, eq=False)

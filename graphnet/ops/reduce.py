@@ -15,6 +15,7 @@ from graphnet.ops.broadcast import Reduction, Sum, broadcast_to, summed
 from graphnet.ops.elementwise import cast, equal, exp, log, logical_not, logical_or, where
 from graphnet.ops.leaf import as_node, constant, zeros
 from graphnet.ops.shape import normalize_axes, normalize_axis, reshape
+from graphnet.settings import yes_or_no
 
 __all__ = [
     "ArgMax", "LogSoftmax", "LogSumExp", "Max", "Min", "Softmax",
@@ -227,7 +228,7 @@ class LogSumExp(_OverAxis):
 
 
 def _with_dims(reduced: Node, like: Node, axes: Sequence[int], keepdims: bool) -> Node:
-    if not keepdims:
+    if not yes_or_no("keepdims", keepdims, "; several axes are one tuple: axis=(0, 1)"):
         return reduced
     return reshape(reduced, [1 if i in axes else n for i, n in enumerate(like.shape)])
 

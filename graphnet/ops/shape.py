@@ -15,6 +15,7 @@ import numpy as np
 from graphnet.errors import DtypeError, ShapeError, table_of_inputs
 from graphnet.node import OPERATORS, Array, Dtype, Key, KeyEntry, Node, Op, RowsOf, S, Shape, shared
 from graphnet.ops.leaf import as_node, as_shape, fill
+from graphnet.settings import listed
 
 __all__ = [
     "Concatenate", "Place", "Reshape", "Slice", "Stack", "Transpose",
@@ -34,8 +35,8 @@ def normalize_axes(axes: Any, ndim: int, what: str) -> tuple[int, ...]:
     """Axes counted from the front and sorted; None means all."""
     if axes is None:
         return tuple(range(ndim))
-    listed = axes if isinstance(axes, Sequence) else (axes,)
-    result = tuple(sorted(normalize_axis(axis, ndim, what) for axis in listed))
+    several = axes if isinstance(axes, Sequence) else (axes,)
+    result = tuple(sorted(normalize_axis(axis, ndim, what) for axis in several))
     if len(set(result)) < len(result):
         raise ShapeError(f"{what}: axes {axes!r} name an axis twice")
     return result
@@ -404,25 +405,27 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Node:
     order = (
         tuple(range(node.ndim))[::-1]
         if axes is None
-        else tuple(normalize_axis(axis, node.ndim, "Transpose") for axis in axes)
+        else tuple(
+            normalize_axis(axis, node.ndim, "Transpose") for axis in listed("transpose: axes", axes, "axes")
+        )
     )
     return node if order == tuple(range(node.ndim)) else shared(Transpose, order)(node)
 
 
 def concatenate(nodes: Sequence[Any], axis: int = 0) -> Node:
     """y = the nodes one after another along an existing axis."""
-    listed = [as_node(node) for node in nodes]
-    if not listed:
+    parts = [as_node(node) for node in listed("concatenate: nodes", nodes, "nodes")]
+    if not parts:
         raise ShapeError("Concatenate: nothing to join; give at least one node")
-    return Concatenate(normalize_axis(axis, listed[0].ndim, "Concatenate"))(*listed)
+    return Concatenate(normalize_axis(axis, parts[0].ndim, "Concatenate"))(*parts)
 
 
 def stack(nodes: Sequence[Any], axis: int = 0) -> Node:
     """y = the nodes side by side along a new axis."""
-    listed = [as_node(node) for node in nodes]
-    if not listed:
+    parts = [as_node(node) for node in listed("stack: nodes", nodes, "nodes")]
+    if not parts:
         raise ShapeError("Stack: nothing to join; give at least one node")
-    return Stack(normalize_axis(axis, listed[0].ndim + 1, "Stack"))(*listed)
+    return Stack(normalize_axis(axis, parts[0].ndim + 1, "Stack"))(*parts)
 
 
 def basic_slice(x: Node, key: tuple[Any, ...]) -> Node:

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from graphnet.errors import GraphnetError
+from graphnet.errors import GraphnetError, UsageError
 from graphnet.graph import Graph
 from graphnet.passes.batch import batch
 from graphnet.passes.cut import cut
@@ -137,6 +137,11 @@ def stages(
         start = time.perf_counter()
         after = step(graph)
         name = step.name if isinstance(step, Pass) else getattr(step, "__name__", "pass")
+        if not isinstance(after, Graph):
+            raise UsageError(
+                f"the pass {name} gave a {type(after).__name__}; a pass is a function that returns a Graph, the one it "
+                "was given where there is nothing to do."
+            )
         yield Stage(name, graph, after, time.perf_counter() - start)
         graph = after
 

@@ -9,7 +9,7 @@ from graphnet.node import Node
 from graphnet_rnn.cell import Cell
 from graphnet_rnn.declaration import State
 from graphnet_rnn.initializers import Initializer
-from graphnet_rnn.settings import one_of
+from graphnet_rnn.settings import one_of, yes_or_no
 
 __all__ = ["ACTIVATIONS", "AUTOENCODERS", "Dense", "autoencoder_layers"]
 
@@ -49,7 +49,7 @@ class Dense(Cell):
     ) -> None:
         super().__init__(units, initial=initial)
         self.activation = one_of("Dense: activation", activation, tuple(ACTIVATIONS))
-        self.bias = bool(bias)
+        self.bias = yes_or_no(f"{type(self).__name__}: bias", bias)
 
     def step(self, x: Node) -> Node:
         return ACTIVATIONS[self.activation](self.affine("y", x=x, bias=0.0 if self.bias else None))

@@ -17,7 +17,7 @@ from graphnet_rnn.cells.normalized import LayerNormLSTM
 from graphnet_rnn.declaration import State
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.initializers import Initializer, constant, normal
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import whole_number, yes_or_no
 
 __all__ = ["Hyper", "HyperLSTM"]
 
@@ -127,7 +127,7 @@ class HyperLSTM(Cell):
         super().__init__(units, initial=initial)
         self.hyper_units = whole_number("HyperLSTM: hyper_units", hyper_units)
         self.embedding = whole_number("HyperLSTM: embedding", embedding)
-        self.layer_norm = bool(layer_norm)
+        self.layer_norm = yes_or_no(f"{type(self).__name__}: layer_norm", layer_norm)
 
     def step(self, x: Node, h: Node, c: Node, h_a: Node, c_a: Node) -> tuple[Node, ...]:
         controller = LayerNormLSTM(self.hyper_units) if self.layer_norm else LSTM(self.hyper_units)

@@ -21,7 +21,7 @@ from graphnet_rnn.cells.feedforward import ACTIVATIONS
 from graphnet_rnn.declaration import State
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.initializers import Initializer, array
-from graphnet_rnn.settings import one_of, whole_number
+from graphnet_rnn.settings import amount, listed, one_of, shown, whole_number
 
 __all__ = ["GLNN", "GNN", "GraphLSTM", "GraphRNN", "random_edges"]
 
@@ -55,6 +55,15 @@ def _time_scales(units: int) -> tuple[Array, Array]:
     """μ_j and β_j, for j = 1 ... units. Source: eq. 33."""
     mu = 1 / (np.arange(1, units + 1) + 1.0)
     return mu, -np.sqrt(ALPHA * (ALPHA - mu))
+
+
+def _frequencies(name: str, given: Any) -> tuple[float, ...]:
+    numbers = tuple(
+        amount(f"{name}: frequencies: each", f) for f in listed(f"{name}: frequencies", given, "numbers")
+    )
+    if not sum(numbers) > 0:
+        raise UsageError(f"{name}: frequencies must be >= 0, and not all 0; they are {shown(given)}")
+    return numbers
 
 
 class _OverGraph(Cell):

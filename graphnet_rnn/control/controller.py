@@ -23,7 +23,7 @@ from graphnet_rnn.cell import Cell
 from graphnet_rnn.cells import Elman
 from graphnet_rnn.control.arm import Arm
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.initializers import Initializer, normal
+from graphnet_rnn.initializers import Initializer, checked_initial, normal
 from graphnet_rnn.model import Model, float_dtype, seed_of
 from graphnet_rnn.settings import amount, one_of, whole_number
 from graphnet_rnn.structure import hidden_units
@@ -73,7 +73,7 @@ class Controller(Model):
         for l, cell in enumerate(cells):
             width = STATE + STATE + (self.layers[-1].output_width if l else 0)
             self.layers.append(cell.bind(width, f"layer{l}", self.seed, self.dtype, values))
-        self._own = Weights("output", self.seed, self.dtype, dict(initial or {}), values)
+        self._own = Weights("output", self.seed, self.dtype, checked_initial("Controller", initial), values)
         self._own.get("W_hu", (self.layers[-1].output_width, TORQUES), normal(0.01))
         self._own.get("b_u", (TORQUES,), None)
         self._own.require_patterns("Controller")

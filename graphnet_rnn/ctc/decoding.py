@@ -6,7 +6,7 @@ adds up alignments of the most probable beginnings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from graphnet.node import Array, Node
 from graphnet_rnn.ctc.loss import PADDING, REPEATS, blank_index
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.settings import one_of, whole_number
+from graphnet_rnn.settings import one_of, shown, whole_number
 
 __all__ = ["beam_search", "greedy", "label_error_rate"]
 
@@ -53,6 +53,7 @@ def label_error_rate(decoded: Sequence[Any], targets: Sequence[Any]) -> float:
     Raises DataError if they are not equally many, or if no target has a label.
     Source: Graves et al. 2006, 2.1, but normalised by the labels of all cases together.
     """
+    decoded, targets = _label_rows("decoded", decoded), _label_rows("targets", targets)
     if len(decoded) != len(targets):
         raise DataError(
             f"label_error_rate: there are {len(decoded)} decoded sequences and {len(targets)} targets; one of each is "
@@ -66,6 +67,23 @@ def label_error_rate(decoded: Sequence[Any], targets: Sequence[Any]) -> float:
     if not labels:
         raise DataError("label_error_rate: no target has a label, so there is no rate")
     return errors / labels
+
+
+def _label_rows(what: str, rows: Any) -> list[Array]:
+    """One array of labels for each case; DataError for anything else."""
+    if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
+        raise DataError(
+            f"label_error_rate: {what} must hold a sequence of labels for each case, not {shown(rows)}"
+        )
+    found = []
+    for case, row in enumerate(rows):
+        labels = np.asarray(row if isinstance(row, (np.ndarray, list, tuple)) else [None])
+        if labels.ndim != 1 or (labels.size and labels.dtype.kind not in "iu"):
+            raise DataError(
+                f"label_error_rate: {what} of case {case} must be whole numbers in a row, not {shown(row)}"
+            )
+        found.append(labels)
+    return found
 
 
 # -- input ----------------------------------------------------------------------------------------------------

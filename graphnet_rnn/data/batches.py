@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from graphnet.node import Array
+from graphnet_rnn.data.text import symbol_row
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import whole_number
 
@@ -34,6 +35,7 @@ class Batches:
     """
 
     def __init__(self, symbols: Array, time: int, batch: int, stride: int | None = None) -> None:
+        symbols = symbol_row("Batches: symbols", symbols)
         self.time = time = whole_number("time", time)
         self.stride = time if stride is None else whole_number("stride", stride)
         if self.stride > time:

@@ -6,6 +6,7 @@ import sysconfig
 from pathlib import Path
 
 from graphnet_rnn.errors import DataError
+from graphnet_rnn.settings import whole_number
 
 __all__ = ["standard_library_text"]
 
@@ -15,6 +16,7 @@ def standard_library_text(characters: int = 1_000_000) -> str:
 
     Source code, like the Linux kernel of Lynge (2016, 2.2); it differs a little between Python versions.
     """
+    characters = whole_number("standard_library_text: characters", characters)
     folder = Path(sysconfig.get_paths()["stdlib"])
     pieces: list[str] = []
     length = 0

@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from graphnet.dtypes import require_unmasked
 from graphnet.node import Array
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.files import read_bytes
+from graphnet_rnn.settings import is_number, shown
+from graphnet_rnn.settings import path as named_file
 
-__all__ = ["Corpus", "Vocabulary", "read_text"]
+__all__ = ["Corpus", "Vocabulary", "read_text", "symbol_row"]
+
+
+def symbol_row(what: str, symbols: Any, count: int | None = None) -> Array:
+    """The symbols as an array; DataError for what is no row of whole numbers, or not in 0 ... count - 1."""
+    require_unmasked(what, symbols)
+    try:
+        row = np.asarray(symbols if isinstance(symbols, (np.ndarray, Sequence)) else list(symbols))
+    except (TypeError, ValueError):
+        raise DataError(f"{what} must be a row of symbols, whole numbers, not {shown(symbols)}") from None
+    if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
+        raise DataError(
+            f"{what} must be a row of symbols, whole numbers, not {shown(symbols)} ({row.dtype} of shape "
+            f"{list(row.shape)})"
+        )
+    if row.size and (row.min() < 0 or (count is not None and row.max() >= count)):
+        wrong = int(row.min() if row.min() < 0 else row.max())
+        last = "" if count is None else f" ... {count - 1}"
+        raise DataError(f"{what}: the symbol {wrong} is out of range: symbols are 0{last or ' and more'}.")
+    return row
 
 
 def read_text(path: str | Path, encoding: str = "utf-8") -> str:
@@ -20,7 +43,7 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
 
     Raises DataError, in one sentence, for a file that is missing, empty, binary or in another encoding.
     """
-    file = Path(path)
+    file = named_file("read_text: path", path)
     raw = read_bytes(file, DataError)
     if not raw:
         raise DataError(f"{file} is empty.")
@@ -49,9 +72,21 @@ class Vocabulary:
     @classmethod
     def of(cls, text: str) -> Vocabulary:
         """All characters of a text."""
+        _require_text("Vocabulary.of: text", text)
         return cls("".join(sorted(set(text))))
 
     def __post_init__(self) -> None:
+        if not isinstance(self.characters, str):
+            raise DataError(
+                f"a vocabulary holds characters, a str, not {shown(self.characters)}; Vocabulary.of(text) makes that "
+                "of a text."
+            )
+        halves = [c for c in self.characters if "\ud800" <= c <= "\udfff"]
+        if halves:
+            raise DataError(
+                f"a vocabulary holds characters, of which {halves[0]!r} is only half of one (a surrogate), which no "
+                "file can hold; read the text in its right encoding."
+            )
         if list(self.characters) != sorted(set(self.characters)) or not self.characters:
             raise DataError("a vocabulary holds each character once, sorted, and at least one.")
 
@@ -63,11 +98,14 @@ class Vocabulary:
 
         unknown: a known character to read in their place.
         """
+        _require_text("encode: text", text)
         points = _code_points(text)
         known = _code_points(self.characters)
         symbols = np.searchsorted(known, points)
-        if unknown is not None and (len(unknown) != 1 or unknown not in self.characters):
-            raise DataError(f"unknown={unknown!r} must itself be one character that the model knows.")
+        if unknown is not None and (
+            not isinstance(unknown, str) or len(unknown) != 1 or unknown not in self.characters
+        ):
+            raise DataError(f"unknown={unknown!r:.40} must itself be one character that the model knows.")
         unseen = known[np.minimum(symbols, len(known) - 1)] != points
         if unseen.any():
             if unknown is None:
@@ -81,8 +119,14 @@ class Vocabulary:
         return symbols.astype(np.int64)
 
     def decode(self, symbols: Iterable[int]) -> str:
-        """The characters of a sequence of symbols."""
-        return "".join(self.characters[int(s)] for s in symbols)
+        """The characters of a sequence of symbols. DataError for what is no symbol of this vocabulary."""
+        row = symbol_row("decode: symbols", symbols, len(self))
+        return "".join([self.characters[s] for s in row.tolist()])
+
+
+def _require_text(what: str, text: Any) -> None:
+    if not isinstance(text, str):
+        raise DataError(f"{what} must be a str, not {shown(text)}.")
 
 
 def _code_points(text: str) -> Array:
@@ -98,6 +142,17 @@ class Corpus:
     test: Array
     vocabulary: Vocabulary
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.vocabulary, Vocabulary):
+            raise DataError(
+                f"Corpus: vocabulary must be a Vocabulary, not {shown(self.vocabulary)}; Corpus.split(text) and "
+                "Corpus.given(train, valid) make all of it."
+            )
+        for name in ("train", "valid", "test"):
+            object.__setattr__(
+                self, name, symbol_row(f"Corpus: {name}", getattr(self, name), len(self.vocabulary))
+            )
+
     def __repr__(self) -> str:
         parts = ", ".join(f"{name} {len(getattr(self, name)):,}" for name in ("train", "valid", "test"))
         return f"Corpus({parts} characters, {len(self.vocabulary)} different)"
@@ -105,9 +160,11 @@ class Corpus:
     @classmethod
     def split(cls, text: str, valid: float = 0.1, test: float = 0.1) -> Corpus:
         """The first part trains, the next validates, the last tests: by default 80, 10 and 10 %."""
-        if not (valid >= 0 and test >= 0 and valid + test < 1):
+        numbers = is_number(valid) and is_number(test)
+        if not (numbers and valid >= 0 and test >= 0 and valid + test < 1):
             raise DataError(
-                f"the shares of validation ({valid}) and test ({test}) must be >= 0 and sum to less than 1."
+                f"the shares of validation ({shown(valid)}) and test ({shown(test)}) must be >= 0 and sum to less than "
+                "1."
             )
         vocabulary = _vocabulary("the text", text)
         symbols = vocabulary.encode(text)
@@ -144,5 +201,5 @@ def _vocabulary(what: str, text: str) -> Vocabulary:
 def _is_file(name: str) -> bool:
     try:
         return Path(name).is_file()
-    except OSError:  # longer than a name can be
+    except (OSError, ValueError):  # longer than a name can be, or with a NUL in it
         return False

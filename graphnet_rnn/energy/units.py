@@ -13,7 +13,7 @@ import graphnet as gn
 from graphnet.node import Array, Dtype, Node
 from graphnet.ops.elementwise import Sigmoid
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.settings import one_of
+from graphnet_rnn.settings import amount, one_of
 
 __all__ = ["BinaryUnits", "GaussianUnits", "VisibleUnits", "draw_bits", "sigmoid", "visible_units"]
 
@@ -132,9 +132,7 @@ class GaussianUnits(VisibleUnits):
 
 def visible_units(owner: str, visibles: str, sigma: float) -> VisibleUnits:
     """The units of this name; UsageError for another, or for a deviation that cannot be meant."""
-    real = isinstance(sigma, (int, float, np.integer, np.floating)) and not isinstance(sigma, bool)
-    if not real or not sigma > 0 or not math.isfinite(sigma):
-        raise UsageError(f"{owner}: sigma must be a finite number > 0, not {sigma!r}")
+    sigma = amount(f"{owner}: sigma", sigma, above_zero=True)
     if one_of(f"{owner}: visibles", visibles, ("binary", "gaussian")) == "gaussian":
         return GaussianUnits(float(sigma))
     if sigma != 1:

@@ -10,7 +10,7 @@ import graphnet as gn
 from graphnet.node import Array
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.evaluation import Evaluation, as_symbols
-from graphnet_rnn.network import Network
+from graphnet_rnn.network import Network, require_network
 from graphnet_rnn.online.learning import Given, first_order
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.first_order import FirstOrder
@@ -44,6 +44,7 @@ class DynamicEvaluation:
         threads: int | None = None,
         backend: str = "numba",
     ) -> None:
+        require_network("DynamicEvaluation", network)
         if not network.predicts_symbols:
             raise UsageError(
                 "DynamicEvaluation: only a network that reads symbols and predicts them can be evaluated on text"
@@ -77,6 +78,7 @@ class DynamicEvaluation:
             raise DataError(
                 f"the text has {len(symbols)} characters; with {context} of context there is nothing to score."
             )
+        self.network.require_finite("DynamicEvaluation")
         trained = self.network.theta.copy()
         try:
             return self._read(symbols, lead, scored, trained, progress)

@@ -13,7 +13,7 @@ from graphnet.graph import ancestors
 from graphnet.node import Array, Node
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.losses import SEQUENCE_LOSSES
-from graphnet_rnn.network import Network
+from graphnet_rnn.network import Network, require_network
 from graphnet_rnn.running import checked_floats
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.unroll import Unrolled
@@ -38,7 +38,8 @@ class Learner(ABC):
         self, network: Network, batch: int = 1, backend: str = "numba", threads: int | None = None
     ) -> None:
         name = type(self).__name__
-        network.require_causal(name)
+        require_network(name, network).require_causal(name)
+        network.require_finite(name)
         if network.loss in SEQUENCE_LOSSES:
             raise UsageError(
                 f"{name}: the loss {network.loss!r} judges whole sequences, so no step has a loss of its own"

@@ -11,7 +11,7 @@ import graphnet as gn
 from graphnet.node import Array, Node
 from graphnet_rnn.cells.lstm import MEMORY
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.network import Network
+from graphnet_rnn.network import Network, require_network
 from graphnet_rnn.online.learner import Learner
 from graphnet_rnn.unroll import Unrolled
 
@@ -35,7 +35,7 @@ def truncated(network: Network) -> Network:
     Raises UsageError if a layer with states is no LSTM.
     Source: Hochreiter & Schmidhuber 1997, appendix; Krause 2015, 2.2.
     """
-    result = copy.copy(network)
+    result = copy.copy(require_network("truncated", network))
     result.truncate()
     return result
 

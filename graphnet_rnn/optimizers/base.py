@@ -6,12 +6,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import wraps
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from graphnet.node import Array
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.settings import shown
 
 __all__ = ["Curved", "Differentiable", "Optimizer", "Preconditioned", "Report", "State", "taken_up"]
 
@@ -92,6 +94,34 @@ class Optimizer(ABC):
     def step(self, objective: Curved, theta: Array, state: State, rate: float | None = None) -> Report:
         """One step: changes `theta` and the arrays of `state` in place. rate: instead of the setting."""
 
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """Lets every optimizer's step look at what it is given before it computes anything."""
+        super().__init_subclass__(**settings)
+        if "step" in vars(cls):
+            cls.step = _checking(cls.step)  # type: ignore[method-assign]
+
+    def _require_own(self, theta: Any, state: Any) -> None:
+        """UsageError for what no step can change in place, and for a state that another optimizer keeps."""
+        own = f"{type(self).__name__}.step"
+        if getattr(getattr(theta, "dtype", None), "kind", "") != "f":
+            raise UsageError(
+                f"{own}: theta must be a vector of floats, which the step changes in place, not {shown(theta)}; "
+                "objective.start() gives one"
+            )
+        kept = vars(self).get("_keeps")
+        if kept is None:
+            kept = frozenset(self.init(theta))
+            object.__setattr__(self, "_keeps", kept)
+        if not isinstance(state, Mapping) or not kept <= state.keys():
+            lacks = (
+                f"lacks {', '.join(sorted(kept - state.keys()))}"
+                if isinstance(state, Mapping)
+                else shown(state)
+            )
+            raise UsageError(
+                f"{own}: state is not of this optimizer: {lacks}; make it with optimizer.init(theta)"
+            )
+
     def evaluation_point(self, theta: Array, state: State) -> Array:
         """Where a step takes its (first) gradient."""
         return theta
@@ -103,6 +133,19 @@ class Optimizer(ABC):
     def settings(self) -> dict[str, Any]:
         """The arguments that make this optimiser again."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+def _checking(step: Callable[..., Report]) -> Callable[..., Report]:
+    """The step, which first requires a vector and a state that it can change."""
+
+    @wraps(step)
+    def checked(
+        self: Optimizer, objective: Any, theta: Array, state: State, rate: float | None = None
+    ) -> Report:
+        self._require_own(theta, state)
+        return step(self, objective, theta, state, rate)
+
+    return checked
 
 
 def taken_up(who: str, owner: str, fresh: State, given: State | None) -> State:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.display import ShowsItself
+from graphnet.dtypes import require_unmasked
 from graphnet.node import Array
 from graphnet_rnn.batched import BatchedObjective
 from graphnet_rnn.errors import UsageError
@@ -16,7 +17,7 @@ from graphnet_rnn.objective import Objective
 from graphnet_rnn.optimizers.base import Optimizer, Report, State, taken_up
 from graphnet_rnn.optimizers.first_order import Adam
 from graphnet_rnn.optimizers.step import guarded_step
-from graphnet_rnn.settings import amount, is_true, whole_number
+from graphnet_rnn.settings import amount, is_true, shown, whole_number
 
 __all__ = ["Result", "minimize"]
 
@@ -54,6 +55,17 @@ class Result(ShowsItself):
         ]
 
 
+def _started(objective: Objective | BatchedObjective, start: Any) -> Array:
+    """The first point as the objective computes with it; UsageError for what is no vector of numbers."""
+    require_unmasked("minimize: start", start)
+    try:
+        return objective.place(np.array(start, objective.start().dtype))
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(
+            f"minimize: start must be a vector of {objective.size} numbers, not {shown(start)}"
+        ) from None
+
+
 def minimize(
     objective: Objective | BatchedObjective,
     optimizer: Optimizer | None = None,
@@ -87,7 +99,7 @@ def minimize(
         raise UsageError(
             f"minimize: optimizer must be an optimizer, e.g. rnn.Adam(rate=0.01), not {chosen!r:.60}"
         )
-    theta = objective.start() if start is None else objective.place(np.array(start, objective.start().dtype))
+    theta = objective.start() if start is None else _started(objective, start)
     if theta.shape != (objective.size,):
         raise UsageError(
             f"minimize: start has shape {list(theta.shape)}, but there are {objective.size} parameters"

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import amount, fraction, whole_number
+from graphnet_rnn.settings import amount, fraction, is_number, shown, whole_number
 
 __all__ = [
     "ConstantRate", "DelayedDecay", "NesterovMomentum", "Schedule", "StepSchedule", "Stepwise", "extremes",
@@ -51,10 +51,9 @@ class DelayedDecay:
     decay: float = 0.95
 
     def __post_init__(self) -> None:
-        if self.after < 0 or not 0 < self.decay <= 1:
-            raise UsageError(
-                f"DelayedDecay needs after >= 0 and decay in (0, 1], not {self.after}, {self.decay}"
-            )
+        object.__setattr__(self, "after", whole_number("DelayedDecay: after", self.after, least=0))
+        if not is_number(self.decay) or not 0 < self.decay <= 1:
+            raise UsageError(f"DelayedDecay: decay must be in (0, 1], not {shown(self.decay)}")
 
     def factor(self, epoch: int) -> float:
         return float(self.decay ** max(0, epoch - self.after + 1))
@@ -113,7 +112,7 @@ class Stepwise(StepSchedule):
         spaced iterations", the last at 200,000 of 600,000; the ratio 2 is ours. Source: Sutskever 2013, 7.3.
         """
         listed, last = list(_listed(values)), whole_number("Stepwise.spaced: last", last)
-        if not (isinstance(ratio, (int, float)) and 1 < ratio < math.inf):
+        if not (is_number(ratio) and 1 < ratio < math.inf):
             raise UsageError(f"Stepwise.spaced: ratio must be a finite number > 1, not {ratio!r}")
         later = range(len(listed) - 2, -1, -1)
         steps = [0, *(round(last / ratio**n) for n in later)][: len(listed)]
@@ -176,15 +175,15 @@ def number_or_schedule(argument: str, value: Any) -> float | StepSchedule:
     """The value, if it is a number or a StepSchedule; the schedule, if it is the description of one."""
     if isinstance(value, StepSchedule):
         return value
-    if isinstance(value, Mapping) and value.get("schedule") in KINDS:
+    if isinstance(value, Mapping) and isinstance(value.get("schedule"), str) and value["schedule"] in KINDS:
         settings = {str(name): setting for name, setting in value.items() if name != "schedule"}
         kind = KINDS[value["schedule"]]
         if set(settings) == {f.name for f in fields(kind)}:
             return kind(**settings)
-    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+    if is_number(value):
         return float(value) if isinstance(value, np.generic) else value
     raise UsageError(
-        f"{argument} must be a number or a StepSchedule, e.g. Stepwise({{0: 0.1}}), not {value!r:.80}"
+        f"{argument} must be a number or a StepSchedule, e.g. Stepwise({{0: 0.1}}), not {shown(value)}"
     )
 
 
@@ -203,8 +202,7 @@ def _pair(given: Any) -> tuple[int, float]:
     if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
         raise UsageError(f"Stepwise: values must be pairs (step, value), but one is {given!r:.60}")
     step, value = given
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value):
+    if not is_number(value) or not math.isfinite(value):
         raise UsageError(
             f"Stepwise: the value from step {step!r:.20} on must be a finite number, not {value!r:.40}"
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphnet_rnn.network import Network
+from graphnet_rnn.network import Network, require_network
 from graphnet_rnn.objective import Objective
-from graphnet_rnn.tasks.pathological import Task
+from graphnet_rnn.tasks.pathological import Task, require_task
 
 __all__ = ["summed_over_time"]
 
@@ -20,6 +20,8 @@ def summed_over_time(
     unscored: how many of the first steps are left out, by default those without a target.
     how: further settings of Objective (backend, memory, ...).
     """
+    require_task("summed_over_time", task)
+    require_network("summed_over_time", network)
     unscored = task.unscored if unscored is None else unscored
     u = network.unroll(task.time, count, initial="zero", unscored=unscored)
     cost = u.cost * float(task.time - unscored)

@@ -17,7 +17,7 @@ import numpy as np
 
 from graphnet.node import Array
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import shown, whole_number
 from graphnet_rnn.tasks.draws import require_generator
 
 __all__ = [
@@ -107,6 +107,13 @@ class Task(ABC):
 
 
 # -- two marked numbers ----------------------------------------------------------------------
+
+
+def require_task(who: str, task: Any) -> Task:
+    """The problem; UsageError, naming `who` asks, for anything else."""
+    if not isinstance(task, Task):
+        raise UsageError(f"{who}: a Task is needed, e.g. rnn.tasks.Addition(30), not {shown(task)}")
+    return task
 
 
 class Marked(Task):

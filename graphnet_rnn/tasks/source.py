@@ -14,6 +14,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.initializers import Initializer, normal, reservoir, sparse, zeros
 from graphnet_rnn.network import Network
 from graphnet_rnn.optimizers import HessianFree, Momentum, Nesterov, Stepwise
+from graphnet_rnn.settings import yes_or_no
 from graphnet_rnn.tasks.pathological import (
     Addition,
     Memory,
@@ -22,6 +23,7 @@ from graphnet_rnn.tasks.pathological import (
     Multiplication,
     Permutation,
     Task,
+    require_task,
 )
 
 __all__ = [
@@ -77,6 +79,8 @@ def settings(task: Task, structural: bool = True) -> Settings:
     other for it); where there are few different sequences, all of them serve for everything.
     Source: Sutskever 2013, 4.4.
     """
+    require_task("settings", task)
+    structural = yes_or_no("settings: structural", structural)
     damping = 0.1 * task.length if isinstance(task, Permutation) else 0.1 if structural else 0.3
     weight = 1 / 30 if structural else 0.0
     if task.distinct is not None:
@@ -103,6 +107,7 @@ def elman(task: Task, units: int = 100, seed: int = 0, initial: CellAndOutput | 
     initial: the weights of the cell and of the network, by default initial_weights(); those for momentum are
     echo_state_weights(task). Source: Sutskever 2013, 4.4, 7.4.1.
     """
+    require_task("elman", task)
     cell, output = initial_weights() if initial is None else initial
     return Network(
         [Elman(units, initial=cell)],
@@ -163,6 +168,7 @@ def momentum_settings(task: Task) -> MomentumSettings:
 
     Raises UsageError for a problem that the source did not train on so. Source: Sutskever 2013, 7.4 and table 7.3.
     """
+    require_task("momentum_settings", task)
     if task.name not in MOMENTUM_SETTINGS:
         raise UsageError(
             f"momentum_settings: the source has none for {task.name}, only for {', '.join(MOMENTUM_SETTINGS)}"
@@ -177,6 +183,7 @@ def echo_state_weights(task: Task) -> CellAndOutput:
     on the rest: W_ho is as in initial_weights, biases are 0.
     Raises UsageError for a problem that the source did not train on so. Source: Sutskever 2013, 7.4.1.
     """
+    require_task("echo_state_weights", task)
     cell = {
         "W_xh": sparse(15, momentum_settings(task).input_scale),
         "W_hh": reservoir(1.2, connections=15),
@@ -194,6 +201,7 @@ def zero_one_loss(task: Task, logits: Any, targets: Any) -> float:
     other problems: the share of sequences that are wrong.
     logits, targets: as for Task.wrong. Raises DataError for arrays that do not fit. Source: Sutskever 2013, 7.4.2.
     """
+    require_task("zero_one_loss", task)
     sequences = task.wrong(logits, targets)
     if not isinstance(task, Memory):
         return float(sequences.mean())

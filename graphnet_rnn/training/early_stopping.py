@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.settings import fraction, whole_number
 
 __all__ = ["EarlyStopping"]
 
@@ -21,10 +21,8 @@ class EarlyStopping:
     tolerance: float = 5e-5
 
     def __post_init__(self) -> None:
-        if self.memory < 1 or not 0 <= self.tolerance < 1:
-            raise UsageError(
-                f"EarlyStopping needs memory >= 1 and tolerance in [0, 1), not {self.memory}, {self.tolerance}"
-            )
+        object.__setattr__(self, "memory", whole_number("EarlyStopping: memory", self.memory))
+        object.__setattr__(self, "tolerance", fraction("EarlyStopping: tolerance", self.tolerance))
 
     def should_stop(self, costs: Sequence[float]) -> bool:
         """costs: the validation cost after each epoch so far."""

@@ -56,6 +56,7 @@ scalar = gn.sum(x)
     [
         (errors.ShapeError, ValueError),
         (errors.DtypeError, TypeError),
+        (errors.UsageError, ValueError),
         (errors.ValueAccessError, TypeError),
         (errors.DifferentiationError, ValueError),
         (errors.NonFiniteError, ArithmeticError),
@@ -74,7 +75,7 @@ def test_every_error_class_is_tested_for_its_kind() -> None:
     names = {n for n in errors.__all__ if n.endswith("Error")}
     assert names == {
         "BackendError", "DifferentiationError", "DtypeError", "GraphnetError", "NonFiniteError", "NotEnoughMemoryError",
-        "ShapeError", "ValueAccessError",
+        "ShapeError", "UsageError", "ValueAccessError",
     }  # fmt: skip
 
 
@@ -321,7 +322,7 @@ def test_integers_have_no_derivatives() -> None:
 
 
 def test_wrt_must_hold_nodes() -> None:
-    with message(gn.ValueAccessError, "'x'", "not a node"):
+    with message(gn.ValueAccessError, "'x'", "gradient: wrt", "where a node is needed"):
         gn.gradient(scalar, ["x"])
 
 

@@ -254,3 +254,35 @@ def test_a_sum_of_many_terms_that_is_read_on_the_way(segments: int) -> None:
     )
     for found, wanted in zip(less, plain, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_a_stack_that_is_repeated_is_not_taken_for_rows() -> None:
+    """(2,) spread over (7, 2): the rows that are summed are not the stack's."""
+    x, s, z = gn.input((7, 2), "float64"), gn.input((), "float64"), gn.input((), "float64")
+    b, h = gn.stack([gn.sin(s), z]), x
+    for _ in range(20):
+        h = gn.tanh(h * x + 0.1)
+    cost = gn.sum(gn.tanh(h * b + b))
+    outputs = [cost, *gn.gradient(cost, [x, s, z])]
+    arrays = [np.random.default_rng(0).standard_normal((7, 2)), 0.3, 0.7]
+    wanted = gn.compile(outputs, [x, s, z], backend="numpy", passes=())(*arrays)
+    for backend in ("numpy", "numba"):
+        for found, value in zip(
+            gn.compile(outputs, [x, s, z], backend, memory="sqrt")(*arrays), wanted, strict=True
+        ):
+            np.testing.assert_allclose(found, value, rtol=1e-12)
+
+
+def test_the_code_of_a_single_index_has_no_rows() -> None:
+    s, z, weights = gn.input((), "float64"), gn.input((), "float64"), gn.input((4,), "float64")
+    logits = h = gn.stack([s, z, s, z + z])
+    for _ in range(20):
+        h = gn.tanh(h * weights + 0.1)
+    cost = gn.sum(h) + gn.softmax_cross_entropy(logits, 2)
+    outputs = [cost, *gn.gradient(cost, [s, z, weights])]
+    arrays = [0.3, 0.7, np.ones(4)]
+    wanted = gn.compile(outputs, [s, z, weights], backend="numpy", passes=())(*arrays)
+    for found, value in zip(
+        gn.compile(outputs, [s, z, weights], memory="sqrt")(*arrays), wanted, strict=True
+    ):
+        np.testing.assert_allclose(found, value, rtol=1e-12)

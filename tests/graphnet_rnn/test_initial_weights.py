@@ -309,8 +309,8 @@ def test_reservoirs_that_cannot_be() -> None:
         ({"radius": 0.0}, "radius must be a finite number > 0, not 0.0"),
         ({"radius": math.inf}, "radius must be a finite number > 0, not inf"),
         ({"density": 0.0}, r"density must be in \(0, 1\], not 0.0"),
-        ({"connections": 0}, "connections must be a whole number >= 1 or None, not 0"),
-        ({"connections": 1.5}, "connections must be a whole number >= 1 or None, not 1.5"),
+        ({"connections": 0}, "reservoir: connections must be a whole number >= 1, not 0"),
+        ({"connections": 1.5}, "reservoir: connections must be a whole number >= 1, not 1.5"),
     ):
         with pytest.raises(rnn.errors.UsageError, match=content):
             initializers.reservoir(**arguments)  # type: ignore[arg-type]

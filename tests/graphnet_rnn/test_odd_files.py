@@ -166,7 +166,7 @@ SEEN: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown setting": ({"model": {"colour": 1}}, "a Network has no setting 'colour'"),
     "a setting that is missing": ({"model": {"inputs": ...}}, "its settings do not fit"),
     "no layers": ({"model": {"layers": ...}}, "its settings do not fit"),
-    "a setting of another kind": ({"model": {"variational": [1]}}, "Network.variational is not what it could be"),
+    "a setting of another kind": ({"model": {"variational": [1]}}, "variational must be True or False, not [1]"),
     "a weight that is missing": ({"tensors": lambda t: {k: v for k, v in t.items() if k != "output.b_o"}},
                                  "the weight output.b_o is missing"),
     "a weight of another dtype": ({"tensors": lambda t: t | {"output.b_o": np.zeros(4, np.int64)}},

@@ -10,6 +10,8 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
+from viz.drawing.render import Drawing
+from viz.pages import TextPage
 
 X = gn.input((3, 2), name="x")
 H = gn.tanh(X)
@@ -42,6 +44,33 @@ COST = gn.sum(H)
             lambda: viz.passes(H),
             r"function: passes needs what gn\.compile returns",
         ),  # before the first is asked for
+        (lambda: viz.coloured(3, []), "text must be a str, not 3"),
+        (lambda: viz.coloured("ab", None), "probabilities must hold a value for each character, not be None"),
+        (lambda: viz.coloured("ab", ["a", 0.5]), r"probabilities\[0\] is 'a'"),
+        (lambda: viz.coloured("ab", [0.5, 0.5], guesses=3), "guesses must hold .* not be 3"),
+        (lambda: viz.coloured("ab", [0.5, 0.5], guesses=[1, 2]), "guesses must be characters"),
+        (
+            lambda: viz.coloured_html("ab", [0.5, 0.5], width="a"),
+            "width must be a whole number >= 2, not 'a'",
+        ),
+        (lambda: viz.samples({"a": "b"}, count="a"), "count must be a whole number >= 1, not 'a'"),
+        (lambda: viz.samples({"a": "b"}, width=None), "width must be a whole number >= 2, not None"),
+        (lambda: viz.times(gn.compile([H]), repeats="a"), "repeats must be a whole number >= 1, not 'a'"),
+        (lambda: viz.best_setting([], "a", "b", by=[]), r"by must be the name of a setting, a str, not \[\]"),
+        (lambda: viz.best_setting([], 3, "b"), "best must be the name of a setting"),
+        (lambda: viz.compare_runs({}, by=[]), r"by must be one of .*, not \[\]"),
+        (lambda: TextPage("a", None, "b", "light"), "TextPage: terminal must be a str, not None"),
+        (lambda: Drawing(None), "picture: a Drawing is of a Picture, not of None"),
+        *[
+            (lambda call=call, path=path: call(path), "(path|folder) must (be a str|name a file)")
+            for call in (
+                lambda path: viz.draw(H).save(path),
+                lambda path: viz.explore(H, path),
+                lambda path: viz.dump(gn.compile([H]), path),
+                lambda path: viz.samples({"a": "b"}).save(path),
+            )
+            for path in (None, 3, "a\0b")
+        ],
         (lambda: viz.mirror(COST, closed=True), "no time steps in this graph; draw it with closed=False"),
     ],
 )

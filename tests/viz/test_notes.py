@@ -11,6 +11,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
+from graphnet.provenance import attributed_to
 from viz.colours import between, ink_on
 from viz.drawing.note import Scale
 from viz.matching import kept_nodes
@@ -316,10 +317,11 @@ def test_a_rewritten_node_is_matched_with_the_one_of_its_place_in_the_program():
 
 def test_of_several_of_one_place_the_first_are_matched_in_order():
     a, b, c = (gn.input((2,), name=name) for name in "abc")
-    p, q = gn.tanh(a), gn.tanh(b)
-    q.source_serial = p.source_serial
+    p = gn.tanh(a)
+    with attributed_to() as made:
+        made.model = p
+        q = gn.tanh(b)
     new = [node.replace_inputs((c,)) for node in (p, q)]
-    for node in new:
-        node.source_serial = p.source_serial
+    assert len({node.source_serial for node in (p, q, *new)}) == 1
     kept = kept_nodes(gn.Graph([p, q]), gn.Graph(new))
     assert [kept[node] for node in new] == [p, q]

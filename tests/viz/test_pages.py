@@ -92,7 +92,7 @@ def test_nothing_predicted():
         (({},), "readings is empty"),
         ((3,), "give what rnn.read"),
         (({"a": "text"},), "give what rnn.read"),
-        ((Reading(), 1), "width must be at least 2"),
+        ((Reading(), 1), "width must be a whole number >= 2"),
     ],
 )
 def test_what_cannot_be_shown_is_said(arguments, sentence):
@@ -136,7 +136,7 @@ def test_a_history_without_samples_is_said():
         viz.DrawingError, match=r"no row has 'epoch' and a 'sample'\. Train with --sample 200"
     ):
         viz.samples([{"event": "epoch", "epoch": 1}])
-    with pytest.raises(viz.DrawingError, match="count at least 1, not 80 and 0"):
+    with pytest.raises(viz.DrawingError, match="count must be a whole number >= 1, not 0"):
         viz.samples(history(3), count=0)
 
 

@@ -35,7 +35,7 @@ def compare_runs(histories: Mapping[str, History], by: str = "epoch", title: str
     """
     from viz.charts.figure import Chart
 
-    if by not in _AXES:
+    if not isinstance(by, str) or by not in _AXES:
         raise DrawingError(f"by must be one of {', '.join(map(repr, _AXES))}, not {by!r}.")
     if not isinstance(histories, Mapping) or not histories:
         raise DrawingError(
@@ -142,6 +142,15 @@ def best_setting(
     """
     from viz.charts.figure import Chart
 
+    for argument, name in (
+        ("best", best),
+        ("against", against),
+        ("by", by),
+        ("panels", panels),
+        ("score", score),
+    ):
+        if not isinstance(name, str) and not (name is None and argument in ("by", "panels")):
+            raise DrawingError(f"{argument} must be the name of a setting, a str, not {name!r:.60}.")
     rows = rows_of(runs, "runs")
     validated = (name for row in rows for name in row if str(name).startswith(VALIDATED))
     score = score or next(validated, "valid_bits")

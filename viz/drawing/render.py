@@ -28,7 +28,7 @@ from viz.drawing.dot import dot_of, with_less_effort, without_common_ranks
 from viz.drawing.grid import grid_dot
 from viz.drawing.picture import Picture
 from viz.drawing.scripts import with_scripts
-from viz.errors import DrawingError, LayoutTimeoutError
+from viz.errors import DrawingError, LayoutTimeoutError, named_file
 from viz.files import write_file
 from viz.notebook import bundle_of
 from viz.style import LIGHT, Style
@@ -63,6 +63,10 @@ class Drawing:
         limit: int | None = 3000,
         theme: Style = LIGHT,
     ) -> None:
+        if not isinstance(picture, (Picture, ClosedPicture)):
+            raise DrawingError(
+                f"picture: a Drawing is of a Picture, not of {picture!r:.60}; viz.draw(thing) makes one of a graph."
+            )
         self.picture = picture
         self.style = style
         self.limit = limit
@@ -103,7 +107,7 @@ class Drawing:
 
         An existing file is replaced only when the new one is complete. Raises DrawingError.
         """
-        target = Path(path)
+        target = named_file("path", path)
         suffix = target.suffix.lower().removeprefix(".")
         if suffix not in FORMATS:
             listed = ", ".join(f".{known}" for known in FORMATS)

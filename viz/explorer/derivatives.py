@@ -32,9 +32,7 @@ def in_its_own_place(graph: Graph) -> tuple[Graph, dict[Node, Node]]:
     """
     copies: dict[Node, Node] = {}
     for node in graph.order:
-        copy = node.replace_inputs(tuple(copies[x] for x in node.inputs))
-        copy.source_serial = copy.serial
-        copies[node] = copy
+        copies[node] = node.replace_inputs(tuple(copies[x] for x in node.inputs), own_place=True)
     for node in graph.inputs:  # also those that nothing reads
         copies.setdefault(node, node)
     return Graph([copies[y] for y in graph.outputs], [copies[x] for x in graph.inputs]), copies

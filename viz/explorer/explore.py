@@ -13,7 +13,7 @@ from graphnet.node import Node
 from graphnet.passes import DEFAULT, Pass
 from viz.drawing.names import printable
 from viz.drawing.things import Drawable, graph_of
-from viz.errors import DrawingError
+from viz.errors import DrawingError, named_file
 from viz.explorer.derivatives import (
     checked_nodes,
     cost_of,
@@ -59,7 +59,7 @@ def explore(
     theme: "light", "dark", "colour-blind", a viz.Style, or "auto" for what the reader's system prefers.
     Raises DrawingError, which names the argument; ShapeError and DtypeError for arrays that do not fit.
     """
-    target = Path(path)
+    target = named_file("path", path)
     if target.suffix.lower() != ".html":
         raise DrawingError(f"path {str(path)!r}: the explorer is a page; the suffix must be .html.")
     style = None if theme == "auto" else style_of(theme)

@@ -1,0 +1,124 @@
+"""What an argument may be: UsageError, in one sentence, for one that cannot be meant.
+
+`argument` is how it is named in the error: "compile: threads".
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphnet.errors import UsageError
+
+__all__ = [
+    "LARGEST", "amount", "fraction", "is_number", "limit", "listed", "number", "one_of", "path", "shown", "text",
+    "whole_number", "yes_or_no",
+]  # fmt: skip
+
+#: No size, seed or count is meant to be larger: it would fail later, deep inside of NumPy.
+LARGEST = 2**31 - 1
+
+
+def whole_number(argument: str, value: Any, least: int = 1, most: int = LARGEST) -> int:
+    """The value as an int that is at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise UsageError(f"{argument} must be a whole number >= {least}, not {shown(value)}")
+    if value > most:
+        raise UsageError(f"{argument} must be at most {most}, not {shown(value)}")
+    return int(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is one real number that a float can stand for; NaN and infinities are."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return False
+    try:
+        float(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
+    return True
+
+
+def number(argument: str, value: Any) -> float:
+    """The value as a finite float."""
+    if not is_number(value) or not math.isfinite(value):
+        raise UsageError(f"{argument} must be a finite number, not {shown(value)}")
+    return float(value)
+
+
+def fraction(argument: str, value: Any) -> float:
+    """The value as a float in [0, 1)."""
+    if not is_number(value) or not 0 <= value < 1:
+        raise UsageError(f"{argument} must be in [0, 1), not {shown(value)}")
+    return float(value)
+
+
+def amount(argument: str, value: Any, above_zero: bool = False) -> float:
+    """The value as a finite float that is at least 0, or above it."""
+    if not is_number(value) or not (value > 0 if above_zero else value >= 0) or not math.isfinite(value):
+        sign = ">" if above_zero else ">="
+        raise UsageError(f"{argument} must be a finite number {sign} 0, not {shown(value)}")
+    return float(value)
+
+
+def limit(argument: str, value: Any) -> float:
+    """The value as a float above 0, or infinity, which limits nothing."""
+    if not is_number(value) or not value > 0:
+        raise UsageError(f"{argument} must be > 0, or None for no limit, not {shown(value)}")
+    return float(value)
+
+
+def yes_or_no(argument: str, value: Any, hint: str = "") -> bool:
+    """True or False; no number, text or array, of which some would count as true unnoticed."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise UsageError(f"{argument} must be True or False, not {shown(value)}{hint}")
+    return bool(value)
+
+
+def one_of(argument: str, value: Any, choices: Sequence[str]) -> str:
+    """The value if it is one of the choices."""
+    if not isinstance(value, str) or value not in choices:
+        raise UsageError(f"{argument} must be {' or '.join(map(repr, choices))}, not {shown(value)}")
+    return str(value)
+
+
+def text(argument: str, value: Any, remedy: str = "") -> str:
+    """The value if it is a str."""
+    if not isinstance(value, str):
+        raise UsageError(f"{argument} must be a str, not {shown(value)}{remedy}")
+    return value
+
+
+def path(argument: str, value: Any) -> Path:
+    """The file that a str or an os.PathLike of one names."""
+    named = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(named, str):
+        raise UsageError(f"{argument} must be a str or a pathlib.Path that names a file, not {shown(value)}")
+    if not named or "\0" in named:
+        raise UsageError(
+            f"{argument} must name a file, which {named!r:.60} cannot: give one without a NUL character"
+        )
+    return Path(named)
+
+
+def listed(argument: str, value: Any, of: str) -> list[Any]:
+    """The values of a list, tuple or other iterable but for a text, a mapping or an array; of: what they are."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise UsageError(f"{argument} must be a list of {of}, not {shown(value)}")
+    return list(value)
+
+
+def shown(value: Any) -> str:
+    """What it is, in a few characters and on one line."""
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {list(value.shape)}"
+    try:
+        said = repr(value)
+    except Exception:  # of a class of the user's, or a number too long for Python to write
+        said = f"a {type(value).__name__}"
+    return " ".join(said[:60].split())
