@@ -187,7 +187,7 @@ def network_of(file: ModelFile, path: str, cells: type[Cell] | Iterable[type[Cel
         same = has_same_equations(network, file)
     except ModelFileError:
         raise
-    except (GraphnetError, ValueError, RecursionError) as error:
+    except (GraphnetError, ValueError, RecursionError, MemoryError) as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).split("\n")[0]
         raise ModelFileError(
             f"{path}: the network that it describes cannot be made: {what.rstrip('.'):.500}; the file is damaged, or a "

@@ -106,7 +106,7 @@ class _OverGraph(Cell):
     def _gated(self, x: Node, a: Node, loops: Array, biases: Initializer) -> Node:
         """τ_0jx + Σ_i τ_ijx a_i, a weight for each edge and symbol"""
         symbols = x.shape[1]
-        tau = self.weight("tau", (symbols, len(self.sources)), array(np.tile(loops, (symbols, 1))))
+        tau = self.weight("tau", (symbols, len(self.sources)), lambda g, shape: np.broadcast_to(loops, shape))
         tau_0 = self.weight("tau_0", (symbols, self.units), biases)
         return x @ tau_0 + self.over_edges(a, x @ tau)
 

@@ -95,6 +95,9 @@ def _show(folder: Path, seconds: float) -> int:
         listener=Paced(seconds),
     )
     outcome = trainer.run()
+    if outcome.reason == "interrupted":
+        print(f"stopped; {folder}/ holds what was made so far")
+        return 130
     training_curve(folder / "history.jsonl").savefig(folder / "curve.png", dpi=150)
 
     print("\n3. The derivatives of the network that it trained, against finite differences:")
