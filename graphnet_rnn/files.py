@@ -13,13 +13,20 @@ from graphnet.errors import GraphnetError
 from graphnet.files import read_whole
 from graphnet_rnn.errors import SaveError, UsageError
 
-__all__ = ["append_line", "cut", "keep_rows", "locked", "read_bytes", "sync", "write_atomically"]
+__all__ = ["append_line", "cut", "keep_rows", "locked", "read_bytes", "reading", "sync", "write_atomically"]
 
 
 def read_bytes(path: str | Path, error: type[GraphnetError]) -> bytes:
     """The file's content; an error of the given kind, in one sentence, where it cannot be read."""
-    try:
+    with reading(path, error):
         return read_whole(path)
+
+
+@contextlib.contextmanager
+def reading(path: str | Path, error: type[GraphnetError]) -> Iterator[None]:
+    """Within it, what keeps the file from being read is an error of the given kind, in one sentence."""
+    try:
+        yield
     except FileNotFoundError:
         raise error(f"there is no file {path}.") from None
     except IsADirectoryError:

@@ -219,7 +219,7 @@ def model_of(
         same = has_same_equations(model, file)
     except ModelFileError:
         raise
-    except (GraphnetError, ValueError, RecursionError) as error:
+    except (GraphnetError, ValueError, RecursionError, MemoryError) as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).split("\n")[0]
         raise ModelFileError(
             f"{path}: the model that it describes cannot be made: {what.rstrip('.'):.500}; the file is damaged, or a "

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from graphnet.node import Array
 from graphnet_rnn.errors import ModelFileError, UsageError
+from graphnet_rnn.files import reading
 
 __all__ = ["TensorFile", "read_tensor_file", "tensor_bytes"]
 
@@ -53,22 +54,18 @@ def read_tensor_file(path: str | Path, other: str, damaged: str = "is damaged or
     """
     file = Path(path)
     try:
-        status = os.stat(file)
-        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):  # to open a pipe would wait
-            raise ModelFileError(f"{file} {other}")
-        with open(file, "rb") as stream:
-            head = _header(stream, status.st_size)
-            if head is None:
+        with reading(file, ModelFileError):
+            status = os.stat(file)
+            mode = status.st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # to open a pipe would wait
                 raise ModelFileError(f"{file} {other}")
-            texts = _texts(head, status.st_size - 8 - len(head))
-            stream.seek(0)
-            return TensorFile(_tensors(stream.read(status.st_size)), texts)
-    except FileNotFoundError:
-        raise ModelFileError(f"there is no file {file}.") from None
-    except IsADirectoryError:
-        raise ModelFileError(f"{file} is a folder; name a file in it.") from None
-    except OSError as problem:
-        raise ModelFileError(f"{file} cannot be read: {problem.strerror}.") from None
+            with open(file, "rb") as stream:
+                head = _header(stream, status.st_size)
+                if head is None:
+                    raise ModelFileError(f"{file} {other}")
+                texts = _texts(head, status.st_size - 8 - len(head))
+                stream.seek(0)
+                return TensorFile(_tensors(stream.read(status.st_size)), texts)
     except _Damaged as problem:
         raise ModelFileError(f"{file} {str(problem) or damaged}") from None
 

@@ -125,14 +125,15 @@ class Weights:
         return tuple(int(n) for n in sizes)
 
     def _make(self, name: str, shape: tuple[int, ...], initializer: Initializer | None) -> Node:
+        if self.values is not None:  # the first that is not there ends it, also where a step only plans
+            given = self._given(name, shape, self.values)
+            return gn.parameter(given if self._planned else given.copy(), name=self.full_name(name))
         if self._planned:
             nbytes = math.prod(shape) * self.dtype.itemsize
             if nbytes > sys.maxsize:  # NumPy has no array of so many, not even of one number that is repeated
                 what = f"{self._who}: its weights ({name} alone has the shape {list(shape)})"
                 require_memory(nbytes, what, "fewer units take less")
             return gn.parameter(np.broadcast_to(np.zeros((), self.dtype), shape), name=self.full_name(name))
-        if self.values is not None:
-            return gn.parameter(self._given(name, shape, self.values), name=self.full_name(name))
         initializer = chosen(self.initial, name, initializer)
         if initializer is None:
             initializer = initializers.glorot() if len(shape) > 1 else initializers.zeros()
@@ -140,7 +141,7 @@ class Weights:
         return gn.parameter(value.astype(self.dtype), name=self.full_name(name))
 
     def _given(self, name: str, shape: tuple[int, ...], values: Mapping[str, Array]) -> Array:
-        """A copy of the weight's value, if there is one of this shape and dtype."""
+        """The weight's value, if there is one of this shape and dtype."""
         value = values.get(self.full_name(name))
         if value is None or value.shape != shape:
             raise UsageError(
@@ -148,7 +149,7 @@ class Weights:
             )
         if value.dtype != self.dtype:
             raise UsageError(f"the weight {self.full_name(name)} is {value.dtype}, not {self.dtype}")
-        return value.copy()
+        return value
 
     def _initial_value(self, name: str, shape: tuple[int, ...], initializer: Initializer) -> Array:
         """What the initializer gives, if that is finite numbers of this shape."""

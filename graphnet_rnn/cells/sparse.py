@@ -138,7 +138,7 @@ class _Integrators(_OverGraph):
     def _gated(self, x: Node, a: Node, loops: Array, biases: Initializer) -> Node:
         """τ_0jx + Σ_i τ_ijx a_i, a weight for each edge and symbol; loops, biases: what τ_jj and τ_0j are with tanh"""
         symbols, own = x.shape[1], self._on_loops(loops)
-        tau = self.weight("tau", (symbols, len(self.sources)), array(np.tile(own, (symbols, 1))))
+        tau = self.weight("tau", (symbols, len(self.sources)), lambda g, shape: np.broadcast_to(own, shape))
         tau_0 = self.weight("tau_0", (symbols, self.units), self._shifted(biases, loops))
         return x @ tau_0 + self.over_edges(self.recurrent("a", a), x @ tau)
 

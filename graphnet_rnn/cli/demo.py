@@ -86,6 +86,9 @@ def _show(folder: Path, seconds: float) -> int:
     settings = Training(Adam(rate=5e-3, clip_norm=5.0), epochs=100, stopping=EarlyStopping(memory=3))
     trainer = Trainer(CarriedText(network, corpus), settings, folder, listeners=[Paced(seconds)])
     outcome = trainer.run()
+    if outcome.reason == "interrupted":
+        print(f"stopped; {folder}/ holds what was made so far")
+        return 130
     training_curve(folder / "history.jsonl").savefig(folder / "curve.png", dpi=150)
 
     print("\n3. The derivatives of the network that it trained, against finite differences:")

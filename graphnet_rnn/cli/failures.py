@@ -19,7 +19,17 @@ SIZES = ("units", "layers", "batch", "time", "length", "lanes", "test", "gradien
 
 
 def in_words(error: BaseException, options: argparse.Namespace) -> str:
-    """The sentence that tells a failure to the person at the keyboard."""
+    """The sentence that tells a failure to the person at the keyboard.
+
+    What a file or an argument brought in is shown, not obeyed: a terminal would take some characters for commands.
+    """
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode()
+        for c in _told(error, options)
+    )
+
+
+def _told(error: BaseException, options: argparse.Namespace) -> str:
     if isinstance(error, GraphnetError):
         return str(error)
     if isinstance(error, MemoryError):

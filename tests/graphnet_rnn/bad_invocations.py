@@ -23,6 +23,7 @@ from typing import NamedTuple
 import graphnet_rnn as rnn
 from graphnet_rnn.cli import COMMANDS, TEXTS, main, make_parser
 from graphnet_rnn.data import Vocabulary
+from graphnet_rnn.model_file import ModelFile, describe_network, network_tensors
 
 TEXT = "a cat sat on a mat, and a rat sat on the cat. " * 30
 LARGE, HUGE = "99999999", "9" * 25
@@ -362,8 +363,8 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("cells text.txt", "text.txt is a file, and no cell"),
         ("cells 'LSTM(units=2147483647)'", "weights .* would take .* of memory"),
         ("cells 'TensorRNN(units=2147483647)'", "weights .* would take .* of memory"),
-        ("cells \"GNN(frequencies='abc')\"", "GNN: frequencies must be a row of numbers.*not 'abc'"),
-        ("cells 'GNN(frequencies=1)'", "GNN: frequencies must be a row of numbers"),
+        ("cells \"GNN(frequencies='abc')\"", "GNN: frequencies must be a list of numbers.*not 'abc'"),
+        ("cells 'GNN(frequencies=1)'", "GNN: frequencies must be a list of numbers"),
         ("cells 'LSTM(units=4,units=5)'", "says units twice; leave out one"),
         ("cells 'Residual(LSTM(units=4,units=5))'", "says units twice; leave out one"),
         (f"cells '{'x' * 5000}'", "there is no cell"),
@@ -676,8 +677,11 @@ def make_place(place: Path) -> None:
     rnn.save(rnn.Network([rnn.Elman(2)], 2, 2), place / "vectors.safetensors")
     for file in ("model.safetensors", "text.txt"):
         (place / file).with_stem("hard").hardlink_to(place / file)
-    network.parameters["output.b_o"].value[0] = float("nan")
-    rnn.save(network, place / "nan.safetensors")
+    network.parameters["output.b_o"].value[0] = float(
+        "nan"
+    )  # which `save` refuses, and other programs do not
+    odd = ModelFile(network_tensors(network), describe_network(network))
+    (place / "nan.safetensors").write_bytes(odd.to_bytes())
     content = (place / "model.safetensors").read_bytes()
     (place / "cut.safetensors").write_bytes(content[: len(content) // 2])
     (place / "flipped.safetensors").write_bytes(content[:-1] + bytes([content[-1] ^ 4]))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
+import time
 import tracemalloc
 import warnings
 from collections import Counter
@@ -285,3 +287,29 @@ def test_resuming_from_odd_arguments_is_a_line(
         said = capsys.readouterr().err
         assert code in (0, 1, 2), (name, value)
         assert code == 0 or re.fullmatch(r"graphnet-rnn train: .{20,1500}\n", said), (name, value, said)
+
+
+@pytest.mark.parametrize(
+    ("cell", "setting", "value"),
+    [(rnn.GNN(4, edges=2), "inputs", 10**8), (rnn.RHN(4, depth=2), "depth", 200_000)],
+    ids=["GNN of many symbols", "RHN of great depth"],
+)
+def test_what_a_file_has_no_weights_for_is_not_begun(
+    tmp_path: Path, cell: rnn.Cell, setting: str, value: int
+) -> None:
+    """Nothing is allocated, and no step traced to its end, for sizes that the description alone claims."""
+    network, path = rnn.Network([cell], 5, 5), tmp_path / "m.safetensors"
+    rnn.save(network, path)
+    file = read_model_file(path)
+    description = json.loads(json.dumps(dict(file.description)))
+    target = description["network"]
+    (target if setting in target else target["layers"][0])[setting] = value
+    path.write_bytes(ModelFile(file.tensors, description).to_bytes())
+    tracemalloc.start()
+    began = time.process_time()
+    with pytest.raises(ModelFileError, match="cannot be made"):
+        rnn.load(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6
+    assert time.process_time() - began < 5
