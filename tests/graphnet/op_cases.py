@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import graphnet as gn
-from graphnet.dtypes import FLOAT32, FLOAT64, INT64
-from graphnet.node import Array, Node, Op
+from graphnet.graph.dtypes import FLOAT32, FLOAT64, INT64
+from graphnet.graph.node import Array, Node, Op
 from graphnet.ops import all_ops
 from graphnet.ops import elementwise as e
 from graphnet.ops import shape as s

@@ -27,8 +27,8 @@ import numpy as np
 
 import graphnet as gn
 import graphnet_rnn as rnn
+from graphnet.call.stored import LENGTH, MAGIC
 from graphnet.errors import GraphnetError
-from graphnet.stored import LENGTH, MAGIC
 
 #: What stands in a header instead of what belongs there.
 ODD: list[Any] = [

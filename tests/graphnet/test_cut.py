@@ -16,8 +16,8 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet import passes
 from graphnet.backends.numba.backend import NumbaBackend
-from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
 from graphnet.plan.instructions import Loop, Product
 from graphnet.plan.lowering import lower
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import graphnet as gn
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 
 single, double = np.dtype("float32"), np.dtype("float64")
 

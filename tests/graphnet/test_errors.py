@@ -19,9 +19,9 @@ import pytest
 
 import graphnet as gn
 from graphnet import errors
-from graphnet.node import Array, Node, Op
+from graphnet.graph.node import Array, Node, Op
+from graphnet.graph.provenance import hide_module
 from graphnet.ops.elementwise import Elementwise, Log, Sqrt
-from graphnet.provenance import hide_module
 
 FILE = "test_errors.py"
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import graphnet
-from graphnet import files
+from graphnet.system import files
 
 HOLD = """
 import sys
-from graphnet.files import locked
+from graphnet.system.files import locked
 with locked(sys.argv[1]):
     print("in", flush=True)
     sys.stdin.read()

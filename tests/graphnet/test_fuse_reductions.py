@@ -11,7 +11,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet import passes
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet.plan import lower
 from graphnet.plan.instructions import Loop
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import graphnet
-from graphnet import json_lines
 from graphnet.errors import GraphnetError
-from graphnet.files import lock_file
-from graphnet.json_lines import append_row, keep_rows, read_rows
+from graphnet.system import json_lines
+from graphnet.system.files import lock_file
+from graphnet.system.json_lines import append_row, keep_rows, read_rows
 
 ROWS = [{"event": "step", "step": i, "é": [1.5, None, "a\u2028b\n"]} for i in range(3)]
 
@@ -141,7 +141,7 @@ def test_a_row_that_another_is_writing_is_not_taken_for_a_torn_one(tmp_path: Pat
 
 ADD = """
 import sys
-from graphnet.json_lines import append_row
+from graphnet.system.json_lines import append_row
 for i in range(200):
     append_row(sys.argv[1], {"who": int(sys.argv[2]), "row": i, "fill": "x" * (i * 40)})
 """

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import graphnet as gn
-from graphnet.arguments import index_sizes
-from graphnet.graph import Graph
-from graphnet.node import Array, Op
+from graphnet.call.arguments import index_sizes
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Op
 from graphnet.ops import all_ops
 from graphnet.ops.elementwise import Elementwise
 from graphnet.testing import LawError, check_op

@@ -15,12 +15,12 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet import memory
 from graphnet.backends.numba.program import Arena
 from graphnet.errors import GraphnetError, NotEnoughMemoryError
-from graphnet.files import read_whole, write_whole
-from graphnet.graph import Graph
+from graphnet.graph.graph import Graph
 from graphnet.ops.elementwise import Tanh
+from graphnet.system import memory
+from graphnet.system.files import read_whole, write_whole
 
 LITTLE = 200_000_000
 
@@ -41,7 +41,7 @@ def test_available_memory_is_what_the_system_says() -> None:
 def test_a_limit_of_the_process_counts() -> None:
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))\n"
-        "from graphnet.memory import available_memory; print(available_memory())"
+        "from graphnet.system.memory import available_memory; print(available_memory())"
     )
     root = str(Path(gn.__file__).parents[1])
     told = subprocess.run(
@@ -165,7 +165,7 @@ def test_steps_are_refused_before_they_are_made(little: None, cell: rnn.Cell) ->
 
 
 def test_many_nodes_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphnet_rnn.graph_size.MANY", 50)
+    monkeypatch.setattr("graphnet_rnn.cell.graph_size.MANY", 50)
     with pytest.warns(
         UserWarning, match=r"unrolling over 20 steps makes about \d+ nodes, which take .* to compile"
     ):

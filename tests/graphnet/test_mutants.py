@@ -15,7 +15,7 @@ from graphnet.backends.numba import jobs, mathematics, product_jobs, schedule
 from graphnet.backends.numba.operands import OperandCode
 from graphnet.backends.numba.reduction import ReductionCode
 from graphnet.backends.numpy import NumpyBackend, NumpyProgram
-from graphnet.node import Array, ByIdentity, Node, Op
+from graphnet.graph.node import Array, ByIdentity, Node, Op
 from graphnet.ops import elementwise as e
 from graphnet.ops import shape
 from graphnet.ops.broadcast import BroadcastTo, Sum

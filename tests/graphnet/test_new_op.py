@@ -17,8 +17,8 @@ import pytest
 import graphnet as gn
 import viz
 from graphnet import passes
-from graphnet.graph import Graph
-from graphnet.node import Array, Dtype, Key, Node, RowsOf, S, Shape
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Dtype, Key, Node, RowsOf, S, Shape
 from graphnet.ops.shape import Slice
 from graphnet.plan import lower
 from graphnet.plan.instructions import Host, Loop

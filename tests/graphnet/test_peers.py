@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import graphnet as gn
-from graphnet.node import Array
+from graphnet.graph.node import Array
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

@@ -11,8 +11,8 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet import passes
-from graphnet.graph import Graph
-from graphnet.node import Array, Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
 
 
 def count(graph: Graph, op: str = "MatMul") -> int:

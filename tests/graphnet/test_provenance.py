@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphnet.provenance import Origin
+from graphnet.graph.provenance import Origin
 
 CELL = "/tmp/ipykernel_8123/1938475.py"
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import graphnet as gn
 from graphnet import backends, passes
-from graphnet.dtypes import is_float
-from graphnet.graph import Graph
-from graphnet.node import Array, Node
+from graphnet.graph.dtypes import is_float
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
 from graphnet.testing import check_graph
 
 # -- graphs at random -----------------------------------------------------------------------------

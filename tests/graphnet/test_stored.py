@@ -17,7 +17,6 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet import stored
 from graphnet.backends import contents
 from graphnet.backends.numba import reach
 from graphnet.backends.numba.image import HEADER, address
@@ -26,8 +25,9 @@ from graphnet.backends.numba.program import NumbaProgram
 from graphnet.backends.numba.reach import arena_end
 from graphnet.backends.numba.records import form_of, from_told
 from graphnet.backends.numba.tape import runner
+from graphnet.call import stored
 from graphnet.errors import BackendError, DtypeError, GraphnetError, ShapeError, ValueAccessError
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from tests.graphnet.stored_mutants import sealed, split
 
 GENERATOR = np.random.default_rng(3)

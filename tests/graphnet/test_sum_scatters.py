@@ -10,7 +10,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet import passes
-from graphnet.node import Node
+from graphnet.graph.node import Node
 
 
 def rows_summed(function: gn.Function) -> list[int]:

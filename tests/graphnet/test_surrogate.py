@@ -10,7 +10,7 @@ import pytest
 
 import graphnet as gn
 from graphnet.errors import DifferentiationError, DtypeError, GraphnetError, ShapeError, ValueAccessError
-from graphnet.node import Array
+from graphnet.graph.node import Array
 
 RNG = np.random.default_rng
 X, T = RNG(0).standard_normal((5, 3)), RNG(1).integers(0, 4, 5)

@@ -14,7 +14,7 @@ from graphnet.backends.numba.backend import REHEARSED, _program
 from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.schedule import make_image
 from graphnet.errors import BackendError, DtypeError, GraphnetError
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet.ops.elementwise import Add
 from graphnet.plan import lower
 

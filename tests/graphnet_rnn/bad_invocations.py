@@ -23,7 +23,7 @@ from typing import NamedTuple
 import graphnet_rnn as rnn
 from graphnet_rnn.cli import COMMANDS, TEXTS, main, make_parser
 from graphnet_rnn.data import Vocabulary
-from graphnet_rnn.model_file import ModelFile, describe_network, network_tensors
+from graphnet_rnn.formats.model_file import ModelFile, describe_network, network_tensors
 
 TEXT = "a cat sat on a mat, and a rat sat on the cat. " * 30
 LARGE, HUGE = "99999999", "9" * 25

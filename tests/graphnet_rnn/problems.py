@@ -17,7 +17,7 @@ import numpy as np
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.training import Problem, Trainer, Training
 from tests.graphnet_rnn.runs import At
 

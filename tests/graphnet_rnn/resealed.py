@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load as safetensors_load
 
-from graphnet.node import Array
-from graphnet_rnn.model_file import KEY, ModelFile
+from graphnet.graph.node import Array
+from graphnet_rnn.formats.model_file import KEY, ModelFile
 
 __all__ = ["ODD", "PLAIN", "doubled", "nested", "odd_file", "odd_header", "odd_tensors", "parts_of"]
 

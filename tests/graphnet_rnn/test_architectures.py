@@ -11,7 +11,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet_rnn.cells.feedforward import AUTOENCODERS, autoencoder_layers
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import CellError, DataError, UsageError

@@ -13,7 +13,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.optimizers import ConstantRate
 from graphnet_rnn.training import Trainer, Training

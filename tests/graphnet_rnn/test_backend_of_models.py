@@ -10,8 +10,8 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
-from graphnet_rnn.energy import RBM, Stack, train
+from graphnet.graph.node import Array
+from graphnet_rnn.models.energy import RBM, Stack, train
 
 RNG = np.random.default_rng
 SYMBOLS = RNG(0).integers(0, 4, (6, 2))

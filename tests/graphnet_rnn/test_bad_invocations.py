@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import graphnet_rnn as rnn
-from graphnet import memory
+from graphnet.system import memory
 from graphnet_rnn.cli import COMMANDS, main, make_parser
 from tests.graphnet_rnn.bad_invocations import GOOD, ROWS, Bad, make_place, options_of, rows
 

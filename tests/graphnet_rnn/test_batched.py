@@ -10,7 +10,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers import HessianFree
 

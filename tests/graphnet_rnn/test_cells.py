@@ -15,7 +15,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet.ops.elementwise import Elementwise
 from graphnet.testing import LawError
 from graphnet_rnn import Cell, State

@@ -10,7 +10,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet.testing import LawError
 from graphnet_rnn import optimizers
 from graphnet_rnn.errors import UsageError

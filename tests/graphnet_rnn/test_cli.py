@@ -22,7 +22,7 @@ from graphnet_rnn.cli import COMMANDS, graphs, main, make_parser
 from graphnet_rnn.cli.graphs import SHOWN
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import ModelFileError, TrainingError
-from graphnet_rnn.model_file import FORMAT, KEY
+from graphnet_rnn.formats.model_file import FORMAT, KEY
 from graphnet_rnn.training import RunFolder
 
 TEXT = "a cat sat on a mat, and a rat sat on the cat. " * 30

@@ -11,9 +11,17 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
-from graphnet_rnn.control import Arm, CenterOut, ClosedLoop, Controller, DelayDisturbanceNoise, Postural, Task
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.models.control import (
+    Arm,
+    CenterOut,
+    ClosedLoop,
+    Controller,
+    DelayDisturbanceNoise,
+    Postural,
+    Task,
+)
 
 RNG = np.random.default_rng
 ARMS = [Arm(), Arm(0.3, 0.33, 1.4, 1.1, 0.11, 0.16, 0.025, 0.045, 0.002)]

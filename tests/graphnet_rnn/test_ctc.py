@@ -16,8 +16,8 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.errors import DtypeError, GraphnetError, ShapeError
-from graphnet_rnn import ctc
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
+from graphnet_rnn.network.network import ctc
 
 Array = npt.NDArray[Any]
 Labels = tuple[int, ...]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.optimizers import LBFGS, HessianFree, Momentum, Nesterov, NesterovMomentum
 from graphnet_rnn.tasks import Reconstruction, autoencoder, autoencoder_optimizer, curve_images, draw_curves

@@ -36,7 +36,7 @@ def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     def refuse(*arguments: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("graphnet.files.os.open", refuse)
+    monkeypatch.setattr("graphnet.system.files.os.open", refuse)
     with pytest.raises(DataError, match="cannot be read: Permission denied"):
         read_text(tmp_path / "secret.txt")
 

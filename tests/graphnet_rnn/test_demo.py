@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphnet import files
+from graphnet.system import files
 from graphnet_rnn.cli import demo, main
 from graphnet_rnn.data import standard_library_text
 

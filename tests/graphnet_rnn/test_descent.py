@@ -16,7 +16,7 @@ from scipy import optimize
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers import LBFGS, LineSearchOptimizer, LineSearchReport, NonlinearConjugateGradient
 from graphnet_rnn.optimizers.descent import Point

@@ -12,7 +12,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.cli import main
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import DataError, TrainingError, UsageError

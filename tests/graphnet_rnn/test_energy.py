@@ -13,12 +13,12 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
-from graphnet_rnn import initializers
-from graphnet_rnn.energy import RBM, RTRBM, TRBM, ContrastiveDivergence, EnergyModel, Stack, train
-from graphnet_rnn.energy.equations import all_states, free_energy
-from graphnet_rnn.energy.units import sigmoid
+from graphnet.graph.node import Array
+from graphnet_rnn.cell.cell import initializers
 from graphnet_rnn.errors import CellError, DataError, TrainingError, UsageError
+from graphnet_rnn.models.energy import RBM, RTRBM, TRBM, ContrastiveDivergence, EnergyModel, Stack, train
+from graphnet_rnn.models.energy.equations import all_states, free_energy
+from graphnet_rnn.models.energy.units import sigmoid
 from graphnet_rnn.optimizers import Optimizer
 
 LARGE = {"*": initializers.normal(0.8)}  # weights that matter

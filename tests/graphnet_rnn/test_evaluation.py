@@ -12,10 +12,10 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.sampling import choose
+from graphnet_rnn.text.sampling import choose
 
 CHARACTERS = "\nabcd"
 

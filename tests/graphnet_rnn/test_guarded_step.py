@@ -11,7 +11,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn import optimizers
 from graphnet_rnn.errors import TrainingError
 from graphnet_rnn.optimizers.step import guarded_step

@@ -15,9 +15,9 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
+from graphnet.graph.node import Array
+from graphnet_rnn.cell.initializers import sparse
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.initializers import sparse
 from graphnet_rnn.optimizers import (
     AugmentedHessianFree,
     GreedyHessianFree,

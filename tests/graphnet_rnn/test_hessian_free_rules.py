@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.optimizers import (
     AugmentedHessianFree,
     GreedyHessianFree,

@@ -10,7 +10,8 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet_rnn import cells, initializers
+from graphnet_rnn import cells
+from graphnet_rnn.cell.cell import initializers
 
 from .oracles import Array, oracle_of
 

@@ -17,11 +17,11 @@ from safetensors.numpy import save as safetensors_save
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.cli import main
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import DataError, ModelFileError, SaveError, UsageError
-from graphnet_rnn.interchange import export_onnx, from_torch, save_torch, to_torch
+from graphnet_rnn.formats.interchange import export_onnx, from_torch, save_torch, to_torch
 
 TIME, BATCH, INPUTS, UNITS, OUTPUTS = 5, 3, 4, 6, 7
 #: Module of torch -> our cell, and how many gates.

@@ -18,9 +18,9 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Node
+from graphnet.graph.node import Node
 from graphnet_rnn.errors import CellError
-from graphnet_rnn.json_values import from_json, to_json
+from graphnet_rnn.files.json_values import from_json, to_json
 
 
 class Holding(rnn.Cell):

@@ -11,9 +11,9 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
-from graphnet_rnn.markov import HMM
+from graphnet_rnn.models.hmm import HMM
 
 RNG = np.random.default_rng
 

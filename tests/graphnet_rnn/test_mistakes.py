@@ -18,7 +18,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.errors import DtypeError, GraphnetError, ShapeError, ValueAccessError
-from graphnet.node import INSTEAD_OF_METHODS
+from graphnet.graph.node import INSTEAD_OF_METHODS
 from graphnet.testing import LawError
 from graphnet_rnn.errors import CellError, UsageError
 

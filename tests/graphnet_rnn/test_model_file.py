@@ -16,11 +16,11 @@ from safetensors.numpy import save as safetensors_save
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet_rnn.data import Vocabulary
-from graphnet_rnn.digest import equation_digest, same_digest
 from graphnet_rnn.errors import ModelFileError, SaveError
-from graphnet_rnn.model_file import FORMAT, KEY, ModelFile, read_model_file
+from graphnet_rnn.formats.digest import equation_digest, same_digest
+from graphnet_rnn.formats.model_file import FORMAT, KEY, ModelFile, read_model_file
 
 
 def small(**settings: Any) -> rnn.Network:
@@ -384,10 +384,10 @@ def plant(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Makes one step of writing a file fail."""
     if where == "open":
         monkeypatch.setattr(
-            "graphnet.files.open", fail(PermissionError(13, "Permission denied")), raising=False
+            "graphnet.system.files.open", fail(PermissionError(13, "Permission denied")), raising=False
         )
     elif where == "write":
-        monkeypatch.setattr("graphnet.files.open", FullDisk, raising=False)
+        monkeypatch.setattr("graphnet.system.files.open", FullDisk, raising=False)
     else:
         monkeypatch.setattr(os, where, fail(no_space()))
 

@@ -15,9 +15,15 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import ModelFileError, UsageError
-from graphnet_rnn.model_file import MODELS, ModelFile, describe_model, has_same_equations, read_model_file
+from graphnet_rnn.formats.model_file import (
+    MODELS,
+    ModelFile,
+    describe_model,
+    has_same_equations,
+    read_model_file,
+)
 from tests.graphnet_rnn.resealed import ODD
 
 MOST = 5e6
@@ -362,7 +368,7 @@ def test_what_could_not_be_loaded_is_not_saved(model: Any, words: str, tmp_path:
 
 
 def test_a_network_is_asked_for_where_only_networks_will_do(tmp_path: Path) -> None:
-    from graphnet_rnn.model_file import load_network
+    from graphnet_rnn.formats.model_file import load_network
 
     rnn.save(RBM(3, 2), tmp_path / "m")
     with pytest.raises(ModelFileError, match="holds a model RBM, no network"):

@@ -10,9 +10,9 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
+from graphnet.graph.node import Array
+from graphnet_rnn.cell.initializers import constant, glorot, orthogonal, sparse
 from graphnet_rnn.errors import GraphnetError, UsageError
-from graphnet_rnn.initializers import constant, glorot, orthogonal, sparse
 
 
 def net(*cells: rnn.Cell, **settings: Any) -> rnn.Network:

@@ -16,8 +16,8 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.errors import DifferentiationError, ValueAccessError
-from graphnet.node import Array
-from graphnet_rnn import optimizers, vectors
+from graphnet.graph.node import Array
+from graphnet_rnn import optimizers
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers import (
     SGD,
@@ -28,6 +28,7 @@ from graphnet_rnn.optimizers import (
     Nesterov,
     RMSprop,
     clipping,
+    vectors,
 )
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value

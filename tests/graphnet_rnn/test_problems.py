@@ -420,7 +420,7 @@ def test_a_loss_that_is_not_finite_reaches_no_file(tmp_path: Path) -> None:
 @every
 def test_a_checkpoint_is_of_its_own_problem_and_whole(name: str, tmp_path: Path) -> None:
     """A state that is cut off, or has another shape, is refused before anything is taken up."""
-    from graphnet_rnn.model_file import ModelFile, read_model_file
+    from graphnet_rnn.formats.model_file import ModelFile, read_model_file
 
     run = begin(name, tmp_path / "run", listeners=[interrupt_at(2)])
     run.run()

@@ -11,7 +11,7 @@ import pytest
 import graphnet_rnn as rnn
 from graphnet_rnn.data import Corpus, Vocabulary
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.reading import new_words
+from graphnet_rnn.text.reading import new_words
 
 TEXT = "a cab a bad cab\na dab bad a cabbad" * 6
 

@@ -11,9 +11,9 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
-from graphnet_rnn.energy import RBM, RTRBM, TRBM, ContrastiveDivergence, EnergyModel, train
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.models.energy import RBM, RTRBM, TRBM, ContrastiveDivergence, EnergyModel, train
 
 RNG = np.random.default_rng
 LARGE = {"*": rnn.initializers.normal(0.6)}

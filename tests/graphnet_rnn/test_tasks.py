@@ -17,7 +17,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.cli import main
 from graphnet_rnn.errors import DataError, SaveError, TrainingError, UsageError
 from graphnet_rnn.optimizers import Adam, HessianFree

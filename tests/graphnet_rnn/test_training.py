@@ -24,7 +24,7 @@ import graphnet_rnn as rnn
 from graphnet_rnn import optimizers
 from graphnet_rnn.data import Corpus
 from graphnet_rnn.errors import DataError, ModelFileError, SaveError, TrainingError, UsageError
-from graphnet_rnn.model_file import read_model_file
+from graphnet_rnn.formats.model_file import read_model_file
 from graphnet_rnn.optimizers import Report
 from graphnet_rnn.training import EarlyStopping, Listener, Outcome, RunFolder, Trainer
 from graphnet_rnn.training.state import TrainingState, read_training_state
@@ -692,7 +692,7 @@ def test_full_disk_at_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     class Full(Listener):
         def stepped(self, trainer: Trainer, report: Report) -> None:
             if trainer.progress.step == 10:
-                planted.setattr("graphnet.json_lines._write", half)
+                planted.setattr("graphnet.system.json_lines._write", half)
 
     with monkeypatch.context() as planted:
         run = trainer(tmp_path / "parts", listeners=[Full()])

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
-from graphnet.files import locked
-from graphnet.json_lines import append_row
+from graphnet.system.files import locked
+from graphnet.system.json_lines import append_row
 from graphnet_rnn.__main__ import main
 from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
 from graphnet_rnn.optimizers import Adam, AugmentedHessianFree, HessianFree, Nesterov, Optimizer, Stepwise

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import graphnet as gn
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 
 from .conftest import require_same
 

@@ -12,7 +12,7 @@ import pytest
 import graphnet as gn
 from graphnet.backends.numba import product_jobs
 from graphnet.backends.numba.product_jobs import BLOCK_K
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 
 from .conftest import require_same
 

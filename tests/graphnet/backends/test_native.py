@@ -11,10 +11,10 @@ import pytest
 
 import graphnet as gn
 from graphnet import passes
-from graphnet.dtypes import INT64, is_float
 from graphnet.errors import BackendError
-from graphnet.graph import Graph
-from graphnet.node import Array, Node, Op
+from graphnet.graph.dtypes import INT64, is_float
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node, Op
 from graphnet.ops.elementwise import Power
 from graphnet.ops.loss import SoftmaxCrossEntropy, SymbolCrossEntropy
 from graphnet.plan.instructions import Host

@@ -24,7 +24,7 @@ from graphnet.backends.cuda.products import tile_text, tiles_for
 from graphnet.backends.cuda.schedule import make_schedule
 from graphnet.backends.cuda.source import array_name
 from graphnet.backends.cuda.target import GPU
-from graphnet.graph import Graph
+from graphnet.graph.graph import Graph
 from graphnet.passes import optimize
 
 from .programs import PROGRAMS

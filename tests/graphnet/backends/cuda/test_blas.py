@@ -13,7 +13,7 @@ from graphnet.backends.cuda import blas, building
 from graphnet.backends.cuda.blas import Cublas
 from graphnet.backends.cuda.device import SIMULATED
 from graphnet.errors import BackendError
-from graphnet.node import Array
+from graphnet.graph.node import Array
 
 from .programs import PROGRAMS, Program, floats
 

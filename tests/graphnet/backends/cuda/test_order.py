@@ -16,7 +16,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.backends.cuda.device import SIMULATED, Device
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 
 from .programs import PROGRAMS
 
