@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from graphnet_rnn.early_stopping import EarlyStopping
 
 import graphnet_rnn as rnn
 from graphnet.errors import DtypeError, GraphnetError
@@ -26,6 +25,7 @@ from graphnet_rnn.optimizers.schedules import DelayedDecay, Stepwise
 from graphnet_rnn.reading import cost_over_text, read
 from graphnet_rnn.running import run
 from graphnet_rnn.sampling import Sampler
+from graphnet_rnn.training.early_stopping import EarlyStopping
 from graphnet_rnn.unroll import Unrolled
 
 TEXT = "abc" * 30
@@ -216,8 +216,8 @@ PATHS = [
 ] + [
     Row(lambda p=p: read_text(p), UsageError, ("read_text: path",)) for p in NO_PATHS
 ] + [
-    Row(lambda: rnn.load("file", cells=3), UsageError, ("load: cells", "3")),
-    Row(lambda: rnn.load("file", cells=[int]), UsageError, ("load: cells", "int")),
+    Row(lambda: rnn.load("file", classes=3), UsageError, ("load: classes", "3")),
+    Row(lambda: rnn.load("file", classes=[int]), UsageError, ("load: classes", "int")),
     Row(lambda: rnn.save(NET, "file", notes="a"), UsageError, ("save: notes", "'a'")),
     Row(lambda: rnn.save(NET, "file", notes={"a": NET}), UsageError, ("save: notes", "Network")),
 ]  # fmt: skip
