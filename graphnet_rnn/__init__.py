@@ -8,20 +8,8 @@ u = net.unroll(time=50, batch=32)
 
 from __future__ import annotations
 
-from graphnet_rnn import (
-    cells,
-    control,
-    ctc,
-    data,
-    energy,
-    initializers,
-    interchange,
-    online,
-    optimizers,
-    tasks,
-    testing,
-    training,
-)
+from graphnet_rnn import cells, data, formats, online, optimizers, tasks, testing, training
+from graphnet_rnn.cell import initializers
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cells import (
@@ -58,7 +46,9 @@ from graphnet_rnn.cells import (
 )  # fmt: skip
 from graphnet_rnn.formats.model_file import load, save
 from graphnet_rnn.model import Model
+from graphnet_rnn.models import control, energy
 from graphnet_rnn.models.hmm import HMM
+from graphnet_rnn.network import ctc
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.norms import gradient_by_distance, weight_norms
 from graphnet_rnn.network.readout import fit_output
@@ -176,9 +166,9 @@ __all__ = [
     "data",
     "energy",
     "fit_output",
+    "formats",
     "gradient_by_distance",
     "initializers",
-    "interchange",
     "load",
     "minimize",
     "online",

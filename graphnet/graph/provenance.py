@@ -72,7 +72,7 @@ class _Context(threading.local):
 
 context = _Context()
 
-_HIDDEN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_HIDDEN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _hidden_files: dict[str, bool] = {}
 #: One object for all nodes of a line.
 _origins: dict[tuple[str, int], Origin] = {}

@@ -26,7 +26,7 @@ from graphnet.graph.display import ShowsItself
 from graphnet.graph.dtypes import as_dtype
 from graphnet.graph.node import Array, Node
 from graphnet.graph.provenance import hide_module
-from graphnet_rnn.cell.cell import declaration, initializers, tracing
+from graphnet_rnn.cell import declaration, initializers, tracing
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer
 from graphnet_rnn.cell.masks import Masks

@@ -20,7 +20,7 @@ from graphnet.graph.node import Array, Dtype, Node
 from graphnet.graph.provenance import attributed_to, here, hide_module
 from graphnet.settings import shown
 from graphnet.system.memory import require_memory
-from graphnet_rnn.cell.cell import initializers
+from graphnet_rnn.cell import initializers
 from graphnet_rnn.cell.initializers import Initializer
 from graphnet_rnn.errors import CellError, UsageError
 

@@ -21,7 +21,7 @@ from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.data import Corpus, standard_library_text
 from graphnet_rnn.errors import SaveError, UsageError
-from graphnet_rnn.files.files import locked
+from graphnet_rnn.files.whole import locked
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers import Adam
 from graphnet_rnn.testing import check_cell, check_network

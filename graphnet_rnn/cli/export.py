@@ -8,7 +8,7 @@ from pathlib import Path
 from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.cli.outputs import require_apart, require_ending, require_no_model
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.formats.interchange import export_onnx, save_torch, torch_kind
+from graphnet_rnn.formats import export_onnx, save_torch, torch_kind
 from graphnet_rnn.network.network import Network
 
 EXAMPLE = """example:

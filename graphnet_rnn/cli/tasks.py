@@ -23,7 +23,7 @@ from graphnet.system.json_lines import Row, read_rows
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
 from graphnet_rnn.cli.outputs import RECORDS, require_apart, require_ending, require_no_network_of_text
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.files.files import append_line, keep_rows, locked, sync
+from graphnet_rnn.files.whole import append_line, keep_rows, locked, sync
 from graphnet_rnn.formats.model_file import save
 from graphnet_rnn.optimizers import ALL, HessianFree, Optimizer
 from graphnet_rnn.settings import whole_number

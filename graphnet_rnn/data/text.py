@@ -12,7 +12,7 @@ import numpy as np
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError
-from graphnet_rnn.files.files import read_bytes
+from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import is_number, shown
 from graphnet_rnn.settings import path as named_file
 

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import ModelFileError, UsageError
-from graphnet_rnn.files.files import reading
+from graphnet_rnn.files.whole import reading
 
 __all__ = ["TensorFile", "read_tensor_file", "tensor_bytes"]
 

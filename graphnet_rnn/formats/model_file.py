@@ -23,9 +23,9 @@ from graphnet_rnn.cell.cell import Cell, classes_of
 from graphnet_rnn.cells import ALL
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import ModelFileError, UsageError
-from graphnet_rnn.files.files import write_atomically
 from graphnet_rnn.files.json_values import from_json
 from graphnet_rnn.files.tensor_file import read_tensor_file, tensor_bytes
+from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.formats.digest import equation_digest, same_digest
 from graphnet_rnn.model import HELD, Model
 from graphnet_rnn.models.control.controller import Controller
@@ -162,7 +162,8 @@ def load(path: str | Path, classes: type[Cell | Model] | Iterable[type[Cell | Mo
     Raises ModelFileError for a file that is no model, damaged, newer, or of unknown classes. Warns (UserWarning) if the
     equations are no longer those of the model that was saved: the weights were learned for others.
     """
-    return model_of(read_model_file(named_file("load: path", path)), str(path), _own_classes(classes))
+    path, own = named_file("load: path", path), _own_classes(classes)
+    return model_of(read_model_file(path), str(path), own)
 
 
 def _own_classes(classes: Any) -> list[type[Cell | Model]]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import ModelFileError, UsageError
-from graphnet_rnn.files.files import write_atomically
+from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.formats.model_file import (
     STATE,
     ModelFile,

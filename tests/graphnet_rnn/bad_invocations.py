@@ -23,7 +23,7 @@ from typing import NamedTuple
 import graphnet_rnn as rnn
 from graphnet_rnn.cli import COMMANDS, TEXTS, main, make_parser
 from graphnet_rnn.data import Vocabulary
-from graphnet_rnn.formats.model_file import ModelFile, describe_network, network_tensors
+from graphnet_rnn.formats.model_file import ModelFile, describe_model, model_tensors
 
 TEXT = "a cat sat on a mat, and a rat sat on the cat. " * 30
 LARGE, HUGE = "99999999", "9" * 25
@@ -680,7 +680,7 @@ def make_place(place: Path) -> None:
     network.parameters["output.b_o"].value[0] = float(
         "nan"
     )  # which `save` refuses, and other programs do not
-    odd = ModelFile(network_tensors(network), describe_network(network))
+    odd = ModelFile(model_tensors(network), describe_model(network))
     (place / "nan.safetensors").write_bytes(odd.to_bytes())
     content = (place / "model.safetensors").read_bytes()
     (place / "cut.safetensors").write_bytes(content[: len(content) // 2])

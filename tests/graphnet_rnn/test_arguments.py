@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from graphnet_rnn.early_stopping import EarlyStopping
 
 import graphnet_rnn as rnn
 from graphnet.errors import DtypeError, GraphnetError
-from graphnet_rnn.cell.cell import initializers
+from graphnet_rnn.cell import initializers
 from graphnet_rnn.data import Batches, Corpus, Vocabulary, read_text, standard_library_text
 from graphnet_rnn.errors import CellError, DataError, UsageError
 from graphnet_rnn.network.ctc import label_error_rate
@@ -27,6 +26,7 @@ from graphnet_rnn.optimizers.schedules import DelayedDecay, Stepwise
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.text.reading import cost_over_text, read
 from graphnet_rnn.text.sampling import Sampler
+from graphnet_rnn.training.early_stopping import EarlyStopping
 
 TEXT = "abc" * 30
 VOCABULARY = Vocabulary("abc")
@@ -216,8 +216,8 @@ PATHS = [
 ] + [
     Row(lambda p=p: read_text(p), UsageError, ("read_text: path",)) for p in NO_PATHS
 ] + [
-    Row(lambda: rnn.load("file", cells=3), UsageError, ("load: cells", "3")),
-    Row(lambda: rnn.load("file", cells=[int]), UsageError, ("load: cells", "int")),
+    Row(lambda: rnn.load("file", classes=3), UsageError, ("load: classes", "3")),
+    Row(lambda: rnn.load("file", classes=[int]), UsageError, ("load: classes", "int")),
     Row(lambda: rnn.save(NET, "file", notes="a"), UsageError, ("save: notes", "'a'")),
     Row(lambda: rnn.save(NET, "file", notes={"a": NET}), UsageError, ("save: notes", "Network")),
 ]  # fmt: skip

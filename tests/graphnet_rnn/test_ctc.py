@@ -17,7 +17,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.errors import DtypeError, GraphnetError, ShapeError
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
-from graphnet_rnn.network.network import ctc
+from graphnet_rnn.network import ctc
 
 Array = npt.NDArray[Any]
 Labels = tuple[int, ...]

@@ -14,7 +14,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
-from graphnet_rnn.cell.cell import initializers
+from graphnet_rnn.cell import initializers
 from graphnet_rnn.errors import CellError, DataError, TrainingError, UsageError
 from graphnet_rnn.models.energy import RBM, RTRBM, TRBM, ContrastiveDivergence, EnergyModel, Stack, train
 from graphnet_rnn.models.energy.equations import all_states, free_energy

@@ -11,7 +11,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet_rnn import cells
-from graphnet_rnn.cell.cell import initializers
+from graphnet_rnn.cell import initializers
 
 from .oracles import Array, oracle_of
 

@@ -21,7 +21,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn.cli import main
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import DataError, ModelFileError, SaveError, UsageError
-from graphnet_rnn.formats.interchange import export_onnx, from_torch, save_torch, to_torch
+from graphnet_rnn.formats import export_onnx, from_torch, save_torch, to_torch
 
 TIME, BATCH, INPUTS, UNITS, OUTPUTS = 5, 3, 4, 6, 7
 #: Module of torch -> our cell, and how many gates.

@@ -22,7 +22,7 @@ import graphnet_rnn as rnn
 from graphnet_rnn import optimizers
 from graphnet_rnn.cli import main
 from graphnet_rnn.errors import DataError, ModelFileError, UsageError
-from graphnet_rnn.formats.interchange import from_torch, to_torch
+from graphnet_rnn.formats import from_torch, to_torch
 from graphnet_rnn.formats.model_file import ModelFile, read_model_file
 from graphnet_rnn.training import RunFolder, Trainer, Training
 from tests.graphnet_rnn.resealed import PLAIN, doubled, nested, odd_file, odd_header, odd_tensors, parts_of

@@ -9,7 +9,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
-from graphnet_rnn.cell.cell import initializers
+from graphnet_rnn.cell import initializers
 from graphnet_rnn.cell.graph_size import require_equations
 from graphnet_rnn.cell.initializers import Initializer
 from graphnet_rnn.errors import DataError, UsageError

@@ -132,7 +132,7 @@ def is_module(model: Any) -> bool:
 def _read(path: Path) -> dict[str, Array]:
     refused = (
         "is not a safetensors file, or is damaged. A file of torch.save needs PyTorch: "
-        "rnn.interchange.from_torch(torch.load(path))."
+        "rnn.formats.from_torch(torch.load(path))."
     )
     return read_tensor_file(path, refused, refused).tensors
 

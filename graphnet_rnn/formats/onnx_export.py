@@ -20,8 +20,8 @@ from graphnet.version import __version__
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cells import GRU, LSTM, Elman, GRUResetAfter, LSTMPeephole
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.files.files import write_atomically
-from graphnet_rnn.formats.interchange.stacked import stacked
+from graphnet_rnn.files.whole import write_atomically
+from graphnet_rnn.formats.stacked import stacked
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.settings import one_of, whole_number
 

@@ -36,7 +36,7 @@ def reading(path: str | Path, error: type[GraphnetError]) -> Iterator[None]:
 
 
 def write_atomically(path: str | Path, content: bytes) -> None:
-    """Writes the file wholly, durably, or not at all (see graphnet.system.files); SaveError leaves the old one as it was."""
+    """Writes the file wholly, durably, or not at all (see graphnet.system.files); SaveError leaves the old one."""
     try:
         files.write_whole(path, content)
     except OSError as error:
@@ -46,7 +46,7 @@ def write_atomically(path: str | Path, content: bytes) -> None:
 
 
 def append_line(path: Path, row: Mapping[str, Any]) -> None:
-    """One more line of JSON (see graphnet.system.json_lines); SaveError if that cannot be, e.g. because the disk is full."""
+    """One more line of JSON (see graphnet.system.json_lines); SaveError if that cannot be, e.g. on a full disk."""
     with _refused(path):
         json_lines.append_row(path, row)
 

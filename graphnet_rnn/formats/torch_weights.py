@@ -13,10 +13,10 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.files.files import write_atomically
 from graphnet_rnn.files.tensor_file import tensor_bytes
-from graphnet_rnn.formats.interchange.stacked import stacked
-from graphnet_rnn.formats.interchange.state_dict import (
+from graphnet_rnn.files.whole import write_atomically
+from graphnet_rnn.formats.stacked import stacked
+from graphnet_rnn.formats.state_dict import (
     FAMILIES,
     INITIAL,
     find_initial,

@@ -1,0 +1,5 @@
+"""Derivatives as graphs.
+
+gradient   backward (u' J), rop (J v), gradient
+curvature  Hessian and Gauss-Newton products, composed of those two
+"""
