@@ -15,7 +15,8 @@ import numpy as np
 from graphnet import constant, scatter_add, scope, sigmoid, take, tanh
 from graphnet.graph.node import Array, Node
 from graphnet.system.memory import require_memory
-from graphnet_rnn.cell.cell import Cell, initializers
+from graphnet_rnn.cell import initializers
+from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer, array
 from graphnet_rnn.cells.feedforward import ACTIVATIONS

@@ -1,6 +1,6 @@
 """Connectionist temporal classification: label sequences for inputs whose alignment with them is not told.
 
-from graphnet_rnn import ctc
+from graphnet_rnn.network import ctc
 
 u = net.unroll(time=100, batch=32)  # a network with outputs=labels + 1
 targets = gn.input((32, 10), "int64", name="labels")  # each row: labels, then -1

@@ -18,8 +18,7 @@ from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import substitute
 from graphnet.graph.node import Array, Node
 from graphnet.plan import lower
-
-from ..test_random_graphs import graphs
+from tests.graphnet.testing.test_random_graphs import graphs
 
 few = settings(
     max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)

@@ -11,8 +11,7 @@ import pytest
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
-
-from .conftest import require_same
+from tests.graphnet.backends.conftest import require_same
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 

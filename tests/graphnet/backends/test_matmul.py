@@ -13,8 +13,7 @@ import graphnet as gn
 from graphnet.backends.numba import product_jobs
 from graphnet.backends.numba.product_jobs import BLOCK_K
 from graphnet.graph.node import Array, Node
-
-from .conftest import require_same
+from tests.graphnet.backends.conftest import require_same
 
 TOLERANCE = {"float32": 2e-6, "float64": 1e-14}
 both = pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -19,8 +19,7 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array
 from graphnet.plan import instructions
 from graphnet.plan.instructions import Access
-
-from .races import planned, races
+from tests.graphnet.backends.races import planned, races
 
 
 class Subject(NamedTuple):

@@ -26,8 +26,7 @@ from graphnet.backends.cuda.source import array_name
 from graphnet.backends.cuda.target import GPU
 from graphnet.graph.graph import Graph
 from graphnet.passes import optimize
-
-from .programs import PROGRAMS
+from tests.graphnet.backends.cuda.programs import PROGRAMS
 
 #: Kernels whose code depends on whether numbers are single or double, beyond the names of types.
 TWICE = ("sum", "product", "added", "function")

@@ -17,8 +17,7 @@ from graphnet.ops.elementwise import Elementwise
 from graphnet.passes import optimize
 from graphnet.plan import lower
 from graphnet.plan.instructions import Loop
-
-from .programs import PROGRAMS
+from tests.graphnet.backends.cuda.programs import PROGRAMS
 
 ROOT = Path(__file__).parents[4]
 

@@ -17,8 +17,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.backends.cuda.device import SIMULATED, Device
 from graphnet.graph.node import Array, Node
-
-from .programs import PROGRAMS
+from tests.graphnet.backends.cuda.programs import PROGRAMS
 
 pytestmark = [
     pytest.mark.cuda,

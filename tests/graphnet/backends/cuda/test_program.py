@@ -24,8 +24,7 @@ from graphnet.backends.cuda.device import SIMULATED, Device
 from graphnet.backends.cuda.files import schedule_of, told
 from graphnet.errors import BackendError, DtypeError, GraphnetError, NonFiniteError, ShapeError
 from graphnet.graph.node import Array, Node
-
-from .test_kernels import FEW
+from tests.graphnet.backends.cuda.test_kernels import FEW
 
 pytestmark = pytest.mark.cuda
 
