@@ -63,7 +63,7 @@ class Gated(rnn.Cell):
         return gn.tanh(self.affine("h", x=x, m=m)) * z, (1 - z) * s + z * gn.tanh(m)
 
 
-def unrolled(cell: type[rnn.Cell], steps: int) -> rnn.unroll.Unrolled:
+def unrolled(cell: type[rnn.Cell], steps: int) -> rnn.Unrolled:
     """Over dense inputs, which are multiplied by weights as states are."""
     net = rnn.Network([cell(5)], 4, 3, dtype="float64", reads="vectors")
     return net.unroll(steps, 2, training=False)

@@ -54,9 +54,7 @@ def require_less(outputs: Sequence[Node], inputs: Sequence[Node], share: float =
         assert less.memory.peak < share * plain.memory.peak, (backend, less.memory, plain.memory)
 
 
-def unrolled(
-    cell: type[rnn.Cell], time: int = STEPS, layers: int = 1, **settings: Any
-) -> rnn.unroll.Unrolled:
+def unrolled(cell: type[rnn.Cell], time: int = STEPS, layers: int = 1, **settings: Any) -> rnn.Unrolled:
     net = rnn.Network([cell().resized(5)] * layers, 3, 3, dtype="float64", **settings)
     return net.unroll(time, 4, training=True)
 

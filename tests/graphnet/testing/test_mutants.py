@@ -31,7 +31,8 @@ from tests.graphnet.ops.op_cases import CASES, distinct
 
 #: The modules of which functions are replaced; `graphnet.passes.fold` as an attribute is the function.
 curvature, diff, laws, reduce = (
-    sys.modules[f"graphnet.{name}"] for name in ("curvature", "diff", "testing.laws", "ops.reduce")
+    sys.modules[f"graphnet.{name}"]
+    for name in ("derivatives.curvature", "derivatives.gradient", "testing.laws", "ops.reduce")
 )
 batch, fold, joining, products, recompute, simplify = (
     sys.modules[f"graphnet.passes.{name}"]
