@@ -10,11 +10,12 @@ import stat
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from graphnet.settings import path as named_file
 from graphnet.system.memory import require_memory
 
-__all__ = ["Lock", "lock_file", "locked", "read_whole", "remove_parts", "sync", "write_whole"]
+__all__ = ["Lock", "lock_file", "locked", "opened", "read_whole", "remove_parts", "sync", "write_whole"]
 
 
 def read_whole(path: str | os.PathLike[str]) -> bytes:
@@ -22,6 +23,14 @@ def read_whole(path: str | os.PathLike[str]) -> bytes:
 
     Raises OSError, also for a device, which may have no end; NotEnoughMemoryError for more than there is room for.
     """
+    with opened(path) as file:
+        require_memory(os.fstat(file.fileno()).st_size, f"reading {path}", "name a smaller file")
+        return file.read()
+
+
+@contextlib.contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """The file, or the pipe, to read from. Raises OSError, also for a device."""
     path = named_file("path", path)
     try:
         os.fsencode(path)
@@ -31,8 +40,7 @@ def read_whole(path: str | os.PathLike[str]) -> bytes:
         status = os.fstat(file.fileno())
         if stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
             raise OSError(errno.EINVAL, "it is a device, not a file", str(path))
-        require_memory(status.st_size, f"reading {path}", "name a smaller file")
-        return file.read()
+        yield file
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -23,7 +23,7 @@ from graphnet_rnn.cli.optimizer import make_optimizer, no_limit, optimizer_class
 from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.cli.user_cells import make_cell, parts_of, slug
-from graphnet_rnn.data import Corpus, read_text, standard_library_text
+from graphnet_rnn.data import Corpus, standard_library_text
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.formats.model_file import load_network, network_of
 from graphnet_rnn.network.network import Network
@@ -366,29 +366,23 @@ def load_corpus(options: argparse.Namespace) -> Corpus:
         if options.valid or options.test:
             raise UsageError("--valid and --test go with a training TEXT")
         return Corpus.split(standard_library_text())
-    text = read_text(options.text, options.encoding)
     if options.valid is None:
         if options.test is not None:
             raise UsageError("--test FILE needs --valid FILE as well")
         if options.unknown is not None:
             raise UsageError("--unknown says how --valid and --test are read; give --valid FILE, too")
-        return Corpus.split(text)
-    valid, test = (
-        _long_enough(option, file, options) if file else ""
-        for option, file in (("--valid", options.valid), ("--test", options.test))
-    )
-    return Corpus.given(text, valid, test, options.unknown)
-
-
-def _long_enough(option: str, file: str, options: argparse.Namespace) -> str:
-    """A text that is given to measure by; UsageError if nothing of it would be scored, after --time characters."""
-    text = read_text(file, options.encoding)
-    if len(text) <= options.time + 1:
-        raise UsageError(
-            f"{option} {file} has {len(text)} character(s), and none is scored that has not --time = {options.time} "
-            "before it; give a longer text, or leave it out"
-        )
-    return text
+        return Corpus.read(options.text, encoding=options.encoding)
+    corpus = Corpus.read(options.text, options.valid, options.test, options.unknown, options.encoding)
+    for option, file, part in (
+        ("--valid", options.valid, corpus.valid),
+        ("--test", options.test, corpus.test),
+    ):
+        if file and len(part) <= options.time + 1:
+            raise UsageError(
+                f"{option} {file} has {len(part)} character(s), and none is scored that has not --time = "
+                f"{options.time} before it; give a longer text, or leave it out"
+            )
+    return corpus
 
 
 def _memory(given: str | None) -> str | int | None:

@@ -1,6 +1,8 @@
 """Texts as sequences of symbols.
 
-text     files, vocabularies, splits
+characters  text files, decoded a piece at a time
+symbols  rows of symbols, a byte or two each
+text     vocabularies, and texts as symbols, split
 batches  contiguous lanes of a sequence, cut into pieces of equal time
 default  the text that is always there: Python's own standard library
 """
@@ -8,7 +10,8 @@ default  the text that is always there: Python's own standard library
 from __future__ import annotations
 
 from graphnet_rnn.data.batches import Batches
+from graphnet_rnn.data.characters import read_text
 from graphnet_rnn.data.default import standard_library_text
-from graphnet_rnn.data.text import Corpus, Vocabulary, read_text
+from graphnet_rnn.data.text import Corpus, Vocabulary
 
 __all__ = ["Batches", "Corpus", "Vocabulary", "read_text", "standard_library_text"]

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from graphnet.graph.node import Array
-from graphnet_rnn.data.text import symbol_row
+from graphnet_rnn.data.symbols import symbol_row
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import whole_number
 
@@ -50,9 +50,9 @@ class Batches:
                 f"the text has {len(symbols)} characters, fewer than one batch needs: {batch} lanes of {time} "
                 f"steps take {batch * time + 1}. Use a longer text, or a smaller batch or time."
             )
-        used = (self._count - 1) * self.stride + time
-        self._inputs = np.ascontiguousarray(symbols[: batch * lane].reshape(batch, lane)[:, :used].T)
-        self._targets = np.ascontiguousarray(symbols[1 : batch * lane + 1].reshape(batch, lane)[:, :used].T)
+        self._symbols = symbols
+        #: Of the first piece's inputs.
+        self._positions = np.arange(time)[:, None] + lane * np.arange(batch)
 
     def __len__(self) -> int:
         return self._count
@@ -60,8 +60,8 @@ class Batches:
     def __getitem__(self, i: int) -> tuple[Array, Array]:
         if not 0 <= i < self._count:
             raise IndexError(f"piece {i} of {self._count}")
-        rows = slice(i * self.stride, i * self.stride + self.time)
-        return self._inputs[rows], self._targets[rows]
+        at = self._positions + i * self.stride
+        return self._symbols[at], self._symbols[at + 1]
 
     def __iter__(self) -> Iterator[tuple[Array, Array]]:
         return (self[i] for i in range(self._count))

@@ -1,66 +1,27 @@
-"""Text files, vocabularies of characters, and splits in the order of time (Lynge 2016, 4.2)."""
+"""Vocabularies of characters, and texts as symbols, split in the order of time (Lynge 2016, 4.2)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
+from graphnet.settings import path as named_file
+from graphnet_rnn.data.characters import characters_of, read_text
+from graphnet_rnn.data.symbols import dtype_of, stored, symbol_row
 from graphnet_rnn.errors import DataError
-from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import is_number, shown
-from graphnet_rnn.settings import path as named_file
 
-__all__ = ["Corpus", "Vocabulary", "read_text", "symbol_row"]
+__all__ = ["Corpus", "Vocabulary"]
 
-
-def symbol_row(what: str, symbols: Any, count: int | None = None) -> Array:
-    """The symbols as an array; DataError for what is no row of whole numbers, or not in 0 ... count - 1."""
-    require_unmasked(what, symbols)
-    try:
-        row = np.asarray(symbols if isinstance(symbols, (np.ndarray, Sequence)) else list(symbols))
-    except (TypeError, ValueError):
-        raise DataError(f"{what} must be a row of symbols, whole numbers, not {shown(symbols)}") from None
-    if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
-        raise DataError(
-            f"{what} must be a row of symbols, whole numbers, not {shown(symbols)} ({row.dtype} of shape "
-            f"{list(row.shape)})"
-        )
-    if row.size and (row.min() < 0 or (count is not None and row.max() >= count)):
-        wrong = int(row.min() if row.min() < 0 else row.max())
-        last = "" if count is None else f" ... {count - 1}"
-        raise DataError(f"{what}: the symbol {wrong} is out of range: symbols are 0{last or ' and more'}.")
-    return row
-
-
-def read_text(path: str | Path, encoding: str = "utf-8") -> str:
-    """The file's decoded characters, every line ending as one newline.
-
-    Raises DataError, in one sentence, for a file that is missing, empty, binary or in another encoding.
-    """
-    file = named_file("read_text: path", path)
-    raw = read_bytes(file, DataError)
-    if not raw:
-        raise DataError(f"{file} is empty.")
-    if b"\0" in raw and not encoding.lower().startswith(("utf-16", "utf-32")):
-        raise DataError(f"{file} is a binary file (byte 0 at offset {raw.index(0)}), not a text.")
-    try:
-        text = raw.decode(encoding)
-    except LookupError:
-        raise DataError(f"{encoding!r} is not an encoding that Python knows.") from None
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{file} is not {encoding} text (byte 0x{raw[error.start]:02x} at offset {error.start}); name its "
-            "encoding, e.g. --encoding latin-1."
-        ) from None
-    except UnicodeError as error:
-        raise DataError(f"{file} is not {encoding} text: {error}.") from None
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+#: Characters whose symbols are looked up at once.
+PIECE = 1 << 20
+#: Code points.
+UNICODE = 0x110000
 
 
 @dataclass(frozen=True)
@@ -99,24 +60,36 @@ class Vocabulary:
         unknown: a known character to read in their place.
         """
         _require_text("encode: text", text)
-        points = _code_points(text)
-        known = _code_points(self.characters)
-        symbols = np.searchsorted(known, points)
+        pieces = (text[start : start + PIECE] for start in range(0, len(text), PIECE))
+        return np.concatenate([np.empty(0, np.int64), *self.encoded(pieces, unknown)])
+
+    def encoded(self, pieces: Iterable[str], unknown: str | None = None) -> Iterator[Array]:
+        """The same, piece by piece."""
         if unknown is not None and (
             not isinstance(unknown, str) or len(unknown) != 1 or unknown not in self.characters
         ):
             raise DataError(f"unknown={unknown!r:.40} must itself be one character that the model knows.")
-        unseen = known[np.minimum(symbols, len(known) - 1)] != points
-        if unseen.any():
-            if unknown is None:
-                listed = sorted({chr(int(p)) for p in points[unseen]})
-                shown = " ".join(map(repr, listed[:8])) + (" ..." if len(listed) > 8 else "")
-                raise DataError(
-                    f"the text holds {len(listed)} character(s) that the model has not seen in training: {shown}. "
-                    "Remove them, or name a known character to read in their place (--unknown '?')."
-                )
-            symbols[unseen] = self.characters.index(unknown)
-        return symbols.astype(np.int64)
+        known = _code_points(self.characters)
+        symbol_of = np.full(UNICODE, -1, np.int32)
+        symbol_of[known] = np.arange(len(known))
+        other = -1 if unknown is None else self.characters.index(unknown)
+        unseen: set[int] = set()
+        for piece in pieces:
+            points = _code_points(piece)
+            symbols = symbol_of[points]
+            is_unseen = symbols < 0
+            if is_unseen.any():
+                symbols[is_unseen] = other
+                unseen |= set(points[is_unseen].tolist())
+            if not unseen or unknown is not None:
+                yield symbols
+        if unseen and unknown is None:
+            listed = [repr(chr(point)) for point in sorted(unseen)[:8]]
+            raise DataError(
+                f"the text holds {len(unseen)} character(s) that the model has not seen in training: "
+                f"{' '.join(listed)}{' ...' if len(unseen) > 8 else ''}. "
+                "Remove them, or name a known character to read in their place (--unknown '?')."
+            )
 
     def decode(self, symbols: Iterable[int]) -> str:
         """The characters of a sequence of symbols. DataError for what is no symbol of this vocabulary."""
@@ -135,7 +108,10 @@ def _code_points(text: str) -> Array:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Training, validation and test symbols, and the vocabulary that all of them share."""
+    """Training, validation and test symbols, and the vocabulary that all of them share.
+
+    A symbol takes a byte, or two or four where there are more than 256 or 65,536 characters.
+    """
 
     train: Array
     valid: Array
@@ -145,13 +121,13 @@ class Corpus:
     def __post_init__(self) -> None:
         if not isinstance(self.vocabulary, Vocabulary):
             raise DataError(
-                f"Corpus: vocabulary must be a Vocabulary, not {shown(self.vocabulary)}; Corpus.split(text) and "
-                "Corpus.given(train, valid) make all of it."
+                f"Corpus: vocabulary must be a Vocabulary, not {shown(self.vocabulary)}; Corpus.split(text), "
+                "Corpus.given(train, valid) and Corpus.read(file) make all of it."
             )
+        count = len(self.vocabulary)
         for name in ("train", "valid", "test"):
-            object.__setattr__(
-                self, name, symbol_row(f"Corpus: {name}", getattr(self, name), len(self.vocabulary))
-            )
+            row = symbol_row(f"Corpus: {name}", getattr(self, name), count)
+            object.__setattr__(self, name, row.astype(dtype_of(count), copy=False))
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name} {len(getattr(self, name)):,}" for name in ("train", "valid", "test"))
@@ -160,17 +136,8 @@ class Corpus:
     @classmethod
     def split(cls, text: str, valid: float = 0.1, test: float = 0.1) -> Corpus:
         """The first part trains, the next validates, the last tests: by default 80, 10 and 10 %."""
-        numbers = is_number(valid) and is_number(test)
-        if not (numbers and valid >= 0 and test >= 0 and valid + test < 1):
-            raise DataError(
-                f"the shares of validation ({shown(valid)}) and test ({shown(test)}) must be >= 0 and sum to less than "
-                "1."
-            )
-        vocabulary = _vocabulary("the text", text)
-        symbols = vocabulary.encode(text)
-        train_end = round(len(symbols) * (1 - valid - test))
-        valid_end = round(len(symbols) * (1 - test))
-        return cls(symbols[:train_end], symbols[train_end:valid_end], symbols[valid_end:], vocabulary)
+        shares = _shares(valid, test)
+        return cls._split(_Text.of("the text", text), *shares)
 
     @classmethod
     def given(cls, train: str, valid: str, test: str = "", unknown: str | None = None) -> Corpus:
@@ -179,23 +146,104 @@ class Corpus:
         Raises DataError if another holds characters that the training text does not, unless `unknown` is a
         character to read in their place.
         """
-        vocabulary = _vocabulary("the training text", train)
-        encoded_valid, encoded_test = vocabulary.encode(valid, unknown), vocabulary.encode(test, unknown)
-        return cls(vocabulary.encode(train), encoded_valid, encoded_test, vocabulary)
-
-
-def _vocabulary(what: str, text: str) -> Vocabulary:
-    """All characters of a text that a corpus is made of; DataError if it is none, empty, or a file's name."""
-    is_path = isinstance(text, Path) or (isinstance(text, str) and text.isprintable() and _is_file(text))
-    if is_path:
-        raise DataError(
-            f"{what} is {str(text)!r}, a file's name; give what it holds: rnn.data.read_text({str(text)!r})."
+        for name, text in (("valid", valid), ("test", test)):
+            _require_text(f"Corpus.given: {name}", text)
+        return cls._given(
+            _Text.of("the training text", train),
+            _Text(lambda: iter([valid])),
+            _Text(lambda: iter([test])),
+            unknown,
         )
-    if not isinstance(text, str):
-        raise DataError(f"{what} must be a str, not {type(text).__name__}.")
-    if not text:
-        raise DataError(f"{what} is empty.")
-    return Vocabulary.of(text)
+
+    @classmethod
+    def read(
+        cls,
+        train: str | Path,
+        valid: str | Path | float = 0.1,
+        test: str | Path | float | None = None,
+        unknown: str | None = None,
+        encoding: str = "utf-8",
+    ) -> Corpus:
+        """Of files, which are read twice and are never in memory as a whole; what `read_text` refuses is refused.
+
+        valid, test: shares of the training text, as for `split` (test: 0.1 by default), or files, as for `given` (test:
+        none by default). Symbols of more than 64 MB lie in a file of their own in the system's folder for temporary
+        ones (TMPDIR), which ends with the corpus.
+        """
+        text = _Text.read(named_file("Corpus.read: train", train), encoding)
+        if is_number(valid):
+            shares = _shares(valid, 0.1 if test is None else test)
+            if unknown is not None:
+                raise DataError(
+                    "Corpus.read: unknown says how files to validate and to test on are read; give valid."
+                )
+            return cls._split(text, *shares)
+        valid_text = _Text.read(named_file("Corpus.read: valid", valid), encoding)
+        test_text = _Text(lambda: iter(()))
+        if test is not None:
+            test_text = _Text.read(named_file("Corpus.read: test", test), encoding)
+        return cls._given(text, valid_text, test_text, unknown)
+
+    @classmethod
+    def _split(cls, text: _Text, valid: float, test: float) -> Corpus:
+        vocabulary = text.vocabulary()
+        symbols = text.symbols(vocabulary)
+        train_end = round(len(symbols) * (1 - valid - test))
+        valid_end = round(len(symbols) * (1 - test))
+        return cls(symbols[:train_end], symbols[train_end:valid_end], symbols[valid_end:], vocabulary)
+
+    @classmethod
+    def _given(cls, train: _Text, valid: _Text, test: _Text, unknown: str | None) -> Corpus:
+        vocabulary = train.vocabulary()
+        valid_row, test_row = (text.symbols(vocabulary, unknown) for text in (valid, test))
+        return cls(train.symbols(vocabulary), valid_row, test_row, vocabulary)
+
+
+class _Text:
+    """A text that can be read more than once, a piece at a time."""
+
+    def __init__(self, pieces: Callable[[], Iterator[str]]) -> None:
+        self.pieces = pieces
+
+    @classmethod
+    def of(cls, what: str, text: str) -> _Text:
+        """DataError if it is none, empty, or a file's name."""
+        is_path = isinstance(text, Path) or (isinstance(text, str) and text.isprintable() and _is_file(text))
+        if is_path:
+            raise DataError(
+                f"{what} is {str(text)!r}, a file's name; give what it holds, rnn.data.read_text({str(text)!r}), or "
+                "make the corpus of it, rnn.data.Corpus.read."
+            )
+        if not isinstance(text, str):
+            raise DataError(f"{what} must be a str, not {type(text).__name__}.")
+        if not text:
+            raise DataError(f"{what} is empty.")
+        return cls(lambda: (text[start : start + PIECE] for start in range(0, len(text), PIECE)))
+
+    @classmethod
+    def read(cls, file: Path, encoding: str) -> _Text:
+        if file.is_file():
+            return cls(lambda: characters_of(file, encoding))
+        text = read_text(file, encoding)  # a pipe is read once
+        return cls(lambda: iter([text]))
+
+    def vocabulary(self) -> Vocabulary:
+        seen = np.zeros(UNICODE, bool)
+        for piece in self.pieces():
+            seen[_code_points(piece)] = True
+        return Vocabulary("".join(map(chr, np.flatnonzero(seen))))
+
+    def symbols(self, vocabulary: Vocabulary, unknown: str | None = None) -> Array:
+        return stored(vocabulary.encoded(self.pieces(), unknown), dtype_of(len(vocabulary)))
+
+
+def _shares(valid: Any, test: Any) -> tuple[float, float]:
+    numbers = is_number(valid) and is_number(test)
+    if numbers and valid >= 0 and test >= 0 and valid + test < 1:
+        return valid, test
+    raise DataError(
+        f"the shares of validation ({shown(valid)}) and test ({shown(test)}) must be >= 0 and sum to less than 1."
+    )
 
 
 def _is_file(name: str) -> bool:

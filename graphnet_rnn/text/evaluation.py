@@ -132,19 +132,14 @@ class Evaluator:
             )
         block = math.ceil(scored / self.lanes)
         steps = lead + block - 1
-        padded_steps = math.ceil(steps / self.time) * self.time
-        position = np.arange(padded_steps)[:, None] + block * np.arange(self.lanes)[None, :]
-        counts = (
-            (np.arange(padded_steps)[:, None] >= lead - 1)
-            & (np.arange(padded_steps)[:, None] < steps)
-            & (position + 1 < len(symbols))
-        )
         last = len(symbols) - 1
-        inputs, targets = symbols[np.minimum(position, last)], symbols[np.minimum(position + 1, last)]
         states = self.network.first_states(self.lanes)
-        for start in range(0, padded_steps, self.time):
-            rows = slice(start, start + self.time)
-            losses, guesses, *states = self._function(inputs[rows], targets[rows], *states)
-            yield losses, guesses, targets[rows], counts[rows], position[rows]
+        for start in range(0, steps, self.time):
+            step = np.arange(start, start + self.time)[:, None]
+            position = step + block * np.arange(self.lanes)
+            counts = (step >= lead - 1) & (step < steps) & (position < last)
+            inputs, targets = symbols[np.minimum(position, last)], symbols[np.minimum(position + 1, last)]
+            losses, guesses, *states = self._function(inputs, targets, *states)
+            yield losses, guesses, targets, counts, position
             if progress is not None:
                 progress(min(start + self.time, steps) * self.lanes, steps * self.lanes)

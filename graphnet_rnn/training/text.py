@@ -26,6 +26,9 @@ from graphnet_rnn.training.problem import Problem, require_unclipped
 
 __all__ = ["CarriedText", "DrawnText", "TextProblem"]
 
+#: Symbols that are brought from the disk at once.
+PIECE = 1 << 20
+
 
 class TextProblem(Problem):
     """To predict the next character of a text; rows are in bits per character, and have a sample.
@@ -113,7 +116,8 @@ class TextProblem(Problem):
         digest = hashlib.sha256()
         parts = self.corpus.train, self.corpus.valid, self.corpus.test
         for part in parts:
-            digest.update(part.tobytes())
+            for start in range(0, len(part), PIECE):
+                digest.update(part[start : start + PIECE].tobytes())
         own = {name: self._how[name] for name in ("clip_values", "l2")}
         return {
             "time": self.time, "batch": self.batch, **own, **self.pieces(), "sample": self.sample,

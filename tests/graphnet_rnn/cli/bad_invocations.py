@@ -72,7 +72,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("train 'no such file\N{SNOWMAN}.txt' --out new", "there is no file no such file\N{SNOWMAN}.txt"),
         ("train text.txt/x --out new", "cannot be read: Not a directory"),
         ("train text.txt valid.txt", "unrecognized arguments: valid.txt"),
-        ("train sparse.txt --out new", "reading sparse.txt would take .* of memory"),
+        ("train sparse.txt --out new", "sparse.txt is a binary file"),
         ("--valid none.txt", "there is no file none.txt"),
         ("--valid short.txt --time 50", r"short.txt has 5 character\(s\), and none is scored"),
         ("--valid greek.txt", "has not seen in training: 'φ'"),

@@ -1,0 +1,64 @@
+"""Text files, decoded a piece at a time: however long they are, little of them is in memory."""
+
+from __future__ import annotations
+
+import codecs
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+from graphnet.settings import path as named_file
+from graphnet.system.files import opened
+from graphnet_rnn.errors import DataError
+from graphnet_rnn.files.whole import reading
+
+__all__ = ["characters_of", "read_text"]
+
+#: Bytes that are decoded at once.
+PIECE = 1 << 20
+
+
+def read_text(path: str | Path, encoding: str = "utf-8") -> str:
+    """The file's decoded characters, every line ending as one newline.
+
+    Raises DataError, in one sentence, for a file that is missing, empty, binary or in another encoding.
+    """
+    return "".join(characters_of(named_file("read_text: path", path), encoding))
+
+
+def characters_of(file: Path, encoding: str) -> Iterator[str]:
+    """The same, a piece at a time; it may be raised after some of them."""
+    try:
+        "a".encode(encoding)  # refuses those that are none of texts
+        decoder = codecs.getincrementaldecoder(encoding)()
+    except LookupError:
+        raise DataError(f"{encoding!r} is not an encoding that Python knows.") from None
+    except UnicodeError as error:
+        raise DataError(f"{file} is not {encoding} text: {error}.") from None
+    lines = io.IncrementalNewlineDecoder(decoder, translate=True)
+    wide = encoding.lower().startswith(("utf-16", "utf-32"))
+    start = 0
+    with reading(file, DataError), opened(file) as stream:
+        while True:
+            raw = stream.read(PIECE)
+            if not raw and not start:
+                raise DataError(f"{file} is empty.")
+            if b"\0" in raw and not wide:
+                raise DataError(
+                    f"{file} is a binary file (byte 0 at offset {start + raw.index(0)}), not a text."
+                )
+            try:
+                text = lines.decode(raw, final=not raw)
+            except UnicodeDecodeError as error:
+                at = start + len(raw) - len(error.object) + error.start
+                raise DataError(
+                    f"{file} is not {encoding} text (byte 0x{error.object[error.start]:02x} at offset {at}); name its "
+                    "encoding, e.g. --encoding latin-1."
+                ) from None
+            except UnicodeError as error:
+                raise DataError(f"{file} is not {encoding} text: {error}.") from None
+            if text:
+                yield text
+            if not raw:
+                return
+            start += len(raw)

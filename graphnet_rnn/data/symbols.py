@@ -1,0 +1,80 @@
+"""Rows of symbols: a byte each, or two, or four; long ones in a file that is mapped into memory."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphnet.graph.dtypes import require_unmasked
+from graphnet.graph.node import Array, Dtype
+from graphnet_rnn.errors import DataError
+from graphnet_rnn.settings import shown
+
+__all__ = ["dtype_of", "stored", "symbol_row"]
+
+#: Longer rows, in bytes, lie in a file: the system keeps of it in memory what is being read.
+MAPPED = 1 << 26
+
+
+def dtype_of(count: int) -> Dtype:
+    """The narrowest that holds the symbols 0 ... count - 1."""
+    return np.min_scalar_type(max(0, count - 1))
+
+
+def stored(pieces: Iterable[Array], dtype: Dtype) -> Array:
+    """The pieces one after the other; beyond MAPPED bytes mapped from a file that has no name.
+
+    Raises DataError if there is no room for that.
+    """
+    held: list[Array] = []
+    size, file = 0, None
+    with contextlib.ExitStack() as stack:
+        for piece in pieces:
+            piece = piece.astype(dtype)
+            held.append(piece)
+            size += piece.nbytes
+            if size > MAPPED:
+                with _room(size):
+                    file = file or stack.enter_context(tempfile.TemporaryFile())
+                    for each in held:
+                        file.write(each.data)
+                held.clear()
+        if file is None:
+            return np.concatenate([np.empty(0, dtype), *held])
+        with _room(size):
+            file.flush()
+            return np.memmap(file, dtype, "r")
+
+
+@contextlib.contextmanager
+def _room(size: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"a text of more than {size:,} bytes needs a file in {tempfile.gettempdir()}, which cannot be written: "
+            f"{error.strerror or error}. Name a folder with room: TMPDIR=FOLDER."
+        ) from None
+
+
+def symbol_row(what: str, symbols: Any, count: int | None = None) -> Array:
+    """The symbols as an array; DataError for what is no row of whole numbers, or not in 0 ... count - 1."""
+    require_unmasked(what, symbols)
+    try:
+        row = np.asarray(symbols if isinstance(symbols, (np.ndarray, Sequence)) else list(symbols))
+    except (TypeError, ValueError):
+        raise DataError(f"{what} must be a row of symbols, whole numbers, not {shown(symbols)}") from None
+    if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
+        raise DataError(
+            f"{what} must be a row of symbols, whole numbers, not {shown(symbols)} ({row.dtype} of shape "
+            f"{list(row.shape)})"
+        )
+    if row.size and (row.min() < 0 or (count is not None and row.max() >= count)):
+        wrong = int(row.min() if row.min() < 0 else row.max())
+        last = "" if count is None else f" ... {count - 1}"
+        raise DataError(f"{what}: the symbol {wrong} is out of range: symbols are 0{last or ' and more'}.")
+    return row
