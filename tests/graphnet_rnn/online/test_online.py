@@ -402,7 +402,7 @@ def test_a_loop_by_hand(optimizer: FirstOrder, every: int) -> None:
             gradient = sum(g for _, g in found) / every
             if optimizer.clip_norm is not None:
                 gradient = gradient * min(1, optimizer.clip_norm / np.linalg.norm(gradient))
-            replace(optimizer, clip_norm=None).step(Given(0.0, gradient), theta, state)
+            replace(optimizer, clip_norm=None).step(Given(other, 0.0, gradient), theta, state)
             np.testing.assert_allclose(net.theta, theta, **TOLERANCE)
     assert learning.steps == 7 // every
 
