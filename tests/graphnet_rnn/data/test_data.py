@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,6 @@ from hypothesis import strategies as st
 from graphnet_rnn.data import Batches, Corpus, Vocabulary, read_text, standard_library_text
 from graphnet_rnn.errors import DataError, UsageError
 
-#: Any characters at all: lone surrogates and those beyond 16 bits too.
 #: Any characters; halves of one (category Cs) are none, and a vocabulary refuses them.
 any_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60)
 
@@ -276,3 +279,114 @@ def test_piece_out_of_range(i: int) -> None:
 def test_impossible_sizes(sizes: tuple[Any, Any], content: str) -> None:
     with pytest.raises(UsageError, match=re.escape(content)):
         Batches(np.arange(100), *sizes)
+
+
+# -- files, a piece at a time ---------------------------------------------------------------------
+
+ODD = "a\r\nb\rc\nä€𝄞\r\r\n" * 9
+
+
+@pytest.fixture(params=[1, 2, 3, 7, 1 << 20])
+def small_pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is cut off between two pieces: characters of several bytes, and the two of a line's end."""
+    monkeypatch.setattr("graphnet_rnn.data.characters.PIECE", request.param)
+    monkeypatch.setattr("graphnet_rnn.data.text.PIECE", request.param)
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32-le", "utf-7"])
+def test_a_file_is_read_as_its_text(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "text.txt"
+    file.write_bytes(ODD.encode(encoding))
+    text = ODD.replace("\r\n", "\n").replace("\r", "\n")
+    assert read_text(file, encoding) == text
+    for read, made in (
+        (Corpus.read(file, encoding=encoding), Corpus.split(text)),
+        (Corpus.read(file, 0.2, 0.3, encoding=encoding), Corpus.split(text, 0.2, 0.3)),
+        (Corpus.read(file, file, encoding=encoding), Corpus.given(text, text)),
+        (Corpus.read(file, file, file, "a", encoding), Corpus.given(text, text, text, "a")),
+    ):
+        assert read.vocabulary == made.vocabulary
+        for name in ("train", "valid", "test"):
+            assert np.array_equal(getattr(read, name), getattr(made, name))
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize(
+    ("content", "encoding", "says"),
+    [
+        (b"abcd\xffe", "utf-8", "byte 0xff at offset 4"),
+        ("ab€".encode()[:-1], "utf-8", "byte 0xe2 at offset 2"),
+        (b"abc\0", "utf-8", "byte 0 at offset 3"),
+        (b"abcd\xe4", "ascii", "byte 0xe4 at offset 4"),
+        (b"", "utf-8", "is empty"),
+        (b"ab", "hex", "'hex' is not an encoding"),
+        (b"ab", "none", "'none' is not an encoding"),
+    ],
+)
+def test_where_a_file_is_no_text(tmp_path: Path, content: bytes, encoding: str, says: str) -> None:
+    file = tmp_path / "text.txt"
+    file.write_bytes(content)
+    for read in (read_text, lambda file, encoding: Corpus.read(file, encoding=encoding)):
+        with pytest.raises(DataError, match=f"{re.escape(str(file))}.*{says}|^{says}"):
+            read(file, encoding)
+
+
+def test_symbols_take_a_byte_or_two() -> None:
+    for count, dtype in ((2, "u1"), (256, "u1"), (257, "u2")):
+        corpus = Corpus.split("".join(map(chr, range(1, count + 1))) * 2)
+        assert {part.dtype for part in (corpus.train, corpus.valid, corpus.test)} == {np.dtype(dtype)}
+    given = Corpus(*[np.array([0, 1, 1])] * 3, Vocabulary("ab"))
+    assert given.train.dtype == np.uint8
+
+
+def test_long_texts_lie_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the same, and little of them is in memory while they are read, trained on and evaluated."""
+    text, file = "the quick brown fox. " * 200_000, tmp_path / "text.txt"
+    file.write_text(text)
+    monkeypatch.setattr("graphnet_rnn.data.symbols.MAPPED", 1 << 20)
+    for module in ("characters", "text"):
+        monkeypatch.setattr(f"graphnet_rnn.data.{module}.PIECE", 1 << 16)
+    tracemalloc.start()
+    corpus = Corpus.read(file)
+    batches = Batches(corpus.train, 50, 32)
+    pieces = [batches[0], batches[len(batches) - 1]]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert isinstance(corpus.train.base, np.memmap) or isinstance(corpus.train, np.memmap)
+    assert peak < 2 * len(text) + 6e6, "a table of all characters there are takes 6 MB"
+    made = Corpus.split(text)
+    assert np.array_equal(corpus.train, made.train)
+    for piece, expected in zip(pieces, (batches[0], batches[len(batches) - 1]), strict=True):
+        assert np.array_equal(piece, expected)
+    with pytest.raises(ValueError, match="read-only"):
+        corpus.train[0] = 1
+
+
+def test_no_room_for_a_long_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("abc" * 1000)
+    monkeypatch.setattr("graphnet_rnn.data.symbols.MAPPED", 100)
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    with pytest.raises(DataError, match=r"which cannot be written: No space left on device.*TMPDIR"):
+        Corpus.read(file)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name")
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(pipe, os.O_WRONLY)
+    os.write(writer, b"abc" * 100)
+    os.close(reader)
+    thread = threading.Timer(0.2, os.close, [writer])
+    thread.start()
+    try:
+        assert np.array_equal(Corpus.read(pipe).train, Corpus.split("abc" * 100).train)
+    finally:
+        thread.join()
