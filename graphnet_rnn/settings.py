@@ -1,6 +1,9 @@
-"""What a setting may be: UsageError, in one sentence, for one that cannot be meant."""
+"""Settings: what one may be (UsageError, in one sentence, for what cannot be meant), and fields that declare them."""
 
 from __future__ import annotations
+
+from dataclasses import Field, field, fields
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +23,25 @@ from graphnet.settings import (
 )
 
 __all__ = [
-    "amount", "fraction", "is_number", "is_true", "limit", "listed", "number", "one_of", "path", "shown", "text",
-    "whole_number", "yes_or_no",
+    "amount", "declared_settings", "fraction", "is_number", "is_true", "limit", "listed", "number", "one_of", "path",
+    "setting", "shown", "text", "whole_number", "yes_or_no",
 ]  # fmt: skip
 
 
 def is_true(said: object) -> bool:
     """Whether a callback said True; comparisons of arrays' elements give NumPy's."""
     return isinstance(said, (bool, np.bool_)) and bool(said)
+
+
+def setting(value: Any, /, says: str, *, free: bool = False, **option: Any) -> Any:
+    """A field of a dataclass: a setting, from which the description of a run and an option of a command follow.
+
+    value: its default. says: the option's help. free: it may be another when a run goes on, as it changes no number of
+    it. option: further arguments of argparse's add_argument.
+    """
+    return field(default=value, metadata={"says": says, "free": free, "option": option})
+
+
+def declared_settings(owner: Any) -> list[Field[Any]]:
+    """The fields of a dataclass, or of an object of one, that `setting` made."""
+    return [each for each in fields(owner) if "says" in each.metadata]

@@ -22,6 +22,7 @@ from graphnet_rnn.cli.console import Console
 from graphnet_rnn.cli.optimizer import make_optimizer, no_limit, optimizer_class
 from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.program import command_line
+from graphnet_rnn.cli.settings import add_settings, free_settings, given_settings
 from graphnet_rnn.cli.user_cells import make_cell, parts_of, slug
 from graphnet_rnn.data import Corpus, standard_library_text
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
@@ -50,7 +51,7 @@ EXAMPLE = """example:
   graphnet-rnn train book.txt --cell "my_cells.py:MyCell(units=64, depth=3)"
   graphnet-rnn train --resume runs/book"""
 
-CELL, EPOCHS = "LSTM", 50
+CELL = "LSTM"
 #: Drawing a sample keeps training waiting.
 LONGEST_SAMPLE = 100_000
 #: What is no part of a run, so that no checkpoint keeps it, and a resumed run may be given it anew.
@@ -60,8 +61,13 @@ APART = ("quiet", "no_live", "debug", "resume", "command", "out", "checkpoint_se
 FILES = ("text", "valid", "test", "cell")
 #: The arguments without a default that are words; the others are numbers.
 WORDS = (*FILES, "unknown", "memory")
-ANEW = frozenset({*FILES, "epochs", "backend", "memory", "threads"})
-FREE_ON_RESUME = ANEW | {"quiet", "no_live", "resume", "checkpoint_seconds", "debug"}
+FREE_ON_RESUME = free_settings(Training, CarriedText, DrawnText) | {
+    *FILES,
+    "quiet",
+    "no_live",
+    "resume",
+    "debug",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,46 +112,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         help="longest gradient of first-order optimizers; 0 for no limit (default: 5)",
     )
-    add("--clip-value", type=float, default=0.0, help="limit on each derivative at every node; 0 for none")
-    add("--time", type=int, default=50, help="time steps in a piece")
-    add("--batch", type=int, default=32, help="lanes read side by side")
-    add("--stride", type=int, help="from a piece to the next: truncated BPTT(stride, time) (default: --time)")
-    add(
-        "--gradient-batches",
-        type=int,
-        help="a step takes so many batches of independent sequences instead of pieces whose states are carried "
-        "(default: 16 for second-order optimizers)",
-    )
-    add(
-        "--curvature-batches",
-        type=int,
-        help="of these, so many for the curvature (default: a quarter of them)",
-    )
-    add(
-        "--unscored",
-        type=int,
-        default=0,
-        help="characters that are only read at the start of such a sequence",
-    )
-    add("--l2", type=float, default=0.0, help="adds half of it times the squared weights to the loss")
-    add("--epochs", type=int, help=f"at most so many (default: {EPOCHS}, or those of the run to resume)")
+    add_settings(parser, CarriedText, DrawnText, Training)
     add("--no-early-stopping", action="store_true", help="do not stop when validation no longer improves")
-    add("--threads", type=int, help="at most so many cores (default: all; see gn.compile)")
-    add(
-        "--backend",
-        choices=["numba", "cuda", "numpy"],
-        default="numba",
-        help="what computes: numba on the processor, cuda on an NVIDIA GPU",
-    )
-    add(
-        "--memory",
-        help="what a step may keep: sqrt (grows as the root of --time), or so many bytes (default: all)",
-    )
     add("--seed", type=int, default=0, help="of weights, dropout and samples")
-    add("--sample", type=int, default=200, metavar="LENGTH", help="characters of a sample after each epoch")
     add("--out", metavar="FOLDER", help="the run's folder (default: a new one in runs/)")
     add("--resume", metavar="FOLDER", help="continue a run exactly where its last checkpoint left it")
-    add("--checkpoint-seconds", type=float, default=20.0, help="at most so long between checkpoints")
     add("--quiet", action="store_true", help="no progress, no samples")
     add("--no-live", action="store_true", help="no curve above the progress bar (in a terminal)")
 
@@ -154,8 +125,6 @@ def run(options: argparse.Namespace) -> int:
     if not options.checkpoint_seconds >= 0:
         raise UsageError(f"--checkpoint-seconds must be >= 0, not {options.checkpoint_seconds:g}")
     settings = _resumed_settings(options) if options.resume else options
-    if settings.epochs is None:
-        settings.epochs = EPOCHS
     if settings.cell is None:
         settings.cell = CELL
     if options.out is not None:
@@ -320,10 +289,9 @@ def make_trainer(options: argparse.Namespace, folder: str | Path, console: Conso
     optimizer = _optimizer(options)
     settings = Training(
         optimizer,
-        epochs=options.epochs,
         schedule=_schedule(options, optimizer),
         stopping=None if options.no_early_stopping else EarlyStopping(),
-        checkpoint_seconds=options.checkpoint_seconds,
+        **given_settings(Training, options),
     )
     problem = _problem(options, network, data, optimizer)
     return Trainer(problem, settings, folder, notes={"arguments": notes}, listeners=[console])
@@ -333,19 +301,17 @@ def _problem(
     options: argparse.Namespace, network: Network, data: Corpus, optimizer: Optimizer
 ) -> TextProblem:
     """Pieces that carry their states, or independent sequences where there are batches of them."""
-    require_unclipped(f"--optimizer {options.optimizer}", options.clip_value or None, optimizer)
-    how: dict[str, Any] = {
-        "sample": options.sample, "clip_values": no_limit("--clip-value", options.clip_value), "l2": options.l2,
-        "threads": options.threads, "memory": _memory(options.memory), "backend": options.backend,
-    }  # fmt: skip
+    require_unclipped(f"--optimizer {options.optimizer}", options.clip_values or None, optimizer)
+    how = {"clip_values": no_limit("--clip-values", options.clip_values), "memory": _memory(options.memory)}
     gradient, curvature = _gradient_batches(options), _curvature_batches(options)
     if gradient is None:
         if options.unscored:
             raise UsageError("--unscored is for independent sequences; give --gradient-batches, too")
-        return CarriedText(network, data, options.time, options.batch, options.stride, **how)
+        return CarriedText(network, data, **given_settings(CarriedText, options, **how))
     if options.stride is not None:
         raise UsageError("--stride is for pieces that carry their states, not with --gradient-batches")
-    return DrawnText(network, data, options.time, options.batch, gradient, curvature, options.unscored, **how)
+    batches = {"gradient_batches": gradient, "curvature_batches": curvature}
+    return DrawnText(network, data, **given_settings(DrawnText, options, **how, **batches))
 
 
 def _require_sense(options: argparse.Namespace) -> None:
@@ -357,7 +323,7 @@ def _require_sense(options: argparse.Namespace) -> None:
         whole_number("--rate-after", options.rate_after, least=0)
     if options.rate_decay is not None and not 0 < options.rate_decay <= 1:
         raise UsageError(f"--rate-decay must be in (0, 1], not {options.rate_decay:g}")
-    no_limit("--clip-value", options.clip_value)
+    no_limit("--clip-values", options.clip_values)
 
 
 def load_corpus(options: argparse.Namespace) -> Corpus:

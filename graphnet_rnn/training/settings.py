@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -15,14 +16,11 @@ from graphnet_rnn.optimizers import (
     Schedule,
     StepSchedule,
 )
-from graphnet_rnn.settings import amount, whole_number
+from graphnet_rnn.settings import amount, is_number, setting, whole_number
 from graphnet_rnn.training.early_stopping import EarlyStopping
 from graphnet_rnn.training.state import as_stored, said
 
 __all__ = ["Training"]
-
-#: What may change while a run goes on: it decides when a run ends, or what is written when.
-FREE = {"free": True}
 
 
 @dataclass(frozen=True)
@@ -38,12 +36,12 @@ class Training:
     """
 
     optimizer: Optimizer = field(default_factory=lambda: Adam(clip_norm=5.0))
-    epochs: int = field(default=50, metadata=FREE)
+    epochs: int = setting(50, "at most so many", free=True)
     schedule: Schedule | None = None
     stopping: EarlyStopping | None = field(default_factory=EarlyStopping)
-    target: float | None = None
-    log_every: int = 10
-    checkpoint_seconds: float = field(default=20.0, metadata=FREE)
+    target: float | None = setting(None, "end where what is validated is at most that", type=float)
+    log_every: int = setting(10, "steps from one row of the history to the next")
+    checkpoint_seconds: float = setting(20.0, "at most so long between checkpoints", free=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.optimizer, Optimizer):
@@ -56,9 +54,7 @@ class Training:
                 raise UsageError(
                     f"Training: {name} must have a method {method}, or be None, not {given!r:.60}"
                 )
-        if self.target is not None and (
-            isinstance(self.target, bool) or not isinstance(self.target, (int, float))
-        ):
+        if self.target is not None and (not is_number(self.target) or math.isnan(self.target)):
             raise UsageError(f"Training: target must be a number or None, not {self.target!r:.60}")
         falls = isinstance(self.optimizer, FirstOrder) and not isinstance(self.optimizer.rate, StepSchedule)
         chosen = {

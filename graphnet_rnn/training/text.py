@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers import CurvedOptimizer, Optimizer, Report
 from graphnet_rnn.optimizers.batched import Batch, BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
-from graphnet_rnn.settings import amount, whole_number
+from graphnet_rnn.settings import amount, declared_settings, setting, whole_number
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.text.sampling import Sampler
 from graphnet_rnn.training.problem import Problem, require_unclipped
@@ -30,6 +30,7 @@ __all__ = ["CarriedText", "DrawnText", "TextProblem"]
 PIECE = 1 << 20
 
 
+@dataclass(eq=False, repr=False)
 class TextProblem(Problem):
     """To predict the next character of a text; rows are in bits per character, and have a sample.
 
@@ -44,40 +45,60 @@ class TextProblem(Problem):
     said: ClassVar[str] = "bits/char"
     item: ClassVar[str] = "char"
 
-    model: Network
+    model: Network = field(init=False)
 
-    def __init__(
-        self,
-        network: Network,
-        corpus: Corpus,
-        time: int,
-        batch: int,
-        sample: int,
-        threads: int | None,
-        **how: Any,
-    ) -> None:
-        name = type(self).__name__
+    network: Network
+    corpus: Corpus
+    time: int = setting(50, "time steps in a piece")
+    batch: int = setting(32, "pieces read side by side")
+    _: KW_ONLY
+    sample: int = setting(200, "characters of a sample after each epoch", metavar="LENGTH")
+    clip_values: float | None = setting(
+        None, "limit on each derivative at every node; 0 for none", default=0.0
+    )
+    l2: float = setting(0.0, "adds half of it times the squared weights to the loss")
+    threads: int | None = setting(
+        None, "at most so many cores (default: all; see gn.compile)", free=True, type=int
+    )
+    memory: str | int | None = setting(
+        None,
+        "what a step may keep: sqrt (grows as the root of --time), or so many bytes (default: all)",
+        free=True,
+    )
+    backend: str = setting(
+        "numba",
+        "what computes: numba on the processor, cuda on an NVIDIA GPU",
+        free=True,
+        choices=["numba", "cuda", "numpy"],
+    )
+
+    def __post_init__(self) -> None:
+        name, network, corpus = type(self).__name__, self.network, self.corpus
         if not isinstance(corpus, Corpus):
             raise UsageError(
                 f"{name}: corpus must be a Corpus, not a {type(corpus).__name__}; make one: rnn.data.Corpus.split(text)"
             )
         if not isinstance(network, Network):
             raise UsageError(f"{name}: network must be a Network, not {network!r:.60}")
-        clip = how["clip_values"]
-        if clip is not None and not clip > 0:
-            raise UsageError(f"clip_values must be > 0 or None, not {clip}")
+        if self.clip_values is not None and not self.clip_values > 0:
+            raise UsageError(f"clip_values must be > 0 or None, not {self.clip_values}")
         self._require_symbols(name, network, corpus)
         network.vocabulary = corpus.vocabulary
-        self.model, self.corpus = network, corpus
-        self.time, self.batch = whole_number("time", time), whole_number("batch", batch)
-        self.sample = whole_number("sample", sample, least=0)
-        threads = None if threads is None else whole_number("threads", threads)
-        self._how: dict[str, Any] = {**how, "l2": amount("l2", how["l2"]), "threads": threads}
+        self.model = network
+        self.time, self.batch = whole_number("time", self.time), whole_number("batch", self.batch)
+        self.sample = whole_number("sample", self.sample, least=0)
+        self.l2 = amount("l2", self.l2)
+        self.threads = None if self.threads is None else whole_number("threads", self.threads)
         self._random = gn.RandomSource(network.seed)
         self._sampler = Sampler(network) if self.sample else None
         # Each lane reads as much context as the net sees in training before it is scored.
         enough = len(corpus.valid) > self.time + 1
-        self._evaluator = Evaluator(network, min(self.batch, 32), self.time, threads) if enough else None
+        self._evaluator = Evaluator(network, min(self.batch, 32), self.time, self.threads) if enough else None
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        """The settings of its objectives."""
+        return {name: getattr(self, name) for name in ("clip_values", "l2", "threads", "memory", "backend")}
 
     @staticmethod
     def _require_symbols(name: str, network: Network, corpus: Corpus) -> None:
@@ -99,7 +120,7 @@ class TextProblem(Problem):
         network.require_causal(name)
 
     def require_fit(self, optimizer: Optimizer) -> None:
-        require_unclipped(type(self).__name__, self._how["clip_values"], optimizer)
+        require_unclipped(type(self).__name__, self.clip_values, optimizer)
 
     def validate(self) -> float | None:
         if self._evaluator is None:
@@ -118,15 +139,12 @@ class TextProblem(Problem):
         for part in parts:
             for start in range(0, len(part), PIECE):
                 digest.update(part[start : start + PIECE].tobytes())
-        own = {name: self._how[name] for name in ("clip_values", "l2")}
-        return {
-            "time": self.time, "batch": self.batch, **own, **self.pieces(), "sample": self.sample,
-            "text": digest.hexdigest(), "parts": [len(part) for part in parts],
-        }  # fmt: skip
-
-    @abstractmethod
-    def pieces(self) -> dict[str, Any]:
-        """The settings that say how the text is cut."""
+        same = {
+            each.name: getattr(self, each.name)
+            for each in declared_settings(self)
+            if not each.metadata["free"]
+        }
+        return {**same, "text": digest.hexdigest(), "parts": [len(part) for part in parts]}
 
     def numbers(self) -> dict[str, Any]:
         return {"random": self._random.state}
@@ -135,6 +153,7 @@ class TextProblem(Problem):
         self._random.state = numbers["random"]
 
 
+@dataclass(eq=False, repr=False)
 class CarriedText(TextProblem):
     """Truncated backpropagation through time: the text in lanes, states carried from each piece to the next.
 
@@ -143,28 +162,16 @@ class CarriedText(TextProblem):
     the rest see TextProblem, and data.Batches. Source: Sutskever 2013, 2.8.6.
     """
 
-    objective: Objective
+    objective: Objective = field(init=False)
 
-    def __init__(
-        self,
-        network: Network,
-        corpus: Corpus,
-        time: int = 50,
-        batch: int = 32,
-        stride: int | None = None,
-        *,
-        sample: int = 200,
-        clip_values: float | None = None,
-        l2: float = 0.0,
-        threads: int | None = None,
-        memory: str | int | None = None,
-        backend: str = "numba",
-    ) -> None:
-        super().__init__(
-            network, corpus, time, batch, sample, threads,
-            clip_values=clip_values, l2=l2, memory=memory, backend=backend,
-        )  # fmt: skip
-        self._batches = Batches(corpus.train, self.time, self.batch, stride)
+    stride: int | None = setting(
+        None, "from a piece to the next: truncated BPTT(stride, time) (default: --time)", type=int
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        network = self.network
+        self._batches = Batches(self.corpus.train, self.time, self.batch, self.stride)
         self.stride = self._batches.stride
         self.items = self.batch * self.stride
         self._learned = network.initial_state == "learned"
@@ -186,7 +193,7 @@ class CarriedText(TextProblem):
             u.cost,
             list(network.parameters.values()),
             [u.inputs, u.targets, *(u.initial if initial == "given" else [])],
-            also=u.after[self.stride - 1],
+            also=u.after[self._batches.stride - 1],
             random=self._random,
             structure=u.structure,
             structure_scale=1 / (self.time - unscored),
@@ -197,9 +204,6 @@ class CarriedText(TextProblem):
         super().require_fit(optimizer)
         if isinstance(optimizer, CurvedOptimizer) and optimizer.preconditioner:
             raise UsageError("CarriedText: preconditioner needs independent sequences; use DrawnText")
-
-    def pieces(self) -> dict[str, Any]:
-        return {"stride": self.stride}
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -223,7 +227,7 @@ class CarriedText(TextProblem):
         self.carried = list(self._last.also_values)
 
     def weight(self, epoch: int, step: int) -> float:
-        return 1.0 if step else self.time / self.stride
+        return 1.0 if step else self.time / self._batches.stride
 
     def arrays(self) -> dict[str, Array]:
         return {f"carried.{i:03d}": array for i, array in enumerate(self.carried)}
@@ -233,6 +237,7 @@ class CarriedText(TextProblem):
         self.carried = [arrays(name, array) for name, array in self.arrays().items()]
 
 
+@dataclass(eq=False, repr=False)
 class DrawnText(TextProblem):
     """The text cut into sequences of `time` characters, each read from the first state on, in a new order every epoch.
 
@@ -242,37 +247,29 @@ class DrawnText(TextProblem):
     Source: Krause 2015, 4.2; Sutskever 2013, 5.4.2.
     """
 
-    objective: BatchedObjective
+    objective: BatchedObjective = field(init=False)
 
-    def __init__(
-        self,
-        network: Network,
-        corpus: Corpus,
-        time: int = 50,
-        batch: int = 32,
-        gradient_batches: int = 16,
-        curvature_batches: int | None = None,
-        unscored: int = 0,
-        *,
-        sample: int = 200,
-        clip_values: float | None = None,
-        l2: float = 0.0,
-        threads: int | None = None,
-        memory: str | int | None = None,
-        backend: str = "numba",
-    ) -> None:
-        super().__init__(
-            network, corpus, time, batch, sample, threads,
-            clip_values=clip_values, l2=l2, memory=memory, backend=backend,
-        )  # fmt: skip
-        self.unscored = whole_number("unscored", unscored, least=0)
+    gradient_batches: int = setting(
+        16,
+        "a step takes so many batches of independent sequences instead of pieces whose states are carried "
+        "(default: 16 for second-order optimizers)",
+        default=None,
+        type=int,
+    )
+    curvature_batches: int | None = setting(
+        None, "of these, so many for the curvature (default: a quarter of them)", type=int
+    )
+    unscored: int = setting(0, "characters that are only read at the start of such a sequence")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        network, corpus = self.network, self.corpus
+        self.unscored = whole_number("unscored", self.unscored, least=0)
         if self.unscored >= self.time:
             raise UsageError(f"unscored must be in 0 ... {self.time - 1}, not {self.unscored}")
-        self.gradient_batches = whole_number("gradient_batches", gradient_batches)
-        self._curvature_given = curvature_batches is not None
-        self.curvature_batches = (
-            1 if curvature_batches is None else whole_number("curvature_batches", curvature_batches)
-        )
+        self.gradient_batches = whole_number("gradient_batches", self.gradient_batches)
+        self._curvature_given = self.curvature_batches is not None
+        self.curvature_batches = whole_number("curvature_batches", self.curvature_batches or 1)
         if self.curvature_batches > self.gradient_batches:
             raise UsageError(
                 f"curvature_batches must be at most gradient_batches, {self.gradient_batches}, not "
@@ -316,9 +313,6 @@ class DrawnText(TextProblem):
             raise UsageError(
                 f"DrawnText: curvature_batches means nothing to {type(optimizer).__name__}, which asks for no curvature"
             )
-
-    def pieces(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("gradient_batches", "curvature_batches", "unscored")}
 
     def __len__(self) -> int:
         return self._steps

@@ -344,7 +344,7 @@ def test_wrong_arguments_make_no_folder(here: Path) -> None:
 
 def test_given_validation_text_and_options(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "valid.txt").write_text(TEXT[:200])
-    options = "--optimizer nesterov --rate 0.05 --clip-value 1 --clip-norm 0 --layers 2 --skip --dropout 0.1"
+    options = "--optimizer nesterov --rate 0.05 --clip-values 1 --clip-norm 0 --layers 2 --skip --dropout 0.1"
     options += " --recurrent-dropout 0.2 --variational"
     arguments = [*options.split(), "--initial-state", "learned", "--no-early-stopping", "--cell", "GRU"]
     assert main(["train", "text.txt", "--valid", "valid.txt", *SMALL, *arguments, "--out", "run"]) == 0
@@ -478,7 +478,7 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
         ("train text.txt --rate 0", "--rate must be a finite number > 0, not 0.0"),
         ("train text.txt --rate nan", "--rate must be a number, not nan"),
         ("train text.txt --clip-norm -1", "--clip-norm must be > 0, or 0 for no limit, not -1"),
-        ("train text.txt --clip-value -1", "--clip-value must be > 0, or 0 for no limit, not -1"),
+        ("train text.txt --clip-values -1", "--clip-values must be > 0, or 0 for no limit, not -1"),
         ("train text.txt --rate-decay 2", "--rate-decay must be in (0, 1], not 2"),
         (
             "train text.txt --optimizer adamm",
@@ -488,7 +488,7 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
             "train text.txt --optimizer hf --clip-norm 2",
             "--clip-norm is not for --optimizer hf, which has no such",
         ),
-        ("train text.txt --optimizer hf --clip-value 2", "it is for first-order optimizers"),
+        ("train text.txt --optimizer hf --clip-values 2", "it is for first-order optimizers"),
         (
             "train text.txt --optimizer hf --rate-after 2",
             "--rate-after and --rate-decay are for rates that are",
@@ -857,6 +857,6 @@ def test_what_nobody_expected_is_one_sentence_too(
 ) -> None:
     monkeypatch.setattr("graphnet_rnn.cli.train.load_corpus", lambda options: {}["a\nb"])
     sentence = one_line(fails(capsys, ["train", "text.txt", "--out", "run"]))
-    assert re.match(r"unexpected KeyError: .* at \S*test_cli\.py:\d+; --debug shows how", sentence)
+    assert re.match(r"unexpected KeyError: .* at \S*test_train\.py:\d+; --debug shows how", sentence)
     with pytest.raises(KeyError):
         main(["train", "text.txt", "--out", "run", "--debug"])
