@@ -117,11 +117,11 @@ def test_every_public_name_has_an_entry(pages: dict[Path, Page]) -> None:
     entries = {name for path, page in pages.items() if path.parent.name == "api" for name in page.ids}
     documented = {id(value) for value in map(value_of, entries) if value is not None}
     missing = [
-        f"{module.__name__}.{name}"
-        for module in public_modules()
+        f"{path}.{name}"
+        for path, module in public_modules()
         for name in module.__all__
         if not isinstance(getattr(module, name), ModuleType)  # its own names are looked for
-        and f"{module.__name__}.{name}" not in entries
+        and f"{path}.{name}" not in entries
         and (is_plain(getattr(module, name)) or id(getattr(module, name)) not in documented)
     ]
     assert not missing, f"give each a place in docs/api/: {missing}"
@@ -140,12 +140,14 @@ def test_every_entry_of_a_function_or_class_says_something(site: Path) -> None:
     assert not empty
 
 
-def public_modules() -> Iterator[ModuleType]:
-    """graphnet, graphnet_rnn, viz, and the modules that these export."""
+def public_modules() -> Iterator[tuple[str, ModuleType]]:
+    """graphnet, graphnet_rnn, viz, and the modules that these export, by the path that a user writes."""
     for name in ("graphnet", "graphnet_rnn", "viz"):
         package = importlib.import_module(name)
-        yield package
-        yield from (m for n in package.__all__ if isinstance(m := getattr(package, n), ModuleType))
+        yield name, package
+        for member in package.__all__:
+            if isinstance(module := getattr(package, member), ModuleType):
+                yield f"{name}.{member}", module
 
 
 def is_plain(value: Any) -> bool:
@@ -155,13 +157,13 @@ def is_plain(value: Any) -> bool:
 
 def value_of(path: str) -> Any:
     """The object of a dotted path; None for what is no such path."""
-    module, _, name = path.rpartition(".")
-    if module.split(".")[0] not in ("graphnet", "graphnet_rnn", "viz"):
-        return importlib.import_module(path) if path in ("graphnet", "graphnet_rnn", "viz") else None
-    try:
-        return getattr(importlib.import_module(module), name, None)
-    except ImportError:
+    package, *names = path.split(".")
+    if package not in ("graphnet", "graphnet_rnn", "viz"):
         return None
+    value: Any = importlib.import_module(package)
+    for name in names:
+        value = getattr(value, name, None)
+    return value
 
 
 def test_the_gallery_has_a_section_for_each_architecture(site: Path, pages: dict[Path, Page]) -> None:

@@ -152,12 +152,12 @@ def test_names_lead_to_one_entry(part: ModuleType, written: str, path: str | Non
 def test_tutorials_are_fetched(part: ModuleType, tmp_path: Path) -> None:
     source, target = tmp_path / "tutorials", tmp_path / "docs"
     source.mkdir()
-    (source / "01_a.py").write_text("# [a](../docs/x.md) [b](../DESIGN.md) [c](02_b.py)\n")
+    (source / "01_a.py").write_text("# [a](../docs/x.md) [b](../CHANGELOG.md) [c](02_b.py)\n")
     (source / "exercises.py").write_text("")
     target.mkdir()
     (target / "09_gone.py").write_text("")
     assert [path.name for path in part.fetch_tutorials(source, target)] == ["01_a.py"]
-    assert (target / "01_a.py").read_text() == "# [a](../x.md) [b](../design.md) [c](02_b.py)\n"
+    assert (target / "01_a.py").read_text() == "# [a](../x.md) [b](../changelog.md) [c](02_b.py)\n"
     assert part.fetch_tutorials(tmp_path / "none", target) == []
 
 

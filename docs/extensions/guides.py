@@ -53,9 +53,7 @@ def fetch_tutorials(source: Path, target: Path) -> list[Path]:
     for name, path in wanted.items():
         text = path.read_text(encoding="utf-8")
         text = re.sub(r"\]\(\.\./docs/", "](../", text)
-        text = re.sub(
-            r"\]\(\.\./(DESIGN|CONTRIBUTING|CHANGELOG)\.md", lambda m: f"](../{m[1].lower()}.md", text
-        )
+        text = re.sub(r"\]\(\.\./(CONTRIBUTING|CHANGELOG)\.md", lambda m: f"](../{m[1].lower()}.md", text)
         copy = target / name
         if not copy.exists() or copy.read_text(encoding="utf-8") != text:
             copy.write_text(text, encoding="utf-8")

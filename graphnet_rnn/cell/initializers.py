@@ -16,8 +16,8 @@ from graphnet.settings import amount, is_number, number, shown, whole_number, ye
 from graphnet_rnn.errors import UsageError
 
 __all__ = [
-    "Initializer", "are_initializers", "array", "checked_initial", "constant", "glorot", "normal", "orthogonal",
-    "reservoir", "sparse", "stacked", "thinned", "uniform", "zeros",
+    "Initializer", "array", "constant", "glorot", "normal", "orthogonal", "reservoir", "sparse", "stacked", "thinned",
+    "uniform", "zeros",
 ]  # fmt: skip
 
 Initializer = Callable[[np.random.Generator, tuple[int, ...]], Array]

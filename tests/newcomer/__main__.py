@@ -134,7 +134,8 @@ def copy_checkout(target: Path) -> None:
 def write_files(folder: Path) -> None:
     """What a reader has: a book, another text, and cells of their own."""
     folder.mkdir(parents=True)
-    book = "It was. " + "".join((ROOT / name).read_text("utf-8") for name in ("DESIGN.md", "README.md"))
+    texts = [ROOT / "README.md", *sorted((ROOT / "docs" / "design").glob("*.md"))]
+    book = "It was. " + "".join(path.read_text("utf-8") for path in texts)
     book = (book * 4)[:160_000]
     (folder / "book.txt").write_text(book, "utf-8")
     (folder / "other.txt").write_text(book[:10_000], "utf-8")
@@ -142,8 +143,8 @@ def write_files(folder: Path) -> None:
     class_in_guide = re.search(r"^class Leaky.*?(?=^rnn\.)", guide, re.MULTILINE | re.DOTALL)
     assert class_in_guide is not None
     (folder / "my_cells.py").write_text(OURS + "\n\n" + class_in_guide[0], "utf-8")
-    (folder / "graphnet").mkdir()
-    shutil.copy(ROOT / "graphnet" / "node.py", folder / "graphnet")
+    (folder / "graphnet" / "graph").mkdir(parents=True)
+    shutil.copy(ROOT / "graphnet" / "graph" / "node.py", folder / "graphnet" / "graph")
     (folder / "docs").mkdir()
 
 

@@ -1,0 +1,122 @@
+"""The design pages are short, name what exists and leave out no folder; what the story shows is what it prints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .test_docs import run_block
+
+ROOT = Path(__file__).parent.parent
+DESIGN = ROOT / "docs" / "design"
+STORY, TRIED, INDEX = "life_of_W_hh", "tried_and_not_kept", "index"
+PAGES = sorted(page.stem for page in DESIGN.glob("*.md"))
+#: Those about one part each.
+PARTS = [page for page in PAGES if page not in (STORY, TRIED, INDEX)]
+GLOSSARY = ROOT / "docs" / "glossary.md"
+
+
+def text_of(page: str) -> str:
+    return (DESIGN / f"{page}.md").read_text(encoding="utf-8")
+
+
+def paths_in(text: str) -> list[str]:
+    """What is written in backticks and looks like a place in the project."""
+    return re.findall(r"`((?:graphnet|graphnet_rnn|viz|docs|tests|benchmarks)/[\w./]*)`", text)
+
+
+@pytest.mark.parametrize("page", PARTS)
+def test_a_page_begins_with_its_modules(page: str) -> None:
+    head = re.match(r"# .+\n\nModules: ((?:.+\n)+)\n", text_of(page))
+    assert head, "its first paragraph is `Modules: ...`"
+    named = paths_in(head[1])
+    assert named
+    assert len(named) == head[1].count("`") // 2
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_names_exists(page: str) -> None:
+    for path in paths_in(text_of(page)):
+        assert (ROOT / path).exists(), f"{page}.md names {path}"
+        assert path.endswith("/") == (ROOT / path).is_dir(), f"{page}.md: a folder ends with a slash: {path}"
+    for module in re.findall(r"python -m (benchmarks\.\w+)", text_of(page)):
+        place = ROOT / module.replace(".", "/")
+        assert place.is_dir() or place.with_suffix(".py").exists(), module
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != STORY])
+def test_a_page_is_short(page: str) -> None:
+    lines = text_of(page).splitlines()
+    assert len(lines) <= 150
+    assert max(map(len, lines)) <= 120
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_tells_no_history(page: str) -> None:
+    """Design is in the present tense; what was otherwise is in the changelog, what was tried in its own page."""
+    assert not re.search(r"\b(decision \d+|no longer|overturned)\b|\(see \d+\)", text_of(page), re.IGNORECASE)
+
+
+def test_every_folder_is_named_by_the_index_and_by_a_page() -> None:
+    folders = {
+        f"{path.parent.relative_to(ROOT).as_posix()}/"
+        for package in ("graphnet", "graphnet_rnn", "viz")
+        for path in (ROOT / package).rglob("*.py")
+    }
+    assert len(folders) > 30
+    index = set(paths_in(text_of(INDEX)))
+    pages = {path for page in PARTS for path in paths_in(text_of(page))}
+    # A folder is named with its own slash, or by a folder above it that a page is about as a whole.
+    for folder in folders - {"graphnet/", "graphnet_rnn/"}:
+        assert any(folder.startswith(named) for named in index if named.count("/") > 1 or named == "viz/")
+        assert any(folder.startswith(path) or path.startswith(folder) for path in pages), folder
+
+
+def test_the_index_has_the_layers_of_the_test_of_imports() -> None:
+    from . import test_imports
+
+    block = re.search(r"^```\n(.*?)^```", text_of(INDEX), re.DOTALL | re.MULTILINE)
+    assert block
+    shown: dict[str, list[tuple[str, ...]]] = {}
+    package = ""
+    for line in filter(None, block[1].splitlines()):
+        begins = re.match(r"(\w+)/ +", line)
+        if begins:
+            package, line = begins[1], line[begins.end() :]
+        shown.setdefault(package, []).append(tuple(line.strip().split(", ")))
+    held = {
+        "graphnet": test_imports.LAYERS,
+        "graphnet_rnn": test_imports.RNN_LAYERS,
+        "viz": test_imports.VIZ_LAYERS,
+    }
+    for name, layers in held.items():
+        assert shown[name] == [parts for parts in layers if not parts[0].startswith("__")], name
+
+
+def test_every_word_of_the_glossary_has_its_module() -> None:
+    text = GLOSSARY.read_text(encoding="utf-8")
+    entries = re.findall(r"^- \*\*(.+?)\*\* \(`([\w./]+)`\): \S", text, re.MULTILINE)
+    assert len(entries) == len(re.findall(r"^- ", text, re.MULTILINE)) > 30
+    words = [word for word, _ in entries]
+    assert len(words) == len(set(words))
+    for word, path in entries:
+        assert (ROOT / path).exists(), f"{word}: {path}"
+
+
+def test_the_life_of_a_weight_is_as_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every block in one namespace, in an empty folder; each prints what stands under it, or nothing."""
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(
+        r"^```python\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?", text_of(STORY), re.DOTALL | re.MULTILINE
+    )
+    assert len(blocks) == text_of(STORY).count("```python\n") > 8
+    assert sum(bool(shown) for _, shown in blocks) == text_of(STORY).count("```text\n")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for i, (block, shown) in enumerate(blocks):
+        run_block(f"{STORY} {i}", block, names)
+        assert capsys.readouterr().out == shown
