@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
+import math
 import os
 import secrets
 import stat
@@ -15,6 +17,9 @@ from graphnet.memory import require_memory
 from graphnet.settings import path as named_file
 
 __all__ = ["lock_file", "locked", "read_whole", "remove_parts", "sync", "write_whole"]
+
+#: Seconds after which nobody is still writing a part.
+STALE = 86_400.0
 
 
 def read_whole(path: str | os.PathLike[str]) -> bytes:
@@ -44,13 +49,18 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def write_whole(
-    path: str | os.PathLike[str], content: bytes, durable: bool = True, mode: int = 0o666
+    path: str | os.PathLike[str],
+    content: bytes,
+    durable: bool = True,
+    mode: int = 0o666,
+    tidy: bool = True,
 ) -> None:
     """Writes beside the file, then renames over it: whoever reads meanwhile sees the old one or the new one, whole.
 
     Makes the folder. durable: what was written is on the disk when this returns, and survives a power cut; False for
-    what can be made again. mode: the file's permissions, less what the user's mask takes away. Raises OSError; the old
-    file is then as it was, and nothing is left beside it.
+    what can be made again. mode: the file's permissions, less what the user's mask takes away. tidy: what killed
+    processes left when they wrote this file, a day ago or before, is removed; False in a folder of many files that is
+    tidied otherwise. Raises OSError; the old file is then as it was, and nothing is left beside it.
     """
     target = Path(os.path.realpath(named_file("path", path)))  # a link stays one
     if target.exists() and not target.is_file():  # or a device would be replaced by a file
@@ -68,19 +78,25 @@ def write_whole(
         os.replace(beside, target)
         if durable:
             _sync_folder(target.parent)
+        if tidy:
+            with contextlib.suppress(OSError):
+                # By the clock that dates the parts, which may be that of a machine elsewhere.
+                remove_parts(target.parent, glob.escape(target.name), target.stat().st_mtime - STALE)
     finally:  # also after a Ctrl-C
         with contextlib.suppress(OSError):
             beside.unlink()
 
 
-def remove_parts(folder: Path, name: str) -> None:
+def remove_parts(folder: Path, name: str, before: float = math.inf) -> None:
     """Removes what killed processes were writing in place of a file; name: its own, or a pattern as of `glob`.
 
-    For who alone writes such a file (see `locked`): what another is writing now would go, too.
+    before: only what nobody has written to since that time. Without it, for who alone writes such a file (see
+    `locked`): what another is writing now would go, too.
     """
-    for part in folder.glob(f".{name}.*.part"):
+    for part in folder.glob(f".{name}.{'[0-9a-f]' * 8}.part"):
         with contextlib.suppress(OSError):
-            part.unlink()
+            if part.lstat().st_mtime < before:
+                part.unlink()
 
 
 def sync(path: str | os.PathLike[str]) -> None:
