@@ -27,6 +27,7 @@ import numpy as np
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.node import Array
+from graphnet.streams import prepare_streams
 
 try:
     import torch
@@ -156,4 +157,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()
