@@ -38,7 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__init__",),
 )
 RNN_LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "initializers"),
+    ("errors", "initializers", "starting"),
     (
         "settings",
         "files",
