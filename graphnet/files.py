@@ -16,10 +16,24 @@ from pathlib import Path
 from graphnet.memory import require_memory
 from graphnet.settings import path as named_file
 
-__all__ = ["lock_file", "locked", "read_whole", "remove_parts", "sync", "write_whole"]
+__all__ = ["kind_of", "lock_file", "locked", "read_whole", "remove_parts", "sync", "write_whole"]
 
 #: Seconds after which nobody is still writing a part.
 STALE = 86_400.0
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """What is there that is no file, in words: a folder, a pipe. Empty for a file, and where nothing can be found."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        return "a link that leads in a circle" if error.errno == errno.ELOOP else ""
+    except ValueError:  # no name of any file
+        return ""
+    if stat.S_ISREG(mode):
+        return ""
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def read_whole(path: str | os.PathLike[str]) -> bytes:
@@ -63,8 +77,8 @@ def write_whole(
     tidied otherwise. Raises OSError; the old file is then as it was, and nothing is left beside it.
     """
     target = Path(os.path.realpath(named_file("path", path)))  # a link stays one
-    if target.exists() and not target.is_file():  # or a device would be replaced by a file
-        kind = "a folder" if target.is_dir() else "a device or a pipe"
+    kind = kind_of(target)
+    if kind:  # or a device would be replaced by a file
         raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
     # At random: processes of two containers that share the folder may have one number.
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")

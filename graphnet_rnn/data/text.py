@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.dtypes import require_unmasked
+from graphnet.files import kind_of
 from graphnet.node import Array
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.files import read_bytes
@@ -46,7 +47,8 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
     file = named_file("read_text: path", path)
     raw = read_bytes(file, DataError)
     if not raw:
-        raise DataError(f"{file} is empty.")
+        what = "a pipe that nothing was written to" if kind_of(file) == "a pipe" else "empty"
+        raise DataError(f"{file} is {what}.")
     if b"\0" in raw and not encoding.lower().startswith(("utf-16", "utf-32")):
         raise DataError(f"{file} is a binary file (byte 0 at offset {raw.index(0)}), not a text.")
     try:
