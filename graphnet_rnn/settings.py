@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphnet.settings import (
+    MANY,
     amount,
     fraction,
     is_number,
@@ -20,8 +21,8 @@ from graphnet.settings import (
 )
 
 __all__ = [
-    "amount", "fraction", "is_number", "is_true", "limit", "listed", "number", "one_of", "path", "shown", "text",
-    "whole_number", "yes_or_no",
+    "MANY", "amount", "fraction", "is_number", "is_true", "limit", "listed", "number", "one_of", "path", "shown",
+    "text", "whole_number", "yes_or_no",
 ]  # fmt: skip
 
 

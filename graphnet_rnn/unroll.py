@@ -17,7 +17,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.graph_size import require_nodes
 from graphnet_rnn.losses import LOSSES, SEQUENCE_LOSSES
 from graphnet_rnn.masks import Masks
-from graphnet_rnn.settings import shown, whole_number, yes_or_no
+from graphnet_rnn.settings import MANY, shown, whole_number, yes_or_no
 from graphnet_rnn.structure import hidden_units
 from graphnet_rnn.weights import FlatParameters
 
@@ -94,8 +94,9 @@ class Unrolled(ShowsItself):
         for cell, masks in zip(self.network.layers, self._layer_masks, strict=True):
             if masks.training and masks.recurrent and cell.states and not masks.reached:
                 raise UsageError(
-                    f"recurrent_dropout = {masks.recurrent:g} does nothing in {cell!r}: none of its states enters a "
-                    "product of `affine` or `product`. Leave it out, or let the cell call self.recurrent(name, state)."
+                    f"recurrent_dropout = {masks.recurrent:g} does nothing in {shown(cell, MANY)}: none of its states "
+                    "enters a product of `affine` or `product`. Leave it out, or let the cell call "
+                    "self.recurrent(name, state)."
                 )
 
     def _targets(self, labels: int | None, unscored: int, judged: int) -> Node:

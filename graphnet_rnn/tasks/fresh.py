@@ -15,7 +15,7 @@ from graphnet.node import Array
 from graphnet_rnn.batched import BatchedObjective
 from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.network import Network
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import MANY, shown, whole_number
 from graphnet_rnn.tasks.objective import summed_over_time
 from graphnet_rnn.tasks.pathological import Task
 from graphnet_rnn.tasks.source import elman, settings
@@ -59,7 +59,7 @@ class FreshSequences(Problem):
         if (self.model.inputs, self.model.outputs, self.model.reads, self.model.loss) != fits:
             raise UsageError(
                 f"{own}: {task.name} needs a network with inputs={task.inputs}, outputs={task.outputs}, "
-                f"reads={task.reads!r}, loss={task.loss!r}, not {self.model!r}"
+                f"reads={task.reads!r}, loss={task.loss!r}, not {shown(self.model, MANY)}"
             )
         self.batch = self._at_most_all("batch", source.curvature if batch is None else batch)
         default = max(1, source.gradient // self.batch)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from graphnet_rnn.early_stopping import EarlyStopping
 
 import graphnet_rnn as rnn
 from graphnet.errors import DtypeError, GraphnetError
@@ -26,6 +25,7 @@ from graphnet_rnn.optimizers.schedules import DelayedDecay, Stepwise
 from graphnet_rnn.reading import cost_over_text, read
 from graphnet_rnn.running import run
 from graphnet_rnn.sampling import Sampler
+from graphnet_rnn.training.early_stopping import EarlyStopping
 from graphnet_rnn.unroll import Unrolled
 
 TEXT = "abc" * 30
@@ -206,6 +206,38 @@ OPTIMIZERS = [
     Row(lambda: rnn.SGD().step(None, [0.0, 0.0], {}), UsageError, ("SGD.step: theta", "[0.0, 0.0]")),
     Row(lambda: rnn.HessianFree().step(None, np.zeros(3, int), {}), UsageError, ("HessianFree.step: theta",)),
     Row(lambda: rnn.LBFGS().step(None, THETA, {}), UsageError, ("LBFGS.step: state", "lacks")),
+    Row(lambda: rnn.SGD().step(None, np.zeros((3, 1)), {}), UsageError, ("SGD.step: theta", "[3, 1]")),
+    Row(
+        lambda: rnn.SGD().step(None, THETA, {"m": THETA}),
+        UsageError,
+        ("SGD.step: state has m", "keeps nothing"),
+    ),
+    Row(lambda: rnn.SGD().step(None, THETA, {3: THETA}), UsageError, ("SGD.step: state has 3",)),
+    Row(
+        lambda: rnn.Momentum().step(None, THETA, {"v": [0.0] * 3}),
+        UsageError,
+        ("Momentum.step: v", "[0.0, 0.0"),
+    ),
+] + [
+    Row(
+        lambda o=o, s=s: o.step(None, THETA, s),
+        UsageError,
+        (f"{type(o).__name__}.step: ", *said, "init(theta)"),
+    )
+    for o in (
+        rnn.Adam(),
+        rnn.Momentum(),
+        rnn.HessianFree(),
+        rnn.LBFGS(memory=2),
+        rnn.NonlinearConjugateGradient(),
+    )
+    for s, said in (
+        (o.init(np.zeros(4)), (" in state must be float64 of shape [", "not float64 of shape [")),
+        (
+            {name: array.astype("float32") for name, array in o.init(THETA).items()},
+            ("must be ", "not float32"),
+        ),
+    )
 ]
 
 NO_PATHS = (None, 3, b"file", "a\0b", "")
@@ -216,8 +248,8 @@ PATHS = [
 ] + [
     Row(lambda p=p: read_text(p), UsageError, ("read_text: path",)) for p in NO_PATHS
 ] + [
-    Row(lambda: rnn.load("file", cells=3), UsageError, ("load: cells", "3")),
-    Row(lambda: rnn.load("file", cells=[int]), UsageError, ("load: cells", "int")),
+    Row(lambda: rnn.load("file", classes=3), UsageError, ("load: classes", "3")),
+    Row(lambda: rnn.load("file", classes=[int]), UsageError, ("load: classes", "int")),
     Row(lambda: rnn.save(NET, "file", notes="a"), UsageError, ("save: notes", "'a'")),
     Row(lambda: rnn.save(NET, "file", notes={"a": NET}), UsageError, ("save: notes", "Network")),
 ]  # fmt: skip
@@ -232,6 +264,33 @@ def test_it_is_refused_in_a_sentence_that_names_it(row: Row) -> None:
         row.call()
     missing = [part for part in row.parts if part not in str(caught.value)]
     assert not missing, f"{missing} not in\n{caught.value}"
+
+
+def nested(cell: rnn.Cell, count: int = 100) -> rnn.Cell:
+    for _ in range(count):
+        cell = rnn.Residual(cell)
+    return cell
+
+
+BACK = nested(rnn.Bidirectional(rnn.GRU(3)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: rnn.Hyper(BACK, rnn.GRU(3)),
+        lambda: rnn.Hyper(rnn.GRU(3), BACK),
+        lambda: rnn.control.Controller([BACK]),
+        lambda: rnn.online.truncated(rnn.Network([BACK], 6, 6)),
+        lambda: rnn.Network([nested(rnn.GRU(3)), nested(rnn.LSTM(3))], 3, 3, share={1: 0}),
+        lambda: rnn.Network([BACK], 6, 6).require_causal("it"),
+        lambda: gradient_by_distance(rnn.Network([nested(rnn.Dense(3))], 3, 3), np.zeros((2, 2), int), None),
+    ],
+)  # fmt: skip
+def test_a_cell_of_many_cells_is_not_told_whole(call: Callable[[], Any]) -> None:
+    with pytest.raises(GraphnetError) as caught:
+        call()
+    assert max(map(len, str(caught.value).splitlines())) < 600
 
 
 def test_minimize_starts_at_numbers() -> None:
