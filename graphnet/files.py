@@ -16,7 +16,7 @@ from pathlib import Path
 from graphnet.memory import require_memory
 from graphnet.settings import path as named_file
 
-__all__ = ["kind_of", "lock_file", "locked", "read_whole", "remove_parts", "sync", "write_whole"]
+__all__ = ["Lock", "kind_of", "lock_file", "locked", "read_whole", "remove_parts", "sync", "write_whole"]
 
 #: Seconds after which nobody is still writing a part.
 STALE = 86_400.0
@@ -121,7 +121,7 @@ def sync(path: str | os.PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+def locked(path: str | os.PathLike[str]) -> Iterator[Lock]:
     """Keeps other processes (and threads) out of what this path names until the block ends: a file, or a folder.
 
     However the process ends, its lock ends with it. The lock is a file of its own beside the path (in it, if it is a
@@ -129,14 +129,35 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     if another has it, another OSError if no lock can be made.
     """
     named = Path(os.path.realpath(path))
-    lock = named / ".lock" if named.is_dir() else named.with_name(f".{named.name}.lock")
-    descriptor = _open_locked(lock)
+    lock = Lock(named / ".lock" if named.is_dir() else named.with_name(f".{named.name}.lock"))
     try:
-        yield
+        yield lock
     finally:
-        with contextlib.suppress(OSError):  # before it is given back, or another's could be removed
-            lock.unlink()
-        os.close(descriptor)
+        lock.release()
+
+
+class Lock:
+    """A lock's file, which this process has locked; anybody may remove it all the same, alone or with its folder."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = _open_locked(path)
+
+    def hold(self) -> None:
+        """Locks anew if the file was removed: BlockingIOError if another has locked it since, another OSError if no
+        lock can be made any more.
+        """
+        if not _is_at(self._descriptor, self._path):
+            descriptor = _open_locked(self._path)
+            os.close(self._descriptor)
+            self._descriptor = descriptor
+
+    def release(self) -> None:
+        # Removed before it is given back, or another's could be.
+        if _is_at(self._descriptor, self._path):
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+        os.close(self._descriptor)
 
 
 def lock_file(descriptor: int, wait: bool = False) -> None:
@@ -167,13 +188,20 @@ def _open_locked(lock: Path) -> int:
         descriptor = os.open(lock, how, 0o600)
         try:
             lock_file(descriptor)
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), os.stat(lock)):
-                    return descriptor
+            if _is_at(descriptor, lock):
+                return descriptor
         except BaseException:
             os.close(descriptor)
             raise
         os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether the open file is the one that has this name now."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False
 
 
 def _sync_folder(folder: Path) -> None:

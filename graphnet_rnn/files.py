@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,21 +70,31 @@ def sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: str | Path, busy: str) -> Iterator[None]:
+def locked(path: str | Path, busy: str) -> Iterator[Callable[[], None]]:
     """No other process is in the same file or folder until the block ends (see graphnet.files).
 
-    Raises UsageError, which says `busy`, if one is; SaveError if no lock can be made there.
+    Gives a function that makes sure of it again, since others may remove the lock, or the folder with it. Both raise
+    UsageError, which says `busy`, if another is in; SaveError if no lock can be made there.
     """
-    with contextlib.ExitStack() as lock:
+
+    @contextlib.contextmanager
+    def refused(reason: str) -> Iterator[None]:
         try:
-            lock.enter_context(files.locked(path))
+            yield
         except BlockingIOError:
             raise UsageError(busy) from None
         except OSError as error:
-            raise SaveError(
-                f"{path} cannot be locked against other processes: {error.strerror or error}; name another place."
-            ) from None
-        yield
+            raise SaveError(f"{path} {reason}: {error.strerror or error}; name another place.") from None
+
+    with contextlib.ExitStack() as stack:
+        with refused("cannot be locked against other processes"):
+            lock = stack.enter_context(files.locked(path))
+
+        def hold() -> None:
+            with refused("was removed meanwhile, or the lock in it, and cannot be locked again"):
+                lock.hold()
+
+        yield hold
 
 
 @contextlib.contextmanager

@@ -12,12 +12,12 @@ import numpy as np
 import graphnet as gn
 from graphnet.display import ShowsItself
 from graphnet.dtypes import as_dtype, is_float
-from graphnet.node import Array, Dtype
+from graphnet.node import Array, Dtype, Node
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.initializers import Initializer
+from graphnet_rnn.initializers import Initializer, checked_initial
 from graphnet_rnn.json_values import to_json
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.weights import FlatParameters, Weights
+from graphnet_rnn.weights import FlatParameters, ParameterNodes, Weights
 
 __all__ = ["Model"]
 
@@ -67,7 +67,7 @@ class Model(FlatParameters, ShowsItself, ABC):
         initial: other initializers, by patterns of names. values: what they hold, by name, instead of what initializers
         draw; UsageError for one that is missing, or of another shape or dtype: nothing is made that is not there.
         """
-        weights = Weights("", seed, as_dtype(dtype), dict(initial or {}), values)
+        weights = Weights("", seed, as_dtype(dtype), checked_initial(type(self).__name__, initial), values)
         if values is None:
             with weights.planned():
                 for name, (shape, initializer) in declared.items():
@@ -77,9 +77,15 @@ class Model(FlatParameters, ShowsItself, ABC):
         weights.require_patterns(type(self).__name__)
         self.lay_out([weights], weights.dtype)
         self.parts = dict(self._models_among_arguments())
-        for part, model in self.parts.items():
-            self.parameters |= {f"{part}.{name}": node for name, node in model.parameters.items()}
-            self.fixed |= {f"{part}.{name}": node for name, node in model.fixed.items()}
+        self.parameters = ParameterNodes(self.parameters | self._of_parts("parameters"))
+        self.fixed = ParameterNodes(self.fixed | self._of_parts("fixed"))
+
+    def _of_parts(self, kind: str) -> dict[str, Node]:
+        """The nodes of models among the arguments, by names that begin with theirs."""
+        parts = self.parts.items()
+        return {
+            f"{part}.{name}": node for part, model in parts for name, node in getattr(model, kind).items()
+        }
 
     def _models_among_arguments(self) -> Iterator[tuple[str, Model]]:
         for name in inspect.signature(type(self)).parameters:

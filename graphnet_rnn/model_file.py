@@ -162,7 +162,8 @@ def load(path: str | Path, classes: type[Cell | Model] | Iterable[type[Cell | Mo
     Raises ModelFileError for a file that is no model, damaged, newer, or of unknown classes. Warns (UserWarning) if the
     equations are no longer those of the model that was saved: the weights were learned for others.
     """
-    return model_of(read_model_file(named_file("load: path", path)), str(path), _own_classes(classes))
+    path, own = named_file("load: path", path), _own_classes(classes)
+    return model_of(read_model_file(path), str(path), own)
 
 
 def _own_classes(classes: Any) -> list[type[Cell | Model]]:

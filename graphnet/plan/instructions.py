@@ -81,7 +81,10 @@ class Instruction(ABC):
 
 
 class Reduction(NamedTuple):
-    """A value of a loop combined over the loop's `reduced` axes: "sum", "max" or "min", its number, where it goes."""
+    """A value of a loop combined over the loop's `reduced` axes: "sum", "max" or "min", its number, where it goes.
+
+    Sums of floats are kept in double precision until they go there, whichever dtype the value or the view has.
+    """
 
     how: str
     number: int
@@ -121,6 +124,11 @@ class Loop(Instruction):
         for reduction in self.reductions:  # its axes are those that are kept
             yield Access(reduction.view, self.row_axis >= 0)
 
+    def dtype_of(self, number: int) -> Dtype:
+        """Of the value of this number: a load, or a step."""
+        loads = len(self.loads)
+        return self.loads[number].dtype if number < loads else self.steps[number - loads].dtype
+
     @property
     def views(self) -> list[View]:
         """What it touches: of each load its data and its index, then what it stores, and the reductions' results."""
@@ -154,7 +162,7 @@ class Loop(Instruction):
             self.shape, tuple(self.steps), tuple(self.twins),
             tuple([(load.kind, load.dtype.num, load.depth, load.at and load.at.dtype.num) for load in self.loads]),
             tuple([number for number, _ in self.stores]),
-            self.reduced, tuple([(reduction.how, reduction.number) for reduction in self.reductions]),
+            self.reduced, tuple([(r.how, r.number, r.view.dtype.num) for r in self.reductions]),
             tuple([view.strides for view in self.views]),
         )  # fmt: skip
 

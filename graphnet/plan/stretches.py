@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from graphnet.dtypes import FLOAT64
+from graphnet.node import Dtype
 from graphnet.passes.fuse_reductions import LONG
 from graphnet.plan.instructions import Instruction, Load, Loop, Reduction
 from graphnet.plan.views import Buffer, View
@@ -27,7 +29,7 @@ def in_stretches(loop: Loop) -> Sequence[Instruction]:
     count = size // STRETCH
     end = count * STRETCH
     more = end < size
-    parts = [Buffer(count + more, r.view.dtype).whole((count + more,)) for r in loop.reductions]
+    parts = [Buffer(count + more, _kept(r)).whole((count + more,)) for r in loop.reductions]
     found = [_part(loop, (0, end), (count, STRETCH), [part.row_range(0, count) for part in parts])]
     if more:
         one = [part.sliced([count]) for part in parts]
@@ -37,6 +39,12 @@ def in_stretches(loop: Loop) -> Sequence[Instruction]:
         [Reduction(r.how, i, r.view) for i, r in enumerate(loop.reductions)],
     )  # fmt: skip
     return [*found, last]
+
+
+def _kept(reduction: Reduction) -> Dtype:
+    """Of what one stretch comes to: sums of floats cancel, so each is kept in double precision."""
+    dtype = reduction.view.dtype
+    return FLOAT64 if reduction.how == "sum" and dtype.kind == "f" else dtype
 
 
 def _part(loop: Loop, range_: tuple[int, int], shape: tuple[int, ...], targets: Sequence[View]) -> Loop:

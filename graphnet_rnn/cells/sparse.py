@@ -118,16 +118,7 @@ class _Integrators(_OverGraph):
         name = type(self).__name__
         super().__init__(units, edges, graph_seed, initial=initial)
         self.activation = one_of(f"{name}: activation", activation, ("tanh", "sigmoid", "linear"))
-        try:
-            self.frequencies = None if frequencies is None else tuple(float(f) for f in frequencies)
-        except (TypeError, ValueError, OverflowError):
-            raise UsageError(
-                f"{name}: frequencies must be a row of numbers, one for each symbol, not {frequencies!r:.60}"
-            ) from None
-        if self.frequencies is not None and not (
-            all(f >= 0 for f in self.frequencies) and sum(self.frequencies) > 0
-        ):
-            raise UsageError(f"{name}: frequencies must be >= 0, and not all 0; they are {frequencies!r:.60}")
+        self.frequencies = None if frequencies is None else _frequencies(name, frequencies)
         if self.activation == "sigmoid" and self.output is None:
             self.states = (State("a", initial=initializers.constant(0.5)),)
 

@@ -186,8 +186,8 @@ def _against(state: Any, kept: Kept, owner: str, casting: Literal["no", "same_ki
             return f"{name} in state must be an array, not {shown(array)}"
         if array.shape != shape or not np.can_cast(array.dtype, dtype, casting):
             return (
-                f"{name} in state must be {dtype} of shape {list(shape)}, which {owner} keeps here, not {array.dtype} "
-                f"of shape {list(array.shape)}"
+                f"{name} in state must be finite, of shape {list(shape)} and {dtype}, which {owner} keeps here, not "
+                f"{array.dtype} of shape {list(array.shape)}"
             )
     return ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,8 @@ class RunFolder:
         except OSError as error:
             raise SaveError(f"the folder {self.path} cannot be made: {error.strerror}.") from None
         busy = f"another process trains in {self.path} now; wait for it, or name another folder with --out."
-        with locked(self.path, busy):
-            yield RunWriter(self)
+        with locked(self.path, busy) as hold:
+            yield RunWriter(self, hold)
 
     def require_new(self) -> None:
         """UsageError if the folder holds a run already."""
@@ -90,21 +90,38 @@ class RunFolder:
 
 
 class RunWriter:
-    """All that changes the files of a run. There is one while the folder is locked, and no longer."""
+    """All that changes the files of a run. There is one while the folder is locked, and no longer.
 
-    def __init__(self, folder: RunFolder) -> None:
+    hold: makes sure that it is locked (see graphnet_rnn.files.locked). Whatever is written is refused, by a SaveError
+    or a UsageError, once another runs in the folder or has changed the history.
+    """
+
+    def __init__(self, folder: RunFolder, hold: Callable[[], None]) -> None:
         self.folder = folder
+        self._hold = hold
+        self._history_size = folder.history_size()
+
+    def _require_own(self) -> None:
+        self._hold()
+        found = self.folder.history_size()
+        if found != self._history_size:
+            raise SaveError(
+                f"{self.folder.history} has {found:,} bytes where this run has written {self._history_size:,}: another "
+                "program has changed or removed it. Training ends, as it could not be resumed. Restore the file and "
+                "resume, or start anew from model.safetensors in another folder."
+            )
 
     def write_checkpoint(
         self, model: Model, step: int, state: Mapping[str, Array], arrays: Mapping[str, Array],
         training: Mapping[str, Any],
     ) -> Path:  # fmt: skip
         """Writes a checkpoint, which knows how long the history is, and removes all but the last two."""
+        self._require_own()
         folder = self.folder
         if folder.history.exists():  # a checkpoint must not know more of it than survives a power cut
             sync(folder.history)
         file = folder.path / f"checkpoint-{step:09d}.safetensors"
-        write_training_state(file, model, state, arrays, {**training, "history_size": folder.history_size()})
+        write_training_state(file, model, state, arrays, {**training, "history_size": self._history_size})
         # What a killed run was writing is of no use to anyone. Others (a picture, a copy) may write here meanwhile.
         for name in ("checkpoint-*", folder.model.name):
             remove_parts(folder.path, name)
@@ -113,12 +130,16 @@ class RunWriter:
         return file
 
     def write_model(self, model: Model, notes: Mapping[str, Any]) -> None:
+        self._require_own()
         save(model, self.folder.model, notes)
 
     def add_row(self, row: Mapping[str, Any]) -> None:
+        self._require_own()
         append_line(self.folder.history, row)
+        self._history_size = self.folder.history_size()
 
     def add_time(self, row: Mapping[str, Any]) -> None:
+        self._require_own()
         append_line(self.folder.timing, row)
 
     def cut_history(self, size: int) -> None:
@@ -126,3 +147,4 @@ class RunWriter:
         self.folder.require_history(size)
         if self.folder.history_size() > size:
             cut(self.folder.history, size)
+        self._history_size = size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -74,6 +75,25 @@ def test_a_lock_that_was_removed_while_one_waited_for_it_is_taken_anew(
             env={**os.environ, "PYTHONPATH": str(Path(graphnet.__file__).parents[1])},
         )  # fmt: skip
         assert "BlockingIOError" in process.stderr
+
+
+def test_a_lock_whose_file_is_removed_is_held_again(tmp_path: Path) -> None:
+    """And is not taken from who has it since: neither by holding it again nor by giving it back."""
+    path, file = tmp_path / "x", tmp_path / ".x.lock"
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(files.locked(path))
+        file.unlink()
+        first.hold()
+        with pytest.raises(BlockingIOError), files.locked(path):
+            pass
+        file.unlink()
+        with files.locked(path):
+            with pytest.raises(BlockingIOError):
+                first.hold()
+            stack.close()
+            with pytest.raises(BlockingIOError), files.locked(path):
+                pass
+    assert not file.exists()
 
 
 def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:

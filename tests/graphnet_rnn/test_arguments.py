@@ -232,7 +232,10 @@ OPTIMIZERS = [
         rnn.NonlinearConjugateGradient(),
     )
     for s, said in (
-        (o.init(np.zeros(4)), (" in state must be float64 of shape [", "not float64 of shape [")),
+        (
+            o.init(np.zeros(4)),
+            (" in state must be finite, of shape [", " and float64, which", "not float64 of shape ["),
+        ),
         (
             {name: array.astype("float32") for name, array in o.init(THETA).items()},
             ("must be ", "not float32"),

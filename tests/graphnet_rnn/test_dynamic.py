@@ -73,7 +73,7 @@ def by_hand(
             backend="numpy",
         )(x, t, *states)
         pull = decay * (trained - theta)
-        optimizer.step(Given(0.0, np.concatenate([g.ravel() for g in gradients])), theta, state)
+        optimizer.step(Given(net, 0.0, np.concatenate([g.ravel() for g in gradients])), theta, state)
         theta += pull
         states = after
     net.theta = trained

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -451,6 +453,29 @@ def test_resume_refuses_another_run(tmp_path: Path, settings: dict[str, Any], co
     assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == before
 
 
+@pytest.mark.parametrize("change", ["removed", "shortened", "added to"])
+def test_a_history_that_changes_while_a_run_writes_it(tmp_path: Path, change: str) -> None:
+    """No checkpoint is written that could not be resumed; what was kept before can be, with the history restored."""
+    history = tmp_path / "run" / "history.jsonl"
+    trainer(tmp_path / "whole").run()
+    before = []
+
+    def meddle() -> None:
+        before.append(history.read_bytes())
+        if change == "removed":
+            history.unlink()
+        else:
+            history.write_bytes(before[0][:-1] if change == "shortened" else before[0] + b"{}\n")
+
+    with pytest.raises(SaveError, match=r"history\.jsonl has [\d,]+ bytes where this run has written [\d,]+"):
+        trainer(tmp_path / "run", listeners=[At(9, meddle)]).run()
+    history.write_bytes(before[0])
+    again = trainer(tmp_path / "run")
+    again.resume()
+    again.run()
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+
+
 # -- two of them ---------------------------------------------------------------------------------
 
 
@@ -501,6 +526,40 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read(
 
     monkeypatch.setattr("graphnet_rnn.training.folder.read_training_state", trains_on)
     assert folder.read_checkpoint().path.name == "checkpoint-000000021.safetensors"
+
+
+def test_a_run_does_not_write_into_the_folder_of_another(tmp_path: Path) -> None:
+    """Its folder was removed, and made anew by a run that has it now."""
+    theirs: dict[str, bytes] = {}
+
+    def another_begins() -> None:
+        shutil.rmtree(tmp_path / "run")
+        other = stack.enter_context(RunFolder(tmp_path / "run").locked())
+        other.add_row({"event": "start"})
+        theirs.update({p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()})
+
+    with contextlib.ExitStack() as stack:
+        with pytest.raises(UsageError, match="another process trains in"):
+            trainer(tmp_path / "run", listeners=[At(9, another_begins)]).run()
+        assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == theirs
+
+
+def test_a_run_whose_folder_is_removed_says_so(tmp_path: Path) -> None:
+    with pytest.raises(SaveError, match=r"run was removed meanwhile.* cannot be locked again: No such file"):
+        trainer(tmp_path / "run", listeners=[At(9, lambda: shutil.rmtree(tmp_path / "run"))]).run()
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_whose_lock_is_removed_takes_it_again(tmp_path: Path) -> None:
+    """From the next file that is written; before, another may take it, and this one ends."""
+    lock = tmp_path / "run" / ".lock"
+    trainer(tmp_path / "whole").run()
+    there = []
+    at = [At(9, lock.unlink), At(20, lambda: there.append(lock.exists()))]
+    trainer(tmp_path / "run", listeners=at).run()
+    assert there == [True]
+    assert not lock.exists()
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
 
 
 def test_what_others_write_in_the_folder_is_left_alone(tmp_path: Path) -> None:

@@ -265,7 +265,7 @@ def reduction_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
     along = sum(reduced[-1][1][k] == 1 for k in range(len(loads))) if reduced else 0
     across = sum(kept[-1][1][k] == 1 for k in range(len(loads))) if kept else 0
     by_rows = not kept or along >= across
-    combining = _Combining(how, _dtype_of(loop, number))
+    combining = _Combining(how, loop.dtype_of(number))
     total = math.prod(size for size, _ in reduced)
     results = math.prod(size for size, _ in kept)
     if by_rows:
@@ -299,11 +299,6 @@ def reduction_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
         (0,), [Reduction(how, 0, target_view)],
     )  # fmt: skip
     return [first, *reduction_launches(summed, target, False)]
-
-
-def _dtype_of(loop: Loop, number: int) -> Dtype:
-    loads = len(loop.loads)
-    return loop.loads[number].dtype if number < loads else loop.steps[number - loads].dtype
 
 
 Axes = Sequence[tuple[int, tuple[Stride, ...]]]

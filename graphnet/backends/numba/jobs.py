@@ -21,7 +21,7 @@ from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
 from graphnet.dtypes import FLOAT64
 from graphnet.node import Node
 from graphnet.plan.axes import joined, strides_over
-from graphnet.plan.instructions import Access, Host, Load, Loop, Scatter
+from graphnet.plan.instructions import Access, Host, Load, Loop, Reduction, Scatter
 from graphnet.plan.views import View
 
 __all__ = [
@@ -350,13 +350,14 @@ class _Form:
         self.address(self.row_axis)
         return Stored(number, _move(own[-1]), self.numbered(own))
 
-    def reduction(self, k: int, how: str, number: int) -> Reduced:
+    def reduction(self, k: int, reduction: Reduction) -> Reduced:
         own, by_rows = self.own(k), self.axes.vector_axis_reduced
         outer = own[: self.axes.kept - (0 if by_rows else 1)]
         moved = [stride or 0 for stride in (outer if by_rows else [*outer, own[-1]])]
         self.address(0)
         place = self.numbered([*moved, *[0] * (len(own) - len(moved))])
-        return Reduced(how, number, _move(moved[-1]) if moved else "same", place)
+        move = _move(moved[-1]) if moved else "same"
+        return Reduced(reduction.how, reduction.number, reduction.view.dtype, move, place)
 
 
 def _layout(loop: Loop, rows: int, target: Target) -> Layout:
@@ -374,7 +375,7 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
     twins = loop.twins
     operands = [form.load(k, load, twins[k]) for k, load in enumerate(loop.loads)]
     stores = [form.store(k, number) for k, (number, _) in enumerate(loop.stores, first_store)]
-    reductions = [form.reduction(k, r.how, r.number) for k, r in enumerate(loop.reductions, first_reduction)]
+    reductions = [form.reduction(k, r) for k, r in enumerate(loop.reductions, first_reduction)]
     lanes = lanes_for(target.vector_bytes, [o.dtype for o in operands] + [s.dtype for s in loop.steps])
     short = sizes[-1] if (by_rows or not axes.reduced) and sizes[-1] <= lanes else 0
     kernel = LoopKernel(
@@ -401,7 +402,7 @@ def _is_long(loop: Loop, sizes: Sequence[int], kept: int, by_rows: bool, lanes: 
     """Whether a sum of float64 has more terms in a lane than make a stretch."""
     reduced = sizes[kept:] if by_rows else sizes[kept - 1 : -1]
     terms = math.prod(reduced[:-1]) * -(-reduced[-1] // (lanes if by_rows else 1)) if reduced else 0
-    sums = any(r.how == "sum" and r.view.dtype == FLOAT64 for r in loop.reductions)
+    sums = any(r.how == "sum" and loop.dtype_of(r.number) == FLOAT64 for r in loop.reductions)
     return sums and terms > STRETCH
 
 

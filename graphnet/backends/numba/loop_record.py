@@ -40,7 +40,7 @@ class _LoopRecord:
             self.found.append(Touched(self._word(), form.dtype_of(store.number).itemsize, True, axes))
         for reduced in form.reductions:
             axes = self._reduced(reduced)
-            self.found.append(Touched(self._word(), form.dtype_of(reduced.number).itemsize, True, axes))
+            self.found.append(Touched(self._word(), reduced.dtype.itemsize, True, axes))
         return RecordForm(self.next, True, tuple(self.found), tuple(self.fixed))
 
     def _word(self) -> int:

@@ -46,11 +46,12 @@ class Stored(NamedTuple):
 
 
 class Reduced(NamedTuple):
-    """The value of this number is combined; how, and of the results the move along the last axis that is kept, and the
-    number of their strides, which are those for the axes that are kept."""
+    """The value of this number is combined; how, and of the results the dtype, the move along the last axis that is
+    kept, and the number of their strides, which are those for the axes that are kept."""
 
     how: str
     number: int
+    dtype: Dtype
     move: str
     strides: int
 

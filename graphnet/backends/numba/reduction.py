@@ -30,12 +30,13 @@ STRETCH = 16
 
 
 class _Fold(NamedTuple):
-    """A reduction: how it combines the value of this number, and where its results go."""
+    """A reduction: how it combines the value of this number, and where its results go, of which dtype."""
 
     how: str
     number: int
     move: str
     dtype: Dtype
+    result: Dtype
     base: Value
     strides: int
 
@@ -64,7 +65,9 @@ class ReductionCode(OperandCode):
     def __init__(self, kernel: LoopForm) -> None:
         super().__init__(kernel)
         self.folds = [
-            _Fold(r.how, r.number, r.move, self.kernel.dtype_of(r.number), self._pointer(), r.strides)
+            _Fold(
+                r.how, r.number, r.move, self.kernel.dtype_of(r.number), r.dtype, self._pointer(), r.strides
+            )
             for r in kernel.reductions
         ]
         self.kept_axes = kernel.axes - kernel.reduced
@@ -234,7 +237,7 @@ class ReductionCode(OperandCode):
             total = self._across(fold, [next(totals) for _ in kept])
             strides = self.strides[fold.strides]
             place = Place(fold.base, self._begin(strides, kept[0]), fold.move, strides[self.kept_axes - 1])
-            self._store(convert(self, total, fold.scalar), place, self.integer(0), None)
+            self._store(convert(self, total, llvm_type(fold.result)), place, self.integer(0), None)
 
     def _row_totals(self, kept: list[list[Value]]) -> _Totals:
         kernel, lanes, zero = self.kernel, self.lanes, self.integer(0)
@@ -311,7 +314,7 @@ class ReductionCode(OperandCode):
             totals = iter(self._whole(over(kept - 1, indices, self._identities(len(columns)))))
             for fold, place in zip(self.folds, places, strict=True):
                 for j in columns:
-                    self._store(convert(self, next(totals), fold.scalar), place, j, mask)
+                    self._store(convert(self, next(totals), llvm_type(fold.result)), place, j, mask)
 
         # Several vectors at a time, so that whole cache lines are read one after another.
         lanes = self.lanes
