@@ -158,7 +158,9 @@ def taken_up(who: str, owner: str, fresh: State, given: State | None) -> State:
     """
     if given is None:
         return fresh
-    arrays = {name: np.asarray(a) for name, a in given.items()} if isinstance(given, Mapping) else given
+    if not isinstance(given, Mapping):
+        raise UsageError(f"{who}: state must be a dict of arrays, as result.state, not {shown(given)}")
+    arrays = {name: np.asarray(array) for name, array in given.items()}
     said = _against(arrays, _kept_of(fresh), owner, "same_kind")
     if said:
         raise UsageError(f"{who}: {said}")
