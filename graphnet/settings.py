@@ -17,7 +17,7 @@ from graphnet.errors import UsageError
 
 __all__ = [
     "LARGEST", "MANY", "amount", "fraction", "is_number", "limit", "listed", "number", "one_of", "path", "shown",
-    "text", "whole_number", "yes_or_no",
+    "text", "whole_number", "yes_no_or_none", "yes_or_no",
 ]  # fmt: skip
 
 #: No size, seed or count is meant to be larger: it would fail later, deep inside of NumPy.
@@ -51,10 +51,10 @@ def number(argument: str, value: Any) -> float:
     return float(value)
 
 
-def fraction(argument: str, value: Any) -> float:
-    """The value as a float in [0, 1)."""
-    if not is_number(value) or not 0 <= value < 1:
-        raise UsageError(f"{argument} must be in [0, 1), not {shown(value)}")
+def fraction(argument: str, value: Any, or_all: bool = False) -> float:
+    """The value as a float in [0, 1), or, or_all, in [0, 1]."""
+    if not is_number(value) or not (0 <= value < 1 or (or_all and value == 1)):
+        raise UsageError(f"{argument} must be in [0, 1{']' if or_all else ')'}, not {shown(value)}")
     return float(value)
 
 
@@ -78,6 +78,13 @@ def yes_or_no(argument: str, value: Any, hint: str = "") -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise UsageError(f"{argument} must be True or False, not {shown(value)}{hint}")
     return bool(value)
+
+
+def yes_no_or_none(argument: str, value: Any) -> bool | None:
+    """True, False, or None, where something else decides."""
+    if value is not None and not isinstance(value, (bool, np.bool_)):
+        raise UsageError(f"{argument} must be True or False, or None for what fits, not {shown(value)}")
+    return None if value is None else bool(value)
 
 
 def one_of(argument: str, value: Any, choices: Sequence[str]) -> str:

@@ -86,7 +86,9 @@ class Network(Model):
         self.inputs, self.outputs = whole_number("inputs", inputs), whole_number("outputs", outputs)
         self.loss = one_of("loss", loss, (*LOSSES, *SEQUENCE_LOSSES))
         self.skip = (
-            one_of("skip", skip, ("inputs", "outputs")) if isinstance(skip, str) else yes_or_no("skip", skip)
+            skip
+            if isinstance(skip, str) and skip in ("inputs", "outputs")
+            else yes_or_no("skip", skip, "; 'inputs' or 'outputs' for one of both")
         )
         self.seed, self.dtype = seed_of("Network", seed), float_dtype("Network", dtype)
         self.reads = one_of(

@@ -18,7 +18,7 @@ from graphnet.diff import require_scalar
 from graphnet.graph import ancestors, substitute
 from graphnet.node import Array, Node
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import amount, limit
+from graphnet_rnn.settings import amount, limit, yes_or_no
 from graphnet_rnn.structure import hidden_units
 
 __all__ = ["Objective"]
@@ -65,7 +65,8 @@ class Objective:
     ) -> None:
         require_scalar("Objective", cost)
         self.cost = cost
-        self.l2, self.l2_in_curvature = amount("Objective: l2", l2), l2_in_curvature
+        self.l2 = amount("Objective: l2", l2)
+        self.l2_in_curvature = yes_or_no("Objective: l2_in_curvature", l2_in_curvature)
         self._listed = None if structure is None else _pairs(structure)
         self.structure_scale = amount("Objective: structure_scale", structure_scale)
         self.at = None if at is None else _nodes("at", at)

@@ -17,12 +17,13 @@ from graphnet.settings import (
     shown,
     text,
     whole_number,
+    yes_no_or_none,
     yes_or_no,
 )
 
 __all__ = [
     "MANY", "amount", "fraction", "is_number", "is_true", "limit", "listed", "number", "one_of", "path", "shown",
-    "text", "whole_number", "yes_or_no",
+    "text", "whole_number", "yes_no_or_none", "yes_or_no",
 ]  # fmt: skip
 
 

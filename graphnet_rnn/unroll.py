@@ -62,7 +62,8 @@ class Unrolled(ShowsItself):
         training = yes_or_no("unroll: training", training)
         time, batch = whole_number("unroll: time", time), whole_number("unroll: batch", batch)
         unscored = whole_number("unroll: unscored", unscored, least=0)
-        judged = time + bool(predict_first)
+        predict_first = yes_or_no("unroll: predict_first", predict_first)
+        judged = time + predict_first
         if unscored >= judged:
             raise UsageError(f"unroll: unscored must be in 0 ... {judged - 1}, not {unscored}")
         if predict_first and (not network.causal or network.loss in SEQUENCE_LOSSES):
