@@ -18,7 +18,7 @@ from graphnet.diff import require_scalar
 from graphnet.graph import ancestors, substitute
 from graphnet.node import Array, Node
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import amount, limit, yes_or_no
+from graphnet_rnn.settings import amount, limit, whole_number, yes_or_no
 from graphnet_rnn.structure import hidden_units
 
 __all__ = ["Objective"]
@@ -80,8 +80,9 @@ class Objective:
                 )
         self.clip_values = None if clip_values is None else limit("Objective: clip_values", clip_values)
         self.random = random
-        self._backend, self.threads = backend, threads
-        self._how: dict[str, Any] = {"backend": backend, "threads": threads, "memory": memory}
+        self._backend = backend
+        self.threads = None if threads is None else whole_number("Objective: threads", threads)
+        self._how: dict[str, Any] = {"backend": backend, "threads": self.threads, "memory": memory}
         self.fed: tuple[Any, ...] = ()
         self.also_values: tuple[Array, ...] = ()
         self._functions: dict[str, gn.Function] = {}

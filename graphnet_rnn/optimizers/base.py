@@ -15,7 +15,16 @@ from graphnet.node import Array, Dtype, Shape
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import shown
 
-__all__ = ["Curved", "Differentiable", "Optimizer", "Preconditioned", "Report", "State", "taken_up"]
+__all__ = [
+    "Curved",
+    "Differentiable",
+    "Optimizer",
+    "Preconditioned",
+    "Report",
+    "State",
+    "require_optimizer",
+    "taken_up",
+]
 
 #: All that a step changes besides the parameters: flat arrays by name. What is stored for resuming.
 State = dict[str, Array]
@@ -149,6 +158,15 @@ def _checking(step: Callable[..., Report]) -> Callable[..., Report]:
         return step(self, objective, theta, state, rate)
 
     return checked
+
+
+def require_optimizer(who: str, optimizer: Any) -> Optimizer:
+    """The optimizer; UsageError, naming `who` asks, for anything else."""
+    if not isinstance(optimizer, Optimizer):
+        raise UsageError(
+            f"{who}: optimizer must be an optimizer, e.g. rnn.Adam(rate=0.01), not {shown(optimizer)}"
+        )
+    return optimizer
 
 
 def taken_up(who: str, owner: str, fresh: State, given: State | None) -> State:

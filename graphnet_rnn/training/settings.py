@@ -15,6 +15,7 @@ from graphnet_rnn.optimizers import (
     Schedule,
     StepSchedule,
 )
+from graphnet_rnn.optimizers.base import require_optimizer
 from graphnet_rnn.settings import amount, whole_number
 from graphnet_rnn.training.early_stopping import EarlyStopping
 from graphnet_rnn.training.state import as_stored, said
@@ -46,10 +47,7 @@ class Training:
     checkpoint_seconds: float = field(default=20.0, metadata=FREE)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.optimizer, Optimizer):
-            raise UsageError(
-                f"Training: optimizer must be an optimizer, e.g. rnn.Adam(rate=0.01), not {self.optimizer!r:.60}"
-            )
+        require_optimizer("Training", self.optimizer)
         for name, method in (("schedule", "factor"), ("stopping", "should_stop")):
             given = getattr(self, name)
             if given is not None and not callable(getattr(given, method, None)):

@@ -15,7 +15,7 @@ import pytest
 
 import graphnet_rnn as rnn
 from graphnet.errors import DtypeError, GraphnetError
-from graphnet_rnn import initializers
+from graphnet_rnn import initializers, settings
 from graphnet_rnn.ctc import label_error_rate
 from graphnet_rnn.data import Batches, Corpus, Vocabulary, read_text, standard_library_text
 from graphnet_rnn.errors import CellError, DataError, UsageError
@@ -78,6 +78,8 @@ NETWORKS = [
         "TruncatedLSTM": rnn.online.TruncatedLSTM,
         "DynamicEvaluation": lambda net: rnn.online.DynamicEvaluation(net, None),
         "truncated": rnn.online.truncated,
+        "Trial": lambda net: rnn.tasks.Trial(rnn.tasks.Addition(10), network=net),
+        "FreshSequences": lambda net: rnn.tasks.FreshSequences(rnn.tasks.Addition(10), net),
         "summed_over_time": lambda net: rnn.tasks.summed_over_time(rnn.tasks.Addition(10), net, 2),
     }.items()
 ] + [
@@ -89,6 +91,8 @@ TASKS = [
     for name, f in {
         "settings": rnn.tasks.settings,
         "elman": rnn.tasks.elman,
+        "Trial": rnn.tasks.Trial,
+        "FreshSequences": rnn.tasks.FreshSequences,
         "momentum_settings": rnn.tasks.momentum_settings,
         "echo_state_weights": rnn.tasks.echo_state_weights,
         "summed_over_time": lambda task: rnn.tasks.summed_over_time(task, NET, 2),
@@ -198,6 +202,26 @@ CHOICES = [
     Row(lambda: NET.unroll(2, 2, training="no"), UsageError, ("training", "'no'")),
 ]
 
+ADDITION = rnn.tasks.Addition(10)
+TRIALS = [
+    Row(lambda m=m, a=a, v=v: m(ADDITION, **{a: v}), UsageError, (f"{m.__name__}: {a}", settings.shown(v)))
+    for m in (rnn.tasks.Trial, rnn.tasks.FreshSequences)
+    for a in ("batch", "gradient_batches", "test", "seed")
+    for v in (1.5, "a", True, -1, np.ones(2))
+] + [
+    Row(lambda: rnn.tasks.FreshSequences(ADDITION, steps=0), UsageError, ("FreshSequences: steps", "0")),
+    Row(lambda: rnn.tasks.FreshSequences(ADDITION, threads=0), UsageError, ("Objective: threads", "0")),
+    Row(lambda: rnn.tasks.Trial(ADDITION, batch=2).save(3), UsageError, ("Trial.save: path", "3")),
+    Row(lambda: rnn.tasks.Trial(ADDITION, batch=2).resume(None), UsageError, ("Trial.resume: path", "None")),
+] + [
+    Row(lambda f=f, o=o: f(o), UsageError, (f"{name}: optimizer must be an optimizer", settings.shown(o)))
+    for name, f in {
+        "Trial": lambda optimizer: rnn.tasks.Trial(ADDITION, optimizer),
+        "Training": rnn.Training,
+    }.items()
+    for o in ("adam", rnn.Adam, 3, np.ones(2))
+]  # fmt: skip
+
 THETA = np.zeros(3)
 OPTIMIZERS = [
     Row(lambda: rnn.Adam().step(None, THETA, {}), UsageError, ("Adam.step: state", "lacks m", "init(theta)")),
@@ -260,7 +284,18 @@ PATHS = [
 
 @pytest.mark.parametrize(
     "row",
-    [*NETWORKS, *TASKS, *SETTLED, *OF_A_BROKEN_MODEL, *TEXTS, *NUMBERS, *CHOICES, *OPTIMIZERS, *PATHS],
+    [
+        *NETWORKS,
+        *TASKS,
+        *SETTLED,
+        *OF_A_BROKEN_MODEL,
+        *TEXTS,
+        *NUMBERS,
+        *CHOICES,
+        *TRIALS,
+        *OPTIMIZERS,
+        *PATHS,
+    ],
 )
 def test_it_is_refused_in_a_sentence_that_names_it(row: Row) -> None:
     with pytest.raises(row.error) as caught:

@@ -149,7 +149,7 @@ def best_setting(
         ("panels", panels),
         ("score", score),
     ):
-        if not isinstance(name, str) and not (name is None and argument in ("by", "panels")):
+        if not isinstance(name, str) and not (name is None and argument in ("by", "panels", "score")):
             raise DrawingError(f"{argument} must be the name of a setting, a str, not {name!r:.60}.")
     rows = rows_of(runs, "runs")
     validated = (name for row in rows for name in row if str(name).startswith(VALIDATED))
