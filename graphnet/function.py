@@ -21,7 +21,7 @@ from graphnet.node import Array, Node
 from graphnet.passes import Pass, PassReport, Stage
 from graphnet.plan import Memory, listing, lower
 from graphnet.profile import Profile
-from graphnet.running import InFiles, Running
+from graphnet.running import Compiled, Running
 from graphnet.settings import path as named_file
 from graphnet.settings import whole_number, yes_or_no
 from graphnet.stored import store_function
@@ -144,7 +144,7 @@ def _within(budget: int, function: Callable[[Sequence[Pass]], Function]) -> Func
     return found
 
 
-class Function(InFiles, ShowsItself):
+class Function(Compiled, ShowsItself):
     """A compiled graph: call it with one array for each input; it returns a tuple of arrays."""
 
     def __init__(

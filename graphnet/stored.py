@@ -28,7 +28,7 @@ from graphnet.node import Array, Node
 from graphnet.ops.leaf import input
 from graphnet.plan import Memory
 from graphnet.provenance import NO_SCOPE, Model, Origin, attributed_to
-from graphnet.running import InFiles, Running
+from graphnet.running import Compiled, Running
 from graphnet.settings import path as named_file
 from graphnet.version import __version__
 
@@ -152,7 +152,7 @@ class StoredParameters(Mapping[str, Array]):
         return f"StoredParameters({self._arrays!r})"
 
 
-class StoredFunction(InFiles):
+class StoredFunction(Compiled):
     """A compiled function from a file: call it with one array for each input; it returns a tuple of arrays.
 
     parameters: name -> array, in the order of use (the second `b` is `b_2`); what is written into them, or set by name,
@@ -165,8 +165,8 @@ class StoredFunction(InFiles):
         self.inputs: tuple[Node, ...] = tuple(map(_input, contents.inputs(header)))
         self._program = load_backend(backend).restore(header, arrays)
         self.backend = backend
-        self._running = Running(self.inputs, self._program)
         self.parameters = StoredParameters({name: arrays[key] for name, key in named.items()})
+        self._running = Running(self.inputs, self._program)
 
     @property
     def memory(self) -> Memory:

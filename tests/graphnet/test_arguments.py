@@ -6,6 +6,7 @@ Each row is a call, the error, and what its message must hold.
 from __future__ import annotations
 
 import math
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,23 @@ NODES_NEVER_CHANGE = [
     Row(set_to(y, "serial", 0), ValueAccessError, ("serial cannot be set",)),
     Row(set_to(y, "colour", 0), ValueAccessError, ("colour cannot be set",)),
     Row(lambda: delattr(y, "shape"), ValueAccessError, ("shape cannot be deleted",)),
+]
+
+
+def stored() -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        gn.compile([y], inputs=[x]).save(f"{folder}/file")
+        return gn.load_function(f"{folder}/file")
+
+
+SETTLED = [
+    Row(lambda n=n, make=make: setattr(make(), n, 2), ValueAccessError, (n, "2", "never changes", remedy))
+    for make, remedy, names in (
+        (compiled, "gn.compile(", ("thread", "threads", "backend", "check", "graph", "inputs", "_program")),
+        (stored, "gn.compile(", ("parameter", "parameters", "backend", "inputs")),
+        (lambda: gn.Graph(y), "gn.Graph(", ("output", "outputs", "inputs", "order", "groups")),
+    )
+    for n in names
 ]
 
 CLIP_VALUES = [
@@ -154,7 +172,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize(
-    "row", [*NODES_NEVER_CHANGE, *CLIP_VALUES, *NODES, *COMPILE, *SHAPES, *VALUES, *PATHS]
+    "row", [*NODES_NEVER_CHANGE, *SETTLED, *CLIP_VALUES, *NODES, *COMPILE, *SHAPES, *VALUES, *PATHS]
 )
 def test_it_is_refused_in_a_sentence_that_names_it(row: Row) -> None:
     with warnings.catch_warnings():
