@@ -161,6 +161,11 @@ def _load(where: str) -> ModuleType:
         raise UsageError(
             f"{where} is {kind}; name a file of Python code." if kind else f"there is no file {where}."
         )
+    if not where.endswith(".py") and not all(part.isidentifier() for part in where.split(".")):
+        raise UsageError(
+            f"{quoted(where)} is neither a file of Python code, whose name ends in .py, nor the name of a module; "
+            "write my_cells.py:MyCell or package.module:MyCell."
+        )
     key = f"{path.resolve()} {path.stat().st_mtime_ns}" if where.endswith(".py") else where
     if key not in _loaded:
         # At the end of the path: a file of the user's that is called like a standard module must not hide it.

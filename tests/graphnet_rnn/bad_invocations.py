@@ -106,6 +106,8 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--cell zero.py:Cell", "zero.py is a device; name a file of Python code"),
         ("--cell pipe.py:Cell", "pipe.py is a pipe; name a file of Python code"),
         ("--cell loop.py:Cell", "loop.py is a link that leads in a circle; name a file of Python code"),
+        ("--cell ./cells:Own", "'./cells' is neither a file of Python code, whose name ends in .py, nor the name of"),
+        ("--cell ..:Own", "'..' is neither a file of Python code"),
         ("--cell no.such.module:Cell", "no.such.module cannot be imported: ModuleNotFoundError"),
         ("--cell 'RHN(depth=)'", "cannot be read; write settings as in Python"),
         ("--cell 'RHN(depth=0)' --units 4", "RHN: depth must be a whole number >= 1, not 0"),
@@ -143,6 +145,11 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--optimizer 'adam(speed=1)'", "unexpected keyword argument 'speed'"),
         ("--optimizer 'adam(rate=0.1'", "cannot be read; write settings as in Python"),
         ("--optimizer 'adam(rate=0.1)' --rate 0.2", "both say rate; leave out one"),
+        ("--optimizer 'hf(backtrack=\"no\")'", "HessianFree: backtrack must be True or False, not 'no'"),
+        ("--optimizer 'hf(backtrack=1)'", "HessianFree: backtrack must be True or False, not 1"),
+        ("--optimizer 'hf(warm_start=(0.5, 0.5))'", r"warm_start must be in \[0, 1\], not \(0.5, 0.5\)"),
+        ("--optimizer 'hf(preconditioner=True)'", r"preconditioner must be in \[0, 1\], not True"),
+        (f"--cell '{'Residual(' * 60}Bidirectional(GRU(4)){')' * 60}'", "both say how many units|Residual"),
         ("--rate 0", "--rate must be a finite number > 0, not 0"),
         ("--rate inf", "--rate must be a finite number > 0, not inf"),
         ("--rate 0.1 --optimizer lbfgs", "--rate is not for --optimizer lbfgs"),
@@ -319,6 +326,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--out full.svg", "this is a device; name a file"),
         ("--out new.svg/", "a name that ends in / is that of a folder; leave it out"),
         ("--out pipe.svg", "this is a pipe; name a file"),
+        ("draw pipe.jsonl --out new.svg", "history 'pipe.jsonl' is a pipe that nothing was written to"),
         ("draw pipe --out new.svg", "pipe is a pipe, and no cell; give a model file"),
         ("draw ./loop --out new.svg", "loop is a link that leads in a circle, and no cell"),
         ("draw pipe.safetensors --out new.svg", "pipe.safetensors is a pipe; name a file"),
@@ -452,6 +460,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--seed -1", "seed must be a whole number >= 0, not -1"),
         ("--record none/x.jsonl", "there is no folder"),
         ("--record folder.jsonl", "this is a folder"),
+        ("--record new.jsonl/", "a name that ends in / is that of a folder; leave it out"),
         ("--record full.jsonl", "this is a device"),
         ("--record loop.jsonl", "this is a link that leads in a circle"),
         ("--record text.txt", "the name of a record must end in .jsonl"),
@@ -673,7 +682,7 @@ def make_place(place: Path) -> None:
         (place / name).symlink_to("/dev/zero")
     for name in ("full", "full.svg", "full.html", "full.safetensors", "full.jsonl"):
         (place / name).symlink_to("/dev/full")
-    for name in ("pipe", "pipe.py", "pipe.svg", "pipe.safetensors"):
+    for name in ("pipe", "pipe.py", "pipe.svg", "pipe.jsonl", "pipe.safetensors"):
         os.mkfifo(place / name)
     with open(place / "sparse.txt", "wb") as file:
         file.truncate(1 << 42)
