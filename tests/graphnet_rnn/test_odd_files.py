@@ -168,7 +168,7 @@ SEEN: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown setting": ({"model": {"colour": 1}}, "a Network has no setting 'colour'"),
     "a setting that is missing": ({"model": {"inputs": ...}}, "its settings do not fit"),
     "no layers": ({"model": {"layers": ...}}, "its settings do not fit"),
-    "a setting of another kind": ({"model": {"variational": [1]}}, "variational must be True or False, not [1]"),
+    "a setting of another kind": ({"model": {"variational": [1]}}, "variational must be True or False, not (1,)"),
     "a weight that is missing": ({"tensors": lambda t: {k: v for k, v in t.items() if k != "output.b_o"}},
                                  "the weight output.b_o is missing"),
     "a weight of another dtype": ({"tensors": lambda t: t | {"output.b_o": np.zeros(4, np.int64)}},
@@ -302,7 +302,7 @@ def test_what_a_file_has_no_weights_for_is_not_begun(
     rnn.save(network, path)
     file = read_model_file(path)
     description = json.loads(json.dumps(dict(file.description)))
-    target = description["network"]
+    target = description["model"]
     (target if setting in target else target["layers"][0])[setting] = value
     path.write_bytes(ModelFile(file.tensors, description).to_bytes())
     tracemalloc.start()
