@@ -26,8 +26,8 @@ import numpy as np
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
-from graphnet.streams import prepare_streams
+from graphnet.graph.node import Array
+from graphnet.system.streams import prepare_streams
 
 try:
     import torch

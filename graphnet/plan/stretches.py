@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from graphnet.dtypes import FLOAT64
-from graphnet.node import Dtype
+from graphnet.graph.dtypes import FLOAT64
+from graphnet.graph.node import Dtype
 from graphnet.passes.fuse_reductions import LONG
 from graphnet.plan.instructions import Instruction, Load, Loop, Reduction
 from graphnet.plan.views import Buffer, View

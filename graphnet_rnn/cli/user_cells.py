@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
-from graphnet.files import kind_of
-from graphnet_rnn.cell import Cell
+from graphnet.system.files import kind_of
+from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cells import ALL
 from graphnet_rnn.cli.calls import (
     Named,

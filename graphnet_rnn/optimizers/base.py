@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from graphnet.node import Array, Dtype, Shape
+from graphnet.graph.node import Array, Dtype, Shape
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import shown
 

@@ -1,4 +1,4 @@
-"""Scalar expressions (see graphnet.expression) as Python code that Numba compiles for a GPU."""
+"""Scalar expressions (see graphnet.graph.expression) as Python code that Numba compiles for a GPU."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from graphnet.backends.cuda.source import Source, Value
-from graphnet.dtypes import BOOL, limits, of_nan
-from graphnet.expression import fixed_number, parse_expression
-from graphnet.node import Dtype
+from graphnet.graph.dtypes import BOOL, limits, of_nan
+from graphnet.graph.expression import fixed_number, parse_expression
+from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step
 
 __all__ = ["convert", "evaluate"]

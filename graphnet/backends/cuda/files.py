@@ -14,7 +14,7 @@ from graphnet.backends.base import runs_in_python, stored_parameters
 from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.schedule import LibraryProduct, Part, Place, Schedule, Stretch, Upload
 from graphnet.backends.cuda.source import array_name
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet.ops.leaf import Constant, Parameter
 from graphnet.plan.order import Memory
 

@@ -13,8 +13,8 @@ from graphnet.backends.cuda.expressions import convert, evaluate
 from graphnet.backends.cuda.launch import Launch, Layout, power_of_two
 from graphnet.backends.cuda.source import INDEX, Offset, Source, Value
 from graphnet.backends.cuda.target import Target
-from graphnet.dtypes import BOOL, FLOAT64
-from graphnet.node import Dtype
+from graphnet.graph.dtypes import BOOL, FLOAT64
+from graphnet.graph.node import Dtype
 from graphnet.plan.axes import joined, strides_over
 from graphnet.plan.instructions import Load, Loop, Reduction
 from graphnet.plan.views import Buffer, View, contiguous_strides

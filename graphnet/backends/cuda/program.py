@@ -19,8 +19,8 @@ from graphnet.backends.cuda.schedule import HEADER, LibraryProduct, Place, Sched
 from graphnet.backends.numpy import NumpyProgram, call_forward
 from graphnet.backends.turns import Turns
 from graphnet.errors import BackendError, GraphnetError
-from graphnet.graph import Graph
-from graphnet.node import Array, Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
 
 __all__ = ["CudaProgram"]
 

@@ -15,8 +15,8 @@ from graphnet.backends.cuda.products import Products, grouped, orientation, prod
 from graphnet.backends.cuda.scatters import Chains, scatter_launches
 from graphnet.backends.cuda.target import Target
 from graphnet.errors import BackendError
-from graphnet.graph import Graph
-from graphnet.node import Array, Dtype, Node, Shape
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Dtype, Node, Shape
 from graphnet.plan.arena import ALIGNMENT, Life, give_places
 from graphnet.plan.instructions import Host, Instruction, Load, Loop, Product, Scatter, looking_at
 from graphnet.plan.lifetimes import lifetimes

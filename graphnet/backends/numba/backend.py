@@ -11,8 +11,8 @@ from graphnet.backends.numba.image import Image
 from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.program import NumbaProgram
 from graphnet.backends.numba.schedule import make_image
-from graphnet.graph import Graph
-from graphnet.node import Array, Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
 
 __all__ = ["NumbaBackend"]
 

@@ -1,4 +1,4 @@
-"""Scalar expressions as LLVM code: see graphnet.expression."""
+"""Scalar expressions as LLVM code: see graphnet.graph.expression."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from graphnet.backends.numba import mathematics
 from graphnet.backends.numba.ir import Code, Value, element, lanes_of, llvm_type, vector_type
-from graphnet.dtypes import of_nan
-from graphnet.expression import fixed_number, parse_expression
+from graphnet.graph.dtypes import of_nan
+from graphnet.graph.expression import fixed_number, parse_expression
 from graphnet.plan.instructions import Step
 
 __all__ = ["FLOATS", "convert", "evaluate"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphnet.backends import contents
 from graphnet.backends.numba.jobs import Record
-from graphnet.node import Array, Dtype, Node, Shape
+from graphnet.graph.node import Array, Dtype, Node, Shape
 from graphnet.plan.order import Memory
 from graphnet.plan.views import View
 

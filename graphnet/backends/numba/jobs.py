@@ -18,8 +18,8 @@ from graphnet.backends.numba.operands import Operand, Reduced, Stored, lanes_for
 from graphnet.backends.numba.records import RecordForm
 from graphnet.backends.numba.reduction import STRETCH
 from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
-from graphnet.dtypes import FLOAT64
-from graphnet.node import Node
+from graphnet.graph.dtypes import FLOAT64
+from graphnet.graph.node import Node
 from graphnet.plan.axes import joined, strides_over
 from graphnet.plan.instructions import Access, Host, Load, Loop, Reduction, Scatter
 from graphnet.plan.views import View

@@ -26,10 +26,10 @@ from graphnet.backends.numba.threads import Team
 from graphnet.backends.numpy import NumpyProgram, call_forward
 from graphnet.backends.turns import Turns
 from graphnet.errors import BackendError, GraphnetError, NotEnoughMemoryError
-from graphnet.graph import Graph
-from graphnet.memory import readable_bytes, require_memory
-from graphnet.node import Array, Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
 from graphnet.plan.arena import ALIGNMENT
+from graphnet.system.memory import readable_bytes, require_memory
 
 __all__ = ["Arena", "NumbaProgram"]
 

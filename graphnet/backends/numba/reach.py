@@ -13,7 +13,7 @@ import numpy as np
 from graphnet.backends.contents import refuse
 from graphnet.backends.numba.image import ARENA, HEADER, SHIFT, Image, Place, Tape
 from graphnet.backends.numba.records import FLAG, RecordForm, Touched
-from graphnet.node import Array
+from graphnet.graph.node import Array
 
 __all__ = ["arena_end"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from graphnet.backends.numba.expressions import FLOATS, convert
 from graphnet.backends.numba.ir import Value, element, lanes_of, llvm_type, vector_type
 from graphnet.backends.numba.operands import LoopForm, OperandCode, Place, Row
-from graphnet.node import Dtype
+from graphnet.graph.node import Dtype
 
 __all__ = ["STRETCH", "ReductionCode"]
 

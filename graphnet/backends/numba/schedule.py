@@ -20,9 +20,8 @@ from graphnet.backends.numba.product_jobs import (
     panel_width,
 )
 from graphnet.errors import BackendError
-from graphnet.graph import Graph
-from graphnet.memory import require_memory
-from graphnet.node import Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
 from graphnet.passes.analysis import varying_nodes
 from graphnet.plan.arena import ALIGNMENT, Life, give_places
 from graphnet.plan.instructions import Access, Host, Instruction, Loop, Product, Scatter, looking_at
@@ -30,6 +29,7 @@ from graphnet.plan.lifetimes import lifetimes
 from graphnet.plan.lowering import Lowered, lower
 from graphnet.plan.order import Memory
 from graphnet.plan.views import Buffer, View
+from graphnet.system.memory import require_memory
 
 __all__ = ["make_image"]
 

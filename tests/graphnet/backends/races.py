@@ -18,7 +18,7 @@ import pytest
 from graphnet.backends.numba import schedule
 from graphnet.backends.numba.jobs import HostJob, Job, LoopJob, ScatterJob, share_of
 from graphnet.backends.numba.product_jobs import BlockedProductJob, PackedProductJob, PackJob
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet.plan.views import View
 
 __all__ = ["Planned", "planned", "races"]
