@@ -44,6 +44,14 @@ def stop(sentence: str) -> None:
     sys.exit(f"run.py: {sentence}")
 
 
+def show(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at its end
+        stop(f"the text cannot be written to standard output: {error.strerror}")
+
+
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """Within it no other process works on the environment; waits for one that does, where the system has such locks."""
@@ -64,10 +72,31 @@ def alone() -> Iterator[None]:
         os.close(folder)
 
 
+def interrupted(*_: object) -> None:
+    """Ctrl-C, before a program has been started that ends in its own way."""
+    print("\ninterrupted", file=sys.stderr)
+    sys.exit(130)
+
+
+def wait_for(command: list[str], environment: Mapping[str, str] = os.environ) -> int:
+    """Runs the command to its end; its exit code. Ctrl-C reaches it as well, and ends this program only after it."""
+    came: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:  # as of a job in the background of a script
+        signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        code = subprocess.run(command, env=environment, check=False).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came and code:
+        sys.exit(130)
+    return code
+
+
 def become(command: list[str], environment: Mapping[str, str] = os.environ) -> int:
     """Hands over to the command, so that every signal and the way it ends are its own; on Windows, waits for it."""
     if os.name == "nt":
-        return subprocess.run(command, env=environment, check=False).returncode
+        return wait_for(command, environment)
     sys.stdout.flush()
     os.execve(command[0], command, environment)
 
@@ -97,7 +126,7 @@ def make_environment(extra: str) -> None:
         "--editable",
         target,
     ]
-    if subprocess.run(install, check=False).returncode:
+    if wait_for(install):
         stop(
             "the packages could not be installed; pip says why above. Most often there is no network, or a proxy is "
             "needed (set HTTPS_PROXY, or PIP_INDEX_URL for a mirror of your own). Then run the same command again."
@@ -129,7 +158,7 @@ def make_site(arguments: list[str]) -> int:
     pages = HERE / "build" / "docs"
     shutil.rmtree(pages, ignore_errors=True)
     sphinx = [str(PYTHON), "-m", "sphinx", "-b", "html", "-q", "-W", "--keep-going", "-n"]
-    failed = subprocess.run([*sphinx, *arguments, str(HERE / "docs"), str(pages)], check=False).returncode
+    failed = wait_for([*sphinx, *arguments, str(HERE / "docs"), str(pages)])
     if not failed:
         print(f"run.py: the site is {pages / 'index.html'}")
     return failed
@@ -142,7 +171,7 @@ def main() -> int:
             f"Python {found} is too old; graphnet needs {OLDEST[0]}.{OLDEST[1]} or newer, e.g. python3.12 run.py demo."
         )
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
-        print(__doc__)
+        show(str(__doc__))
         return 0 if len(sys.argv) > 1 else 2
     command, *arguments = sys.argv[1:]
     known = (*PROGRAM, *EXTRAS, "newcomer", "python")
@@ -150,8 +179,6 @@ def main() -> int:
         stop(
             f"there is no command {command!r}; there are {', '.join(known)}. python3 run.py --help says what they do."
         )
-    # Ctrl-C reaches the programs that are started here as well, and they end in their own way.
-    signal.signal(signal.SIGINT, lambda number, frame: None)
     if command in ("newcomer", "test", "elsewhere", "lint"):
         os.chdir(HERE)
     if command == "newcomer":  # makes environments of its own
@@ -164,7 +191,7 @@ def main() -> int:
         return become([str(PYTHON), "-m", "tests.elsewhere", *arguments])
     if command == "lint":
         steps = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
-        return max(subprocess.run([str(PYTHON), "-m", *step], check=False).returncode for step in steps)
+        return max(wait_for([str(PYTHON), "-m", *step]) for step in steps)
     if command == "docs":
         return make_site(arguments)
     if command == "tutorials":
@@ -177,4 +204,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     prepare_streams()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupted)
     sys.exit(main())

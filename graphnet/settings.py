@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ import numpy as np
 from graphnet.errors import UsageError
 
 __all__ = [
-    "LARGEST", "amount", "fraction", "is_number", "limit", "listed", "number", "one_of", "path", "shown", "text",
-    "whole_number", "yes_or_no",
+    "LARGEST", "MANY", "amount", "fraction", "is_number", "limit", "listed", "number", "one_of", "path", "shown",
+    "text", "whole_number", "yes_no_or_none", "yes_or_no",
 ]  # fmt: skip
 
 #: No size, seed or count is meant to be larger: it would fail later, deep inside of NumPy.
@@ -51,10 +51,10 @@ def number(argument: str, value: Any) -> float:
     return float(value)
 
 
-def fraction(argument: str, value: Any) -> float:
-    """The value as a float in [0, 1)."""
-    if not is_number(value) or not 0 <= value < 1:
-        raise UsageError(f"{argument} must be in [0, 1), not {shown(value)}")
+def fraction(argument: str, value: Any, or_all: bool = False) -> float:
+    """The value as a float in [0, 1), or, or_all, in [0, 1]."""
+    if not is_number(value) or not (0 <= value < 1 or (or_all and value == 1)):
+        raise UsageError(f"{argument} must be in [0, 1{']' if or_all else ')'}, not {shown(value)}")
     return float(value)
 
 
@@ -80,6 +80,13 @@ def yes_or_no(argument: str, value: Any, hint: str = "") -> bool:
     return bool(value)
 
 
+def yes_no_or_none(argument: str, value: Any) -> bool | None:
+    """True, False, or None, where something else decides."""
+    if value is not None and not isinstance(value, (bool, np.bool_)):
+        raise UsageError(f"{argument} must be True or False, or None for what fits, not {shown(value)}")
+    return None if value is None else bool(value)
+
+
 def one_of(argument: str, value: Any, choices: Sequence[str]) -> str:
     """The value if it is one of the choices."""
     if not isinstance(value, str) or value not in choices:
@@ -100,25 +107,28 @@ def path(argument: str, value: Any) -> Path:
     if not isinstance(named, str):
         raise UsageError(f"{argument} must be a str or a pathlib.Path that names a file, not {shown(value)}")
     if not named or "\0" in named:
-        raise UsageError(
-            f"{argument} must name a file, which {named!r:.60} cannot: give one without a NUL character"
-        )
+        why = "it has a NUL character in it" if named else "it is empty"
+        raise UsageError(f"{argument} must name a file, which {shown(named)} cannot: {why}")
     return Path(named)
 
 
 def listed(argument: str, value: Any, of: str) -> list[Any]:
-    """The values of a list, tuple or other iterable but for a text, a mapping or an array; of: what they are."""
-    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+    """The values of a list, tuple, array or other iterable but for a text or a mapping; of: what they are."""
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise UsageError(f"{argument} must be a list of {of}, not {shown(value)}")
     return list(value)
 
 
-def shown(value: Any) -> str:
-    """What it is, in a few characters and on one line."""
+#: Characters of a cell's or a network's settings that a sentence can hold.
+MANY = 160
+
+
+def shown(value: Any, most: int = 60) -> str:
+    """What it is, in a few characters and on one line; ... where more was said."""
     if isinstance(value, np.ndarray):
         return f"an array of shape {list(value.shape)}"
     try:
         said = repr(value)
     except Exception:  # of a class of the user's, or a number too long for Python to write
         said = f"a {type(value).__name__}"
-    return " ".join(said[:60].split())
+    return " ".join(said.split()) if len(said) <= most else " ".join(f"{said[: most - 4]} ...".split())

@@ -8,6 +8,7 @@ u = net.unroll(time=50, batch=32)
 
 from __future__ import annotations
 
+import graphnet_rnn.starting as _starting  # noqa: F401  before all else
 from graphnet_rnn import cells, data, formats, online, optimizers, tasks, testing, training
 from graphnet_rnn.cell import initializers
 from graphnet_rnn.cell.cell import Cell

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.settings import (
+    MANY,
     amount,
     fraction,
     is_number,
@@ -19,12 +20,13 @@ from graphnet.settings import (
     shown,
     text,
     whole_number,
+    yes_no_or_none,
     yes_or_no,
 )
 
 __all__ = [
-    "amount", "declared_settings", "fraction", "is_number", "is_true", "limit", "listed", "number", "one_of", "path",
-    "setting", "shown", "text", "whole_number", "yes_or_no",
+    "MANY", "amount", "declared_settings", "fraction", "is_number", "is_true", "limit", "listed", "number", "one_of",
+    "path", "setting", "shown", "text", "whole_number", "yes_no_or_none", "yes_or_no",
 ]  # fmt: skip
 
 

@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__init__",),
 )
 RNN_LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "settings"),
+    ("starting", "errors", "settings"),
     ("files", "optimizers"),
     ("cell", "data"),
     ("cells", "model"),

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
@@ -236,6 +237,51 @@ def test_signals_are_the_programs(made: Path, send: Callable[[int, int], None], 
         send(process.pid, number)
         assert process.wait(20) == 100 + number
     assert (made / "checkpoint").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals to others are POSIX")
+@pytest.mark.parametrize("waits_for", ["lock", "program"])
+def test_ctrl_c_before_a_program_begins_ends_quietly(made: Path, waits_for: str) -> None:
+    """While another process makes the environment, and while pip works: no missing network is blamed for its end."""
+    import fcntl
+
+    held = os.open(made, os.O_RDONLY)
+    if waits_for == "lock":
+        fcntl.flock(held, fcntl.LOCK_EX)
+    else:
+        (made / ".venv" / "graphnet-installed").write_text("")
+        (made / "venv.py").write_text(
+            "import pathlib\n"
+            "def create(folder, with_pip):\n"
+            "    (folder / 'bin').mkdir(parents=True)\n"
+            "    pip = folder / 'bin' / 'python'\n"
+            "    pip.write_text('#!/bin/sh\\nexec sleep 20\\n')\n"
+            "    pip.chmod(0o755)\n"
+        )
+    process = subprocess.Popen(
+        [sys.executable, "run.py", "cells"],
+        cwd=made, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("run.py: ")
+    if waits_for == "program":
+        time.sleep(1)  # until it has been started
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    os.close(held)
+    assert process.returncode == 130
+    assert said.strip() in ("", "interrupted")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full is Linux's")
+def test_help_that_cannot_be_written() -> None:
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, str(ROOT / "run.py"), "--help"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert ended.returncode == 1
+    assert ended.stderr == "run.py: the text cannot be written to standard output: No space left on device\n"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows locks no folder")

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from graphnet.errors import GraphnetError, UsageError
-from graphnet.settings import path, whole_number
+from graphnet.settings import path, whole_number, yes_no_or_none, yes_or_no
 
-__all__ = ["DrawingError", "LayoutTimeoutError", "count_of", "named_file"]
+__all__ = ["DrawingError", "LayoutTimeoutError", "chosen", "count_of", "named_file", "whether"]
 
 
 class DrawingError(GraphnetError):
@@ -25,6 +25,23 @@ def named_file(argument: str, given: Any) -> Path:
         return path(argument, given)
     except UsageError as error:
         raise DrawingError(f"{error}.") from None
+
+
+def whether(argument: str, given: Any) -> bool:
+    """True or False; DrawingError for anything else."""
+    try:
+        return yes_or_no(argument, given)
+    except UsageError as error:
+        raise DrawingError(f"{error}.") from None
+
+
+def chosen(argument: str, given: Any, otherwise: bool) -> bool:
+    """True or False, and `otherwise` for None; DrawingError for anything else."""
+    try:
+        answer = yes_no_or_none(argument, given)
+    except UsageError as error:
+        raise DrawingError(f"{error}.") from None
+    return otherwise if answer is None else answer
 
 
 def count_of(argument: str, given: Any, least: int = 1) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
+from graphnet.settings import MANY, shown
 from viz.drawing.closed import Box, ClosedPicture, Kind, Link, closed_picture
 from viz.drawing.merge import check_steps, fold_columns
 from viz.drawing.picture import names_in
@@ -36,8 +37,8 @@ def generation(network: Network, steps: int = 4, *, theme: Theme = "light") -> D
         )
     if not network.causal:
         raise DrawingError(
-            f"network: {network!r} reads later inputs, which a network that reads its own predictions does not have; "
-            "it has nothing to generate."
+            f"network: {shown(network, MANY)} reads later inputs, which a network that reads its own predictions does "
+            "not have; it has nothing to generate."
         )
     count = check_steps(steps, 4)
     colours = style_of(theme)

@@ -14,6 +14,7 @@ from viz.drawing.merge import check_steps, fold_columns, fold_time
 from viz.drawing.note import Note, Notes
 from viz.drawing.picture import Cluster, Edge, Picture, Shape, check_style, names_in, picture_of
 from viz.drawing.render import Drawing, check_limit
+from viz.errors import chosen, whether
 from viz.feeds import Feeds
 from viz.notes import Gradients, Values, cotangents, evaluated, note_on, require_cost
 from viz.style import EdgeRole, Theme, style_of
@@ -44,6 +45,7 @@ def mirror(
     check_limit(limit)
     require_cost("mirror", cost)
     colours = style_of(theme)
+    values = whether("values", values)
     graph = Graph(cost)
     forward: Notes | None = None
     backward: Notes = _Reached(graph)
@@ -51,7 +53,7 @@ def mirror(
         forward = Values(evaluated(graph, graph.order, feeds))
         backward = Cotangents(graph, cotangents(graph, cost, feeds))
     names = names_in(graph, colours)
-    if closed if closed is not None else is_unrolled(graph):
+    if chosen("closed", closed, is_unrolled(graph)):
         pictures = (closed_picture(graph, names, notes) for notes in (forward, backward))
         ahead, back = (fold_columns(picture, check_steps(steps, 8)) for picture in pictures)
         return Drawing(_closed_pair(ahead, back, values), "closed", None, limit, colours)

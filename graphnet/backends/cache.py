@@ -77,7 +77,7 @@ class Cache:
         with contextlib.suppress(OSError):
             if path.is_symlink():
                 path.unlink()
-            write_whole(path, _seal(name, content) + content, durable=False, mode=0o600)
+            write_whole(path, _seal(name, content) + content, durable=False, mode=0o600, tidy=False)
         self.wrote(name, len(content))
 
     def wrote(self, name: str, nbytes: int) -> None:

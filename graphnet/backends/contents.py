@@ -15,6 +15,7 @@ __all__ = [
     "DTYPES",
     "Given",
     "array",
+    "code",
     "dtype",
     "entry",
     "inputs",
@@ -66,6 +67,16 @@ def text(value: Any, what: str, most: int = 4096) -> str:
     if not isinstance(value, str) or len(value) > most:
         refuse(f"{what} is {value!r:.40}, no text of at most {most} characters")
     return value
+
+
+def code(value: Any, what: str, most: int = 4096) -> str:
+    """A text for a compiler or a linker, which has an encoding: half of a character has none."""
+    found = text(value, what, most)
+    try:
+        found.encode()
+    except UnicodeEncodeError:
+        refuse(f"{what} has half of a character in it, {found!r:.40}")
+    return found
 
 
 def truth(value: Any, what: str) -> bool:

@@ -13,7 +13,7 @@ from graphnet import passes as passes_module
 from graphnet.backends import load_backend
 from graphnet.call.arguments import checked_inputs, sample_inputs
 from graphnet.call.profile import Profile
-from graphnet.call.running import InFiles, Running
+from graphnet.call.running import Compiled, Running
 from graphnet.call.stored import store_function
 from graphnet.errors import BackendError, GraphnetError, UsageError
 from graphnet.graph.display import ShowsItself
@@ -144,7 +144,7 @@ def _within(budget: int, function: Callable[[Sequence[Pass]], Function]) -> Func
     return found
 
 
-class Function(InFiles, ShowsItself):
+class Function(Compiled, ShowsItself):
     """A compiled graph: call it with one array for each input; it returns a tuple of arrays."""
 
     def __init__(

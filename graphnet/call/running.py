@@ -9,14 +9,28 @@ import numpy as np
 
 from graphnet.backends.base import Program
 from graphnet.call.arguments import checked_inputs
-from graphnet.errors import BackendError, DtypeError
+from graphnet.errors import BackendError, DtypeError, ValueAccessError
 from graphnet.graph.node import Array, Node
+from graphnet.settings import shown
 
-__all__ = ["InFiles", "Running"]
+__all__ = ["Compiled", "Running"]
 
 
-class InFiles:
-    """What native code is held by: a file takes it to another process, and nothing else does."""
+class Compiled:
+    """What native code is held by: a file takes it to another process, and nothing else does.
+
+    It is as it was compiled: `threads = 2`, or a word that is misspelled, would change no call.
+    """
+
+    _running: Running
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_running" in vars(self):  # which is set last
+            raise ValueAccessError(
+                f"{name} cannot be set to {shown(value)}, since a compiled function never changes; compile another: "
+                "gn.compile(outputs, inputs, backend=..., threads=...)"
+            )
+        super().__setattr__(name, value)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Of pickle, copy, and processes that are spawned."""

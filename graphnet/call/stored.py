@@ -21,7 +21,7 @@ import numpy as np
 
 from graphnet.backends import contents, load_backend
 from graphnet.backends.base import Program
-from graphnet.call.running import InFiles, Running
+from graphnet.call.running import Compiled, Running
 from graphnet.errors import BackendError, ValueAccessError
 from graphnet.graph.dtypes import assign
 from graphnet.graph.node import Array, Node
@@ -152,7 +152,7 @@ class StoredParameters(Mapping[str, Array]):
         return f"StoredParameters({self._arrays!r})"
 
 
-class StoredFunction(InFiles):
+class StoredFunction(Compiled):
     """A compiled function from a file: call it with one array for each input; it returns a tuple of arrays.
 
     parameters: name -> array, in the order of use (the second `b` is `b_2`); what is written into them, or set by name,
@@ -165,8 +165,8 @@ class StoredFunction(InFiles):
         self.inputs: tuple[Node, ...] = tuple(map(_input, contents.inputs(header)))
         self._program = load_backend(backend).restore(header, arrays)
         self.backend = backend
-        self._running = Running(self.inputs, self._program)
         self.parameters = StoredParameters({name: arrays[key] for name, key in named.items()})
+        self._running = Running(self.inputs, self._program)
 
     @property
     def memory(self) -> Memory:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from copy import copy
 from itertools import chain
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from graphnet.errors import GraphnetError, ValueAccessError
 from graphnet.graph.display import ShowsItself
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import attributed_to
+from graphnet.settings import shown
 from graphnet.system.cached import cached_property
 from graphnet.system.collector import collector_paused
 
@@ -63,13 +63,24 @@ class Graph(ShowsItself):
     Raises GraphnetError if the outputs depend on an Input that is not listed.
     """
 
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    order: tuple[Node, ...]
+    groups: tuple[Group, ...]
+
     def __init__(self, outputs: Node | Iterable[Node], inputs: Iterable[Node] | None = None) -> None:
-        self.groups: tuple[Group, ...] = ()
-        self.outputs: tuple[Node, ...] = as_nodes(outputs, "outputs")
-        self.order: tuple[Node, ...] = tuple(ancestors(self.outputs))
-        used = [node for node in self.order if not node.inputs and node.op.is_input]
-        self.inputs: tuple[Node, ...] = tuple(used) if inputs is None else as_nodes(inputs, "inputs")
+        ends = as_nodes(outputs, "outputs")
+        order = tuple(ancestors(ends))
+        used = [node for node in order if not node.inputs and node.op.is_input]
+        given = tuple(used) if inputs is None else as_nodes(inputs, "inputs")
+        vars(self).update(inputs=given, outputs=ends, order=order, groups=())
         self._check_inputs(used)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise ValueAccessError(
+            f"{name} cannot be set to {shown(value)}, since a graph never changes; make another: gn.Graph(outputs, "
+            "inputs)"
+        )
 
     def _check_inputs(self, used: Sequence[Node]) -> None:
         listed = set(self.inputs)
@@ -114,15 +125,15 @@ class Graph(ShowsItself):
     def rewritten(self, done: Mapping[Node, Node]) -> Graph:
         """The graph of what the outputs became. These depend on no other Input than before, which is not checked."""
         graph = Graph.__new__(Graph)
-        graph.groups, graph.inputs = (), self.inputs
-        graph.outputs = tuple([done.get(node, node) for node in self.outputs])
-        graph.order = tuple(ancestors(graph.outputs))
+        outputs = tuple([done.get(node, node) for node in self.outputs])
+        order = tuple(ancestors(outputs))
+        vars(graph).update(inputs=self.inputs, outputs=outputs, order=order, groups=())
         return graph
 
     def with_groups(self, groups: Iterable[Group]) -> Graph:
         """The same nodes, of which a compiled back end runs each group together (see passes.fuse)."""
-        graph = copy(self)
-        graph.groups = tuple(groups)
+        graph = Graph.__new__(Graph)
+        vars(graph).update(vars(self), groups=tuple(groups))
         return graph
 
     def __len__(self) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
+import math
 import os
 import secrets
 import stat
@@ -15,7 +17,24 @@ from typing import BinaryIO
 from graphnet.settings import path as named_file
 from graphnet.system.memory import require_memory
 
-__all__ = ["Lock", "lock_file", "locked", "opened", "read_whole", "remove_parts", "sync", "write_whole"]
+__all__ = ["Lock", "kind_of", "lock_file", "locked", "opened", "read_whole", "remove_parts", "sync", "write_whole"]
+
+#: Seconds after which nobody is still writing a part.
+STALE = 86_400.0
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """What is there that is no file, in words: a folder, a pipe. Empty for a file, and where nothing can be found."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        return "a link that leads in a circle" if error.errno == errno.ELOOP else ""
+    except ValueError:  # no name of any file
+        return ""
+    if stat.S_ISREG(mode):
+        return ""
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def read_whole(path: str | os.PathLike[str]) -> bytes:
@@ -52,17 +71,22 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def write_whole(
-    path: str | os.PathLike[str], content: bytes, durable: bool = True, mode: int = 0o666
+    path: str | os.PathLike[str],
+    content: bytes,
+    durable: bool = True,
+    mode: int = 0o666,
+    tidy: bool = True,
 ) -> None:
     """Writes beside the file, then renames over it: whoever reads meanwhile sees the old one or the new one, whole.
 
     Makes the folder. durable: what was written is on the disk when this returns, and survives a power cut; False for
-    what can be made again. mode: the file's permissions, less what the user's mask takes away. Raises OSError; the old
-    file is then as it was, and nothing is left beside it.
+    what can be made again. mode: the file's permissions, less what the user's mask takes away. tidy: what killed
+    processes left when they wrote this file, a day ago or before, is removed; False in a folder of many files that is
+    tidied otherwise. Raises OSError; the old file is then as it was, and nothing is left beside it.
     """
     target = Path(os.path.realpath(named_file("path", path)))  # a link stays one
-    if target.exists() and not target.is_file():  # or a device would be replaced by a file
-        kind = "a folder" if target.is_dir() else "a device or a pipe"
+    kind = kind_of(target)
+    if kind:  # or a device would be replaced by a file
         raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
     # At random: processes of two containers that share the folder may have one number.
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
@@ -76,19 +100,25 @@ def write_whole(
         os.replace(beside, target)
         if durable:
             _sync_folder(target.parent)
+        if tidy:
+            with contextlib.suppress(OSError):
+                # By the clock that dates the parts, which may be that of a machine elsewhere.
+                remove_parts(target.parent, glob.escape(target.name), target.stat().st_mtime - STALE)
     finally:  # also after a Ctrl-C
         with contextlib.suppress(OSError):
             beside.unlink()
 
 
-def remove_parts(folder: Path, name: str) -> None:
+def remove_parts(folder: Path, name: str, before: float = math.inf) -> None:
     """Removes what killed processes were writing in place of a file; name: its own, or a pattern as of `glob`.
 
-    For who alone writes such a file (see `locked`): what another is writing now would go, too.
+    before: only what nobody has written to since that time. Without it, for who alone writes such a file (see
+    `locked`): what another is writing now would go, too.
     """
-    for part in folder.glob(f".{name}.*.part"):
+    for part in folder.glob(f".{name}.{'[0-9a-f]' * 8}.part"):
         with contextlib.suppress(OSError):
-            part.unlink()
+            if part.lstat().st_mtime < before:
+                part.unlink()
 
 
 def sync(path: str | os.PathLike[str]) -> None:

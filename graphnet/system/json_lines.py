@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graphnet.errors import GraphnetError
-from graphnet.system.files import lock_file, read_whole
+from graphnet.system.files import kind_of, lock_file, read_whole
 
 __all__ = ["Row", "append_row", "keep_rows", "read_rows"]
 
@@ -50,6 +50,8 @@ def read_rows(path: str | os.PathLike[str], error: type[GraphnetError], name: st
         content = read_whole(path)
     except OSError as problem:
         raise error(f"{name} cannot be read: {problem.strerror or problem}.") from None
+    if not content and kind_of(path) == "a pipe":
+        raise error(f"{name} is a pipe that nothing was written to.")
     return [row for row, _ in _rows(content, error, name)]
 
 

@@ -174,6 +174,7 @@ class Cell(ShowsItself):
         initial value (it is stored with the model, but no part of `theta`).
         """
         declaration.require_name(self, "weight", name)
+        trained = declaration.require_yes_or_no(self, "weight", "trained", trained)
         initial = chosen(self.initially, name, initial)
         return self.bound_weights.get(name, shape, initial, trained)
 

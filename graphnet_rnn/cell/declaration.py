@@ -21,7 +21,8 @@ from graphnet.graph.node import Node
 from graphnet.graph.provenance import Origin, here, hide_module
 from graphnet_rnn.cell.initializers import Initializer, are_initializers
 from graphnet_rnn.cell.weights import unfit
-from graphnet_rnn.errors import CellError
+from graphnet_rnn.errors import CellError, UsageError
+from graphnet_rnn.settings import yes_or_no
 
 if TYPE_CHECKING:
     from graphnet_rnn.cell.cell import Cell
@@ -276,6 +277,14 @@ def require_name(cell: Cell, method: str, name: Any) -> None:
             f"{type(cell).__name__}: {method}(...) at {here()} begins with {given:.60}; its first argument is the name "
             f"of what it computes, a str: {method}('h', ...)."
         )
+
+
+def require_yes_or_no(cell: Cell, method: str, argument: str, value: Any) -> bool:
+    """What is asked is answered by True or False."""
+    try:
+        return yes_or_no(argument, value)
+    except UsageError as error:
+        raise CellError(f"{type(cell).__name__}: {method}(...) at {here()}: {error}") from None
 
 
 def require_nodes(

@@ -17,7 +17,7 @@ from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.cells.normalized import LayerNormLSTM
 from graphnet_rnn.errors import CellError, UsageError
-from graphnet_rnn.settings import whole_number, yes_or_no
+from graphnet_rnn.settings import MANY, shown, whole_number, yes_or_no
 
 __all__ = ["Hyper", "HyperLSTM"]
 
@@ -47,10 +47,12 @@ class Hyper(Cell):
         self.controller = as_cell("Hyper", "controller", Elman(16) if controller is None else controller)
         for argument, cell in (("main", self.main), ("controller", self.controller)):
             if not cell.causal:
-                raise UsageError(f"Hyper: {argument} must go forward in time, so it cannot be {cell!r}")
+                raise UsageError(
+                    f"Hyper: {argument} must go forward in time, so it cannot be {shown(cell, MANY)}"
+                )
         if any(state.width == "reads" for state in self.controller.states):
             raise UsageError(
-                f"Hyper: controller must not keep its inputs as states, so it cannot be {self.controller!r}"
+                f"Hyper: controller must not keep its inputs as states, so it cannot be {shown(self.controller, MANY)}"
             )
         super().__init__(1, initial=initial)
         self.rank = None if rank is None else whole_number("Hyper: rank", rank)

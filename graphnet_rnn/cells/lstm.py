@@ -15,6 +15,7 @@ from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer, normal, sparse
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.settings import MANY, shown
 
 __all__ = [
     "LSTM", "LSTM1997", "MEMORY", "LSTMKrause", "LSTMPeephole", "LSTMSutskever", "without_recurrent_errors",
@@ -137,8 +138,8 @@ def without_recurrent_errors(cell: Cell) -> Cell:
     if type(cell) not in MEMORY:
         forms = ", ".join(form.__name__ for form in MEMORY)
         raise UsageError(
-            f"truncated: {cell!r} has no memory cells that are known; the rule is for {forms}, and layers without "
-            "states. The exact gradient of any network, online: rnn.online.RTRL."
+            f"truncated: {shown(cell, MANY)} has no memory cells that are known; the rule is for {forms}, and "
+            "layers without states. The exact gradient of any network, online: rnn.online.RTRL."
         )
     result = copy.copy(cell)
     result._connect = _cut

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from graphnet_rnn.cli import cells, check, demo, draw, evaluate, export, sample,
 from graphnet_rnn.cli.failures import give_up_output, in_words
 from graphnet_rnn.cli.parser import Parser, brief
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.starting import started
 from graphnet_rnn.training.interruption import ends_like_ctrl_c
 
 __all__ = ["main"]
@@ -95,19 +97,31 @@ def _written(command: str, arguments: Sequence[str]) -> frozenset[str]:
     return frozenset(written)
 
 
+def _require_current_folder() -> None:
+    """UsageError where it was removed: every file that is named would be missing, also one that is written."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("the current folder has been removed; change to one that is there") from None
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
     prepare_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
-    options = _read(given)
+    options = argparse.Namespace(command=None, debug=False)
 
     def say(message: object) -> None:
-        print(f"graphnet-rnn {options.command}: {brief(str(message))}", file=sys.stderr)
+        name = "graphnet-rnn" if options.command is None else f"graphnet-rnn {options.command}"
+        print(f"{name}: {brief(str(message))}", file=sys.stderr)
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         say(message)
 
     try:
+        started()
+        options = _read(given)
+        _require_current_folder()
         options.written = _written(options.command, given)
         with ends_like_ctrl_c(), warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
@@ -121,7 +135,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         give_up_output()
         return 1
     except BaseException as error:
-        if options.debug:
+        read = options.command is not None
+        if options.debug or (not read and isinstance(error, SystemExit)):  # --help, or what cannot be read
             raise
         say(in_words(error, options))
         give_up_output()

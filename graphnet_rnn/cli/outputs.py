@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from graphnet.system.files import kind_of
 from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.files.tensor_file import read_tensor_file
 from graphnet_rnn.formats.model_file import KEY, read_model_file
@@ -137,12 +138,11 @@ def _other_kind(option: str, path: str, found: str) -> UsageError:
 def require_file(option: str, path: str) -> None:
     """UsageError, which names the option, for what is no file (a folder, a device), or in no folder that there is."""
     place = Path(os.path.realpath(path))
-    if place.is_symlink():
-        raise UsageError(f"{option} {path}: this link leads in a circle; name a file")
-    if place.is_dir():
-        raise UsageError(f"{option} {path}: this is a folder; name a file")
-    if place.exists() and not place.is_file():
-        raise UsageError(f"{option} {path}: this is a device or a pipe; name a file")
+    kind = kind_of(path)
+    if kind:
+        raise UsageError(f"{option} {path}: this is {kind}; name a file")
+    if path.endswith(("/", os.sep)):
+        raise UsageError(f"{option} {path}: a name that ends in {path[-1]} is that of a folder; leave it out")
     if not place.parent.is_dir():
         raise UsageError(f"{option} {path}: there is no folder {place.parent}; make it first")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -44,6 +45,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One line, and where more is said: a usage of twenty lines would hide it."""
         self.exit(2, f"{self.prog}: {brief(message)}; see {self.prog} --help\n")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Raises OSError where standard output takes no more, of which Python's own says nothing."""
+        if file is sys.stdout:
+            print(message, end="", flush=True)
+        else:
+            super()._print_message(message, file)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         # Before 3.13, Python takes the -- of --option=-- for the one that ends options, and the value becomes [].

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
+from graphnet.system.files import kind_of
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cells import ALL
 from graphnet_rnn.cli.calls import (
@@ -120,6 +121,12 @@ def _among(name: str, known: Mapping[str, type[Cell]]) -> type[Cell]:
             f"{name} is a file, and no cell: of a file of your own say which cell, my_cells.py:MyCell; a model file "
             "ends in .safetensors, a history in .jsonl."
         )
+    kind = kind_of(name)
+    if kind and (kind != "a folder" or "/" in name):  # a cell may be meant that is called nearly so
+        raise UsageError(
+            f"{name} is {kind}, and no cell; give a model file, the folder of a run, or the name of a cell "
+            "(`graphnet-rnn cells` lists them)."
+        )
     if "/" in name or "\\" in name or name.endswith(".safetensors"):
         raise UsageError(
             f"there is no file or folder {name!r} here; give a model file, the folder of a run, or the name of a cell "
@@ -150,9 +157,14 @@ def _load(where: str) -> ModuleType:
     """The module, which runs once in a command; what it imports is looked for beside it, too."""
     path = Path(where)
     if where.endswith(".py") and not path.is_file():
-        kind = "a folder" if path.is_dir() else "no file of Python code"
+        kind = kind_of(path)
         raise UsageError(
-            f"{where} is {kind}; name a file." if path.exists() else f"there is no file {where}."
+            f"{where} is {kind}; name a file of Python code." if kind else f"there is no file {where}."
+        )
+    if not where.endswith(".py") and not all(part.isidentifier() for part in where.split(".")):
+        raise UsageError(
+            f"{quoted(where)} is neither a file of Python code, whose name ends in .py, nor the name of a module; "
+            "write my_cells.py:MyCell or package.module:MyCell."
         )
     key = f"{path.resolve()} {path.stat().st_mtime_ns}" if where.endswith(".py") else where
     if key not in _loaded:

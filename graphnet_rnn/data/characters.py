@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from graphnet.settings import path as named_file
-from graphnet.system.files import opened
+from graphnet.system.files import kind_of, opened
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.files.whole import reading
 
@@ -42,7 +42,8 @@ def characters_of(file: Path, encoding: str) -> Iterator[str]:
         while True:
             raw = stream.read(PIECE)
             if not raw and not start:
-                raise DataError(f"{file} is empty.")
+                what = "a pipe that nothing was written to" if kind_of(file) == "a pipe" else "empty"
+                raise DataError(f"{file} is {what}.")
             if b"\0" in raw and not wide:
                 raise DataError(
                     f"{file} is a binary file (byte 0 at offset {start + raw.index(0)}), not a text."

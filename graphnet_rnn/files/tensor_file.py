@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from graphnet.graph.node import Array
+from graphnet.system.files import kind_of
 from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.files.whole import reading
 
@@ -56,9 +56,9 @@ def read_tensor_file(path: str | Path, other: str, damaged: str = "is damaged or
     try:
         with reading(file, ModelFileError):
             status = os.stat(file)
-            mode = status.st_mode
-            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # to open a pipe would wait
-                raise ModelFileError(f"{file} {other}")
+            kind = kind_of(file)
+            if kind not in ("", "a folder"):  # to open a pipe would wait
+                raise ModelFileError(f"{file} is {kind}; name a file.")
             with open(file, "rb") as stream:
                 head = _header(stream, status.st_size)
                 if head is None:

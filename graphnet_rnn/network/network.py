@@ -22,7 +22,7 @@ from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.model import Model, float_dtype, seed_of
 from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES
 from graphnet_rnn.network.unroll import Unrolled
-from graphnet_rnn.settings import fraction, one_of, shown, whole_number, yes_or_no
+from graphnet_rnn.settings import MANY, fraction, one_of, shown, whole_number, yes_or_no
 
 __all__ = ["Network", "require_network"]
 
@@ -86,7 +86,9 @@ class Network(Model):
         self.inputs, self.outputs = whole_number("inputs", inputs), whole_number("outputs", outputs)
         self.loss = one_of("loss", loss, (*LOSSES, *SEQUENCE_LOSSES))
         self.skip = (
-            one_of("skip", skip, ("inputs", "outputs")) if isinstance(skip, str) else yes_or_no("skip", skip)
+            skip
+            if isinstance(skip, str) and skip in ("inputs", "outputs")
+            else yes_or_no("skip", skip, "; 'inputs' or 'outputs' for one of both")
         )
         self.seed, self.dtype = seed_of("Network", seed), float_dtype("Network", dtype)
         self.reads = one_of(
@@ -110,7 +112,7 @@ class Network(Model):
         for cell in layers:
             if not isinstance(cell, Cell):
                 hint = f"{cell.__name__}(128)" if isinstance(cell, type) else "rnn.LSTM(128)"
-                raise UsageError(f"layers must hold cells, e.g. {hint}, not {cell!r:.60}")
+                raise UsageError(f"layers must hold cells, e.g. {hint}, not {shown(cell)}")
         if not layers:
             raise UsageError("layers is empty: give at least one cell, e.g. [rnn.LSTM(128)]")
         self.share = self._checked_share(share, len(layers))
@@ -227,7 +229,7 @@ class Network(Model):
     def _require_room(cell: Cell, count: int) -> None:
         """NotEnoughMemoryError where so many layers cannot be made, before they are."""
         weights = cell.weights.values()
-        what, remedy = f"{count:,} layers like {cell!r}", "fewer layers take less"
+        what, remedy = f"{count:,} layers like {shown(cell, MANY)}", "fewer layers take less"
         require_memory(count * sum(node.nbytes for node in weights), f"{what}, their weights alone,", remedy)
         require_nodes(count * LAYER_NODES, what, remedy)
 
@@ -242,9 +244,9 @@ class Network(Model):
             return cell.bind_to(weights, below)
         except CellError as error:
             raise UsageError(
-                f"share: layer {layer} ({cell!r}, which reads {below} values) cannot use the weights of "
-                f"{weights.owner} ({owner!r}, which reads {owner.reads}): both must have the same weights of the same "
-                "shapes."
+                f"share: layer {layer} ({shown(cell, MANY)}, which reads {below} values) cannot use the weights of "
+                f"{weights.owner} ({shown(owner, MANY)}, which reads {owner.reads}): both must have the same "
+                "weights of the same shapes."
             ) from error
 
     def _declare_projection(self) -> None:
@@ -290,8 +292,8 @@ class Network(Model):
         for cell in self.layers:
             if not cell.causal:
                 raise UsageError(
-                    f"{who}: {cell!r} reads a sequence from its end as well, so a network with it cannot predict what "
-                    "comes next; train it on targets of your own, see rnn.Arrays."
+                    f"{who}: {shown(cell, MANY)} reads a sequence from its end as well, so a network with it cannot "
+                    "predict what comes next; train it on targets of your own, see rnn.Arrays."
                 )
 
     def learned_states(self, batch: int) -> list[Node]:

@@ -14,7 +14,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.losses import SEQUENCE_LOSSES
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.running import checked_inputs
-from graphnet_rnn.settings import shown
+from graphnet_rnn.settings import MANY, shown
 
 __all__ = ["gradient_by_distance", "weight_norms"]
 
@@ -58,7 +58,7 @@ def gradient_by_distance(
     names = [f"layer{l}.{state.name}" for l, cell in enumerate(network.layers) for state in cell.states]
     if not names:
         raise UsageError(
-            f"gradient_by_distance: {network!r} has no states, so it carries nothing through time"
+            f"gradient_by_distance: {shown(network, MANY)} has no states, so it carries nothing through time"
         )
     x = checked_inputs("gradient_by_distance", network, inputs)
     time, batch = x.shape[:2]

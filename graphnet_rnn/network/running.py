@@ -13,7 +13,7 @@ from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.unroll import Unrolled
-from graphnet_rnn.settings import listed
+from graphnet_rnn.settings import listed, yes_or_no
 
 __all__ = ["Runner", "checked_floats", "checked_inputs", "run"]
 
@@ -52,7 +52,8 @@ class Runner:
         backend: str = "numba",
         threads: int | None = None,
     ) -> None:
-        self.network, self.read_by_output = require_network("run", network), read_by_output
+        self.network = require_network("run", network)
+        self.read_by_output = yes_or_no("Runner: read_by_output", read_by_output)
         self._how: dict[str, Any] = {"backend": backend, "threads": threads}
         self._functions: dict[tuple[int, int], gn.Function] = {}
 

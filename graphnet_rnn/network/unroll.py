@@ -19,7 +19,7 @@ from graphnet_rnn.cell.weights import FlatParameters
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES
 from graphnet_rnn.optimizers.structure import hidden_units
-from graphnet_rnn.settings import shown, whole_number, yes_or_no
+from graphnet_rnn.settings import MANY, shown, whole_number, yes_or_no
 
 if TYPE_CHECKING:
     from graphnet_rnn.network.network import Network
@@ -62,7 +62,8 @@ class Unrolled(ShowsItself):
         training = yes_or_no("unroll: training", training)
         time, batch = whole_number("unroll: time", time), whole_number("unroll: batch", batch)
         unscored = whole_number("unroll: unscored", unscored, least=0)
-        judged = time + bool(predict_first)
+        predict_first = yes_or_no("unroll: predict_first", predict_first)
+        judged = time + predict_first
         if unscored >= judged:
             raise UsageError(f"unroll: unscored must be in 0 ... {judged - 1}, not {unscored}")
         if predict_first and (not network.causal or network.loss in SEQUENCE_LOSSES):
@@ -94,8 +95,9 @@ class Unrolled(ShowsItself):
         for cell, masks in zip(self.network.layers, self._layer_masks, strict=True):
             if masks.training and masks.recurrent and cell.states and not masks.reached:
                 raise UsageError(
-                    f"recurrent_dropout = {masks.recurrent:g} does nothing in {cell!r}: none of its states enters a "
-                    "product of `affine` or `product`. Leave it out, or let the cell call self.recurrent(name, state)."
+                    f"recurrent_dropout = {masks.recurrent:g} does nothing in {shown(cell, MANY)}: none of its states "
+                    "enters a product of `affine` or `product`. Leave it out, or let the cell call "
+                    "self.recurrent(name, state)."
                 )
 
     def _targets(self, labels: int | None, unscored: int, judged: int) -> Node:

@@ -14,7 +14,7 @@ from graphnet_rnn.online.learning import Given, first_order
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.step import guarded_step
-from graphnet_rnn.settings import fraction, whole_number
+from graphnet_rnn.settings import MANY, fraction, shown, whole_number
 from graphnet_rnn.text.evaluation import Evaluation, as_symbols
 
 __all__ = ["DynamicEvaluation"]
@@ -126,6 +126,6 @@ class DynamicEvaluation:
     def _require_finite(self, values: Array, start: int) -> None:
         if not np.isfinite(values).all():
             raise TrainingError(
-                f"{self.optimizer!r} broke the weights: at character {start} of the text the loss is no longer finite. "
-                "Try a smaller rate, or clip_norm."
+                f"{shown(self.optimizer, MANY)} broke the weights: at character {start} of the text the loss is no "
+                "longer finite. Try a smaller rate, or clip_norm."
             )

@@ -7,18 +7,29 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import wraps
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from graphnet.graph.node import Array
+from graphnet.graph.node import Array, Dtype, Shape
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import shown
 
-__all__ = ["Curved", "Differentiable", "Optimizer", "Preconditioned", "Report", "State", "taken_up"]
+__all__ = [
+    "Curved",
+    "Differentiable",
+    "Optimizer",
+    "Preconditioned",
+    "Report",
+    "State",
+    "require_optimizer",
+    "taken_up",
+]
 
 #: All that a step changes besides the parameters: flat arrays by name. What is stored for resuming.
 State = dict[str, Array]
+#: Shape and dtype of each array of a state.
+Kept = dict[str, tuple[Shape, Dtype]]
 
 
 class Differentiable(Protocol):
@@ -108,19 +119,20 @@ class Optimizer(ABC):
                 f"{own}: theta must be a vector of floats, which the step changes in place, not {shown(theta)}; "
                 "objective.start() gives one"
             )
-        kept = vars(self).get("_keeps")
-        if kept is None:
-            kept = frozenset(self.init(theta))
-            object.__setattr__(self, "_keeps", kept)
-        if not isinstance(state, Mapping) or not kept <= state.keys():
-            lacks = (
-                f"lacks {', '.join(sorted(kept - state.keys()))}"
-                if isinstance(state, Mapping)
-                else shown(state)
-            )
-            raise UsageError(
-                f"{own}: state is not of this optimizer: {lacks}; make it with optimizer.init(theta)"
-            )
+        if len(theta.shape) != 1:
+            raise UsageError(f"{own}: theta must be a vector, not an array of shape {list(theta.shape)}")
+        said = _against(state, self._kept(theta), type(self).__name__)
+        if said:
+            raise UsageError(f"{own}: {said}; make it with optimizer.init(theta)")
+
+    def _kept(self, theta: Array) -> Kept:
+        """Of the state that goes with such parameters; once for all steps."""
+        key = theta.size, theta.dtype
+        found: tuple[Any, Kept] | None = vars(self).get("_keeps")
+        if found is None or found[0] != key:
+            found = key, _kept_of(self.init(theta))
+            object.__setattr__(self, "_keeps", found)
+        return found[1]
 
     def evaluation_point(self, theta: Array, state: State) -> Array:
         """Where a step takes its (first) gradient."""
@@ -148,6 +160,15 @@ def _checking(step: Callable[..., Report]) -> Callable[..., Report]:
     return checked
 
 
+def require_optimizer(who: str, optimizer: Any) -> Optimizer:
+    """The optimizer; UsageError, naming `who` asks, for anything else."""
+    if not isinstance(optimizer, Optimizer):
+        raise UsageError(
+            f"{who}: optimizer must be an optimizer, e.g. rnn.Adam(rate=0.01), not {shown(optimizer)}"
+        )
+    return optimizer
+
+
 def taken_up(who: str, owner: str, fresh: State, given: State | None) -> State:
     """The state before the first step, or what `given` says of it, a copy, where `fresh` lies.
 
@@ -156,22 +177,39 @@ def taken_up(who: str, owner: str, fresh: State, given: State | None) -> State:
     if given is None:
         return fresh
     if not isinstance(given, Mapping):
-        raise UsageError(f"{who}: state must be a dict of arrays, as result.state, not {given!r:.60}")
-    for names, what in ((fresh.keys() - given.keys(), "lacks"), (given.keys() - fresh.keys(), "has")):
-        if names:
-            raise UsageError(
-                f"{who}: state {what} {', '.join(sorted(names))}; {owner} keeps {', '.join(fresh) or 'nothing'}"
-            )
+        raise UsageError(f"{who}: state must be a dict of arrays, as result.state, not {shown(given)}")
+    arrays = {name: np.asarray(array) for name, array in given.items()}
+    said = _against(arrays, _kept_of(fresh), owner, "same_kind")
+    if said:
+        raise UsageError(f"{who}: {said}")
     for name, held in fresh.items():
-        array = np.asarray(given[name])
-        fits = array.shape == held.shape and np.can_cast(array.dtype, held.dtype, "same_kind")
-        if not fits or not np.isfinite(array).all():
-            raise UsageError(
-                f"{who}: {name} in state must be finite, of shape {list(held.shape)} and {held.dtype}, which "
-                f"{owner} keeps here, not {array.dtype} of shape {list(array.shape)}"
-            )
-        held[...] = array
+        if not np.isfinite(arrays[name]).all():
+            raise UsageError(f"{who}: {name} in state must be finite")
+        held[...] = arrays[name]
     return fresh
+
+
+def _kept_of(state: State) -> Kept:
+    return {name: (array.shape, array.dtype) for name, array in state.items()}
+
+
+def _against(state: Any, kept: Kept, owner: str, casting: Literal["no", "same_kind"] = "no") -> str:
+    """Why this cannot be the state of what keeps these arrays, in words; empty where it can."""
+    if not isinstance(state, Mapping):
+        return f"state must be a dict of arrays, not {shown(state)}"
+    for names, what in ((kept.keys() - state.keys(), "lacks"), (state.keys() - kept.keys(), "has")):
+        if names:
+            return f"state {what} {', '.join(sorted(map(str, names)))}; {owner} keeps {', '.join(kept) or 'nothing'}"
+    for name, (shape, dtype) in kept.items():
+        array = state[name]
+        if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+            return f"{name} in state must be an array, not {shown(array)}"
+        if array.shape != shape or not np.can_cast(array.dtype, dtype, casting):
+            return (
+                f"{name} in state must be finite, of shape {list(shape)} and {dtype}, which {owner} keeps here, not "
+                f"{array.dtype} of shape {list(array.shape)}"
+            )
+    return ""
 
 
 def _plain(value: Any) -> Any:

@@ -23,7 +23,7 @@ from graphnet_rnn.optimizers.conjugate_gradient import (
     has_stalled,
 )
 from graphnet_rnn.optimizers.vectors import Declared, Recycled, double, fused, inner, norm
-from graphnet_rnn.settings import amount, fraction, one_of, whole_number
+from graphnet_rnn.settings import amount, fraction, one_of, whole_number, yes_or_no
 
 __all__ = ["AugmentedHessianFree", "CurvedOptimizer", "GreedyHessianFree", "HessianFree", "HessianFreeReport"]
 
@@ -154,8 +154,7 @@ class CurvedOptimizer(Optimizer):
         self._keep("tolerance", amount(f"{own}: tolerance", self.tolerance))
         self._keep("window", whole_number(f"{own}: window", self.window))
         for name in ("warm_start", "preconditioner"):
-            value = getattr(self, name)
-            self._keep(name, 1.0 if value == 1 else fraction(f"{own}: {name}", value))
+            self._keep(name, fraction(f"{own}: {name}", getattr(self, name), or_all=True))
         self._keep("line_search", whole_number(f"{own}: line_search", self.line_search, least=0))
 
     def _keep(self, name: str, value: Any) -> None:
@@ -297,7 +296,7 @@ class HessianFree(CurvedOptimizer):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._keep("retained", fraction("HessianFree: retained", self.retained))
-        self._keep("backtrack", bool(self.backtrack))
+        self._keep("backtrack", yes_or_no("HessianFree: backtrack", self.backtrack))
 
     def _solved(self, problem: _Problem) -> _Found:
         looks = self.retained > 0 or self.backtrack or self.adapts == "structural"

@@ -12,7 +12,7 @@ from graphnet.graph.display import ShowsItself
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers.base import Optimizer, Report, State, taken_up
+from graphnet_rnn.optimizers.base import Optimizer, Report, State, require_optimizer, taken_up
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.first_order import Adam
 from graphnet_rnn.optimizers.objective import Objective
@@ -94,11 +94,7 @@ def minimize(
         raise UsageError(
             f"minimize takes an Objective, not {objective!r:.60}; make one: rnn.Objective(cost, parameters, inputs)"
         )
-    chosen = Adam() if optimizer is None else optimizer
-    if not isinstance(chosen, Optimizer):
-        raise UsageError(
-            f"minimize: optimizer must be an optimizer, e.g. rnn.Adam(rate=0.01), not {chosen!r:.60}"
-        )
+    chosen = Adam() if optimizer is None else require_optimizer("minimize", optimizer)
     theta = objective.start() if start is None else _started(objective, start)
     if theta.shape != (objective.size,):
         raise UsageError(

@@ -19,7 +19,7 @@ from graphnet.graph.node import Array, Node
 from graphnet.system.cached import cached_property
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.structure import hidden_units
-from graphnet_rnn.settings import amount, limit
+from graphnet_rnn.settings import amount, limit, whole_number, yes_or_no
 
 __all__ = ["Objective"]
 
@@ -65,7 +65,8 @@ class Objective:
     ) -> None:
         require_scalar("Objective", cost)
         self.cost = cost
-        self.l2, self.l2_in_curvature = amount("Objective: l2", l2), l2_in_curvature
+        self.l2 = amount("Objective: l2", l2)
+        self.l2_in_curvature = yes_or_no("Objective: l2_in_curvature", l2_in_curvature)
         self._listed = None if structure is None else _pairs(structure)
         self.structure_scale = amount("Objective: structure_scale", structure_scale)
         self.at = None if at is None else _nodes("at", at)
@@ -79,8 +80,9 @@ class Objective:
                 )
         self.clip_values = None if clip_values is None else limit("Objective: clip_values", clip_values)
         self.random = random
-        self._backend, self.threads = backend, threads
-        self._how: dict[str, Any] = {"backend": backend, "threads": threads, "memory": memory}
+        self._backend = backend
+        self.threads = None if threads is None else whole_number("Objective: threads", threads)
+        self._how: dict[str, Any] = {"backend": backend, "threads": self.threads, "memory": memory}
         self.fed: tuple[Any, ...] = ()
         self.also_values: tuple[Array, ...] = ()
         self._functions: dict[str, gn.Function] = {}

@@ -13,11 +13,11 @@ import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
 from graphnet_rnn.errors import ModelFileError, UsageError
-from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.optimizers.batched import BatchedObjective
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import MANY, shown, whole_number
 from graphnet_rnn.tasks.objective import summed_over_time
-from graphnet_rnn.tasks.pathological import Task
+from graphnet_rnn.tasks.pathological import Task, require_task
 from graphnet_rnn.tasks.source import elman, settings
 from graphnet_rnn.training.problem import Problem
 
@@ -52,14 +52,17 @@ class FreshSequences(Problem):
         threads: int | None = None,
         backend: str = "numba",
     ) -> None:
-        source, own = settings(task), type(self).__name__
+        own = type(self).__name__
+        source = settings(require_task(own, task))
         self.task, self.seed = task, whole_number(f"{own}: seed", seed, least=0)
-        self.model = elman(task, source.units, self.seed) if network is None else network
+        self.model = (
+            elman(task, source.units, self.seed) if network is None else require_network(own, network)
+        )
         fits = (task.inputs, task.outputs, task.reads, task.loss)
         if (self.model.inputs, self.model.outputs, self.model.reads, self.model.loss) != fits:
             raise UsageError(
                 f"{own}: {task.name} needs a network with inputs={task.inputs}, outputs={task.outputs}, "
-                f"reads={task.reads!r}, loss={task.loss!r}, not {self.model!r}"
+                f"reads={task.reads!r}, loss={task.loss!r}, not {shown(self.model, MANY)}"
             )
         self.batch = self._at_most_all("batch", source.curvature if batch is None else batch)
         default = max(1, source.gradient // self.batch)

@@ -11,7 +11,9 @@ import graphnet as gn
 from graphnet_rnn.errors import ModelFileError
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers import Optimizer, Report
+from graphnet_rnn.optimizers.base import require_optimizer
 from graphnet_rnn.optimizers.step import guarded_step, require_finite
+from graphnet_rnn.settings import path as named_file
 from graphnet_rnn.tasks.fresh import FreshSequences
 from graphnet_rnn.tasks.pathological import Task
 from graphnet_rnn.tasks.source import settings
@@ -45,6 +47,8 @@ class Trial(FreshSequences):
         threads: int | None = None,
         backend: str = "numba",
     ) -> None:
+        if optimizer is not None:
+            require_optimizer(type(self).__name__, optimizer)
         super().__init__(task, network, batch, gradient_batches, test, seed, threads=threads, backend=backend)
         self.optimizer = settings(task).optimizer() if optimizer is None else optimizer
         self.theta = self.objective.start()
@@ -75,6 +79,7 @@ class Trial(FreshSequences):
         Raises SaveError if that cannot be done, TrainingError if the weights are no longer finite; the file that was
         there is then as it was.
         """
+        path = named_file("Trial.save: path", path)
         require_finite(np.asarray(self.theta), self.steps, f"{path} is")
         training = {
             "run": self.settings(),
@@ -82,14 +87,15 @@ class Trial(FreshSequences):
             "sequences": self.sequences,
             **self.numbers(),
         }
-        write_training_state(Path(path), self.model, self.state, {}, training)
+        write_training_state(path, self.model, self.state, {}, training)
 
     def resume(self, path: str | Path) -> None:
         """Goes on where the trial was that was saved there.
 
         Raises ModelFileError if it cannot be read, UsageError if problem, network, optimiser, batches or seed differ.
         """
-        stored = read_training_state(Path(path))
+        path = named_file("Trial.resume: path", path)
+        stored = read_training_state(path)
         if "random" not in stored.training or "steps" not in stored.training:
             raise ModelFileError(f"{path} is of another kind of training than a Trial; name another file.")
         stored.require_same(self.settings())

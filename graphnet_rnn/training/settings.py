@@ -16,6 +16,7 @@ from graphnet_rnn.optimizers import (
     Schedule,
     StepSchedule,
 )
+from graphnet_rnn.optimizers.base import require_optimizer
 from graphnet_rnn.settings import amount, is_number, setting, whole_number
 from graphnet_rnn.training.early_stopping import EarlyStopping
 from graphnet_rnn.training.state import as_stored, said
@@ -44,10 +45,7 @@ class Training:
     checkpoint_seconds: float = setting(20.0, "at most so long between checkpoints", free=True)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.optimizer, Optimizer):
-            raise UsageError(
-                f"Training: optimizer must be an optimizer, e.g. rnn.Adam(rate=0.01), not {self.optimizer!r:.60}"
-            )
+        require_optimizer("Training", self.optimizer)
         for name, method in (("schedule", "factor"), ("stopping", "should_stop")):
             given = getattr(self, name)
             if given is not None and not callable(getattr(given, method, None)):

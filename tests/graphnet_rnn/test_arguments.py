@@ -15,6 +15,7 @@ import pytest
 
 import graphnet_rnn as rnn
 from graphnet.errors import DtypeError, GraphnetError
+from graphnet_rnn import settings
 from graphnet_rnn.cell import initializers
 from graphnet_rnn.data import Batches, Corpus, Vocabulary, read_text, standard_library_text
 from graphnet_rnn.errors import CellError, DataError, UsageError
@@ -78,6 +79,8 @@ NETWORKS = [
         "TruncatedLSTM": rnn.online.TruncatedLSTM,
         "DynamicEvaluation": lambda net: rnn.online.DynamicEvaluation(net, None),
         "truncated": rnn.online.truncated,
+        "Trial": lambda net: rnn.tasks.Trial(rnn.tasks.Addition(10), network=net),
+        "FreshSequences": lambda net: rnn.tasks.FreshSequences(rnn.tasks.Addition(10), net),
         "summed_over_time": lambda net: rnn.tasks.summed_over_time(rnn.tasks.Addition(10), net, 2),
     }.items()
 ] + [
@@ -89,6 +92,8 @@ TASKS = [
     for name, f in {
         "settings": rnn.tasks.settings,
         "elman": rnn.tasks.elman,
+        "Trial": rnn.tasks.Trial,
+        "FreshSequences": rnn.tasks.FreshSequences,
         "momentum_settings": rnn.tasks.momentum_settings,
         "echo_state_weights": rnn.tasks.echo_state_weights,
         "summed_over_time": lambda task: rnn.tasks.summed_over_time(task, NET, 2),
@@ -198,6 +203,26 @@ CHOICES = [
     Row(lambda: NET.unroll(2, 2, training="no"), UsageError, ("training", "'no'")),
 ]
 
+ADDITION = rnn.tasks.Addition(10)
+TRIALS = [
+    Row(lambda m=m, a=a, v=v: m(ADDITION, **{a: v}), UsageError, (f"{m.__name__}: {a}", settings.shown(v)))
+    for m in (rnn.tasks.Trial, rnn.tasks.FreshSequences)
+    for a in ("batch", "gradient_batches", "test", "seed")
+    for v in (1.5, "a", True, -1, np.ones(2))
+] + [
+    Row(lambda: rnn.tasks.FreshSequences(ADDITION, steps=0), UsageError, ("FreshSequences: steps", "0")),
+    Row(lambda: rnn.tasks.FreshSequences(ADDITION, threads=0), UsageError, ("Objective: threads", "0")),
+    Row(lambda: rnn.tasks.Trial(ADDITION, batch=2).save(3), UsageError, ("Trial.save: path", "3")),
+    Row(lambda: rnn.tasks.Trial(ADDITION, batch=2).resume(None), UsageError, ("Trial.resume: path", "None")),
+] + [
+    Row(lambda f=f, o=o: f(o), UsageError, (f"{name}: optimizer must be an optimizer", settings.shown(o)))
+    for name, f in {
+        "Trial": lambda optimizer: rnn.tasks.Trial(ADDITION, optimizer),
+        "Training": rnn.Training,
+    }.items()
+    for o in ("adam", rnn.Adam, 3, np.ones(2))
+]  # fmt: skip
+
 THETA = np.zeros(3)
 OPTIMIZERS = [
     Row(lambda: rnn.Adam().step(None, THETA, {}), UsageError, ("Adam.step: state", "lacks m", "init(theta)")),
@@ -206,6 +231,41 @@ OPTIMIZERS = [
     Row(lambda: rnn.SGD().step(None, [0.0, 0.0], {}), UsageError, ("SGD.step: theta", "[0.0, 0.0]")),
     Row(lambda: rnn.HessianFree().step(None, np.zeros(3, int), {}), UsageError, ("HessianFree.step: theta",)),
     Row(lambda: rnn.LBFGS().step(None, THETA, {}), UsageError, ("LBFGS.step: state", "lacks")),
+    Row(lambda: rnn.SGD().step(None, np.zeros((3, 1)), {}), UsageError, ("SGD.step: theta", "[3, 1]")),
+    Row(
+        lambda: rnn.SGD().step(None, THETA, {"m": THETA}),
+        UsageError,
+        ("SGD.step: state has m", "keeps nothing"),
+    ),
+    Row(lambda: rnn.SGD().step(None, THETA, {3: THETA}), UsageError, ("SGD.step: state has 3",)),
+    Row(
+        lambda: rnn.Momentum().step(None, THETA, {"v": [0.0] * 3}),
+        UsageError,
+        ("Momentum.step: v", "[0.0, 0.0"),
+    ),
+] + [
+    Row(
+        lambda o=o, s=s: o.step(None, THETA, s),
+        UsageError,
+        (f"{type(o).__name__}.step: ", *said, "init(theta)"),
+    )
+    for o in (
+        rnn.Adam(),
+        rnn.Momentum(),
+        rnn.HessianFree(),
+        rnn.LBFGS(memory=2),
+        rnn.NonlinearConjugateGradient(),
+    )
+    for s, said in (
+        (
+            o.init(np.zeros(4)),
+            (" in state must be finite, of shape [", " and float64, which", "not float64 of shape ["),
+        ),
+        (
+            {name: array.astype("float32") for name, array in o.init(THETA).items()},
+            ("must be ", "not float32"),
+        ),
+    )
 ]
 
 NO_PATHS = (None, 3, b"file", "a\0b", "")
@@ -225,13 +285,51 @@ PATHS = [
 
 @pytest.mark.parametrize(
     "row",
-    [*NETWORKS, *TASKS, *SETTLED, *OF_A_BROKEN_MODEL, *TEXTS, *NUMBERS, *CHOICES, *OPTIMIZERS, *PATHS],
+    [
+        *NETWORKS,
+        *TASKS,
+        *SETTLED,
+        *OF_A_BROKEN_MODEL,
+        *TEXTS,
+        *NUMBERS,
+        *CHOICES,
+        *TRIALS,
+        *OPTIMIZERS,
+        *PATHS,
+    ],
 )
 def test_it_is_refused_in_a_sentence_that_names_it(row: Row) -> None:
     with pytest.raises(row.error) as caught:
         row.call()
     missing = [part for part in row.parts if part not in str(caught.value)]
     assert not missing, f"{missing} not in\n{caught.value}"
+
+
+def nested(cell: rnn.Cell, count: int = 100) -> rnn.Cell:
+    for _ in range(count):
+        cell = rnn.Residual(cell)
+    return cell
+
+
+BACK = nested(rnn.Bidirectional(rnn.GRU(3)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: rnn.Hyper(BACK, rnn.GRU(3)),
+        lambda: rnn.Hyper(rnn.GRU(3), BACK),
+        lambda: rnn.control.Controller([BACK]),
+        lambda: rnn.online.truncated(rnn.Network([BACK], 6, 6)),
+        lambda: rnn.Network([nested(rnn.GRU(3)), nested(rnn.LSTM(3))], 3, 3, share={1: 0}),
+        lambda: rnn.Network([BACK], 6, 6).require_causal("it"),
+        lambda: gradient_by_distance(rnn.Network([nested(rnn.Dense(3))], 3, 3), np.zeros((2, 2), int), None),
+    ],
+)  # fmt: skip
+def test_a_cell_of_many_cells_is_not_told_whole(call: Callable[[], Any]) -> None:
+    with pytest.raises(GraphnetError) as caught:
+        call()
+    assert max(map(len, str(caught.value).splitlines())) < 600
 
 
 def test_minimize_starts_at_numbers() -> None:

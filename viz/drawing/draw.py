@@ -9,7 +9,7 @@ from viz.drawing.note import Notes
 from viz.drawing.picture import check_style, names_in, picture_of
 from viz.drawing.render import Drawing, check_limit
 from viz.drawing.things import Drawable, graph_of
-from viz.errors import DrawingError
+from viz.errors import DrawingError, chosen
 from viz.style import Theme, style_of
 
 __all__ = ["draw"]
@@ -53,8 +53,7 @@ def draw(
         )
     graph = graph_of(thing)
     unrolled = bool(times_of(graph))
-    if closed is None:
-        closed = rankdir is None and is_unrolled(graph)
+    closed = chosen("closed", closed, rankdir is None and is_unrolled(graph))
     if closed and unrolled:
         if rankdir is not None:
             raise DrawingError(

@@ -159,7 +159,7 @@ def _run_of(told: Any, texts: Sequence[str], arena: int) -> Launch | LibraryProd
     if across * down * deep > 1024 or max(y, z) > 65535:
         contents.refuse("a launch is larger than a GPU can have it")
     return Launch(
-        contents.text(texts[contents.whole(number, "the number of a kernel", len(texts) - 1)], "a kernel", 1 << 24),
+        contents.code(texts[contents.whole(number, "the number of a kernel", len(texts) - 1)], "a kernel", 1 << 24),
         tuple(names),
         tuple(
             contents.whole(argument, "an argument of a launch", least=-contents.MOST)

@@ -127,7 +127,7 @@ class _Kept:
         try:
             # Numba takes a file of another age for another kernel, so it is written once.
             if not path.is_file() or path.read_bytes() != content:
-                write_whole(path, content, durable=False, mode=0o600)
+                write_whole(path, content, durable=False, mode=0o600, tidy=False)
         except OSError:
             return None
         return cls(cache, folder, path)

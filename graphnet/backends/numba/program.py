@@ -337,9 +337,10 @@ def _stored_kernels(
         seal, symbol, form = contents.listed(told, "a kernel", 3)
         forms.append(from_told(form))
         code = contents.array(arrays, f"kernel.{i}", np.dtype(np.uint8)).tobytes()
-        if not isinstance(symbol, str) or _seal(symbol, forms[-1], code) != seal or seal in kernels:
+        name = contents.code(symbol, f"the name of its kernel {i}")
+        if _seal(name, forms[-1], code) != seal or seal in kernels:
             contents.refuse(f"the code of its kernel {i} is not what was sealed")
-        kernels[seal] = symbol, code
+        kernels[seal] = name, code
     return forms, kernels
 
 

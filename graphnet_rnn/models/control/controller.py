@@ -27,7 +27,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model import Model, float_dtype, seed_of
 from graphnet_rnn.models.control.arm import Arm
 from graphnet_rnn.optimizers.structure import hidden_units
-from graphnet_rnn.settings import amount, one_of, whole_number
+from graphnet_rnn.settings import MANY, amount, one_of, shown, whole_number
 
 __all__ = ["ClosedLoop", "Controller", "Trajectories"]
 
@@ -66,7 +66,9 @@ class Controller(Model):
             raise UsageError(f"Controller: layers must be cells, e.g. [rnn.Elman(100)], not {layers!r:.60}")
         for cell in cells:
             if not cell.causal:
-                raise UsageError(f"Controller: {cell!r} reads the future, which has not happened yet")
+                raise UsageError(
+                    f"Controller: {shown(cell, MANY)} reads the future, which has not happened yet"
+                )
         self.output = one_of("Controller: output", output, ("linear", "tanh"))
         self.seed, self.dtype = seed_of("Controller", seed), float_dtype("Controller", dtype)
         self.layers: list[Cell] = []

@@ -15,7 +15,7 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.model import Model, float_dtype, seed_of
 from graphnet_rnn.models.energy import equations
 from graphnet_rnn.models.energy.units import visible_units
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import whole_number, yes_or_no
 
 __all__ = ["EnergyModel"]
 
@@ -77,8 +77,9 @@ class EnergyModel(Model):
 
         exact: binary visible units are 0 or 1, nothing between.
         """
-        v = self._check_array(what, data, self.visible)
         owner = f"{type(self).__name__}: {what}"
+        exact = yes_or_no(f"{owner}: exact", exact)
+        v = self._check_array(what, data, self.visible)
         (self.units.check_exact if exact else self.units.check)(owner, v)
         return v
 

@@ -16,7 +16,7 @@ from graphnet_rnn.models.energy import equations
 from graphnet_rnn.models.energy.gibbs import gibbs
 from graphnet_rnn.models.energy.model import EnergyModel, as_generator
 from graphnet_rnn.models.energy.units import draw_bits, sigmoid
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import whole_number, yes_or_no
 
 __all__ = ["RBM"]
 
@@ -127,7 +127,7 @@ class RBM(EnergyModel):
         """
         shape = (whole_number("RBM.sample: cases", cases), self.visible)
         steps = whole_number("RBM.sample: gibbs_steps", gibbs_steps)
-        generator = as_generator("RBM.sample", seed)
+        means, generator = yes_or_no("RBM.sample: means", means), as_generator("RBM.sample", seed)
         if start is None:
             v = self.units.draw_start(shape, self.dtype, generator)
         else:

@@ -16,7 +16,7 @@ from graphnet_rnn.models.energy.temporal import TemporalRBM
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.hessian_free import CurvedOptimizer
 from graphnet_rnn.optimizers.minimize import Result
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import whole_number, yes_or_no
 
 __all__ = ["Stack"]
 
@@ -108,6 +108,7 @@ class Stack(Model):
         means: E[v|h] in the lowest layer, not a draw.
         """
         *lower, top = self._all_of(RBM, "sample", "sample_sequences")
+        means = yes_or_no("Stack.sample: means", means)
         if not lower:
             return top.sample(cases, gibbs_steps, means=means, seed=seed)
         v = top.sample(cases, gibbs_steps, seed=seed)
@@ -132,6 +133,7 @@ class Stack(Model):
         Each layer reads the warm-up as the layers below it infer it. Arguments: see TRBM.sample and TRBM.emit.
         """
         *lower, top = self._all_of(TemporalRBM, "sample_sequences", "sample")
+        means = yes_or_no("Stack.sample_sequences: means", means)
         seen = self._seen(warm_up)
         v = top.sample(time, batch, seen[-1], gibbs_steps, means and not lower, mean_field, seed)
         generator = as_generator("Stack.sample_sequences", seed, 1)

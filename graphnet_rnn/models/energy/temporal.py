@@ -17,7 +17,7 @@ from graphnet_rnn.models.energy import equations
 from graphnet_rnn.models.energy.gibbs import gibbs
 from graphnet_rnn.models.energy.model import EnergyModel, as_generator
 from graphnet_rnn.models.energy.units import draw_bits, sigmoid
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import whole_number, yes_no_or_none, yes_or_no
 
 __all__ = ["RTRBM", "TRBM", "TemporalRBM"]
 
@@ -247,6 +247,10 @@ class TemporalRBM(EnergyModel):
         owner = f"{type(self).__name__}.sample"
         time, batch = whole_number(f"{owner}: time", time), whole_number(f"{owner}: batch", batch)
         steps = whole_number(f"{owner}: gibbs_steps", gibbs_steps)
+        means, mean_field = (
+            yes_or_no(f"{owner}: means", means),
+            yes_no_or_none(f"{owner}: mean_field", mean_field),
+        )
         if self.recurrent and mean_field is False:
             raise UsageError(
                 f"{owner}: the hidden states of an RTRBM are not drawn; use TRBM, or mean_field=None"
@@ -290,6 +294,7 @@ class TemporalRBM(EnergyModel):
         what h_{t+1} says about v_t, as inference does (3.4.1). means: E[v_t|h_t]; generator: needed for draws.
         """
         owner = f"{type(self).__name__}.emit"
+        means = yes_or_no(f"{owner}: means", means)
         states, p = self.check_hidden("h", h), self.sound_values()
         generator = np.random.default_rng(0) if generator is None else generator
         batch = states.shape[1]

@@ -33,7 +33,7 @@ from graphnet.errors import GraphnetError
 #: What stands in a header instead of what belongs there.
 ODD: list[Any] = [
     -1, 0, 1, 2, 3, 7, 64, 255, 2**31, 2**44, 2**62, 2**63, -(2**63), 10**15, 10**30, 1.5, float("nan"), None, "", "x",
-    "numba", "cuda", "numpy", "<f8", "|O", "leaf.0", "x" * 3000, [], [[]], {}, True, False,
+    "numba", "cuda", "numpy", "<f8", "|O", "leaf.0", "x" * 3000, "\ud800", [], [[]], {}, True, False,
 ]  # fmt: skip
 #: Bytes that a mutant may take more than others did, and seconds that it may run.
 MEMORY, SECONDS = 200 << 20, 30

@@ -6,6 +6,7 @@ Each row is a call, the error, and what its message must hold.
 from __future__ import annotations
 
 import math
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -53,8 +54,25 @@ NODES_NEVER_CHANGE = [
     Row(lambda: delattr(y, "shape"), ValueAccessError, ("shape cannot be deleted",)),
 ]
 
+
+def stored() -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        gn.compile([y], inputs=[x]).save(f"{folder}/file")
+        return gn.load_function(f"{folder}/file")
+
+
+SETTLED = [
+    Row(lambda n=n, make=make: setattr(make(), n, 2), ValueAccessError, (n, "2", "never changes", remedy))
+    for make, remedy, names in (
+        (compiled, "gn.compile(", ("thread", "threads", "backend", "check", "graph", "inputs", "_program")),
+        (stored, "gn.compile(", ("parameter", "parameters", "backend", "inputs")),
+        (lambda: gn.Graph(y), "gn.Graph(", ("output", "outputs", "inputs", "order", "groups")),
+    )
+    for n in names
+]
+
 CLIP_VALUES = [
-    Row(lambda v=v: gn.gradient(cost, W, clip_values=v), UsageError, ("gradient: clip_values", "> 0", repr(v)[:60]))
+    Row(lambda v=v: gn.gradient(cost, W, clip_values=v), UsageError, ("gradient: clip_values", "> 0", repr(v)[:50]))
     for v in (-1, math.nan, 0, "a", 10**400, True)
 ] + [
     Row(lambda: gn.backward({cost: 1.0}, W, clip_values=-1), UsageError, ("backward: clip_values", "-1")),
@@ -154,7 +172,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize(
-    "row", [*NODES_NEVER_CHANGE, *CLIP_VALUES, *NODES, *COMPILE, *SHAPES, *VALUES, *PATHS]
+    "row", [*NODES_NEVER_CHANGE, *SETTLED, *CLIP_VALUES, *NODES, *COMPILE, *SHAPES, *VALUES, *PATHS]
 )
 def test_it_is_refused_in_a_sentence_that_names_it(row: Row) -> None:
     with warnings.catch_warnings():
@@ -207,6 +225,45 @@ def test_a_choice_and_a_yes_or_no_are_no_arrays(value: Any) -> None:
         settings.one_of("it", value, ("a", "b"))
     with pytest.raises(UsageError, match="it must be True or False, not"):
         settings.yes_or_no("it", value)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (list(range(1000)), "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 1 ..."),
+        ("a\nb  c", "'a\\nb c'"), ("x" * 58, f"'{'x' * 58}'"), (np.ones((2, 3)), "an array of shape [2, 3]"),
+    ],
+)  # fmt: skip
+def test_what_was_given_is_shown_in_few_characters(value: Any, said: str) -> None:
+    """And where it was longer, that it was."""
+    assert settings.shown(value) == said
+    assert len(settings.shown("x" * 1000, settings.MANY)) == settings.MANY
+
+
+@pytest.mark.parametrize("value", ["abc", b"abc", {"a": 1}, None, 3])
+def test_what_is_no_list(value: Any) -> None:
+    """A mapping's names are hardly meant by who gives it."""
+    with pytest.raises(UsageError, match="it must be a list of nodes, not"):
+        settings.listed("it", value, "nodes")
+    assert (
+        settings.listed("it", (1, 2), "numbers")
+        == settings.listed("it", np.array([1, 2]), "numbers")
+        == [1, 2]
+    )
+
+
+@pytest.mark.parametrize(
+    ("checker", "value", "said"),
+    [
+        (settings.limit, 0, "it must be > 0, or None for no limit, not 0"),
+        (settings.path, "", "it must name a file, which '' cannot: it is empty"),
+        (settings.path, "a\0b", "it must name a file, which 'a\\x00b' cannot: it has a NUL character in it"),
+    ],
+)
+def test_the_remedy_is_said(checker: Callable[[str, Any], Any], value: Any, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        checker("it", value)
+    assert str(caught.value) == said
 
 
 def test_a_path_is_a_str_or_what_names_one(tmp_path: Path) -> None:

@@ -306,6 +306,13 @@ class TestBadFiles:
         np.testing.assert_allclose(gn.compile([right], [x])(np.ones(4))[0], 1.375 * np.tanh(1))
         assert held is not None
 
+    def test_a_name_that_has_no_encoding(self, path: Path) -> None:
+        header, data = split(path.read_bytes())
+        header["kernels"][0][1] = "\ud800"
+        path.write_bytes(sealed(header, data))
+        with pytest.raises(BackendError, match="the name of its kernel 0 has half of a character in it"):
+            gn.load_function(path)
+
     def test_another_processor(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(this_machine(), "fingerprint", "x86_64-unknown-linux-gnu abacus +beads llvm 1.0")
         with pytest.raises(BackendError, match=r"another processor.*abacus|another processor"):

@@ -119,3 +119,19 @@ def test_two_writers_of_one_number_do_not_share_a_file(
     files.write_whole(path, b"first, which takes longer")
     assert path.read_bytes() == b"first, which takes longer"
     assert os.listdir(tmp_path) == ["x"]
+
+
+def test_what_a_killed_writer_left_goes_when_the_file_is_written_anew(tmp_path: Path) -> None:
+    """After a day: no lock tells whether somebody writes still. What belongs to other files, or to the user, stays."""
+    path, day = tmp_path / "a[1].svg", 86_400
+    files.write_whole(path, b"first")
+    now = path.stat().st_mtime
+    left, written_now = tmp_path / ".a[1].svg.0123abcd.part", tmp_path / ".a[1].svg.4567abcd.part"
+    others = [".a1.svg.0123abcd.part", ".a[1].svg.notes.part", ".a[1].svg.b.0123abcd.part"]
+    for part in (left, written_now, *(tmp_path / name for name in others)):
+        part.write_bytes(b"cut sho")
+        os.utime(part, (now - 2 * day, now - 2 * day))
+    os.utime(written_now, (now - day / 2, now - day / 2))
+    files.write_whole(path, b"second", durable=False)
+    assert sorted(os.listdir(tmp_path)) == sorted([path.name, written_now.name, *others])
+    assert path.read_bytes() == b"second"

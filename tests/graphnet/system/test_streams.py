@@ -115,11 +115,16 @@ def test_closed_streams_are_nothing(here: Path, closed: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full is Linux's")
-@pytest.mark.parametrize("words", [["cells", "GRU"], ["sample", "run/model.safetensors"]], ids=lambda w: w[0])
+@pytest.mark.parametrize(
+    "words",
+    [["cells", "GRU"], ["sample", "run/model.safetensors"], ["--help"], ["--version"], ["draw", "--help"]],
+    ids=" ".join,
+)
 def test_output_that_takes_no_more_is_one_sentence(here: Path, words: list[str]) -> None:
     ended = command(here, *words, redirected="> /dev/full")
     assert ended.returncode == 1
-    assert ended.stderr.decode().splitlines() == [f"graphnet-rnn {words[0]}: No space left on device"]
+    name = "graphnet-rnn" if words[-1].startswith("--") else f"graphnet-rnn {words[0]}"
+    assert ended.stderr.decode().splitlines() == [f"{name}: No space left on device"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes are Linux's")

@@ -64,7 +64,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("train model.safetensors --out new", "is not utf-8 text|is a binary file"),
         ("train short.txt --out new", "the text has 4 characters, fewer than one batch needs"),
         ("train loop --out new", "loop cannot be read: Too many levels of symbolic links"),
-        ("train pipe --out new", "pipe is empty"),
+        ("train pipe --out new", "pipe is a pipe that nothing was written to"),
         ("train zero --out new", "zero cannot be read: it is a device"),
         ("train /dev/null --out new", "/dev/null cannot be read: it is a device"),
         ("train '' --out new", "text is empty; say what it is"),
@@ -103,7 +103,11 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--cell generator.py:Cell", r"generator.py cannot be imported: GeneratorExit \(generator.py:1\)"),
         ("--cell nul.py:Cell", "nul.py cannot be imported: SyntaxError"),
         ("--cell folder.py:Cell", "folder.py is a folder"),
-        ("--cell zero.py:Cell", "zero.py is no file of Python code"),
+        ("--cell zero.py:Cell", "zero.py is a device; name a file of Python code"),
+        ("--cell pipe.py:Cell", "pipe.py is a pipe; name a file of Python code"),
+        ("--cell loop.py:Cell", "loop.py is a link that leads in a circle; name a file of Python code"),
+        ("--cell ./cells:Own", "'./cells' is neither a file of Python code, whose name ends in .py, nor the name of"),
+        ("--cell ..:Own", "'..' is neither a file of Python code"),
         ("--cell no.such.module:Cell", "no.such.module cannot be imported: ModuleNotFoundError"),
         ("--cell 'RHN(depth=)'", "cannot be read; write settings as in Python"),
         ("--cell 'RHN(depth=0)' --units 4", "RHN: depth must be a whole number >= 1, not 0"),
@@ -141,6 +145,11 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--optimizer 'adam(speed=1)'", "unexpected keyword argument 'speed'"),
         ("--optimizer 'adam(rate=0.1'", "cannot be read; write settings as in Python"),
         ("--optimizer 'adam(rate=0.1)' --rate 0.2", "both say rate; leave out one"),
+        ("--optimizer 'hf(backtrack=\"no\")'", "HessianFree: backtrack must be True or False, not 'no'"),
+        ("--optimizer 'hf(backtrack=1)'", "HessianFree: backtrack must be True or False, not 1"),
+        ("--optimizer 'hf(warm_start=(0.5, 0.5))'", r"warm_start must be in \[0, 1\], not \(0.5, 0.5\)"),
+        ("--optimizer 'hf(preconditioner=True)'", r"preconditioner must be in \[0, 1\], not True"),
+        (f"--cell '{'Residual(' * 60}Bidirectional(GRU(4)){')' * 60}'", "both say how many units|Residual"),
         ("--rate 0", "--rate must be a finite number > 0, not 0"),
         ("--rate inf", "--rate must be a finite number > 0, not inf"),
         ("--rate 0.1 --optimizer lbfgs", "--rate is not for --optimizer lbfgs"),
@@ -212,9 +221,9 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("sample empty", "empty is not a graphnet model"),
         ("sample folder", "folder is a folder; name a file in it"),
         ("sample run", "run is a folder; name a file in it"),
-        ("sample zero", "zero is not a graphnet model"),
+        ("sample zero", "zero is a device; name a file"),
         ("sample loop", "Too many levels of symbolic links"),
-        ("sample pipe", "is not a graphnet model"),
+        ("sample pipe", "pipe is a pipe; name a file"),
         ("sample cut.safetensors", "is damaged or cut short"),
         ("sample flipped.safetensors", "is damaged"),
         ("sample vectors.safetensors", "has no vocabulary: it was not trained on text"),
@@ -270,7 +279,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--save new.pdf", "--save new.pdf: the name of a page must end in one of .html, .svg, .txt, .ansi"),
         ("--save none/new.html", "there is no folder"),
         ("--save folder.html", "this is a folder"),
-        ("--save full.html", "this is a device or a pipe"),
+        ("--save full.html", "this is a device"),
         ("--save text.txt", "--save text.txt would overwrite the text; name another file"),
         ("--save ./hard.txt", "would overwrite the text; name another file"),
         ("--save valid.txt", "this file is there already, and is not such a .txt"),
@@ -285,7 +294,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--theme purple --colour", "invalid choice: 'purple'"),
         ("--costs new.txt", "--costs new.txt: the name of a chart must end in one of"),
         ("--costs none/new.svg", "there is no folder"),
-        ("--costs loop.svg", "this link leads in a circle"),
+        ("--costs loop.svg", "this is a link that leads in a circle"),
         ("--split", "--split says how --costs works"),
     ],
     "draw": [
@@ -318,9 +327,15 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--out new.xyz", "suffix must be one of|must end in"),
         ("--out none/new.svg", "--out none/new.svg: there is no folder"),
         ("--out folder.svg", "this is a folder; name a file"),
-        ("--out full.svg", "this is a device or a pipe; name a file"),
-        ("--out loop.svg", "this link leads in a circle"),
-        ("--out pipe", "this is a device or a pipe|must end in"),
+        ("--out full.svg", "this is a device; name a file"),
+        ("--out new.svg/", "a name that ends in / is that of a folder; leave it out"),
+        ("--out pipe.svg", "this is a pipe; name a file"),
+        ("draw pipe.jsonl --out new.svg", "history 'pipe.jsonl' is a pipe that nothing was written to"),
+        ("draw pipe --out new.svg", "pipe is a pipe, and no cell; give a model file"),
+        ("draw ./loop --out new.svg", "loop is a link that leads in a circle, and no cell"),
+        ("draw pipe.safetensors --out new.svg", "pipe.safetensors is a pipe; name a file"),
+        ("--out loop.svg", "this is a link that leads in a circle"),
+        ("--out pipe", "this is a pipe|must end in"),
         ("--out ''", "--out is empty"),
         ("draw run --out new.html", "must end in one of"),
         ("draw run --out none/new.svg", "there is no folder"),
@@ -410,9 +425,9 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--out ./model.safetensors", "would overwrite the model"),
         ("--out none/such/x.safetensors", "there is no folder"),
         ("--out folder.safetensors", "this is a folder"),
-        ("--out full.safetensors", "this is a device or a pipe"),
+        ("--out full.safetensors", "this is a device"),
         ("--out /dev/null", "must end in .safetensors"),
-        ("--out loop.safetensors", "this link leads in a circle"),
+        ("--out loop.safetensors", "this is a link that leads in a circle"),
         ("--cell LSTN", "there is no cell 'LSTN'"),
         ("--prefix rnn. --to onnx", "--prefix means nothing with --to onnx"),
         ("--output-prefix o. --to onnx", "--output-prefix means nothing with --to onnx"),
@@ -449,8 +464,9 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--seed -1", "seed must be a whole number >= 0, not -1"),
         ("--record none/x.jsonl", "there is no folder"),
         ("--record folder.jsonl", "this is a folder"),
-        ("--record full.jsonl", "this is a device or a pipe"),
-        ("--record loop.jsonl", "this link leads in a circle"),
+        ("--record new.jsonl/", "a name that ends in / is that of a folder; leave it out"),
+        ("--record full.jsonl", "this is a device"),
+        ("--record loop.jsonl", "this is a link that leads in a circle"),
         ("--record text.txt", "the name of a record must end in .jsonl"),
         ("--record run/history.jsonl", "is there already, and is not such a .jsonl"),
         ("--record x.svg --picture x.svg", "--record and --picture are the same file"),
@@ -664,13 +680,14 @@ def make_place(place: Path) -> None:
         "damaged",
     ):
         (place / name).mkdir()
-    for name in ("loop", "loop.svg", "loop.safetensors", "loop.jsonl"):
+    for name in ("loop", "loop.py", "loop.svg", "loop.safetensors", "loop.jsonl"):
         (place / name).symlink_to(name)
     for name in ("zero", "zero.py", "zero.jsonl"):
         (place / name).symlink_to("/dev/zero")
     for name in ("full", "full.svg", "full.html", "full.safetensors", "full.jsonl"):
         (place / name).symlink_to("/dev/full")
-    os.mkfifo(place / "pipe")
+    for name in ("pipe", "pipe.py", "pipe.svg", "pipe.jsonl", "pipe.safetensors"):
+        os.mkfifo(place / name)
     with open(place / "sparse.txt", "wb") as file:
         file.truncate(1 << 42)
     symbols = len(set(TEXT))

@@ -251,8 +251,8 @@ def test_a_file_that_is_long_but_no_model_is_not_read(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(ModelFileError, match=f"{path} is not a graphnet model"):
+    for path, kind in ((tmp_path / "pipe", "a pipe"), (Path("/dev/zero"), "a device")):
+        with pytest.raises(ModelFileError, match=f"{path} is {kind}; name a file"):
             rnn.load(path)
 
 

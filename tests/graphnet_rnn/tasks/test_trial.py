@@ -364,7 +364,7 @@ def test_two_processes_do_not_write_one_file(
 
 def test_what_a_killed_run_was_writing_is_removed(tmp_path: Path) -> None:
     """And nothing else."""
-    mine, other = tmp_path / ".a[1].safetensors.0123.part", tmp_path / ".a1.safetensors.0123.part"
+    mine, other = (tmp_path / f".{name}.safetensors.0123abcd.part" for name in ("a[1]", "a1"))
     for path in (mine, other):
         path.touch()
     assert main([*COMMAND, "--steps", "1", "--checkpoint", str(tmp_path / "a[1].safetensors")]) == 0

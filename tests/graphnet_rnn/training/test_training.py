@@ -158,7 +158,7 @@ def test_another_seed_is_another_run(tmp_path: Path) -> None:
 def test_only_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
     run = trainer(tmp_path / "run", checkpoint_seconds=0)
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".model.safetensors.123.part").write_bytes(b"what a killed process was writing")
+    (tmp_path / "run" / ".model.safetensors.0123abcd.part").write_bytes(b"what a killed process was writing")
     run.run()
     assert [p.name for p in run.folder.checkpoints()] == [
         "checkpoint-000000020.safetensors",
@@ -564,7 +564,7 @@ def test_a_run_whose_lock_is_removed_takes_it_again(tmp_path: Path) -> None:
 
 def test_what_others_write_in_the_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
-    theirs = tmp_path / "run" / ".curve.png.0123.part"
+    theirs = tmp_path / "run" / ".curve.png.0123abcd.part"
     theirs.write_bytes(b"a picture that is being written")
     trainer(tmp_path / "run", epochs=1).run()
     assert theirs.exists()

@@ -18,6 +18,7 @@ import graphnet_rnn as rnn
 from graphnet import backends
 from graphnet.backends.contents import stored_inputs
 from graphnet.backends.cuda import arrays as arrays_module
+from graphnet.backends.cuda import files
 from graphnet.backends.cuda.arrays import DeviceArray
 from graphnet.backends.cuda.backend import CudaBackend
 from graphnet.backends.cuda.device import SIMULATED, Device
@@ -393,3 +394,14 @@ def test_all_that_is_asked_for_is_json() -> None:
     plain = {**json.loads(json.dumps(header)), "inputs": stored_inputs(function.inputs)}
     again, _ = told(schedule_of(plain, arrays))
     assert json.loads(json.dumps({**again, **{n: plain[n] for n in ("parameters", "inputs")}})) == plain
+
+
+def test_code_that_has_no_encoding_is_refused() -> None:
+    """Half of a character, under a seal that fits."""
+    function, _, _ = network()
+    header, arrays = function._program.stored()
+    odd = {**json.loads(json.dumps(header)), "inputs": stored_inputs(function.inputs)}
+    odd["texts"][0] += "# \ud800"
+    odd["seal"] = files._seal(odd["texts"], odd["runs"], odd["arena_bytes"])
+    with pytest.raises(BackendError, match="a kernel has half of a character in it"):
+        schedule_of(odd, arrays)

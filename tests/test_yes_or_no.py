@@ -1,0 +1,173 @@
+"""Whatever is answered by yes or no takes True and False, and refuses all else by its name.
+
+A public function, class or method with such an argument needs a row in `CALLS`, or one in `INNER` with the reason.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+import viz
+from graphnet.errors import GraphnetError
+
+x = gn.input((4, 3), "float64", name="x")
+W = gn.parameter(np.ones((3, 2)), name="W")
+cost = gn.sum(gn.tanh(x @ W))
+BITS = np.zeros((2, 3))
+
+
+class Chooses(rnn.Elman):
+    """A cell that asks for a weight, and says whether it is trained."""
+
+    trained: Any = True
+
+    def step(self, x: gn.Node, h: gn.Node) -> gn.Node:
+        return gn.tanh(self.affine("h", x=x, h=h)) * self.weight("gain", (self.units,), trained=self.trained)
+
+
+def with_weight(trained: Any) -> Any:
+    cell = Chooses(3)
+    cell.trained = trained
+    return rnn.Network([cell], 3, 3)
+
+
+def net(**settings: Any) -> rnn.Network:
+    return rnn.Network([rnn.Elman(3)], 3, 3, **settings)
+
+
+def unrolled() -> rnn.Unrolled:
+    return net().unroll(2, 1)
+
+
+#: What has such an argument -> a call with the value.
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "graphnet.compile: check": lambda v: gn.compile([cost], [x], check=v),
+    "graphnet.compile: deterministic": lambda v: gn.compile([cost], [x], deterministic=v),
+    "graphnet.input: varying": lambda v: gn.input((3,), varying=v),
+    "graphnet.input: weights": lambda v: gn.input((3,), weights=v),
+    "graphnet.max: keepdims": lambda v: gn.max(x, 0, v),
+    "graphnet.mean: keepdims": lambda v: gn.mean(x, 0, v),
+    "graphnet.min: keepdims": lambda v: gn.min(x, 0, v),
+    "graphnet.sum: keepdims": lambda v: gn.sum(x, 0, v),
+    "graphnet_rnn.Cell.weight: trained": with_weight,
+    "graphnet_rnn.Dense: bias": lambda v: rnn.Dense(3, bias=v),
+    "graphnet_rnn.HessianFree: backtrack": lambda v: rnn.HessianFree(backtrack=v),
+    "graphnet_rnn.HyperLSTM: layer_norm": lambda v: rnn.HyperLSTM(3, layer_norm=v),
+    "graphnet_rnn.Network: output_bias": lambda v: net(output_bias=v),
+    "graphnet_rnn.Network: skip": lambda v: net(skip=v),
+    "graphnet_rnn.Network: truncated": lambda v: rnn.Network([rnn.LSTM(3)], 3, 3, truncated=v),
+    "graphnet_rnn.Network: variational": lambda v: net(variational=v),
+    "graphnet_rnn.Network.unroll: predict_first": lambda v: net().unroll(3, 2, predict_first=v),
+    "graphnet_rnn.Network.unroll: training": lambda v: net().unroll(3, 2, training=v),
+    "graphnet_rnn.Objective: l2_in_curvature": lambda v: rnn.Objective(cost, [W], [x], l2_in_curvature=v),
+    "graphnet_rnn.Runner: read_by_output": lambda v: rnn.Runner(net(), read_by_output=v),
+    "graphnet_rnn.models.energy.EnergyModel.check_data: exact": lambda v: rnn.energy.RBM(3, 2).check_data(
+        "v", BITS, exact=v
+    ),
+    "graphnet_rnn.models.energy.RBM.sample: means": lambda v: rnn.energy.RBM(3, 2).sample(2, 1, means=v),
+    "graphnet_rnn.models.energy.Stack.sample: means": lambda v: rnn.energy.Stack(
+        [rnn.energy.RBM(3, 2)]
+    ).sample(2, 1, means=v),
+    "graphnet_rnn.models.energy.Stack.sample_sequences: means": lambda v: rnn.energy.Stack(
+        [rnn.energy.TRBM(3, 2)]
+    ).sample_sequences(2, means=v),
+    "graphnet_rnn.models.energy.Stack.sample_sequences: mean_field": lambda v: rnn.energy.Stack(
+        [rnn.energy.TRBM(3, 2)]
+    ).sample_sequences(2, mean_field=v),
+    "graphnet_rnn.models.energy.TemporalRBM.emit: means": lambda v: rnn.energy.TRBM(3, 2).emit(
+        np.zeros((2, 1, 2)), means=v
+    ),
+    "graphnet_rnn.models.energy.TemporalRBM.sample: means": lambda v: rnn.energy.TRBM(3, 2).sample(
+        2, means=v
+    ),
+    "graphnet_rnn.models.energy.TemporalRBM.sample: mean_field": lambda v: rnn.energy.TRBM(3, 2).sample(
+        2, mean_field=v
+    ),
+    "graphnet_rnn.cell.initializers.sparse: outgoing": lambda v: rnn.initializers.sparse(1, outgoing=v),
+    "graphnet_rnn.tasks.settings: structural": lambda v: rnn.tasks.settings(rnn.tasks.Addition(10), v),
+    "viz.draw: closed": lambda v: viz.draw(unrolled(), closed=v),
+    "viz.mirror: closed": lambda v: viz.mirror(unrolled().cost, closed=v),
+    "viz.mirror: values": lambda v: viz.mirror(cost, values=v),
+}
+#: What is called by graphnet itself, or by who writes a class of it.
+INNER = {
+    "Function": "gn.compile makes it",
+    "Unrolled": "Network.unroll makes it",
+    "sequence: backward": "Bidirectional calls it",
+    "replace_inputs: own_place": "rewriting of graphs calls it",
+    "row: times": "a Trainer calls it",
+    "viz.Style": "the pictures call it",
+}
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    """The public names of all packages, and of classes their methods; each thing once."""
+    seen: set[int] = set()
+    waiting: list[tuple[str, ModuleType]] = [
+        (name, importlib.import_module(name)) for name in ("graphnet", "graphnet_rnn", "viz")
+    ]
+    while waiting:
+        path, module = waiting.pop(0)
+        for name in module.__all__:
+            value = getattr(module, name)
+            if isinstance(value, ModuleType):
+                waiting.append((f"{path}.{name}", value))
+            elif callable(value) and id(value) not in seen:
+                seen.add(id(value))
+                yield f"{path}.{name}", value
+                if isinstance(value, type):
+                    for method, function in inspect.getmembers(value, inspect.isfunction):
+                        if not method.startswith("_") and id(function) not in seen:
+                            seen.add(id(function))
+                            yield f"{path}.{function.__qualname__}", function
+
+
+def asked() -> list[str]:
+    """Of all public callables, the arguments that are answered by yes or no."""
+    found = []
+    for path, value in public():
+        try:
+            parameters = inspect.signature(value).parameters.values()
+        except (TypeError, ValueError):  # of a class of Python's own
+            continue
+        for parameter in parameters:
+            kind = parameter.annotation
+            said = kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
+            if re.match(r"bool\b", said) or isinstance(parameter.default, bool):
+                found.append(f"{path}: {parameter.name}")
+    return found
+
+
+def test_every_such_argument_has_a_row() -> None:
+    missing = [a for a in asked() if a not in CALLS and not any(inner in a for inner in INNER)]
+    assert not missing, f"add a row to CALLS for each: {missing}"
+    assert set(CALLS) <= {*asked()}, "rows of what is no longer asked"
+
+
+@pytest.mark.parametrize("argument", CALLS)
+def test_only_true_and_false_are_an_answer(argument: str) -> None:
+    for value in (True, False, np.bool_(True)):
+        CALLS[argument](value)
+    name = argument.rsplit(" ", 1)[-1]
+    for wrong in ("no", 2, np.ones(2), np.array([True, False]), []):
+        with pytest.raises(GraphnetError, match=rf"{name}\b.* must be True or False|True or False.*{name}"):
+            CALLS[argument](wrong)
+
+
+@pytest.mark.parametrize("name", ["warm_start", "preconditioner"])
+@pytest.mark.parametrize("wrong", [np.ones(2), "no", True, -0.1, 1.1, None])
+def test_shares_of_hessian_free_are_numbers(name: str, wrong: Any) -> None:
+    for right in (0, 0.5, 1):
+        assert getattr(rnn.HessianFree(**{name: right}), name) == right
+    with pytest.raises(GraphnetError, match=rf"^HessianFree: {name} must be in \[0, 1\], not "):
+        rnn.HessianFree(**{name: wrong})
