@@ -57,7 +57,9 @@ def test_a_page_is_short(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_tells_no_history(page: str) -> None:
     """Design is in the present tense; what was otherwise is in the changelog, what was tried in its own page."""
-    assert not re.search(r"\b(decision \d+|no longer|overturned|now)\b|\(see \d+\)", text_of(page), re.IGNORECASE)
+    assert not re.search(
+        r"\b(decision \d+|no longer|overturned|now)\b|\(see \d+\)", text_of(page), re.IGNORECASE
+    )
 
 
 def test_every_folder_is_named_by_the_index_and_by_a_page() -> None:
