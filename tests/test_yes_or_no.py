@@ -71,29 +71,29 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet_rnn.Network.unroll: training": lambda v: net().unroll(3, 2, training=v),
     "graphnet_rnn.Objective: l2_in_curvature": lambda v: rnn.Objective(cost, [W], [x], l2_in_curvature=v),
     "graphnet_rnn.Runner: read_by_output": lambda v: rnn.Runner(net(), read_by_output=v),
-    "graphnet_rnn.models.energy.EnergyModel.check_data: exact": lambda v: rnn.energy.RBM(3, 2).check_data(
+    "graphnet_rnn.energy.EnergyModel.check_data: exact": lambda v: rnn.energy.RBM(3, 2).check_data(
         "v", BITS, exact=v
     ),
-    "graphnet_rnn.models.energy.RBM.sample: means": lambda v: rnn.energy.RBM(3, 2).sample(2, 1, means=v),
-    "graphnet_rnn.models.energy.Stack.sample: means": lambda v: rnn.energy.Stack(
+    "graphnet_rnn.energy.RBM.sample: means": lambda v: rnn.energy.RBM(3, 2).sample(2, 1, means=v),
+    "graphnet_rnn.energy.Stack.sample: means": lambda v: rnn.energy.Stack(
         [rnn.energy.RBM(3, 2)]
     ).sample(2, 1, means=v),
-    "graphnet_rnn.models.energy.Stack.sample_sequences: means": lambda v: rnn.energy.Stack(
+    "graphnet_rnn.energy.Stack.sample_sequences: means": lambda v: rnn.energy.Stack(
         [rnn.energy.TRBM(3, 2)]
     ).sample_sequences(2, means=v),
-    "graphnet_rnn.models.energy.Stack.sample_sequences: mean_field": lambda v: rnn.energy.Stack(
+    "graphnet_rnn.energy.Stack.sample_sequences: mean_field": lambda v: rnn.energy.Stack(
         [rnn.energy.TRBM(3, 2)]
     ).sample_sequences(2, mean_field=v),
-    "graphnet_rnn.models.energy.TemporalRBM.emit: means": lambda v: rnn.energy.TRBM(3, 2).emit(
+    "graphnet_rnn.energy.TemporalRBM.emit: means": lambda v: rnn.energy.TRBM(3, 2).emit(
         np.zeros((2, 1, 2)), means=v
     ),
-    "graphnet_rnn.models.energy.TemporalRBM.sample: means": lambda v: rnn.energy.TRBM(3, 2).sample(
+    "graphnet_rnn.energy.TemporalRBM.sample: means": lambda v: rnn.energy.TRBM(3, 2).sample(
         2, means=v
     ),
-    "graphnet_rnn.models.energy.TemporalRBM.sample: mean_field": lambda v: rnn.energy.TRBM(3, 2).sample(
+    "graphnet_rnn.energy.TemporalRBM.sample: mean_field": lambda v: rnn.energy.TRBM(3, 2).sample(
         2, mean_field=v
     ),
-    "graphnet_rnn.cell.initializers.sparse: outgoing": lambda v: rnn.initializers.sparse(1, outgoing=v),
+    "graphnet_rnn.initializers.sparse: outgoing": lambda v: rnn.initializers.sparse(1, outgoing=v),
     "graphnet_rnn.tasks.settings: structural": lambda v: rnn.tasks.settings(rnn.tasks.Addition(10), v),
     "viz.draw: closed": lambda v: viz.draw(unrolled(), closed=v),
     "viz.mirror: closed": lambda v: viz.mirror(unrolled().cost, closed=v),

@@ -17,7 +17,17 @@ from typing import BinaryIO
 from graphnet.settings import path as named_file
 from graphnet.system.memory import require_memory
 
-__all__ = ["Lock", "kind_of", "lock_file", "locked", "opened", "read_whole", "remove_parts", "sync", "write_whole"]
+__all__ = [
+    "Lock",
+    "kind_of",
+    "lock_file",
+    "locked",
+    "opened",
+    "read_whole",
+    "remove_parts",
+    "sync",
+    "write_whole",
+]
 
 #: Seconds after which nobody is still writing a part.
 STALE = 86_400.0
