@@ -1,0 +1,1 @@
+"""What compiled back ends share."""
