@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from graphnet.cached import cached_property
 from graphnet.node import Dtype, Node, Shape
-from graphnet.plan.views import View
+from graphnet.plan.views import Buffer, View
 
 __all__ = [
     "Access",
@@ -72,6 +72,11 @@ class Instruction(ABC):
     @cached_property
     def writes(self) -> list[Access]:
         return list(self._writes())
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """All that it touches."""
+        return [access.view.buffer for access in (*self.reads, *self.writes)]
 
     @abstractmethod
     def _reads(self) -> Iterator[Access]: ...

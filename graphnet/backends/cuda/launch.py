@@ -8,7 +8,7 @@ from typing import NamedTuple
 from graphnet.backends.cuda.source import Offset, Source
 from graphnet.backends.cuda.target import Target
 from graphnet.node import Node
-from graphnet.plan.views import View
+from graphnet.plan.views import Buffer, View
 
 __all__ = ["Launch", "Layout", "power_of_two"]
 
@@ -23,6 +23,10 @@ class Launch(NamedTuple):
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     nodes: tuple[Node, ...]
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        return [argument.buffer for argument in self.arguments if isinstance(argument, View)]
 
     @property
     def kinds(self) -> tuple[str, ...]:

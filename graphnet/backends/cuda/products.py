@@ -28,6 +28,10 @@ class Products(NamedTuple):
     b: View
     c: View
 
+    @property
+    def buffers(self) -> list[Buffer]:
+        return [view.buffer for view in (self.a, self.b, self.c)]
+
     def part(self, start: int, stop: int) -> Products:
         return Products(self.nodes, *(view.row_range(start, stop) for view in (self.a, self.b, self.c)))
 

@@ -21,12 +21,11 @@ from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
 from graphnet.dtypes import FLOAT64
 from graphnet.node import Node
 from graphnet.plan.axes import joined, strides_over
-from graphnet.plan.instructions import Access, Host, Load, Loop, Scatter
-from graphnet.plan.views import View
+from graphnet.plan.instructions import Access, Load, Loop, Scatter
+from graphnet.plan.views import Buffer, View
 
 __all__ = [
     "Division",
-    "HostJob",
     "Job",
     "LoopJob",
     "Record",
@@ -75,10 +74,9 @@ class Record(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What records need to know: symbolic addresses of the error flag, the arena, the leaves and the cores' own
-    memory (`scratch` bytes apart), and the machine's vectors and registers."""
+    """What records need to know: symbolic addresses of the arena, which begins with the error flag, the leaves and the
+    cores' own memory (`scratch_stride` bytes apart), and the machine's vectors and registers."""
 
-    flag: int
     arena: int
     leaves: Mapping[Node, int]
     scratch: int
@@ -141,6 +139,10 @@ class Job(ABC):
         """Jobs of one key divide their rows at the same places."""
         return (self.split, self.count if self.split else 0, self.tiles)
 
+    @property
+    def buffers(self) -> list[Buffer]:
+        return [access.view.buffer for access in (*self.reads, *self.writes)]
+
     @abstractmethod
     def records(self, target: Target, share: int) -> list[Record]:
         """What one share is."""
@@ -151,18 +153,6 @@ class Job(ABC):
 
     def rows_of(self, share: int) -> tuple[int, int]:
         return self.division.rows_of(self.count, share, self.shares)
-
-
-class HostJob(Job):
-    """The op's own `forward`, between two stretches of native code."""
-
-    def __init__(self, host: Host, division: Division) -> None:
-        super().__init__(division)
-        self.host, self.nodes, self.reads, self.writes = host, host.nodes, host.reads, host.writes
-        self.split, self.count = "", 1
-
-    def records(self, target: Target, share: int) -> list[Record]:
-        return []
 
 
 # -- loops ---------------------------------------------------------------------------------------
@@ -213,7 +203,7 @@ def loop_record(loop: Loop, target: Target, start: int, stop: int) -> Record:
     """Rows start ... stop - 1 of the loop (all where stop < 0)."""
     text, words, places = _layout_of(loop, stop - start, target)
     found = list(words)
-    found[0] = target.flag
+    found[0] = target.arena
     views = loop.views
     for at, number, pitch in places:
         found[at] = target.address(views[number]) + pitch * start
@@ -448,7 +438,7 @@ class ScatterJob(Job):
             return []
         step = index.strides[0] if index.shape else 1
         words: tuple[int, ...] = (
-            target.flag, target.address(x), target.address(index), target.address(y), x.shape[0], x.shape[1]
+            target.arena, target.address(x), target.address(index), target.address(y), x.shape[0], x.shape[1]
         )  # fmt: skip
         if self.scatter.by_columns:
             kernel: Kernel = ColumnScatterKernel(x.dtype, index.dtype, target.vector_bytes)

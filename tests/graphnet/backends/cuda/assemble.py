@@ -40,8 +40,8 @@ def kernels() -> dict[tuple[str, tuple[str, ...]], str]:
         for dtype in ("float32", *(["float64"] if any(word in name for word in TWICE) else [])):
             nodes, inputs, _ = program.nodes(dtype)
             graph, _ = optimize(Graph(nodes, inputs), has=Backend.has)
-            for stretch in make_schedule(graph, GPU, library=False, check=False).stretches:
-                for run in stretch.runs:
+            for runs, _ in make_schedule(graph, GPU, library=False, check=False).segments:
+                for run in runs:
                     assert isinstance(run, Launch)
                     found[run.text, run.kinds] = f"{name}, {dtype}"
     for dtype in map(np.dtype, ("float32", "float64")):
