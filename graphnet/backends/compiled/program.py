@@ -35,7 +35,9 @@ class CompiledProgram(Program, Generic[S]):
         self.schedule, self.source, self.check = schedule, source, check
         self.memory = schedule.memory
         self._turns = Turns()
-        self._given = [None if location is None else self.at(location) for location in schedule.given]
+        #: (position, memory) of the inputs that are copied to memory, and of those among them that vary.
+        self._given = [(i, self.at(place)) for i, place in enumerate(schedule.given) if place is not None]
+        self._varying = [(i, at) for i, at in self._given if schedule.varying[i]]
         self._brought = [(node, self.at(location)) for node, location in schedule.brought]
         self._results = list(map(self.at, schedule.results))
 
@@ -73,8 +75,8 @@ class CompiledProgram(Program, Generic[S]):
     def stored_work(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """What else of the schedule a file must hold: the segments' work above all."""
 
-    def bring_leaves(self) -> None:
-        """Copies to memory what has its own place there and may have changed."""
+    def bring(self, arrays: Sequence[Array]) -> None:
+        """Before a run: leaves that may have changed and have their own place, inputs that are read where they lie."""
 
     # -- what follows from it ----------------------------------------------------------------------------------------
 
@@ -102,10 +104,8 @@ class CompiledProgram(Program, Generic[S]):
         with self._turns.lock:
             self._turns.begin(self)
             self.lower_flag()
-            for at, array, varies in zip(self._given, arrays, self.schedule.varying, strict=True):
-                # What all else was copied to may have been given to others since.
-                if varies and at is not None:
-                    self.write(array, at)
+            for i, at in self._varying:  # what all else was copied to may have been given to others since
+                self.write(arrays[i], at)
             self._execute(self.schedule.fixed)
             outputs = self.fetch(arrays)
             self._turns.end()
@@ -130,10 +130,9 @@ class CompiledProgram(Program, Generic[S]):
         return [node.value for node in (*self.schedule.leaves, *(node for node, _ in self.schedule.brought))]
 
     def _bring(self, arrays: Sequence[Array]) -> None:
-        for at, array in zip(self._given, arrays, strict=True):
-            if at is not None:
-                self.write(array, at)
-        self.bring_leaves()
+        for i, at in self._given:
+            self.write(arrays[i], at)
+        self.bring(arrays)
         for node, at in self._brought:
             self.write(node.value, at)
 

@@ -95,7 +95,7 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
             self.device.copy(at.memory, array.memory)
         return array
 
-    def bring_leaves(self) -> None:
+    def bring(self, arrays: Sequence[Array]) -> None:
         for upload in self._parameters:
             upload()
 

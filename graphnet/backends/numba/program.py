@@ -110,13 +110,10 @@ class NumbaProgram(CompiledProgram[TapeSchedule]):
     def stored_work(self) -> tuple[dict[str, Any], dict[str, Array]]:
         return told(self.schedule)
 
-    def _bring(self, arrays: Sequence[Array]) -> None:
-        super()._bring(arrays)
-        if self._lent:
-            self._lend(arrays)
-
-    def _lend(self, arrays: Sequence[Array]) -> None:
+    def bring(self, arrays: Sequence[Array]) -> None:
         """Tells the tapes where the arrays lie. BackendError where one that is written reaches into another."""
+        if not self._lent:
+            return
         spans = sorted((*lent.lend(arrays[lent.position]), lent) for lent in self._lent)
         for (_, end, a), (start, _, b) in pairwise(spans):
             if start < end and (a.written or b.written):
