@@ -16,7 +16,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet import memory
-from graphnet.backends.numba.program import Arena
+from graphnet.backends.compiled.arena import Arena
 from graphnet.errors import GraphnetError, NotEnoughMemoryError
 from graphnet.files import read_whole, write_whole
 from graphnet.graph import Graph

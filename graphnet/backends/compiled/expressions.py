@@ -66,8 +66,8 @@ class Emitter(ABC, Generic[V]):
 def evaluate(emitter: Emitter[V], step: Step, inputs: Sequence[V], dtypes: Sequence[Dtype]) -> V:
     """The step's value, as its dtype, from its inputs' values; dtypes: the inputs'."""
     typed = list(map(_Typed, inputs, dtypes))
-    value, dtype = _Walk(emitter, typed, step.dtype).visit(parse_expression(step.kernel))
-    return emitter.convert(value, dtype, step.dtype)
+    walk = _Walk(emitter, typed, step.dtype)
+    return walk.converted(walk.visit(parse_expression(step.kernel)), step.dtype).value
 
 
 class _Typed(NamedTuple, Generic[V]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -10,32 +9,29 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.backends.compiled.locations import ARENA, HEADER, Location
-from graphnet.backends.compiled.program import CompiledProgram
+from graphnet.backends.compiled.host import HostProgram
+from graphnet.backends.compiled.locations import ARENA
 from graphnet.backends.numba.files import told
 from graphnet.backends.numba.machine import Kernel
 from graphnet.backends.numba.pace import Pace
-from graphnet.backends.numba.schedule import LESS, RUN, TapeSchedule
+from graphnet.backends.numba.schedule import TapeSchedule
 from graphnet.backends.numba.tape import Tape, runner
 from graphnet.backends.numba.threads import Team
-from graphnet.errors import BackendError, NotEnoughMemoryError
+from graphnet.errors import BackendError
 from graphnet.graph import Graph
-from graphnet.memory import readable_bytes, require_memory
 from graphnet.node import Array, Node
-from graphnet.plan.arena import ALIGNMENT
 
-__all__ = ["Arena", "NumbaProgram"]
+__all__ = ["NumbaProgram"]
 
 
-class NumbaProgram(CompiledProgram[TapeSchedule]):
+class NumbaProgram(HostProgram[TapeSchedule]):
     """kernels: in the order of their numbers, held as long as the program is."""
 
     def __init__(
         self, schedule: TapeSchedule, source: Graph | None, check: bool, kernels: Sequence[Kernel]
     ) -> None:
-        self.leaves = [node.value for node in schedule.leaves]  # held: tapes have their addresses
+        super().__init__(schedule, source, check)
         self._kernels = list(kernels)
-        self._arena = Arena(schedule.arena_bytes)
         # Piece 0 is nothing, then come the arena, the leaves, and what is lent.
         first = ARENA + 1 + len(self.leaves)
         pieces = np.zeros(first + len(schedule.lent), np.int64)
@@ -53,26 +49,6 @@ class NumbaProgram(CompiledProgram[TapeSchedule]):
         self._threads = schedule.parts
         #: By the segment that a run begins with.
         self._paces = {first: Pace(schedule.parts) for first in (0, schedule.fixed)}
-        super().__init__(schedule, source, check)
-
-    # -- memory ------------------------------------------------------------------------------------------------------
-
-    def at(self, location: Location) -> Array:
-        if location.piece == ARENA:
-            return location.array(self._arena.bytes)
-        return location.array(self.leaves[location.piece - ARENA - 1].reshape(-1).view(np.uint8))
-
-    def write(self, array: Array, at: Array) -> None:
-        at[...] = array
-
-    def read(self, locations: Sequence[Location]) -> list[Array]:
-        return list(map(self.at, locations))
-
-    def lower_flag(self) -> None:
-        self._arena.header[0] = 0
-
-    def fetch(self, arrays: Sequence[Array]) -> list[Array] | None:
-        return None if self._arena.header[0] else list(map(np.ndarray.copy, self._results))
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -198,39 +174,3 @@ class _Segment:
                 share = count * elapsed / max(longest, 1) / len(nodes) / max(len(self._busy), 1)
                 for node in nodes:
                     spent[node] += share
-
-
-class Arena:
-    """Zeroed memory that starts on a cache line, on huge pages where the system has them.
-
-    Raises NotEnoughMemoryError where there is less.
-    """
-
-    def __init__(self, nbytes: int) -> None:
-        require_memory(nbytes, RUN, LESS)
-        self._raw = _fresh(nbytes + PAGE) if nbytes >= PAGE else np.zeros(nbytes + ALIGNMENT, np.uint8)
-        step = PAGE if nbytes >= PAGE else ALIGNMENT
-        start = -self._raw.ctypes.data % step
-        self.bytes = self._raw[start : start + nbytes]
-        self.address = self.bytes.ctypes.data
-        self.header = self.bytes[:HEADER].view(np.int64)
-
-
-#: Bytes of a huge page.
-PAGE = 1 << 21
-
-
-def _fresh(nbytes: int) -> Array:
-    """Zeroed memory that nobody has touched: what an allocator hands out again lies on small pages for good."""
-    if not hasattr(mmap, "MAP_PRIVATE"):  # another system: ordinary pages do
-        return np.zeros(nbytes, np.uint8)
-    # Private, so that a forked child works on a copy of its own.
-    try:
-        memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except (OSError, OverflowError):  # the system grants less than it says is there
-        raise NotEnoughMemoryError(
-            f"the system refuses the {readable_bytes(nbytes)} of memory that {RUN} takes; {LESS}"
-        ) from None
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(memory, np.uint8)

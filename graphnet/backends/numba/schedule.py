@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from graphnet.backends.compiled.arena import require_arena
 from graphnet.backends.compiled.locations import ARENA
 from graphnet.backends.compiled.schedule import Schedule, Scheduler
 from graphnet.backends.numba.barriers import barriers_of
@@ -23,7 +24,6 @@ from graphnet.backends.numba.product_jobs import (
 )
 from graphnet.backends.numba.tape import Tape, address, make_tape
 from graphnet.graph import Graph
-from graphnet.memory import require_memory
 from graphnet.node import Node
 from graphnet.passes.analysis import varying_nodes
 from graphnet.plan.arena import ALIGNMENT
@@ -31,15 +31,12 @@ from graphnet.plan.instructions import Access, Host, Instruction, Loop, Product,
 from graphnet.plan.lowering import Lowered, lower
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["LESS", "RUN", "TapeSchedule", "make_schedule"]
+__all__ = ["TapeSchedule", "TapeScheduler", "make_schedule"]
 
 #: A program of fewer multiply-adds and elements runs on one core: waking another would cost more.
 WORTH_SHARING = 3_000_000
 #: The right operand of so few rows is read where it lies; for more it is packed first.
 FEW_ROWS = 8
-#: What takes an arena, and what to do where there is no memory for it.
-RUN = "a run of this function"
-LESS = "a smaller batch or fewer time steps take less, and so does gn.compile(..., memory='sqrt'), or --memory sqrt"
 
 
 @dataclass
@@ -149,9 +146,7 @@ class TapeScheduler(Scheduler[Job, list[Tape]]):
             address(ARENA, end), scratch, machine.vector_bytes, machine.registers, self.check, machine.avx512,
         )  # fmt: skip
         end += scratch * parts
-        require_memory(
-            end, RUN, LESS
-        )  # before the work is cut into records, of which there are as many as rows
+        require_arena(end)  # before the work is cut into records, of which there are as many as rows
         return end
 
     def _rows(self) -> dict[Buffer, tuple[int, int] | None]:
