@@ -107,6 +107,16 @@ class Loop(Instruction):
     reduced: tuple[int, ...] = ()
     reductions: list[Reduction] = field(default_factory=list)
 
+    def dtype_of(self, number: int) -> Dtype:
+        """Of the value of this number: a load's, or a step's."""
+        loads = len(self.loads)
+        return self.loads[number].dtype if number < loads else self.steps[number - loads].dtype
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether a load finds its element by an index."""
+        return any(load.kind != "plain" for load in self.loads)
+
     @property
     def row_axis(self) -> int:
         """Its rows run along the first axis that is kept; -1 if none is."""

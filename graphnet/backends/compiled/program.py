@@ -89,24 +89,24 @@ class CompiledProgram(Program, Generic[S]):
         # Kernels look at what they read; a NaN may also stand where nobody reads.
         if self.check and not all(map(_is_finite, (*arrays, *self._leaves()))):
             return self._explained(arrays)
-        with self._turns.lock:
-            self._turns.begin(self)
-            self.lower_flag()
-            self._bring(arrays)
-            self._execute()
-            outputs = self.fetch(arrays)
-            self._turns.end()
-        return self._explained(arrays) if outputs is None else outputs
+        return self._outputs(arrays, 0)
 
     def again(self, arrays: Sequence[Array]) -> list[Array]:
         if not self.schedule.fixed or (self.check and not all(map(_is_finite, arrays))):
             return self.run(arrays)
+        return self._outputs(arrays, self.schedule.fixed)
+
+    def _outputs(self, arrays: Sequence[Array], first: int) -> list[Array]:
+        """By the segments from `first` on."""
         with self._turns.lock:
             self._turns.begin(self)
             self.lower_flag()
-            for i, at in self._varying:  # what all else was copied to may have been given to others since
-                self.write(arrays[i], at)
-            self._execute(self.schedule.fixed)
+            if first:
+                for i, at in self._varying:  # what all else was copied to may have been given to others since
+                    self.write(arrays[i], at)
+            else:
+                self._bring(arrays)
+            self._execute(first)
             outputs = self.fetch(arrays)
             self._turns.end()
         return self._explained(arrays) if outputs is None else outputs
@@ -136,8 +136,7 @@ class CompiledProgram(Program, Generic[S]):
         for node, at in self._brought:
             self.write(node.value, at)
 
-    def _execute(self, first: int = 0) -> None:
-        """Runs the segments from `first` on."""
+    def _execute(self, first: int) -> None:
         segments = self.schedule.segments
         for number in range(first, len(segments)):
             self.launch(number)

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from graphnet.backends.compiled.layouts import remembered
 from graphnet.backends.cuda.expressions import convert, evaluate
 from graphnet.backends.cuda.launch import Launch, Layout, power_of_two
 from graphnet.backends.cuda.source import INDEX, Offset, Source, Value
 from graphnet.backends.cuda.target import Target
 from graphnet.dtypes import BOOL, FLOAT64
 from graphnet.node import Dtype
-from graphnet.plan.axes import joined, strides_over
+from graphnet.plan.axes import is_along_reduced, joined, operand_strides
 from graphnet.plan.instructions import Load, Loop, Reduction
 from graphnet.plan.views import Buffer, View, contiguous_strides
 
@@ -35,19 +36,12 @@ def loop_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
 
 
 _layouts: dict[Hashable, Layout] = {}
-#: So many layouts are remembered, far more than a program has.
-REMEMBERED = 1024
 
 
 def _layout_of(loop: Loop, target: Target, check: bool) -> Layout:
     """Loops of all time steps have one layout: it is made once."""
     key = (target, check, loop.form)
-    found = _layouts.get(key)
-    if found is None:
-        if len(_layouts) >= REMEMBERED:
-            _layouts.clear()
-        found = _layouts[key] = _elementwise(loop, target, check)
-    return found
+    return _layouts.get(key) or remembered(_layouts, key, _elementwise(loop, target, check))
 
 
 # -- what all loops share --------------------------------------------------------------------------------------------
@@ -163,11 +157,9 @@ def divided(source: Source, index: str, sizes: Sequence[str], names: str) -> lis
 
 
 def _elementwise(loop: Loop, target: Target, check: bool) -> Layout:
-    tables = [strides_over(load, len(loop.shape)) for load in loop.loads]
-    tables += [list(view.strides) for _, view in loop.stores]
+    tables = operand_strides(loop)
     axes = joined(range(len(loop.shape)), loop.shape, tables)
-    lookup = any(load.kind != "plain" for load in loop.loads)
-    while len(axes) < (2 if lookup else 1):
+    while len(axes) < (2 if loop.looks_up else 1):
         axes.insert(0, (1, (0,) * len(tables)))
     sizes, columns = [size for size, _ in axes], [strides for _, strides in axes]
     source = Source()
@@ -253,19 +245,15 @@ def reduction_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
     """One launch, or two where few results are made of many numbers: parts first, then their sum."""
     assert not loop.stores, "this back end takes no graph whose reductions are fused"
     ((how, number, result),), axes = loop.reductions, loop.reduced
-    assert all(load.kind == "plain" for load in loop.loads)
+    assert not loop.looks_up
     kept_axes = [i for i in range(len(loop.shape)) if i not in axes]
-    loads = [list(load.data.strides) for load in loop.loads if load.data is not None]
-    into: list[Stride] = [0] * len(loop.shape)
-    for axis, stride in zip(kept_axes, result.strides, strict=True):
-        into[axis] = stride
-    kept = joined(kept_axes, loop.shape, [*loads, into])
-    reduced = joined(axes, loop.shape, [*loads, into])
+    tables = operand_strides(loop)
+    kept = joined(kept_axes, loop.shape, tables)
+    reduced = joined(axes, loop.shape, tables)
     # Neighbouring threads read neighbouring numbers: along the reduced axis where more operands are contiguous there.
-    along = sum(reduced[-1][1][k] == 1 for k in range(len(loads))) if reduced else 0
-    across = sum(kept[-1][1][k] == 1 for k in range(len(loads))) if kept else 0
-    by_rows = not kept or along >= across
-    combining = _Combining(how, _dtype_of(loop, number))
+    along = reduced[-1][1] if reduced else [0] * len(tables)
+    by_rows = not kept or is_along_reduced(loop, kept[-1][1], along)
+    combining = _Combining(how, loop.dtype_of(number))
     total = math.prod(size for size, _ in reduced)
     results = math.prod(size for size, _ in kept)
     if by_rows:
@@ -299,11 +287,6 @@ def reduction_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
         (0,), [Reduction(how, 0, target_view)],
     )  # fmt: skip
     return [first, *reduction_launches(summed, target, False)]
-
-
-def _dtype_of(loop: Loop, number: int) -> Dtype:
-    loads = len(loop.loads)
-    return loop.loads[number].dtype if number < loads else loop.steps[number - loads].dtype
 
 
 Axes = Sequence[tuple[int, tuple[Stride, ...]]]

@@ -98,7 +98,7 @@ class NumbaProgram(HostProgram[TapeSchedule]):
                     "one of them; give it a copy of the other"
                 )
 
-    def _execute(self, first: int = 0) -> None:
+    def _execute(self, first: int) -> None:
         pace, start = self._paces[first], time.perf_counter()
         self._threads = pace.threads
         super()._execute(first)
