@@ -266,7 +266,7 @@ def reduction_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
     parts = max(1, min(-(-target.blocks // max(blocks, 1)), total // target.least))
     views = loop.views
     if parts == 1:
-        source = _reduction(loop, kept, reduced, combining, by_rows, (lanes, others), None, check)
+        source = _Reduction(loop, kept, reduced, combining, by_rows, (lanes, others), None, check).source
         return [
             Layout.of(source, _grid(blocks, kept, by_rows, lanes, 1), (lanes, others, 1), target).launch(
                 loop.nodes, views
@@ -274,7 +274,9 @@ def reduction_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
         ]
     scratch = Buffer(parts * results, combining.kept)
     partial = scratch.whole((parts, results))
-    source = _reduction(loop, kept, reduced, combining, by_rows, (lanes, others), -(-total // parts), check)
+    source = _Reduction(
+        loop, kept, reduced, combining, by_rows, (lanes, others), -(-total // parts), check
+    ).source
     first = Layout.of(source, _grid(blocks, kept, by_rows, lanes, parts), (lanes, others, 1), target).launch(
         loop.nodes, [*views[:-1], partial]
     )
@@ -298,83 +300,95 @@ def _grid(blocks: int, kept: Axes, by_rows: bool, lanes: int, parts: int) -> tup
     return (-(-kept[-1][0] // lanes), math.prod(size for size, _ in kept[:-1]), parts)
 
 
-def _reduction(
-    loop: Loop, kept: Axes, reduced: Axes, combining: _Combining, by_rows: bool, threads: tuple[int, int],
-    chunk: int | None, check: bool,
-) -> Source:  # fmt: skip
-    """threads: (x, y) of a block. chunk: so many terms are summed by each block along z, whose parts lie side by side.
+class _Reduction:
+    """The kernel. threads: (x, y) of a block. chunk: so many terms are summed by each block along z, whose parts lie
+    side by side.
 
     by_rows: threads along x share the terms of one result, threads along y work at different ones; else threads along x
     work at neighbouring results, and those along y share the terms of each.
     """
-    ((_, number, result),) = loop.reductions
-    lanes, others = threads
-    source = Source()
-    kept_names = [source.number(f"n{i}", size) for i, (size, _) in enumerate(kept)]
-    reduced_names = [source.number(f"m{i}", size) for i, (size, _) in enumerate(reduced)]
-    terms = math.prod(size for size, _ in reduced) if chunk is None else chunk
-    total = source.number("total", math.prod(size for size, _ in reduced))
-    operands = _Operands(source, loop, [strides for _, strides in (*kept, *reduced)], check)
-    if chunk is None:
-        to = Moved(source, "to", Offset(operands.count), [strides[-1] for _, strides in kept])
-        begin, end = "0", total
-    else:
-        sizes = tuple(size for size, _ in kept)
-        to = Moved(source, "to", Offset(operands.count), contiguous_strides(sizes))
-        source.number("results", math.prod(sizes))
-        source.line(f"begin = {INDEX.name}(cuda.blockIdx.z) * {source.number('chunk', chunk)}")
-        source.line("end = begin + chunk if begin + chunk < total else total")
-        begin, end = "begin", "end"
-    source.line("tx = cuda.threadIdx.x")
-    source.line("ty = cuda.threadIdx.y")
-    sharing = lanes if by_rows else others
-    if sharing > 1:
-        source.shared("shared", str(lanes * others), combining.kept)
 
-    def work(indices: Sequence[str], inside: str) -> None:
-        """The result at these indices, by all threads of the block."""
-        source.line(f"sum = {combining.identity}")
-        share = "tx" if by_rows else "ty"
+    def __init__(
+        self, loop: Loop, kept: Axes, reduced: Axes, combining: _Combining, by_rows: bool, threads: tuple[int, int],
+        chunk: int | None, check: bool,
+    ) -> None:  # fmt: skip
+        ((_, self.number, self.result),) = loop.reductions
+        self.kept, self.combining, self.by_rows, self.chunk = kept, combining, by_rows, chunk
+        self.lanes, self.others = threads
+        self.sharing = self.lanes if by_rows else self.others
+        source = self.source = Source()
+        self.kept_names = [source.number(f"n{i}", size) for i, (size, _) in enumerate(kept)]
+        self.reduced_names = [source.number(f"m{i}", size) for i, (size, _) in enumerate(reduced)]
+        terms = math.prod(size for size, _ in reduced)
+        self.terms = terms if chunk is None else chunk
+        self.begin, self.end = "0", source.number("total", terms)
+        self.operands = _Operands(source, loop, [strides for _, strides in (*kept, *reduced)], check)
+        if chunk is None:
+            to: Sequence[Stride] = [strides[-1] for _, strides in kept]
+        else:
+            to = contiguous_strides(tuple(size for size, _ in kept))
+        self.to = Moved(source, "to", Offset(self.operands.count), to)
+        if chunk is not None:
+            source.number("results", math.prod(size for size, _ in kept))
+            source.line(f"begin = {INDEX.name}(cuda.blockIdx.z) * {source.number('chunk', chunk)}")
+            source.line("end = begin + chunk if begin + chunk < total else total")
+            self.begin, self.end = "begin", "end"
+        source.line("tx = cuda.threadIdx.x")
+        source.line("ty = cuda.threadIdx.y")
+        if self.sharing > 1:
+            source.shared("shared", str(self.lanes * self.others), combining.kept)
+        # All threads of a block go round together, also those that have nothing to do: they meet in between.
+        if by_rows:
+            self._over_rows()
+        else:
+            self._over_columns()
 
-        def add_to(sum_: str, first: str, end: str) -> None:
-            with stepping(source, "r", first, end, str(sharing)):
-                at = [*indices, *divided(source, "r", reduced_names, "r")]
-                value = convert(source, operands.values(at)[number], combining.kept)
-                source.line(f"{sum_} = {combining.combined(sum_, str(value))}")
-
-        with source.block(f"if {inside}"):
-            if combining.is_rounded and terms > STRETCH * sharing:
-                _in_stretches(source, f"{begin} + {share}", end, sharing, add_to)
-            else:
-                add_to("sum", f"{begin} + {share}", end)
-        if sharing > 1:
-            _tree(source, combining, lanes, sharing, by_rows)
-        with source.block(f"if {inside}" + (f" and {share} == 0" if sharing > 1 else "")):
-            moved = to.at(indices)
-            if chunk is None:
-                source.store(convert(source, Value("sum", combining.kept), result.dtype), moved)
-            else:
-                source.store(Value("sum", combining.kept), f"{moved} + cuda.blockIdx.z * results")
-        if sharing > 1:
-            source.line("cuda.syncthreads()")
-
-    # All threads of a block go round together, also those that have nothing to do: they meet in between.
-    if by_rows:
-        count = source.number("count", math.prod(size for size, _ in kept))
+    def _over_rows(self) -> None:
+        source, others = self.source, self.others
+        count = source.number("count", math.prod(size for size, _ in self.kept))
         with stepping(source, "first", f"cuda.blockIdx.x * {others}", count, f"cuda.gridDim.x * {others}"):
             source.line("o = first + ty")
-            work(divided(source, "o", kept_names, "o"), f"o < {count}")
-    else:
-        outer = kept_names[:-1]
-        count = source.number("count", math.prod(size for size, _ in kept[:-1]))
+            self._work(divided(source, "o", self.kept_names, "o"), f"o < {count}")
+
+    def _over_columns(self) -> None:
+        source, lanes = self.source, self.lanes
+        *outer, columns = self.kept_names
+        count = source.number("count", math.prod(size for size, _ in self.kept[:-1]))
         with stepping(source, "o", "cuda.blockIdx.y", count, "cuda.gridDim.y"):
             found = divided(source, "o", outer, "o")
             with stepping(
-                source, "first", f"cuda.blockIdx.x * {lanes}", kept_names[-1], f"cuda.gridDim.x * {lanes}"
+                source, "first", f"cuda.blockIdx.x * {lanes}", columns, f"cuda.gridDim.x * {lanes}"
             ):
                 source.line("c = first + tx")
-                work([*found, "c"], f"c < {kept_names[-1]}")
-    return source
+                self._work([*found, "c"], f"c < {columns}")
+
+    def _work(self, indices: Sequence[str], inside: str) -> None:
+        """The result at these indices, by all threads of the block."""
+        source, combining, sharing = self.source, self.combining, self.sharing
+        source.line(f"sum = {combining.identity}")
+        share = "tx" if self.by_rows else "ty"
+
+        def add_to(sum_: str, first: str, end: str) -> None:
+            with stepping(source, "r", first, end, str(sharing)):
+                at = [*indices, *divided(source, "r", self.reduced_names, "r")]
+                value = convert(source, self.operands.values(at)[self.number], combining.kept)
+                source.line(f"{sum_} = {combining.combined(sum_, str(value))}")
+
+        with source.block(f"if {inside}"):
+            if combining.is_rounded and self.terms > STRETCH * sharing:
+                _in_stretches(source, f"{self.begin} + {share}", self.end, sharing, add_to)
+            else:
+                add_to("sum", f"{self.begin} + {share}", self.end)
+        if sharing > 1:
+            _tree(source, combining, self.lanes, sharing, self.by_rows)
+        with source.block(f"if {inside}" + (f" and {share} == 0" if sharing > 1 else "")):
+            moved, total = self.to.at(indices), Value("sum", combining.kept)
+            if self.chunk is None:
+                source.store(convert(source, total, self.result.dtype), moved)
+            else:
+                source.store(total, f"{moved} + cuda.blockIdx.z * results")
+        if sharing > 1:
+            source.line("cuda.syncthreads()")
 
 
 def _in_stretches(

@@ -150,47 +150,21 @@ def tile_text(tile: Tile, dtype: Dtype, a_flat: bool, b_flat: bool) -> str:
     # One more column than needed, so that threads that write down a column meet different banks of the memory.
     source.shared("left", f"({depth}, {rows + 1})", dtype)
     source.shared("right", f"({depth}, {columns + 1})", dtype)
-    line("tx = cuda.threadIdx.x")
-    line("ty = cuda.threadIdx.y")
-    line(f"me = ty * {tile.across} + tx")
-    line(f"item = {INDEX.name}(cuda.blockIdx.z) % count")
-    line(f"part = {INDEX.name}(cuda.blockIdx.z) // count")
-    line("begin = part * chunk")
-    line("end = begin + chunk if begin + chunk < inner else inner")
-    line(f"row = {INDEX.name}(cuda.blockIdx.x) * {rows}")
-    line(f"column = {INDEX.name}(cuda.blockIdx.y) * {columns}")
-    line("from_a = a + item * a0")
-    line("from_b = b + item * b0")
+    _tile_places(source, tile)
     for i in range(tile.height):
         for j in range(tile.width):
             line(f"s{i}_{j} = {name}(0)")
-    left = _Filling(
-        source, "left", memory, threads, (rows, depth), ("row", "rows", "from_a", "a1", "a2"), a_flat
-    )
+    of_a, of_b = ("row", "rows", "from_a", "a1", "a2"), ("column", "columns", "from_b", "b2", "b1")
+    left = _Filling(source, "left", memory, threads, (rows, depth), of_a, a_flat)
     # The right operand is read with its axes the other way round.
-    right = _Filling(
-        source,
-        "right",
-        memory,
-        threads,
-        (columns, depth),
-        ("column", "columns", "from_b", "b2", "b1"),
-        not b_flat,
-    )
+    right = _Filling(source, "right", memory, threads, (columns, depth), of_b, not b_flat)
     line("k = begin")
     with source.block("while k < end"):
         left.fill(name)
         right.fill(name)
         if threads > 1:
             line("cuda.syncthreads()")
-        with source.block(f"for d in range({depth})"):
-            for i in range(tile.height):
-                line(f"x{i} = left[slot(d), slot(ty + {i * tile.down})]")
-            for j in range(tile.width):
-                line(f"y{j} = right[slot(d), slot(tx + {j * tile.across})]")
-            for i in range(tile.height):
-                for j in range(tile.width):
-                    line(f"s{i}_{j} += x{i} * y{j}")
+        _add_products(source, tile)
         if threads > 1:
             line("cuda.syncthreads()")
         line(f"k += {depth}")
@@ -202,6 +176,35 @@ def tile_text(tile: Tile, dtype: Dtype, a_flat: bool, b_flat: bool) -> str:
             with source.block("if i < rows and j < columns"):
                 line(f"{source.element(dtype, 'to + i * c1 + j * c2')} = s{i}_{j}")
     return source.text()
+
+
+def _tile_places(source: Source, tile: Tile) -> None:
+    """Which thread this is, which terms its block sums, and where its tile and its operands begin."""
+    line = source.line
+    line("tx = cuda.threadIdx.x")
+    line("ty = cuda.threadIdx.y")
+    line(f"me = ty * {tile.across} + tx")
+    line(f"item = {INDEX.name}(cuda.blockIdx.z) % count")
+    line(f"part = {INDEX.name}(cuda.blockIdx.z) // count")
+    line("begin = part * chunk")
+    line("end = begin + chunk if begin + chunk < inner else inner")
+    line(f"row = {INDEX.name}(cuda.blockIdx.x) * {tile.rows}")
+    line(f"column = {INDEX.name}(cuda.blockIdx.y) * {tile.columns}")
+    line("from_a = a + item * a0")
+    line("from_b = b + item * b0")
+
+
+def _add_products(source: Source, tile: Tile) -> None:
+    """To a thread's numbers, of what lies in shared memory."""
+    line = source.line
+    with source.block(f"for d in range({tile.depth})"):
+        for i in range(tile.height):
+            line(f"x{i} = left[slot(d), slot(ty + {i * tile.down})]")
+        for j in range(tile.width):
+            line(f"y{j} = right[slot(d), slot(tx + {j * tile.across})]")
+        for i in range(tile.height):
+            for j in range(tile.width):
+                line(f"s{i}_{j} += x{i} * y{j}")
 
 
 class _Filling:
