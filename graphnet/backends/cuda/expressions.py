@@ -13,12 +13,12 @@ from graphnet.dtypes import BOOL, limits, of_nan
 from graphnet.node import Dtype
 from graphnet.plan.instructions import Step
 
-__all__ = ["convert", "evaluate"]
+__all__ = ["PythonEmitter", "convert", "evaluate"]
 
 
 def evaluate(source: Source, step: Step, inputs: Sequence[Value]) -> Value:
     """The step's value from its inputs' values."""
-    return expressions.evaluate(_Python(source), step, inputs, [x.dtype for x in inputs])
+    return expressions.evaluate(PythonEmitter(source), step, inputs, [x.dtype for x in inputs])
 
 
 def convert(source: Source, x: Value, dtype: Dtype) -> Value:
@@ -37,7 +37,7 @@ def convert(source: Source, x: Value, dtype: Dtype) -> Value:
     return source.assign(str(x), dtype)
 
 
-class _Python(Emitter[Value]):
+class PythonEmitter(Emitter[Value]):
     def __init__(self, source: Source) -> None:
         self.assign, self.source = source.assign, source
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-import numpy as np
-
+from graphnet.backends.compiled.folds import Fold
 from graphnet.backends.compiled.layouts import remembered
-from graphnet.backends.cuda.expressions import convert, evaluate
+from graphnet.backends.cuda.expressions import PythonEmitter, convert, evaluate
 from graphnet.backends.cuda.launch import Launch, Layout, power_of_two
 from graphnet.backends.cuda.source import INDEX, Offset, Source, Value
 from graphnet.backends.cuda.target import Target
-from graphnet.dtypes import BOOL, FLOAT64
-from graphnet.node import Dtype
+from graphnet.dtypes import BOOL
 from graphnet.plan.axes import is_along_reduced, joined, operand_strides
 from graphnet.plan.instructions import Load, Loop, Reduction
 from graphnet.plan.views import Buffer, View, contiguous_strides
@@ -203,44 +200,6 @@ def _elementwise(loop: Loop, target: Target, check: bool) -> Layout:
 # -- reductions ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Combining:
-    """How two numbers become one. Sums of floats are kept in double precision: as exact as they are stable."""
-
-    how: str
-    dtype: Dtype
-
-    @property
-    def kept(self) -> Dtype:
-        return FLOAT64 if self.how == "sum" and self.dtype.kind == "f" else self.dtype
-
-    @property
-    def is_rounded(self) -> bool:
-        """Whether what is kept is no more precise than the terms."""
-        return self.how == "sum" and self.dtype == FLOAT64
-
-    @property
-    def identity(self) -> str:
-        dtype = self.kept
-        if self.how == "sum":
-            return "False" if dtype == BOOL else f"{dtype.name}(0)"
-        if dtype == BOOL:
-            return str(self.how == "min")
-        if dtype.kind == "f":
-            return f"{dtype.name}({'-inf' if self.how == 'max' else 'inf'})"
-        info = np.iinfo(dtype)
-        return f"{dtype.name}({info.min if self.how == 'max' else info.max})"
-
-    def combined(self, total: str, x: str) -> str:
-        dtype = self.kept
-        if dtype == BOOL:
-            return f"{total} {'and' if self.how == 'min' else 'or'} {x}"
-        if self.how == "sum":
-            return f"{dtype.name}({total} + {x})"
-        better = f"{x} > {total}" if self.how == "max" else f"{x} < {total}"
-        return f"{x} if {better}{f' or {x} != {x}' if dtype.kind == 'f' else ''} else {total}"
-
-
 def reduction_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
     """One launch, or two where few results are made of many numbers: parts first, then their sum."""
     assert not loop.stores, "this back end takes no graph whose reductions are fused"
@@ -253,7 +212,7 @@ def reduction_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
     # Neighbouring threads read neighbouring numbers: along the reduced axis where more operands are contiguous there.
     along = reduced[-1][1] if reduced else [0] * len(tables)
     by_rows = not kept or is_along_reduced(loop, kept[-1][1], along)
-    combining = _Combining(how, loop.dtype_of(number))
+    fold = Fold(how, loop.dtype_of(number))
     total = math.prod(size for size, _ in reduced)
     results = math.prod(size for size, _ in kept)
     if by_rows:
@@ -266,17 +225,15 @@ def reduction_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
     parts = max(1, min(-(-target.blocks // max(blocks, 1)), total // target.least))
     views = loop.views
     if parts == 1:
-        source = _Reduction(loop, kept, reduced, combining, by_rows, (lanes, others), None, check).source
+        source = _Reduction(loop, kept, reduced, fold, by_rows, (lanes, others), None, check).source
         return [
             Layout.of(source, _grid(blocks, kept, by_rows, lanes, 1), (lanes, others, 1), target).launch(
                 loop.nodes, views
             )
         ]
-    scratch = Buffer(parts * results, combining.kept)
+    scratch = Buffer(parts * results, fold.kept)
     partial = scratch.whole((parts, results))
-    source = _Reduction(
-        loop, kept, reduced, combining, by_rows, (lanes, others), -(-total // parts), check
-    ).source
+    source = _Reduction(loop, kept, reduced, fold, by_rows, (lanes, others), -(-total // parts), check).source
     first = Layout.of(source, _grid(blocks, kept, by_rows, lanes, parts), (lanes, others, 1), target).launch(
         loop.nodes, [*views[:-1], partial]
     )
@@ -285,7 +242,7 @@ def reduction_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
     whole = View(scratch, 0, (parts, *shape), (results, *contiguous_strides(shape)))
     target_view = View(result.buffer, result.offset, shape, tuple(strides[-1] or 0 for _, strides in kept))
     summed = Loop(
-        loop.nodes, whole.shape, [Load("plain", whole, None, combining.kept)], [], [],
+        loop.nodes, whole.shape, [Load("plain", whole, None, fold.kept)], [], [],
         (0,), [Reduction(how, 0, target_view)],
     )  # fmt: skip
     return [first, *reduction_launches(summed, target, False)]
@@ -309,11 +266,11 @@ class _Reduction:
     """
 
     def __init__(
-        self, loop: Loop, kept: Axes, reduced: Axes, combining: _Combining, by_rows: bool, threads: tuple[int, int],
+        self, loop: Loop, kept: Axes, reduced: Axes, fold: Fold, by_rows: bool, threads: tuple[int, int],
         chunk: int | None, check: bool,
     ) -> None:  # fmt: skip
         ((_, self.number, self.result),) = loop.reductions
-        self.kept, self.combining, self.by_rows, self.chunk = kept, combining, by_rows, chunk
+        self.kept, self.fold, self.by_rows, self.chunk = kept, fold, by_rows, chunk
         self.lanes, self.others = threads
         self.sharing = self.lanes if by_rows else self.others
         source = self.source = Source()
@@ -336,7 +293,7 @@ class _Reduction:
         source.line("tx = cuda.threadIdx.x")
         source.line("ty = cuda.threadIdx.y")
         if self.sharing > 1:
-            source.shared("shared", str(self.lanes * self.others), combining.kept)
+            source.shared("shared", str(self.lanes * self.others), fold.kept)
         # All threads of a block go round together, also those that have nothing to do: they meet in between.
         if by_rows:
             self._over_rows()
@@ -364,25 +321,25 @@ class _Reduction:
 
     def _work(self, indices: Sequence[str], inside: str) -> None:
         """The result at these indices, by all threads of the block."""
-        source, combining, sharing = self.source, self.combining, self.sharing
-        source.line(f"sum = {combining.identity}")
+        source, fold, sharing = self.source, self.fold, self.sharing
+        source.line(f"sum = {PythonEmitter(source).number(fold.identity, fold.kept)}")
         share = "tx" if self.by_rows else "ty"
 
         def add_to(sum_: str, first: str, end: str) -> None:
             with stepping(source, "r", first, end, str(sharing)):
                 at = [*indices, *divided(source, "r", self.reduced_names, "r")]
-                value = convert(source, self.operands.values(at)[self.number], combining.kept)
-                source.line(f"{sum_} = {combining.combined(sum_, str(value))}")
+                value = convert(source, self.operands.values(at)[self.number], fold.kept)
+                source.line(f"{sum_} = {_combined(source, fold, sum_, str(value))}")
 
         with source.block(f"if {inside}"):
-            if combining.is_rounded and self.terms > STRETCH * sharing:
+            if fold.is_rounded and self.terms > STRETCH * sharing:
                 _in_stretches(source, f"{self.begin} + {share}", self.end, sharing, add_to)
             else:
                 add_to("sum", f"{self.begin} + {share}", self.end)
         if sharing > 1:
-            _tree(source, combining, self.lanes, sharing, self.by_rows)
+            _tree(source, fold, self.lanes, sharing, self.by_rows)
         with source.block(f"if {inside}" + (f" and {share} == 0" if sharing > 1 else "")):
-            moved, total = self.to.at(indices), Value("sum", combining.kept)
+            moved, total = self.to.at(indices), Value("sum", fold.kept)
             if self.chunk is None:
                 source.store(convert(source, total, self.result.dtype), moved)
             else:
@@ -410,7 +367,12 @@ def _in_stretches(
     source.line("sum = float64(sum + lost) if lost == lost else sum")
 
 
-def _tree(source: Source, combining: _Combining, lanes: int, sharing: int, by_rows: bool) -> None:
+def _combined(source: Source, fold: Fold, total: str, x: str) -> Value:
+    a, b = Value(total, fold.kept), Value(x, fold.kept)
+    return fold.combined(PythonEmitter(source), a, b, fold.kept)
+
+
+def _tree(source: Source, fold: Fold, lanes: int, sharing: int, by_rows: bool) -> None:
     """`sum` of the threads that share a result, in the first of them: halves onto halves."""
     me = f"ty * {lanes} + tx"
     source.line(f"shared[{me}] = sum")
@@ -420,7 +382,7 @@ def _tree(source: Source, combining: _Combining, lanes: int, sharing: int, by_ro
     while half:
         with source.block(f"if {share} < {half}"):
             source.line(f"other = shared[{me} + {half * apart}]")
-            source.line(f"sum = {combining.combined('sum', 'other')}")
+            source.line(f"sum = {_combined(source, fold, 'sum', 'other')}")
             source.line(f"shared[{me}] = sum")
         source.line("cuda.syncthreads()")
         half //= 2

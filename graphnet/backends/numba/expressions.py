@@ -15,7 +15,7 @@ from graphnet.dtypes import of_nan
 from graphnet.node import Dtype
 from graphnet.plan.instructions import Step
 
-__all__ = ["FLOATS", "convert", "evaluate"]
+__all__ = ["FLOATS", "LLVMEmitter", "convert", "evaluate"]
 
 FLOATS = ("float", "double")
 CONDITIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
@@ -23,7 +23,7 @@ CONDITIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "n
 
 def evaluate(code: Code, step: Step, inputs: Sequence[Value], dtypes: Sequence[Dtype], lanes: int) -> Value:
     """The step's value from its inputs' values, of these dtypes."""
-    return expressions.evaluate(_LLVM(code, lanes), step, inputs, dtypes)
+    return expressions.evaluate(LLVMEmitter(code, lanes), step, inputs, dtypes)
 
 
 def convert(code: Code, x: Value, scalar: str, of_unsigned: bool = False, to_unsigned: bool = False) -> Value:
@@ -50,7 +50,7 @@ def convert(code: Code, x: Value, scalar: str, of_unsigned: bool = False, to_uns
     return code.convert("zext" if of_unsigned else "sext", x, scalar)
 
 
-class _LLVM(Emitter[Value]):
+class LLVMEmitter(Emitter[Value]):
     """On vectors of so many lanes."""
 
     def __init__(self, code: Code, lanes: int) -> None:

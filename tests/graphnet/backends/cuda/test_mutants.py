@@ -24,7 +24,7 @@ def no_ends(source: Any, index: str, sizes: Any, names: str) -> list[str]:
     return [index] * len(sizes)
 
 
-def forgetful_tree(source: Any, combining: Any, lanes: int, sharing: int, by_rows: bool) -> None:
+def forgetful_tree(source: Any, fold: Any, lanes: int, sharing: int, by_rows: bool) -> None:
     """Threads keep what they have."""
     source.line("shared[0] = sum")
 
