@@ -1,7 +1,7 @@
 """The back end for NVIDIA GPUs: kernels that Numba compiles, from the same plans and expressions as on the CPU.
 
 source, expressions   a kernel's Python code, written line by line
-target        how work is divided among threads
+division      how work is divided among threads
 launch        a kernel with its arguments
 loops, products, scatters   instructions as launches
 blas          cuBLAS, where it is installed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from graphnet.backends.cuda.division import Division
 from graphnet.backends.cuda.source import Offset, Source
-from graphnet.backends.cuda.target import Target
 from graphnet.node import Node
 from graphnet.plan.views import Buffer, View
 
@@ -44,8 +44,10 @@ class Layout(NamedTuple):
     block: tuple[int, int, int]
 
     @classmethod
-    def of(cls, source: Source, grid: Sequence[int], block: tuple[int, int, int], target: Target) -> Layout:
-        limited = [max(1, min(wanted, most)) for wanted, most in zip(grid, target.most, strict=True)]
+    def of(
+        cls, source: Source, grid: Sequence[int], block: tuple[int, int, int], division: Division
+    ) -> Layout:
+        limited = [max(1, min(wanted, most)) for wanted, most in zip(grid, division.most, strict=True)]
         x, y, z = limited
         return cls(
             source.text(), tuple(sorted(source.arrays)), tuple(source.numbers.values()), (x, y, z), block

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from graphnet.backends.compiled.folds import Fold
 from graphnet.backends.compiled.layouts import remembered
+from graphnet.backends.cuda.division import Division
 from graphnet.backends.cuda.expressions import PythonEmitter, convert, evaluate
 from graphnet.backends.cuda.launch import Launch, Layout, power_of_two
 from graphnet.backends.cuda.source import INDEX, Offset, Source, Value
-from graphnet.backends.cuda.target import Target
 from graphnet.dtypes import BOOL
 from graphnet.plan.axes import is_along_reduced, joined, operand_strides
 from graphnet.plan.instructions import Load, Loop, Reduction
@@ -25,20 +25,20 @@ Stride = int | None
 STRETCH = 16
 
 
-def loop_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
+def loop_launches(loop: Loop, division: Division, check: bool) -> list[Launch]:
     """check: the flag is raised where a value that is loaded or computed is not finite."""
     if not loop.reductions:
-        return [_layout_of(loop, target, check).launch(loop.nodes, loop.views)]
-    return reduction_launches(loop, target, check)
+        return [_layout_of(loop, division, check).launch(loop.nodes, loop.views)]
+    return reduction_launches(loop, division, check)
 
 
 _layouts: dict[Hashable, Layout] = {}
 
 
-def _layout_of(loop: Loop, target: Target, check: bool) -> Layout:
+def _layout_of(loop: Loop, division: Division, check: bool) -> Layout:
     """Loops of all time steps have one layout: it is made once."""
-    key = (target, check, loop.form)
-    return _layouts.get(key) or remembered(_layouts, key, _elementwise(loop, target, check))
+    key = (division, check, loop.form)
+    return _layouts.get(key) or remembered(_layouts, key, _elementwise(loop, division, check))
 
 
 # -- what all loops share --------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def divided(source: Source, index: str, sizes: Sequence[str], names: str) -> lis
 # -- elementwise -----------------------------------------------------------------------------------------------------
 
 
-def _elementwise(loop: Loop, target: Target, check: bool) -> Layout:
+def _elementwise(loop: Loop, division: Division, check: bool) -> Layout:
     tables = operand_strides(loop)
     axes = joined(range(len(loop.shape)), loop.shape, tables)
     while len(axes) < (2 if loop.looks_up else 1):
@@ -191,16 +191,16 @@ def _elementwise(loop: Loop, target: Target, check: bool) -> Layout:
 
     over(0, [])
     width, height = sizes[-1], sizes[-2] if len(sizes) > 1 else 1
-    across = min(power_of_two(width), target.threads)
-    down = min(power_of_two(height), target.threads // across)
+    across = min(power_of_two(width), division.threads)
+    down = min(power_of_two(height), division.threads // across)
     grid = (-(-width // across), -(-height // down), math.prod(sizes[:-2]))
-    return Layout.of(source, grid, (across, down, 1), target)
+    return Layout.of(source, grid, (across, down, 1), division)
 
 
 # -- reductions ------------------------------------------------------------------------------------------------------
 
 
-def reduction_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
+def reduction_launches(loop: Loop, division: Division, check: bool) -> list[Launch]:
     """One launch, or two where few results are made of many numbers: parts first, then their sum."""
     assert not loop.stores, "this back end takes no graph whose reductions are fused"
     ((how, number, result),), axes = loop.reductions, loop.reduced
@@ -216,36 +216,36 @@ def reduction_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
     total = math.prod(size for size, _ in reduced)
     results = math.prod(size for size, _ in kept)
     if by_rows:
-        lanes = target.lanes if total <= 4 * target.threads else target.threads
-        others = target.threads // lanes
+        lanes = division.lanes if total <= 4 * division.threads else division.threads
+        others = division.threads // lanes
         blocks = -(-results // others)
     else:
-        lanes, others = target.lanes, target.threads // target.lanes
+        lanes, others = division.lanes, division.threads // division.lanes
         blocks = -(-kept[-1][0] // lanes) * math.prod(size for size, _ in kept[:-1])
-    parts = max(1, min(-(-target.blocks // max(blocks, 1)), total // target.least))
+    parts = max(1, min(-(-division.blocks // max(blocks, 1)), total // division.least))
     views = loop.views
     if parts == 1:
         source = _Reduction(loop, kept, reduced, fold, by_rows, (lanes, others), None, check).source
         return [
-            Layout.of(source, _grid(blocks, kept, by_rows, lanes, 1), (lanes, others, 1), target).launch(
+            Layout.of(source, _grid(blocks, kept, by_rows, lanes, 1), (lanes, others, 1), division).launch(
                 loop.nodes, views
             )
         ]
     scratch = Buffer(parts * results, fold.kept)
     partial = scratch.whole((parts, results))
     source = _Reduction(loop, kept, reduced, fold, by_rows, (lanes, others), -(-total // parts), check).source
-    first = Layout.of(source, _grid(blocks, kept, by_rows, lanes, parts), (lanes, others, 1), target).launch(
-        loop.nodes, [*views[:-1], partial]
-    )
+    first = Layout.of(
+        source, _grid(blocks, kept, by_rows, lanes, parts), (lanes, others, 1), division
+    ).launch(loop.nodes, [*views[:-1], partial])
     # The parts side by side, seen with the result's own axes.
     shape = tuple(size for size, _ in kept)
     whole = View(scratch, 0, (parts, *shape), (results, *contiguous_strides(shape)))
-    target_view = View(result.buffer, result.offset, shape, tuple(strides[-1] or 0 for _, strides in kept))
+    whole_result = View(result.buffer, result.offset, shape, tuple(strides[-1] or 0 for _, strides in kept))
     summed = Loop(
         loop.nodes, whole.shape, [Load("plain", whole, None, fold.kept)], [], [],
-        (0,), [Reduction(how, 0, target_view)],
+        (0,), [Reduction(how, 0, whole_result)],
     )  # fmt: skip
-    return [first, *reduction_launches(summed, target, False)]
+    return [first, *reduction_launches(summed, division, False)]
 
 
 Axes = Sequence[tuple[int, tuple[Stride, ...]]]

@@ -10,11 +10,11 @@ import numpy as np
 
 from graphnet.backends.compiled.locations import HEADER
 from graphnet.backends.compiled.schedule import Schedule, Scheduler
+from graphnet.backends.cuda.division import Division
 from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.loops import loop_launches
 from graphnet.backends.cuda.products import Products, grouped, orientation, product_launches
 from graphnet.backends.cuda.scatters import Chains, scatter_launches
-from graphnet.backends.cuda.target import Target
 from graphnet.graph import Graph
 from graphnet.node import Array, Dtype, Node, Shape
 from graphnet.plan.arena import ALIGNMENT
@@ -65,10 +65,10 @@ class LaunchSchedule(Schedule[list[Launch | LibraryProduct]]):
     flagged: bool
 
 
-def make_schedule(graph: Graph, target: Target, library: bool, check: bool) -> LaunchSchedule:
+def make_schedule(graph: Graph, division: Division, library: bool, check: bool) -> LaunchSchedule:
     """library: products are left to cuBLAS, but for those with a vector. check: the flag is raised where a value is not
     finite."""
-    scheduler = LaunchScheduler(in_one_piece(lower(graph)), check, target, library)
+    scheduler = LaunchScheduler(in_one_piece(lower(graph)), check, division, library)
     common = scheduler.schedule()
     return LaunchSchedule(
         **vars(common),
@@ -82,15 +82,15 @@ def make_schedule(graph: Graph, target: Target, library: bool, check: bool) -> L
 class LaunchScheduler(Scheduler[Launch | Products, list[Launch | LibraryProduct]]):
     """Launches run one after the other. All memory is the GPU's: leaves are brought there, too."""
 
-    def __init__(self, lowered: Lowered, check: bool, target: Target, library: bool) -> None:
+    def __init__(self, lowered: Lowered, check: bool, division: Division, library: bool) -> None:
         super().__init__(lowered, check)
-        self.target, self.library = target, library
+        self.division, self.library = division, library
         self.uploads: list[Upload] = []
         self._chains: Chains = {}
         self._changed = {a.view.buffer for instruction in lowered.instructions for a in instruction.writes}
 
     def loop(self, loop: Loop) -> Sequence[Launch]:
-        return loop_launches(loop, self.target, self.check)
+        return loop_launches(loop, self.division, self.check)
 
     def products(self, products: Sequence[Product]) -> Sequence[Launch | Products]:
         together = grouped(products)
@@ -104,11 +104,11 @@ class LaunchScheduler(Scheduler[Launch | Products, list[Launch | LibraryProduct]
         )
         if self.library and lies and rows > 1 and columns > 1 and products.a.shape[2]:
             return [products]
-        return product_launches(products, self.target)
+        return product_launches(products, self.division)
 
     def scatter(self, scatter: Scatter) -> Sequence[Launch]:
         lasting = scatter.index.buffer not in self._changed
-        return scatter_launches(scatter, self.target, self._chains if lasting else {})
+        return scatter_launches(scatter, self.division, self._chains if lasting else {})
 
     def place_leaves(self, leaves: Sequence[Node]) -> int:
         self.uploads, end = _lay_out(leaves, self.lowered.views)
