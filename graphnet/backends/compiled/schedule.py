@@ -95,8 +95,8 @@ class Scheduler(ABC, Generic[J, W]):
     def scatter(self, scatter: Scatter) -> Sequence[J]: ...
 
     @abstractmethod
-    def work(self, numbers: range) -> W:
-        """What the jobs of these numbers come to, whose memory has its place by now."""
+    def work(self, first: int, jobs: Sequence[J]) -> W:
+        """What the jobs of a segment come to, whose memory has its place by now. first: the first one's number."""
 
     def before_inputs(self) -> Sequence[J]:
         """More jobs, after those that depend on parameters and constants alone."""
@@ -143,16 +143,16 @@ class Scheduler(ABC, Generic[J, W]):
         return Location.of(view, ARENA if leaf is None else self.pieces.get(leaf, ARENA))
 
     def give_places(
-        self, start: int, meetings: Collection[int] | None = None, rows: Mapping[Buffer, object] | None = None
+        self, start: int, barriers: Collection[int] | None = None, rows: Mapping[Buffer, object] | None = None
     ) -> int:
         """Sets the offsets of what is no leaf, from `start` on; returns their end.
 
-        meetings: before which jobs all memory that is dead by then may be used again; else before any. rows: see
+        barriers: before which jobs all memory that is dead by then may be used again; else before any. rows: see
         `arena.Life`.
         """
         epochs, epoch = [0], 0
         for i in range(len(self.jobs) + 1):
-            epoch += meetings is None or i == len(self.jobs) or i in meetings
+            epoch += barriers is None or i == len(self.jobs) or i in barriers
             epochs.append(epoch)
         first, last = lifetimes(self.lowered, [job.buffers for job in self.jobs], self.fixed)
         tags = rows or {}
@@ -212,7 +212,8 @@ class Scheduler(ABC, Generic[J, W]):
             call = None
             if host is not None:
                 call = HostCall(host.node, list(map(self.location, host.sources)), self.location(host.target))
-            segments.append(Segment(self.work(range(start, stop)), call))
+            own = [job for job in self.jobs[start:stop] if not isinstance(job, Host)]
+            segments.append(Segment(self.work(start, own), call))
 
         for i, job in enumerate(self.jobs):
             if self.fixed and i == self.fixed:

@@ -18,7 +18,7 @@ from graphnet.backends.cuda.scatters import Chains, scatter_launches
 from graphnet.graph import Graph
 from graphnet.node import Array, Dtype, Node, Shape
 from graphnet.plan.arena import ALIGNMENT
-from graphnet.plan.instructions import Host, Loop, Product, Scatter
+from graphnet.plan.instructions import Loop, Product, Scatter
 from graphnet.plan.lowering import Lowered, lower
 from graphnet.plan.transfers import in_one_piece
 from graphnet.plan.views import View
@@ -114,8 +114,8 @@ class LaunchScheduler(Scheduler[Launch | Products, list[Launch | LibraryProduct]
         self.uploads, end = _lay_out(leaves, self.lowered.views)
         return end
 
-    def work(self, numbers: range) -> list[Launch | LibraryProduct]:
-        return [_located(job) for i in numbers if not isinstance(job := self.jobs[i], Host)]
+    def work(self, first: int, jobs: Sequence[Launch | Products]) -> list[Launch | LibraryProduct]:
+        return list(map(_located, jobs))
 
 
 def _lay_out(leaves: Sequence[Node], views: Mapping[Node, View]) -> tuple[list[Upload], int]:

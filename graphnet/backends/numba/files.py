@@ -26,7 +26,7 @@ WORD = np.dtype(np.int64)
 
 
 def told(schedule: TapeSchedule) -> tuple[dict[str, Any], dict[str, Array]]:
-    """JSON and arrays. The arena is as large as what one thread needs that does all."""
+    """JSON and arrays. The arena is as large as what its records use."""
     machine = this_machine()
     arrays: dict[str, Array] = {}
     for i, segment in enumerate(schedule.segments):

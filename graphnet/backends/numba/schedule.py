@@ -164,7 +164,7 @@ class TapeScheduler(Scheduler[Job, list[Tape]]):
 
     # -- tapes -------------------------------------------------------------------------------------------------------
 
-    def work(self, numbers: range) -> list[Tape]:
+    def work(self, first: int, jobs: Sequence[Job]) -> list[Tape]:
         parts = self.division.parts
         tapes: list[Supersteps] = [[[]] for _ in range(parts)]
         owners: list[list[tuple[Node, ...]]] = [[] for _ in range(parts)]
@@ -180,9 +180,7 @@ class TapeScheduler(Scheduler[Job, list[Tape]]):
                     owner += [nodes for _, nodes in by_tile[tile]]
                 by_tile.clear()
 
-        for i in numbers:
-            job = self.jobs[i]
-            assert not isinstance(job, Host)
+        for i, job in enumerate(jobs, first):
             if i in self.barriers:
                 write_out()
                 if parts > 1 and any(tape[-1] for tape in tapes):

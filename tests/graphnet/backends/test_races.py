@@ -197,7 +197,7 @@ def test_all_memory_that_is_used_again_too_early_is_seen_or_harmless(name: str) 
     for early in sorted({*range(len(plan.jobs))} - plan.barriers):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("graphnet.backends.numba.backend.REHEARSED", (3,))
-            wrong = lambda made, start, met, rows, j=early: real(made, start, {*met, j}, rows)
+            wrong = lambda made, start, barriers, rows, j=early: real(made, start, {*barriers, j}, rows)
             patch.setattr(TapeScheduler, "give_places", wrong)
             racing = bool(list(races(planned(lambda: build(made, 3)))))
             found = is_caught(made, expected)

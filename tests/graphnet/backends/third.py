@@ -22,7 +22,7 @@ from graphnet.backends.compiled.schedule import Schedule, Scheduler
 from graphnet.dtypes import converted
 from graphnet.graph import Graph
 from graphnet.node import Array, Dtype, Node
-from graphnet.plan.instructions import Host, Loop, Product, Scatter
+from graphnet.plan.instructions import Loop, Product, Scatter
 from graphnet.plan.lowering import lower
 from graphnet.plan.views import Buffer, View
 
@@ -143,8 +143,7 @@ class ThirdScheduler(Scheduler[Launch, list[Launch]]):
         text = SCATTER.format(turned=".T" if scatter.by_columns else "")
         return [Launch(text, (scatter.x, scatter.index, scatter.y), scatter.nodes)]
 
-    def work(self, numbers: range) -> list[Launch]:
-        jobs = [job for i in numbers if not isinstance(job := self.jobs[i], Host)]
+    def work(self, first: int, jobs: Sequence[Launch]) -> list[Launch]:
         return [job._replace(locations=list(map(self.location, job.views))) for job in jobs]
 
 
