@@ -25,7 +25,7 @@ import numpy as np
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.streams import prepare_streams
+from graphnet.system.streams import prepare_streams
 
 WAYS = ("one", "two", "chosen")
 Call = Callable[[], object]

@@ -26,9 +26,9 @@ from benchmarks.networks.ours import CELLS
 from benchmarks.networks.peak import measure
 from benchmarks.networks.worker import timed
 from graphnet import passes
-from graphnet.graph import Graph
-from graphnet.node import Node
-from graphnet.streams import prepare_streams
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
+from graphnet.system.streams import prepare_streams
 from tests.graphnet.backends.unseen_cells import CELLS as UNSEEN
 
 ALL: dict[str, type[rnn.Cell]] = {**rnn.cells.ALL, **CELLS, **{cell.__name__: cell for cell in UNSEEN}}

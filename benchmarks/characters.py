@@ -24,10 +24,10 @@ from typing import Any
 
 import graphnet_rnn as rnn
 from benchmarks.runs import Row, complete
-from graphnet.streams import prepare_streams
-from graphnet_rnn.cell import Cell
+from graphnet.system.streams import prepare_streams
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.initializers import Initializer, normal, thinned
 from graphnet_rnn.data import Corpus, read_text
-from graphnet_rnn.initializers import Initializer, normal, thinned
 from graphnet_rnn.optimizers import Adam, ConstantRate, GreedyHessianFree, HessianFree, Optimizer
 from graphnet_rnn.training import CarriedText, DrawnText, Listener, Problem, Trainer, Training
 

@@ -22,10 +22,10 @@ import numpy as np
 
 import graphnet as gn
 from graphnet import passes
-from graphnet.graph import Graph, ancestors
-from graphnet.node import Node
+from graphnet.graph.graph import Graph, ancestors
+from graphnet.graph.node import Node
 from graphnet.plan import make_plan
-from graphnet.streams import prepare_streams
+from graphnet.system.streams import prepare_streams
 
 UNITS = 4
 GATES = "ifog"

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 import graphnet_rnn as rnn
-from graphnet.streams import prepare_streams
-from graphnet_rnn.control import CenterOut, Controller
+from graphnet.system.streams import prepare_streams
+from graphnet_rnn.models.control import CenterOut, Controller
 
 #: What a product with the curvature costs, in gradients.
 PRODUCT = 1.5

@@ -25,12 +25,12 @@ import numpy as np
 
 import graphnet as gn
 from benchmarks.runs import Row, complete
-from graphnet.node import Array
-from graphnet.streams import prepare_streams
-from graphnet_rnn.initializers import constant, normal, orthogonal, reservoir
-from graphnet_rnn.network import Network
-from graphnet_rnn.objective import Objective
+from graphnet.graph.node import Array
+from graphnet.system.streams import prepare_streams
+from graphnet_rnn.cell.initializers import constant, normal, orthogonal, reservoir
+from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers import Momentum, Nesterov, Stepwise
+from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.tasks import (
     MOMENTUM_SETTINGS,
     TASKS,

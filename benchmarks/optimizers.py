@@ -26,7 +26,7 @@ import numpy as np
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
+from graphnet.graph.node import Array
 
 try:
     import torch

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from graphnet.json_lines import Row, append_row, read_rows
+from graphnet.system.json_lines import Row, append_row, read_rows
 from graphnet_rnn.errors import DataError
 
 __all__ = ["Row", "complete"]

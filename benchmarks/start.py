@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from graphnet.streams import prepare_streams
+from graphnet.system.streams import prepare_streams
 
 PROGRAM = """
 import time

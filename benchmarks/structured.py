@@ -23,7 +23,7 @@ import numpy as np
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.streams import prepare_streams
+from graphnet.system.streams import prepare_streams
 
 BATCH, SIZE = 256, 1000
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.runs import Row, complete
-from graphnet.streams import prepare_streams
+from graphnet.system.streams import prepare_streams
 from graphnet_rnn.tasks import TASKS, Trial, settings
 
 KEY = ("task", "length", "structural", "seed")

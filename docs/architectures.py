@@ -19,9 +19,9 @@ from typing import Any
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
-from graphnet.streams import prepare_streams
+from graphnet.system.streams import prepare_streams
 from graphnet_rnn.cells.feedforward import AUTOENCODERS, autoencoder_layers
-from graphnet_rnn.control import Arm, CenterOut, Controller
+from graphnet_rnn.models.control import Arm, CenterOut, Controller
 
 FOLDER = Path(__file__).parent
 UNITS, SYMBOLS = 128, 65

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import viz
-from graphnet.streams import prepare_streams
+from graphnet.system.streams import prepare_streams
 
 FOLDER = Path(__file__).parent / "gallery"
 

@@ -21,8 +21,8 @@ from graphnet.errors import (
     UsageError,
     ValueAccessError,
 )
-from graphnet.graph import Graph
-from graphnet.node import Node, Op
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node, Op
 from graphnet.ops.broadcast import broadcast_to
 from graphnet.ops.elementwise import (
     Elementwise, absolute, add, cast, clip, cos, divide, equal, exp, greater, greater_equal, less,
@@ -37,13 +37,13 @@ from graphnet.ops.random import RandomSource
 from graphnet.ops.reduce import argmax, log_softmax, logsumexp, max, mean, min, softmax, sum
 from graphnet.ops.shape import concatenate, reshape, stack, transpose
 from graphnet.ops.surrogate import with_surrogate
-from graphnet.provenance import scope
-from graphnet.diff import backward, gradient, rop  # isort: skip
-from graphnet.curvature import gauss_newton_product, hessian_product  # isort: skip
+from graphnet.graph.provenance import scope
+from graphnet.derivatives.gradient import backward, gradient, rop  # isort: skip
+from graphnet.derivatives.curvature import gauss_newton_product, hessian_product  # isort: skip
 from graphnet import passes  # isort: skip
 from graphnet.backends import place  # isort: skip
-from graphnet.function import Function, compile  # isort: skip
-from graphnet.stored import StoredFunction, load_function  # isort: skip
+from graphnet.call.function import Function, compile  # isort: skip
+from graphnet.call.stored import StoredFunction, load_function  # isort: skip
 from graphnet import testing  # isort: skip
 
 from graphnet.version import __version__  # isort: skip

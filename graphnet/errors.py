@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from graphnet.node import Node
+    from graphnet.graph.node import Node
 
 __all__ = [
     "BackendError",

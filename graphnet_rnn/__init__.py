@@ -22,8 +22,8 @@ from graphnet_rnn import (
     testing,
     training,
 )
-from graphnet_rnn.batched import BatchedObjective
-from graphnet_rnn.cell import Cell
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cells import (
     GLNN,
     GNN,
@@ -56,14 +56,14 @@ from graphnet_rnn.cells import (
     StackedMRNN,
     TensorRNN,
 )  # fmt: skip
-from graphnet_rnn.declaration import State
-from graphnet_rnn.evaluation import Evaluator
-from graphnet_rnn.markov import HMM
+from graphnet_rnn.formats.model_file import load, save
 from graphnet_rnn.model import Model
-from graphnet_rnn.model_file import load, save
-from graphnet_rnn.network import Network
-from graphnet_rnn.norms import gradient_by_distance, weight_norms
-from graphnet_rnn.objective import Objective
+from graphnet_rnn.models.hmm import HMM
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.norms import gradient_by_distance, weight_norms
+from graphnet_rnn.network.readout import fit_output
+from graphnet_rnn.network.running import Runner, run
+from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers import (
     LBFGS,
     SGD,
@@ -81,10 +81,11 @@ from graphnet_rnn.optimizers import (
     Stepwise,
     minimize,
 )
-from graphnet_rnn.reading import Reading, TextCost, cost_over_text, read
-from graphnet_rnn.readout import fit_output
-from graphnet_rnn.running import Runner, run
-from graphnet_rnn.sampling import Sampler
+from graphnet_rnn.optimizers.batched import BatchedObjective
+from graphnet_rnn.optimizers.objective import Objective
+from graphnet_rnn.text.evaluation import Evaluator
+from graphnet_rnn.text.reading import Reading, TextCost, cost_over_text, read
+from graphnet_rnn.text.sampling import Sampler
 from graphnet_rnn.training import (
     Arrays,
     CarriedText,
@@ -98,7 +99,6 @@ from graphnet_rnn.training import (
     Trainer,
     Training,
 )
-from graphnet_rnn.unroll import Unrolled
 
 __all__ = [
     "GLNN",

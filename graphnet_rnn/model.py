@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
-from graphnet.display import ShowsItself
-from graphnet.dtypes import as_dtype, is_float
-from graphnet.node import Array, Dtype
+from graphnet.graph.display import ShowsItself
+from graphnet.graph.dtypes import as_dtype, is_float
+from graphnet.graph.node import Array, Dtype
+from graphnet_rnn.cell.initializers import Initializer
+from graphnet_rnn.cell.weights import FlatParameters, Weights
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.initializers import Initializer
-from graphnet_rnn.json_values import to_json
+from graphnet_rnn.files.json_values import to_json
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.weights import FlatParameters, Weights
 
 __all__ = ["Model"]
 

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet.testing import TOLERANCES, LawError, check_graph, require_same_in_any_order
 from graphnet.testing.laws import held_where_stopped
-from graphnet_rnn.cell import Cell, classes_of
+from graphnet_rnn.cell.cell import Cell, classes_of
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.model_file import ModelFile, describe_model, model_tensors, network_of
-from graphnet_rnn.network import Network
+from graphnet_rnn.formats.model_file import ModelFile, describe_model, model_tensors, network_of
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers.checks import OPTIMIZER_CHECKS, check_optimizer
-from graphnet_rnn.unroll import Unrolled
 
 __all__ = ["CHECKS", "OPTIMIZER_CHECKS", "check_cell", "check_network", "check_optimizer"]
 

@@ -8,7 +8,7 @@ import pytest
 import graphnet as gn
 from benchmarks.gpu.contenders import CELLS, Problem
 from benchmarks.gpu.translate import Engine, step_of
-from graphnet.node import Array
+from graphnet.graph.node import Array
 
 
 def scattered(x: Array, index: Array, size: int, axis: int) -> Array:

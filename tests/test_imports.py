@@ -135,7 +135,7 @@ def imports_of(file: Path) -> list[tuple[str, bool]]:
 
 
 def part_of(file: Path) -> str:
-    """`ops` for graphnet/ops/leaf.py, `node` for graphnet/node.py."""
+    """`ops` for graphnet/ops/leaf.py, `node` for graphnet/graph/node.py."""
     return file.relative_to(ROOT).parts[1].removesuffix(".py")
 
 

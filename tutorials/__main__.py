@@ -20,8 +20,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from graphnet.files import write_whole
-from graphnet.streams import prepare_streams
+from graphnet.system.files import write_whole
+from graphnet.system.streams import prepare_streams
 
 HERE = Path(__file__).resolve().parent
 #: Words in what a cell prints stay whole at the ends of lines.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from graphnet.node import Array
+from graphnet.graph.node import Array
 
 __all__ = ["Grid", "block_means"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from graphnet.arguments import as_input, sample_inputs
 from graphnet.backends.numpy import call_forward
-from graphnet.graph import Graph
-from graphnet.node import Array, Node
+from graphnet.call.arguments import as_input, sample_inputs
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
 from viz.errors import DrawingError
 
 __all__ = ["Feeds", "computed", "fed"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphnet.files import write_whole
+from graphnet.system.files import write_whole
 from viz.errors import DrawingError
 
 __all__ = ["write_file"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
 from viz.drawing.closed import Box, ClosedPicture, Kind, Link, closed_picture
 from viz.drawing.merge import check_steps, fold_columns
 from viz.drawing.picture import names_in

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
 
 __all__ = ["kept_nodes"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from graphnet.dtypes import is_float
-from graphnet.graph import Graph
-from graphnet.node import Array, Node
+from graphnet.graph.dtypes import is_float
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
 from graphnet.ops.elementwise import Elementwise
 from viz.drawing.closed import ClosedPicture, Kind, closed_picture, is_unrolled
 from viz.drawing.merge import check_steps, fold_columns, fold_time

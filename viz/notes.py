@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
-from graphnet.dtypes import is_float
-from graphnet.function import Function
-from graphnet.graph import Graph
-from graphnet.node import Array, Node
+from graphnet.call.function import Function
+from graphnet.graph.dtypes import is_float
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
 from viz.blocks import block_means
 from viz.drawing.names import number, shape_text
 from viz.drawing.note import Note, Notes, Scale

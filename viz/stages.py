@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from graphnet.function import Function
+from graphnet.call.function import Function
 from graphnet.passes import Stage
 from viz.drawing.draw import draw
 from viz.drawing.render import Drawing

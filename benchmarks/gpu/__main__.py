@@ -32,7 +32,7 @@ from graphnet.backends import Backend
 from graphnet.backends.cuda.device import this_device
 from graphnet.plan.instructions import Loop, Product
 from graphnet.plan.lowering import lower
-from graphnet.streams import prepare_streams
+from graphnet.system.streams import prepare_streams
 
 #: Calls before the first that counts: compilation, autotuning, capture of graphs.
 WARM = 3

@@ -12,8 +12,8 @@ from typing import Any
 
 import graphnet_rnn as rnn
 from graphnet import passes
-from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
 from graphnet.ops.elementwise import Elementwise
 
 __all__ = ["Engine", "Step", "step_of"]

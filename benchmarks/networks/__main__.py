@@ -20,7 +20,7 @@ from benchmarks.networks import table
 from benchmarks.networks.problem import LAYOUT, TASKS, Problem
 from benchmarks.networks.team import VARIANTS, Plan, run
 from benchmarks.networks.worker import MODULES
-from graphnet.streams import prepare_streams
+from graphnet.system.streams import prepare_streams
 
 #: hidden, batch, steps, symbols, cores.
 ROWS = (

@@ -9,7 +9,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from benchmarks.networks.candidate import Candidate
 from benchmarks.networks.problem import Array, Arrays, Problem, merge, split
-from graphnet.node import Node
+from graphnet.graph.node import Node
 
 
 class MultiplicativeLSTM(rnn.Cell):

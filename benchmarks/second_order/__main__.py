@@ -26,7 +26,7 @@ from benchmarks.second_order import table
 from benchmarks.second_order.problem import Problem
 from benchmarks.second_order.turns import Plan, run
 from benchmarks.second_order.worker import MODULES
-from graphnet.streams import prepare_streams
+from graphnet.system.streams import prepare_streams
 
 
 def arguments() -> argparse.Namespace:

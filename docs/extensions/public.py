@@ -28,7 +28,7 @@ _ALIASES = (
     ("~numpy.ndarray[~typing.Any, ~typing.Any]", "~numpy.ndarray"),
     (
         "~collections.abc.Callable[[~numpy.random._generator.Generator, tuple[int, ...]], ~numpy.ndarray]",
-        "~graphnet_rnn.initializers.Initializer",
+        "~graphnet_rnn.cell.initializers.Initializer",
     ),
     ("passes_module.", "gn.passes."),
 )

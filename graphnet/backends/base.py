@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from graphnet.errors import BackendError
-from graphnet.graph import Graph
-from graphnet.node import Array, Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
 from graphnet.plan import Memory
 
 __all__ = ["OUT_OF_RANGE", "Backend", "Program"]

@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 
 from graphnet.errors import BackendError
-from graphnet.files import write_whole
+from graphnet.system.files import write_whole
 
 __all__ = ["Cache", "open_cache"]
 

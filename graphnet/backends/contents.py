@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from graphnet.dtypes import as_dtype
 from graphnet.errors import BackendError
-from graphnet.node import Array, Dtype, Node, Shape
+from graphnet.graph.dtypes import as_dtype
+from graphnet.graph.node import Array, Dtype, Node, Shape
 
 __all__ = [
     "DTYPES",

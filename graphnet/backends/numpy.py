@@ -17,10 +17,10 @@ from graphnet.errors import (
     NotEnoughMemoryError,
     table_of_inputs,
 )
-from graphnet.graph import Graph
-from graphnet.memory import readable_bytes
-from graphnet.node import Array, Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
 from graphnet.plan import make_plan
+from graphnet.system.memory import readable_bytes
 
 __all__ = ["NumpyBackend", "NumpyProgram", "call_forward"]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphnet.node import Op
+from graphnet.graph.node import Op
 from graphnet.ops import broadcast, elementwise, index, leaf, linear, loss, random, reduce, shape, surrogate
 
 __all__ = ["FAMILIES", "all_ops"]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphnet.errors import ShapeError, table_of_inputs
-from graphnet.node import Array, Dtype, Node, Op, RowsOf, S, Shape, shared
+from graphnet.graph.node import Array, Dtype, Node, Op, RowsOf, S, Shape, shared
 from graphnet.ops.leaf import as_node, as_shape
 from graphnet.ops.shape import reshape
 

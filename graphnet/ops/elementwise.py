@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.dtypes import BOOL, FLOAT64, as_dtype, common_dtype, converted, is_float
 from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueAccessError, table_of_inputs
-from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape, shared
+from graphnet.graph.dtypes import BOOL, FLOAT64, as_dtype, common_dtype, converted, is_float
+from graphnet.graph.node import OPERATORS, Array, Dtype, Node, Op, Shape, shared
 from graphnet.ops.broadcast import STRETCH, broadcast_to
 from graphnet.ops.leaf import as_node, fill, filled, stop_gradient, zeros
 

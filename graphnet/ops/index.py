@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.dtypes import BOOL, FLOAT32, INT64, as_dtype
 from graphnet.errors import DtypeError, GraphnetError, ShapeError, table_of_inputs
-from graphnet.node import OPERATORS, Array, Dtype, Node, Op, Shape
+from graphnet.graph.dtypes import BOOL, FLOAT32, INT64, as_dtype
+from graphnet.graph.node import OPERATORS, Array, Dtype, Node, Op, Shape
 from graphnet.ops.elementwise import cast
 from graphnet.ops.leaf import as_node, as_size, zeros
 from graphnet.ops.shape import basic_slice, normalize_axis, reshape, transpose

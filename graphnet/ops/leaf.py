@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.dtypes import FLOAT32, FLOAT64, as_dtype, is_float, require_unmasked
 from graphnet.errors import DtypeError, ShapeError, ValueAccessError
-from graphnet.node import OPERATORS, Array, ByIdentity, Dtype, Node, Op, RowsOf, S, Shape, shared
+from graphnet.graph.dtypes import FLOAT32, FLOAT64, as_dtype, is_float, require_unmasked
+from graphnet.graph.node import OPERATORS, Array, ByIdentity, Dtype, Node, Op, RowsOf, S, Shape, shared
 from graphnet.settings import shown, yes_or_no
 
 __all__ = [

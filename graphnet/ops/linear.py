@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.dtypes import BOOL, INT64, common_dtype
 from graphnet.errors import ShapeError, table_of_inputs
-from graphnet.node import OPERATORS, Array, Node, Op, shared
+from graphnet.graph.dtypes import BOOL, INT64, common_dtype
+from graphnet.graph.node import OPERATORS, Array, Node, Op, shared
 from graphnet.ops.broadcast import Sum, broadcast_to
 from graphnet.ops.elementwise import cast
 from graphnet.ops.leaf import as_node

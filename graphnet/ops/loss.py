@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.dtypes import BOOL, FLOAT64, common_dtype, is_float
 from graphnet.errors import DtypeError, GraphnetError, ShapeError, table_of_inputs
-from graphnet.node import Array, Dtype, Node, Op, Shape, shared
+from graphnet.graph.dtypes import BOOL, FLOAT64, common_dtype, is_float
+from graphnet.graph.node import Array, Dtype, Node, Op, Shape, shared
 from graphnet.ops.broadcast import Sum, summed
 from graphnet.ops.elementwise import Elementwise, cast, equal, exp, log, sigmoid, where
 from graphnet.ops.index import OneHot, one_hot

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.dtypes import as_dtype
 from graphnet.errors import GraphnetError, UsageError
-from graphnet.node import Array, ByIdentity, Dtype, Node, Shape
+from graphnet.graph.dtypes import as_dtype
+from graphnet.graph.node import Array, ByIdentity, Dtype, Node, Shape
 from graphnet.ops.leaf import as_shape
 from graphnet.settings import is_number, number, whole_number
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.dtypes import FLOAT64, INT64, is_float
 from graphnet.errors import ShapeError, table_of_inputs
-from graphnet.node import Array, Dtype, Node, Op, Shape, shared
+from graphnet.graph.dtypes import FLOAT64, INT64, is_float
+from graphnet.graph.node import Array, Dtype, Node, Op, Shape, shared
 from graphnet.ops.broadcast import Reduction, Sum, broadcast_to, summed
 from graphnet.ops.elementwise import cast, equal, exp, log, logical_not, logical_or, where
 from graphnet.ops.leaf import as_node, constant, zeros

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from graphnet.errors import DtypeError, ShapeError, table_of_inputs
-from graphnet.node import OPERATORS, Array, Dtype, Key, KeyEntry, Node, Op, RowsOf, S, Shape, shared
+from graphnet.graph.node import OPERATORS, Array, Dtype, Key, KeyEntry, Node, Op, RowsOf, S, Shape, shared
 from graphnet.ops.leaf import as_node, as_shape, fill
 from graphnet.settings import listed
 

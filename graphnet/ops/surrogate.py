@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from graphnet.dtypes import is_float
 from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueAccessError
-from graphnet.node import Array, Dtype, Node, Shape
+from graphnet.graph.dtypes import is_float
+from graphnet.graph.node import Array, Dtype, Node, Shape
 from graphnet.ops.leaf import Label, as_node, zeros
 
 __all__ = ["Surrogate", "with_surrogate"]

@@ -33,7 +33,7 @@ from functools import partial
 from typing import NamedTuple
 
 from graphnet.errors import GraphnetError, UsageError
-from graphnet.graph import Graph
+from graphnet.graph.graph import Graph
 from graphnet.passes.batch import batch
 from graphnet.passes.cut import cut
 from graphnet.passes.expand import expand

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from graphnet.collector import collector_paused
-from graphnet.graph import Graph, dependents
-from graphnet.node import Node
+from graphnet.graph.graph import Graph, dependents
+from graphnet.graph.node import Node
+from graphnet.graph.provenance import attributed_to
 from graphnet.ops.leaf import After, Input
-from graphnet.provenance import attributed_to
+from graphnet.system.collector import collector_paused
 
 __all__ = ["dynamic_nodes", "independent_groups", "replace_groups", "varying_nodes"]
 

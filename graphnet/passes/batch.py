@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphnet.graph import Graph
-from graphnet.node import Node, Op, Shape
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node, Op, Shape
 from graphnet.ops.broadcast import BroadcastTo
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.leaf import Fill

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from functools import reduce
 from itertools import pairwise
 
-from graphnet.graph import Graph
-from graphnet.node import Key, Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Key, Node
 from graphnet.ops.broadcast import STRETCH, Sum
 from graphnet.ops.elementwise import add
 from graphnet.ops.index import ScatterAdd

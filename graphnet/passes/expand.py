@@ -6,8 +6,8 @@ exponentials of a loss and of its gradient) is computed once.
 
 from __future__ import annotations
 
-from graphnet.graph import Graph, ancestors, rewrite
-from graphnet.node import Node
+from graphnet.graph.graph import Graph, ancestors, rewrite
+from graphnet.graph.node import Node
 
 __all__ = ["expand"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphnet.graph import Graph
-from graphnet.node import Array, Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.leaf import Constant, Fill, constant, fill
 

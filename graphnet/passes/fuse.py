@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from graphnet.collector import collector_paused
-from graphnet.expression import is_compilable
-from graphnet.graph import Graph, Group
-from graphnet.node import Node
+from graphnet.graph.expression import is_compilable
+from graphnet.graph.graph import Graph, Group
+from graphnet.graph.node import Node
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.index import Lookup
 from graphnet.passes.analysis import varying_nodes
+from graphnet.system.collector import collector_paused
 
 __all__ = ["fuse", "is_fusable"]
 

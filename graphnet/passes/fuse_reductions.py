@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graphnet.collector import collector_paused
-from graphnet.graph import Graph, Group
-from graphnet.node import Node
+from graphnet.graph.graph import Graph, Group
+from graphnet.graph.node import Node
 from graphnet.ops.broadcast import Reduction
+from graphnet.system.collector import collector_paused
 
 __all__ = ["LONG", "fuse_reductions"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphnet.node import Key, Node, shared
+from graphnet.graph.node import Key, Node, shared
 from graphnet.ops.leaf import After, Fill
 from graphnet.ops.shape import Concatenate, Slice, Transpose, concatenate, is_whole, joined_entry, reshape
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from graphnet.graph import Graph, rewrite
-from graphnet.node import Node, Op
+from graphnet.graph.graph import Graph, rewrite
+from graphnet.graph.node import Node, Op
 
 __all__ = ["merge", "values_of"]
 

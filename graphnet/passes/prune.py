@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
 from graphnet.ops.leaf import Label, StopGradient
 from graphnet.ops.shape import Slice
 

@@ -17,17 +17,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import accumulate
 
-from graphnet.cached import cached_property
-from graphnet.collector import collector_paused
-from graphnet.graph import Graph, dependents
-from graphnet.node import Node, shared
+from graphnet.graph.graph import Graph, dependents
+from graphnet.graph.node import Node, shared
+from graphnet.graph.provenance import attributed_to
 from graphnet.ops.elementwise import Add, add
 from graphnet.ops.index import OneHot
 from graphnet.ops.leaf import After, Fill
 from graphnet.ops.linear import MatMul, Product
 from graphnet.ops.shape import Stack
 from graphnet.passes.unstack import ANYWHERE, unstack
-from graphnet.provenance import attributed_to
+from graphnet.system.cached import cached_property
+from graphnet.system.collector import collector_paused
 
 __all__ = ["recompute"]
 

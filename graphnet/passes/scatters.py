@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
 from graphnet.ops.broadcast import Sum
 from graphnet.ops.index import ScatterAdd
 from graphnet.passes.analysis import varying_nodes

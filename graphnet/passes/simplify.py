@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from graphnet.graph import Graph
-from graphnet.node import Node, Shape, shared
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node, Shape, shared
 from graphnet.ops.broadcast import BroadcastTo, Sum
 from graphnet.ops.elementwise import Add, Cast, Divide, Log, Multiply, Negative, Subtract, add
 from graphnet.ops.index import OneHot, ScatterAdd, Take, one_hot

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 
-from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
+from graphnet.graph.provenance import Model, attributed_to
 from graphnet.ops.broadcast import Sum
 from graphnet.ops.elementwise import add
 from graphnet.ops.shape import Slice, Stack, part
-from graphnet.provenance import Model, attributed_to
 
 __all__ = ["ANYWHERE", "unstack"]
 

@@ -7,9 +7,9 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from graphnet.cached import cached_property
-from graphnet.node import Dtype, Node, Shape
+from graphnet.graph.node import Dtype, Node, Shape
 from graphnet.plan.views import Buffer, View
+from graphnet.system.cached import cached_property
 
 __all__ = [
     "Access",

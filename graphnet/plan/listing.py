@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from graphnet.expression import VARIABLES
+from graphnet.graph.expression import VARIABLES
 from graphnet.plan.instructions import Host, Instruction, Load, Loop, Product, Scatter
 from graphnet.plan.lowering import Lowered
 from graphnet.plan.views import Buffer, View

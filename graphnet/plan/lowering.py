@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from graphnet.collector import collector_paused
-from graphnet.dtypes import BOOL
 from graphnet.errors import NotEnoughMemoryError
-from graphnet.graph import Graph, Group, dependents
-from graphnet.node import Dtype, Key, Node, Shape
+from graphnet.graph.dtypes import BOOL
+from graphnet.graph.graph import Graph, Group, dependents
+from graphnet.graph.node import Dtype, Key, Node, Shape
 from graphnet.ops.broadcast import Reduction, Sum
 from graphnet.ops.elementwise import Add, Elementwise
 from graphnet.ops.index import Lookup, ScatterAdd, is_by_columns
@@ -28,6 +27,7 @@ from graphnet.plan.placement import place
 from graphnet.plan.stretches import in_stretches
 from graphnet.plan.updates import can_fail, copied, write_updates
 from graphnet.plan.views import Buffer, View
+from graphnet.system.collector import collector_paused
 
 __all__ = ["Lowered", "lower"]
 

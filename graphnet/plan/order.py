@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphnet.collector import collector_paused
-from graphnet.graph import Graph
-from graphnet.memory import readable_bytes
-from graphnet.node import Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
 from graphnet.ops.leaf import Fill
+from graphnet.system.collector import collector_paused
+from graphnet.system.memory import readable_bytes
 
 __all__ = ["Memory", "Plan", "make_plan"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from graphnet.graph import Graph
-from graphnet.node import Dtype, KeyEntry, Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Dtype, KeyEntry, Node
 from graphnet.ops.shape import Concatenate, Join
 from graphnet.plan.views import Buffer, View, contiguous_strides
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from graphnet.node import Node
+from graphnet.graph.node import Node
 from graphnet.plan.instructions import Instruction, Load, Loop, Product, Reduction
 from graphnet.plan.views import Buffer, View
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from graphnet.node import Dtype, KeyEntry, Node, Shape
+from graphnet.graph.node import Dtype, KeyEntry, Node, Shape
 
 __all__ = ["Buffer", "View", "contiguous_strides"]
 
@@ -81,7 +81,7 @@ class View:
         return self.offset == 0 and self.size == self.buffer.size and self.is_contiguous
 
     def sliced(self, key: Sequence[KeyEntry]) -> View:
-        """The view of x[key], key as in graphnet.node.Key."""
+        """The view of x[key], key as in graphnet.graph.node.Key."""
         offset, shape, strides = self.offset, [], []
         for k, stride in zip(key, self.strides, strict=True):
             if isinstance(k, int):

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.diff import backward, rop
-from graphnet.dtypes import FLOAT32, is_float
+from graphnet.call.function import compile
+from graphnet.derivatives.gradient import backward, rop
 from graphnet.errors import DtypeError, GraphnetError, ShapeError, ValueAccessError
-from graphnet.function import compile
-from graphnet.graph import Graph
-from graphnet.node import Array, Node, Op
+from graphnet.graph.dtypes import FLOAT32, is_float
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node, Op
+from graphnet.graph.signature import parse
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.leaf import input
-from graphnet.signature import parse
 from graphnet.testing.declared import check_declared
 from graphnet.testing.kernel import MATHEMATICS, evaluate_kernel
 from graphnet.testing.laws import LAWS, TOLERANCES, LawError, make_problem

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from graphnet.call.function import compile
 from graphnet.errors import GraphnetError
-from graphnet.function import compile
-from graphnet.node import Array, Key, KeyEntry, Node
+from graphnet.graph.node import Array, Key, KeyEntry, Node
 from graphnet.ops.shape import Slice, part
 from graphnet.plan.views import Buffer
 from graphnet.testing.laws import LawError

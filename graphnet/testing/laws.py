@@ -24,12 +24,12 @@ import numpy as np
 from graphnet import passes
 from graphnet.backends import load_backend, usable_backends
 from graphnet.backends.numpy import NumpyProgram
-from graphnet.curvature import gauss_newton_product, hessian_product
-from graphnet.diff import backward, gradient, rop
-from graphnet.dtypes import FLOAT32, FLOAT64, is_float
-from graphnet.function import compile
-from graphnet.graph import Graph, ancestors, rewrite, substitute
-from graphnet.node import Array, Node
+from graphnet.call.function import compile
+from graphnet.derivatives.curvature import gauss_newton_product, hessian_product
+from graphnet.derivatives.gradient import backward, gradient, rop
+from graphnet.graph.dtypes import FLOAT32, FLOAT64, is_float
+from graphnet.graph.graph import Graph, ancestors, rewrite, substitute
+from graphnet.graph.node import Array, Node
 from graphnet.ops.elementwise import add
 from graphnet.ops.leaf import Fill, StopGradient, constant, input, parameter
 from graphnet.ops.reduce import sum as sum_of

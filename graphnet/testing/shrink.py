@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from graphnet.node import Array
+from graphnet.graph.node import Array
 
 __all__ = ["shrink"]
 

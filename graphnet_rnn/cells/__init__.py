@@ -18,7 +18,7 @@ combine         both directions of time, shortcuts
 
 from __future__ import annotations
 
-from graphnet_rnn.cell import Cell
+from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cells.boltzmann import RTRBM
 from graphnet_rnn.cells.combine import Bidirectional, Normalized, Residual
 from graphnet_rnn.cells.delay import NARX

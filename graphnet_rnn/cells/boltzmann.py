@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from graphnet import sigmoid
-from graphnet.node import Node
-from graphnet_rnn.cell import Cell
-from graphnet_rnn.declaration import State
+from graphnet.graph.node import Node
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.declaration import State
 
 __all__ = ["RTRBM"]
 

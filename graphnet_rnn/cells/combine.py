@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 import graphnet as gn
-from graphnet.node import Node
-from graphnet_rnn.cell import Cell, at_each_step
+from graphnet.graph.node import Node
+from graphnet_rnn.cell.cell import Cell, at_each_step
+from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cells.lstm import LSTM
-from graphnet_rnn.declaration import State
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import whole_number
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import graphnet as gn
-from graphnet.node import Node
-from graphnet_rnn.cell import Cell
-from graphnet_rnn.declaration import State
-from graphnet_rnn.initializers import Initializer
+from graphnet.graph.node import Node
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.declaration import State
+from graphnet_rnn.cell.initializers import Initializer
 from graphnet_rnn.settings import one_of, yes_or_no
 
 __all__ = ["ACTIVATIONS", "AUTOENCODERS", "Dense", "autoencoder_layers"]

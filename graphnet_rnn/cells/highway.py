@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphnet import sigmoid, tanh
-from graphnet.node import Node
-from graphnet_rnn.cell import Cell
-from graphnet_rnn.declaration import State
-from graphnet_rnn.graph_size import require_equations
-from graphnet_rnn.initializers import Initializer
+from graphnet.graph.node import Node
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.declaration import State
+from graphnet_rnn.cell.graph_size import require_equations
+from graphnet_rnn.cell.initializers import Initializer
 from graphnet_rnn.settings import fraction, whole_number
 
 __all__ = ["RHN", "HyperRHN"]

@@ -8,15 +8,15 @@ from typing import ClassVar
 import numpy as np
 
 from graphnet import concatenate, reshape, scaled_matmul, sigmoid, tanh
-from graphnet.node import Array, Node
-from graphnet_rnn.cell import Cell
+from graphnet.graph.node import Array, Node
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.declaration import State
+from graphnet_rnn.cell.initializers import Initializer, constant, normal
 from graphnet_rnn.cells.combine import as_cell, output_or_one, parts_states
 from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.cells.normalized import LayerNormLSTM
-from graphnet_rnn.declaration import State
 from graphnet_rnn.errors import CellError, UsageError
-from graphnet_rnn.initializers import Initializer, constant, normal
 from graphnet_rnn.settings import whole_number, yes_or_no
 
 __all__ = ["Hyper", "HyperLSTM"]

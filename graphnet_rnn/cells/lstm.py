@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from graphnet import concatenate, sigmoid, stop_gradient, tanh
-from graphnet.node import Node
-from graphnet_rnn.cell import Cell
-from graphnet_rnn.declaration import State
+from graphnet.graph.node import Node
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.declaration import State
+from graphnet_rnn.cell.initializers import Initializer, normal, sparse
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.initializers import Initializer, normal, sparse
 
 __all__ = [
     "LSTM", "LSTM1997", "MEMORY", "LSTMKrause", "LSTMPeephole", "LSTMSutskever", "without_recurrent_errors",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphnet import log, log_softmax, maximum, softmax
-from graphnet.node import Node
-from graphnet_rnn.cell import Cell
-from graphnet_rnn.declaration import State
-from graphnet_rnn.initializers import normal
+from graphnet.graph.node import Node
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.declaration import State
+from graphnet_rnn.cell.initializers import normal
 
 __all__ = ["HMMFilter"]
 

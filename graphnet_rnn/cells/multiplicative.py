@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphnet import concatenate, reshape, sigmoid, tanh
-from graphnet.node import Node
-from graphnet_rnn.cell import Cell
-from graphnet_rnn.declaration import State
-from graphnet_rnn.initializers import Initializer, glorot, normal, stacked
+from graphnet.graph.node import Node
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.declaration import State
+from graphnet_rnn.cell.initializers import Initializer, glorot, normal, stacked
 from graphnet_rnn.settings import whole_number
 
 __all__ = ["MRNN", "MultiplicativeLSTM", "StackedMRNN", "TensorRNN"]

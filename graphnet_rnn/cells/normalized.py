@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from graphnet import sigmoid, tanh
-from graphnet.node import Node
-from graphnet_rnn.cell import Cell
-from graphnet_rnn.declaration import State
-from graphnet_rnn.initializers import constant
+from graphnet.graph.node import Node
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.declaration import State
+from graphnet_rnn.cell.initializers import constant
 
 __all__ = ["LayerNormLSTM"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from graphnet import tanh
-from graphnet.node import Node
-from graphnet_rnn.cell import Cell
-from graphnet_rnn.declaration import State
+from graphnet.graph.node import Node
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.declaration import State
+from graphnet_rnn.cell.initializers import Initializer, reservoir, uniform
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.initializers import Initializer, reservoir, uniform
 from graphnet_rnn.settings import amount, fraction
 
 __all__ = ["EchoState", "LeakyRNN"]

@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphnet import constant, scatter_add, scope, sigmoid, take, tanh
-from graphnet.memory import require_memory
-from graphnet.node import Array, Node
-from graphnet_rnn import initializers
-from graphnet_rnn.cell import Cell
+from graphnet.graph.node import Array, Node
+from graphnet.system.memory import require_memory
+from graphnet_rnn.cell import initializers
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.declaration import State
+from graphnet_rnn.cell.initializers import Initializer, array
 from graphnet_rnn.cells.feedforward import ACTIVATIONS
-from graphnet_rnn.declaration import State
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.initializers import Initializer, array
 from graphnet_rnn.settings import amount, listed, one_of, shown, whole_number
 
 __all__ = ["GLNN", "GNN", "GraphLSTM", "GraphRNN", "random_edges"]

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from graphnet.streams import prepare_streams, what_was_escaped
+from graphnet.system.streams import prepare_streams, what_was_escaped
 from graphnet.version import __version__
 from graphnet_rnn.cli import cells, check, demo, draw, evaluate, export, sample, tasks, train
 from graphnet_rnn.cli.failures import give_up_output, in_words

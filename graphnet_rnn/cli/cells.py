@@ -8,10 +8,10 @@ import re
 
 import numpy as np
 
-from graphnet_rnn.cell import Cell
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.weights import Weights
 from graphnet_rnn.cells import ALL
 from graphnet_rnn.cli.user_cells import described, make_cell
-from graphnet_rnn.weights import Weights
 
 EXAMPLE = """example:
   graphnet-rnn cells

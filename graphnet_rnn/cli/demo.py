@@ -21,11 +21,11 @@ from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.data import Corpus, standard_library_text
 from graphnet_rnn.errors import SaveError, UsageError
-from graphnet_rnn.files import locked
-from graphnet_rnn.network import Network
+from graphnet_rnn.files.whole import locked
+from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers import Adam
-from graphnet_rnn.sampling import Sampler
 from graphnet_rnn.testing import check_cell, check_network
+from graphnet_rnn.text.sampling import Sampler
 from graphnet_rnn.training import CarriedText, EarlyStopping, RunFolder, Trainer, Training
 
 EXAMPLE = """example:

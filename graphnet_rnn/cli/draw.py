@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from graphnet_rnn.cell import Cell
+from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cli.graphs import SHOWN, draw_graph
 from graphnet_rnn.cli.outputs import require_ending
 from graphnet_rnn.cli.pictures import KINDS, draw_runs, is_run
 from graphnet_rnn.cli.user_cells import make_cell, own_cells
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.model_file import load_network
-from graphnet_rnn.network import Network
-from graphnet_rnn.norms import weight_norms
+from graphnet_rnn.formats.model_file import load_network
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.norms import weight_norms
 
 EXAMPLE = """example:
   graphnet-rnn draw LSTM --out lstm.svg

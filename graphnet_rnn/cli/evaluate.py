@@ -12,12 +12,12 @@ from graphnet_rnn.cli.outputs import PAGES, require_apart, require_ending
 from graphnet_rnn.cli.user_cells import parts_of
 from graphnet_rnn.data import Corpus, read_text
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.evaluation import Evaluator
-from graphnet_rnn.network import Network
+from graphnet_rnn.network.network import Network
 from graphnet_rnn.online import DynamicEvaluation
 from graphnet_rnn.optimizers import SGD
-from graphnet_rnn.reading import cost_over_text, read
 from graphnet_rnn.settings import amount, fraction, whole_number
+from graphnet_rnn.text.evaluation import Evaluator
+from graphnet_rnn.text.reading import cost_over_text, read
 
 EXAMPLE = """example:
   graphnet-rnn evaluate runs/book/model.safetensors other.txt --context 100

@@ -8,8 +8,8 @@ from pathlib import Path
 from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.cli.outputs import require_apart, require_ending, require_no_model
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.interchange import export_onnx, save_torch, torch_kind
-from graphnet_rnn.network import Network
+from graphnet_rnn.formats import export_onnx, save_torch, torch_kind
+from graphnet_rnn.network.network import Network
 
 EXAMPLE = """example:
   graphnet-rnn export runs/book/model.safetensors --to onnx --out book.onnx

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import graphnet as gn
-from graphnet_rnn.cell import Cell
+from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cli.outputs import PICTURES, require_ending, require_folder_of
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.network import Network
-from graphnet_rnn.unroll import Unrolled
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.unroll import Unrolled
 
 if TYPE_CHECKING:
     from viz import Drawing

@@ -6,8 +6,8 @@ import numpy as np
 
 from graphnet_rnn.cli.user_cells import own_cells
 from graphnet_rnn.errors import ModelFileError
-from graphnet_rnn.model_file import network_of, read_model_file
-from graphnet_rnn.network import Network
+from graphnet_rnn.formats.model_file import network_of, read_model_file
+from graphnet_rnn.network.network import Network
 
 __all__ = ["load_finite"]
 

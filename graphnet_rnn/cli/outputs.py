@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from graphnet_rnn.errors import ModelFileError, UsageError
-from graphnet_rnn.model_file import KEY, read_model_file
-from graphnet_rnn.tensor_file import read_tensor_file
+from graphnet_rnn.files.tensor_file import read_tensor_file
+from graphnet_rnn.formats.model_file import KEY, read_model_file
 
 __all__ = [
     "CHARTS",

@@ -7,7 +7,7 @@ import sys
 
 from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.sampling import Sampler
+from graphnet_rnn.text.sampling import Sampler
 
 EXAMPLE = """example:
   graphnet-rnn sample runs/book/model.safetensors --warm-up "Once upon a time" --temperature 0.7"""

@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from graphnet.files import remove_parts
-from graphnet.json_lines import Row, read_rows
+from graphnet.system.files import remove_parts
+from graphnet.system.json_lines import Row, read_rows
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
 from graphnet_rnn.cli.outputs import RECORDS, require_apart, require_ending, require_no_network_of_text
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.files import append_line, keep_rows, locked, sync
-from graphnet_rnn.model_file import save
+from graphnet_rnn.files.whole import append_line, keep_rows, locked, sync
+from graphnet_rnn.formats.model_file import save
 from graphnet_rnn.optimizers import ALL, HessianFree, Optimizer
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.tasks import TASKS, Settings, Task, Trial, elman, settings

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graphnet_rnn.cell import classes_of
+from graphnet_rnn.cell.cell import classes_of
+from graphnet_rnn.cell.graph_size import require_nodes
 from graphnet_rnn.cli.console import Console
 from graphnet_rnn.cli.optimizer import make_optimizer, no_limit, optimizer_class
 from graphnet_rnn.cli.outputs import require_folder
@@ -24,10 +25,8 @@ from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.cli.user_cells import make_cell, parts_of, slug
 from graphnet_rnn.data import Corpus, read_text, standard_library_text
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
-from graphnet_rnn.evaluation import Evaluator
-from graphnet_rnn.graph_size import require_nodes
-from graphnet_rnn.model_file import load_network, network_of
-from graphnet_rnn.network import Network
+from graphnet_rnn.formats.model_file import load_network, network_of
+from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers import (
     ALL,
     Adam,
@@ -40,6 +39,7 @@ from graphnet_rnn.optimizers import (
     StepSchedule,
 )
 from graphnet_rnn.settings import whole_number
+from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.training import CarriedText, DrawnText, EarlyStopping, RunFolder, Trainer, Training
 from graphnet_rnn.training.problem import require_unclipped
 from graphnet_rnn.training.state import TrainingState

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
-from graphnet_rnn.cell import Cell
+from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cells import ALL
 from graphnet_rnn.cli.calls import (
     Named,

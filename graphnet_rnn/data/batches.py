@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.data.text import symbol_row
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import whole_number

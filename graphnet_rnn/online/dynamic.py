@@ -7,15 +7,15 @@ from collections.abc import Callable
 import numpy as np
 
 import graphnet as gn
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
-from graphnet_rnn.evaluation import Evaluation, as_symbols
-from graphnet_rnn.network import Network, require_network
+from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.online.learning import Given, first_order
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.step import guarded_step
 from graphnet_rnn.settings import fraction, whole_number
+from graphnet_rnn.text.evaluation import Evaluation, as_symbols
 
 __all__ = ["DynamicEvaluation"]
 

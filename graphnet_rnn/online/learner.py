@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
-from graphnet.graph import ancestors
-from graphnet.node import Array, Node
+from graphnet.graph.graph import ancestors
+from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.losses import SEQUENCE_LOSSES
-from graphnet_rnn.network import Network, require_network
-from graphnet_rnn.running import checked_floats
+from graphnet_rnn.network.losses import SEQUENCE_LOSSES
+from graphnet_rnn.network.network import Network, require_network
+from graphnet_rnn.network.running import checked_floats
+from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.unroll import Unrolled
 
 __all__ = ["Learner"]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.network import Network
+from graphnet_rnn.network.network import Network
 from graphnet_rnn.online.learner import Learner
 from graphnet_rnn.optimizers import Adam
 from graphnet_rnn.optimizers.first_order import FirstOrder

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 import graphnet as gn
-from graphnet.graph import ancestors
-from graphnet.node import Array, Node
+from graphnet.graph.graph import ancestors
+from graphnet.graph.node import Array, Node
+from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.online.learner import Learner
-from graphnet_rnn.unroll import Unrolled
 
 __all__ = ["RTRL"]
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 import graphnet as gn
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet_rnn.cells.lstm import MEMORY
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.network import Network, require_network
+from graphnet_rnn.network.network import Network, require_network
+from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.online.learner import Learner
-from graphnet_rnn.unroll import Unrolled
 
 __all__ = ["TruncatedLSTM", "truncated"]
 

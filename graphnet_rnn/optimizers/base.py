@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import shown
 

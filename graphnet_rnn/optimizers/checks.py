@@ -15,10 +15,10 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.backends import load_backend
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet.testing import TOLERANCES, LawError
-from graphnet_rnn import vectors
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.optimizers import vectors
 from graphnet_rnn.optimizers.base import Optimizer, State
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.schedules import StepSchedule

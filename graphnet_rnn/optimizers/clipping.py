@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import graphnet as gn
-from graphnet.node import Node
+from graphnet.graph.node import Node
 
 __all__ = ["clip_by_norm", "clip_by_value", "norm"]
 

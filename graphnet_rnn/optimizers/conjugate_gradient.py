@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import graphnet as gn
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.vectors import Declared, Recycled, dot, double, fused, inner, norm
+from graphnet_rnn.optimizers.vectors import Declared, Recycled, dot, double, fused, inner, norm
 
 __all__ = ["Direction", "Product", "Solution", "conjugate_directions", "conjugate_gradient", "has_stalled"]
 

@@ -10,11 +10,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
 from graphnet_rnn.optimizers.line_search import LineSearch, Wolfe
+from graphnet_rnn.optimizers.vectors import double, inner, norm
 from graphnet_rnn.settings import amount, whole_number
-from graphnet_rnn.vectors import double, inner, norm
 
 __all__ = ["LineSearchOptimizer", "LineSearchReport", "Point"]
 

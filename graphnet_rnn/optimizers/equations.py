@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 import graphnet as gn
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet.ops.leaf import After
 from graphnet_rnn.optimizers.clipping import norm
 

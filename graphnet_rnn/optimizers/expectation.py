@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Optimizer, Report, State
+from graphnet_rnn.optimizers.vectors import norm
 from graphnet_rnn.settings import amount
-from graphnet_rnn.vectors import norm
 
 __all__ = ["ExpectationMaximization"]
 

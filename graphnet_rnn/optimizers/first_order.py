@@ -12,14 +12,14 @@ from typing import Any, Self
 import numpy as np
 
 import graphnet as gn
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
 from graphnet_rnn.optimizers.equations import Kind, lookahead_function, update_function
 from graphnet_rnn.optimizers.schedules import StepSchedule, extremes, number_or_schedule
+from graphnet_rnn.optimizers.vectors import compiled, fresh
 from graphnet_rnn.settings import amount, fraction, limit
-from graphnet_rnn.vectors import compiled, fresh
 
 __all__ = ["SGD", "Adam", "FirstOrder", "Momentum", "Nesterov", "RMSprop"]
 

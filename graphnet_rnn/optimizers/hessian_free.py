@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Curved, Optimizer, Preconditioned, Report, State
 from graphnet_rnn.optimizers.conjugate_gradient import (
@@ -22,8 +22,8 @@ from graphnet_rnn.optimizers.conjugate_gradient import (
     conjugate_gradient,
     has_stalled,
 )
+from graphnet_rnn.optimizers.vectors import Declared, Recycled, double, fused, inner, norm
 from graphnet_rnn.settings import amount, fraction, one_of, whole_number
-from graphnet_rnn.vectors import Declared, Recycled, double, fused, inner, norm
 
 __all__ = ["AugmentedHessianFree", "CurvedOptimizer", "GreedyHessianFree", "HessianFree", "HessianFreeReport"]
 

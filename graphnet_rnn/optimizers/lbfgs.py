@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 import graphnet as gn
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.descent import LineSearchOptimizer, Point
 from graphnet_rnn.optimizers.line_search import Wolfe
+from graphnet_rnn.optimizers.vectors import Declared, dot, fused, inner, norm
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.vectors import Declared, dot, fused, inner, norm
 
 __all__ = ["LBFGS"]
 

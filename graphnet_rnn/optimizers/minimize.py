@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.display import ShowsItself
-from graphnet.dtypes import require_unmasked
-from graphnet.node import Array
-from graphnet_rnn.batched import BatchedObjective
+from graphnet.graph.display import ShowsItself
+from graphnet.graph.dtypes import require_unmasked
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.objective import Objective
 from graphnet_rnn.optimizers.base import Optimizer, Report, State, taken_up
+from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.first_order import Adam
+from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.optimizers.step import guarded_step
 from graphnet_rnn.settings import amount, is_true, shown, whole_number
 

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.descent import LineSearchOptimizer, Point
 from graphnet_rnn.optimizers.line_search import Wolfe
-from graphnet_rnn.vectors import Declared, dot, fresh, fused, inner, norm
+from graphnet_rnn.optimizers.vectors import Declared, dot, fresh, fused, inner, norm
 
 __all__ = ["NonlinearConjugateGradient"]
 

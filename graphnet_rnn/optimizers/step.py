@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import TrainingError
 from graphnet_rnn.optimizers.base import Optimizer, Report, State
 

@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.node import Array
+from graphnet.graph.node import Array
+from graphnet_rnn.cell.initializers import constant, sparse, zeros
 from graphnet_rnn.cells.feedforward import AUTOENCODERS, Dense, autoencoder_layers
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.initializers import constant, sparse, zeros
-from graphnet_rnn.network import Network
-from graphnet_rnn.objective import Objective
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.running import run
 from graphnet_rnn.optimizers import Momentum, Nesterov, Stepwise
-from graphnet_rnn.running import run
+from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import one_of, whole_number
 from graphnet_rnn.tasks.draws import require_generator
 

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 import graphnet as gn
-from graphnet.memory import require_memory
-from graphnet.node import Array
-from graphnet_rnn.batched import BatchedObjective
+from graphnet.graph.node import Array
+from graphnet.system.memory import require_memory
 from graphnet_rnn.errors import ModelFileError, UsageError
-from graphnet_rnn.network import Network
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.tasks.objective import summed_over_time
 from graphnet_rnn.tasks.pathological import Task

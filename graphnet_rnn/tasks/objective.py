@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphnet_rnn.network import Network, require_network
-from graphnet_rnn.objective import Objective
+from graphnet_rnn.network.network import Network, require_network
+from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.tasks.pathological import Task, require_task
 
 __all__ = ["summed_over_time"]

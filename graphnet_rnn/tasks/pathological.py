@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import shown, whole_number
 from graphnet_rnn.tasks.draws import require_generator

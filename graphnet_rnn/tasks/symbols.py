@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.tasks.draws import require_generator

@@ -9,7 +9,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet_rnn.errors import ModelFileError
-from graphnet_rnn.network import Network
+from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers import Optimizer, Report
 from graphnet_rnn.optimizers.step import guarded_step, require_finite
 from graphnet_rnn.tasks.fresh import FreshSequences

@@ -8,18 +8,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 import graphnet as gn
-from graphnet.node import Array, Node
-from graphnet_rnn.batched import BatchedObjective
+from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.losses import SEQUENCE_LOSSES
-from graphnet_rnn.network import Network
-from graphnet_rnn.objective import Objective
+from graphnet_rnn.network.losses import SEQUENCE_LOSSES
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.running import checked_floats, checked_inputs
+from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers import CurvedOptimizer, Optimizer
-from graphnet_rnn.running import checked_floats, checked_inputs
+from graphnet_rnn.optimizers.batched import BatchedObjective
+from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import amount, whole_number
 from graphnet_rnn.training.problem import Problem, require_unclipped
 from graphnet_rnn.training.state import digest_of
-from graphnet_rnn.unroll import Unrolled
 
 __all__ = ["Arrays"]
 

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.node import Array
-from graphnet_rnn.energy.divergence import ContrastiveDivergence
-from graphnet_rnn.energy.learning import raised
-from graphnet_rnn.energy.model import EnergyModel, as_generator
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.models.energy.divergence import ContrastiveDivergence
+from graphnet_rnn.models.energy.learning import raised
+from graphnet_rnn.models.energy.model import EnergyModel, as_generator
 from graphnet_rnn.optimizers import FirstOrder, Optimizer
 from graphnet_rnn.settings import amount, whole_number
 from graphnet_rnn.training.problem import Problem

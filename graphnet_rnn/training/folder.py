@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from graphnet.files import remove_parts
-from graphnet.node import Array
+from graphnet.graph.node import Array
+from graphnet.system.files import remove_parts
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
-from graphnet_rnn.files import append_line, cut, locked, sync
+from graphnet_rnn.files.whole import append_line, cut, locked, sync
+from graphnet_rnn.formats.model_file import save
 from graphnet_rnn.model import Model
-from graphnet_rnn.model_file import save
 from graphnet_rnn.training.state import TrainingState, read_training_state, write_training_state
 
 __all__ = ["RunFolder", "RunWriter"]

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.markov import HMM
+from graphnet_rnn.models.hmm import HMM
 from graphnet_rnn.optimizers import Optimizer
 from graphnet_rnn.optimizers.expectation import ExpectationMaximization
 from graphnet_rnn.training.problem import Problem

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from graphnet_rnn.control.controller import Controller
-from graphnet_rnn.control.tasks import Task
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.objective import Objective
+from graphnet_rnn.models.control.controller import Controller
+from graphnet_rnn.models.control.tasks import Task
+from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.state import digest_of

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model import Model
 from graphnet_rnn.optimizers import FirstOrder, Optimizer, Report

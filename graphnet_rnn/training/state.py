@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import ModelFileError, UsageError
-from graphnet_rnn.files import write_atomically
-from graphnet_rnn.model import Model
-from graphnet_rnn.model_file import (
+from graphnet_rnn.files.whole import write_atomically
+from graphnet_rnn.formats.model_file import (
     STATE,
     ModelFile,
     describe_model,
@@ -25,7 +24,8 @@ from graphnet_rnn.model_file import (
     model_tensors,
     read_model_file,
 )
-from graphnet_rnn.network import Network
+from graphnet_rnn.model import Model
+from graphnet_rnn.network.network import Network
 
 __all__ = [
     "TrainingState",

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.online.learner import Learner
 from graphnet_rnn.optimizers import FirstOrder, Optimizer

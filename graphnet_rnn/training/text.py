@@ -11,17 +11,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 import graphnet as gn
-from graphnet.node import Array
-from graphnet_rnn.batched import Batch, BatchedObjective
+from graphnet.graph.node import Array
 from graphnet_rnn.data.batches import Batches
 from graphnet_rnn.data.text import Corpus
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.evaluation import Evaluator
-from graphnet_rnn.network import Network
-from graphnet_rnn.objective import Objective
+from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers import CurvedOptimizer, Optimizer, Report
-from graphnet_rnn.sampling import Sampler
+from graphnet_rnn.optimizers.batched import Batch, BatchedObjective
+from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import amount, whole_number
+from graphnet_rnn.text.evaluation import Evaluator
+from graphnet_rnn.text.sampling import Sampler
 from graphnet_rnn.training.problem import Problem, require_unclipped
 
 __all__ = ["CarriedText", "DrawnText", "TextProblem"]

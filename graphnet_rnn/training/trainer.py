@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.display import ShowsItself
+from graphnet.graph.display import ShowsItself
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model import Model
-from graphnet_rnn.norms import weight_norms
+from graphnet_rnn.network.norms import weight_norms
 from graphnet_rnn.optimizers.base import Report, State
 from graphnet_rnn.optimizers.step import guarded_step, require_finite
 from graphnet_rnn.training.folder import RunFolder, RunWriter

@@ -16,17 +16,17 @@ from graphnet_rnn.early_stopping import EarlyStopping
 
 import graphnet_rnn as rnn
 from graphnet.errors import DtypeError, GraphnetError
-from graphnet_rnn import initializers
-from graphnet_rnn.ctc import label_error_rate
+from graphnet_rnn.cell import initializers
 from graphnet_rnn.data import Batches, Corpus, Vocabulary, read_text, standard_library_text
 from graphnet_rnn.errors import CellError, DataError, UsageError
-from graphnet_rnn.evaluation import Evaluator
-from graphnet_rnn.norms import gradient_by_distance, weight_norms
+from graphnet_rnn.network.ctc import label_error_rate
+from graphnet_rnn.network.norms import gradient_by_distance, weight_norms
+from graphnet_rnn.network.running import run
+from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers.schedules import DelayedDecay, Stepwise
-from graphnet_rnn.reading import cost_over_text, read
-from graphnet_rnn.running import run
-from graphnet_rnn.sampling import Sampler
-from graphnet_rnn.unroll import Unrolled
+from graphnet_rnn.text.evaluation import Evaluator
+from graphnet_rnn.text.reading import cost_over_text, read
+from graphnet_rnn.text.sampling import Sampler
 
 TEXT = "abc" * 30
 VOCABULARY = Vocabulary("abc")

@@ -61,7 +61,7 @@ STAND_INS = {
     "book.txt": "",
     "other.txt": "",
     "my_cells.py": "",
-    "graphnet/node.py": "",
+    "graphnet/graph/node.py": "",
     "runs/book": "graphnet-rnn train book.txt --units 8 --epochs 2 --quiet --out runs/book",
     "runs/other": "graphnet-rnn train book.txt --units 4 --epochs 2 --quiet --out runs/other",
     "runs/gru": "graphnet-rnn train book.txt --cell GRU --units 8 --epochs 2 --quiet --out runs/gru",

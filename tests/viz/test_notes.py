@@ -11,7 +11,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
-from graphnet.provenance import attributed_to
+from graphnet.graph.provenance import attributed_to
 from viz.colours import between, ink_on
 from viz.drawing.note import Scale
 from viz.matching import kept_nodes

@@ -10,7 +10,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard
 
-from graphnet.json_lines import Row, read_rows
+from graphnet.system.json_lines import Row, read_rows
 from viz.errors import DrawingError
 
 __all__ = [

@@ -15,8 +15,8 @@ from enum import Enum
 from html import escape
 from typing import Any
 
-from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
 from graphnet.ops.broadcast import Sum
 from graphnet.ops.leaf import Fill, Parameter
 from graphnet.ops.linear import Product

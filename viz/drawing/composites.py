@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
 
 __all__ = ["LABEL", "Composite", "composites_of"]
 

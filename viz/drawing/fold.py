@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from html import escape
 
-from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
 from graphnet.ops.broadcast import BroadcastTo, Sum
 from graphnet.ops.elementwise import Add, Cast, Elementwise, Multiply
 from graphnet.ops.index import Take

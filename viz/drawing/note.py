@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from graphnet.node import Node
+from graphnet.graph.node import Node
 from viz.style import Style
 
 __all__ = ["Note", "Notes", "Scale"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.index import OneHot
 from graphnet.ops.leaf import Fill, Parameter

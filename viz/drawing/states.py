@@ -10,7 +10,7 @@ import re
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
-from graphnet.node import Node
+from graphnet.graph.node import Node
 from graphnet.ops.leaf import Fill
 from viz.drawing.condense import Group, Groups, leaf_behind
 

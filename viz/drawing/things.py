@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from graphnet.function import Function
-from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.call.function import Function
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
 from viz.errors import DrawingError
 
 __all__ = ["Drawable", "graph_of"]

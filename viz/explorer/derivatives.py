@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
-from graphnet.dtypes import is_float
-from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.graph.dtypes import is_float
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
 from viz.errors import DrawingError
 
 __all__ = ["Derivative", "cost_of", "cotangents", "default_tangents", "in_its_own_place", "tangents_of"]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphnet.function import Function
-from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.call.function import Function
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
 from graphnet.passes import DEFAULT, Pass
 from viz.drawing.names import printable
 from viz.drawing.things import Drawable, graph_of

@@ -16,8 +16,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from graphnet.graph import Graph
-from graphnet.node import Array, Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
 from graphnet.ops.leaf import Fill
 from viz.drawing.fold import fold, symbol_of
 from viz.drawing.names import Names, layer_words, number, printable, several_layers

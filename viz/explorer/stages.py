@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from graphnet.function import Function
-from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.call.function import Function
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
 from graphnet.passes import Pass
 from viz.matching import kept_nodes
 

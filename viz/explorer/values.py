@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from viz.blocks import block_means
 
 __all__ = ["summary"]

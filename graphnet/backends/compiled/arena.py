@@ -8,9 +8,9 @@ import numpy as np
 
 from graphnet.backends.compiled.locations import HEADER
 from graphnet.errors import NotEnoughMemoryError
-from graphnet.memory import readable_bytes, require_memory
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet.plan.arena import ALIGNMENT
+from graphnet.system.memory import readable_bytes, require_memory
 
 __all__ = ["Arena", "require_arena"]
 

@@ -1,4 +1,4 @@
-"""Scalar expressions (see graphnet.expression) as code: one walk over the tree, and an emitter for each target."""
+"""Scalar expressions (see graphnet.graph.expression) as code: one walk over the tree, and an emitter for each target."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from graphnet.dtypes import BOOL
-from graphnet.expression import VARIABLES, fixed_number, parse_expression
-from graphnet.node import Dtype
+from graphnet.graph.dtypes import BOOL
+from graphnet.graph.expression import VARIABLES, fixed_number, parse_expression
+from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step
 
 __all__ = ["Emitter", "evaluate"]

@@ -11,7 +11,7 @@ from graphnet.backends import contents
 from graphnet.backends.compiled.locations import ARENA, HEADER, Location
 from graphnet.backends.compiled.schedule import Schedule, Segment
 from graphnet.errors import BackendError
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet.ops import all_ops
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.leaf import Constant, Parameter

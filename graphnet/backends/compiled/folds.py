@@ -8,8 +8,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from graphnet.backends.compiled.expressions import Emitter
-from graphnet.dtypes import BOOL, FLOAT64
-from graphnet.node import Dtype
+from graphnet.graph.dtypes import BOOL, FLOAT64
+from graphnet.graph.node import Dtype
 
 __all__ = ["Fold"]
 

@@ -11,8 +11,8 @@ from graphnet.backends.compiled.arena import Arena
 from graphnet.backends.compiled.locations import ARENA, Location
 from graphnet.backends.compiled.program import CompiledProgram
 from graphnet.backends.compiled.schedule import Schedule
-from graphnet.graph import Graph
-from graphnet.node import Array
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array
 
 __all__ = ["HostProgram"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.backends import contents
-from graphnet.node import Array, Dtype, Shape
+from graphnet.graph.node import Array, Dtype, Shape
 from graphnet.plan.arena import ALIGNMENT
 from graphnet.plan.views import View
 

@@ -17,8 +17,8 @@ from graphnet.backends.compiled.schedule import HostCall, Schedule
 from graphnet.backends.compiled.turns import Turns
 from graphnet.backends.numpy import NumpyProgram, call_forward
 from graphnet.errors import GraphnetError
-from graphnet.graph import Graph
-from graphnet.node import Array, Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
 
 __all__ = ["CompiledProgram"]
 

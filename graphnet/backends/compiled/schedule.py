@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from graphnet.backends.compiled.locations import ARENA, HEADER, Location
 from graphnet.errors import BackendError
-from graphnet.node import Node
+from graphnet.graph.node import Node
 from graphnet.plan.arena import Life, give_places
 from graphnet.plan.instructions import Access, Host, Instruction, Loop, Product, Scatter, looking_at
 from graphnet.plan.lifetimes import lifetimes

@@ -22,14 +22,14 @@ from graphnet.backends.cuda.expressions import convert, evaluate
 from graphnet.backends.cuda.kernels import compiled
 from graphnet.backends.cuda.loops import stepping
 from graphnet.backends.cuda.source import INDEX, Source, Value, array_name
-from graphnet.dtypes import BOOL, FLOAT64, as_dtype
 from graphnet.errors import DtypeError, ShapeError
-from graphnet.node import Array, Dtype, Shape
+from graphnet.graph.dtypes import BOOL, FLOAT64, as_dtype
+from graphnet.graph.node import Array, Dtype, Shape
 from graphnet.plan.instructions import Step
 
 __all__ = ["DeviceArray", "empty", "place", "seen", "sum_text", "ufunc_text"]
 
-#: NumPy's function -> the scalar expression of its inputs, see graphnet.expression.
+#: NumPy's function -> the scalar expression of its inputs, see graphnet.graph.expression.
 EXPRESSIONS: dict[Any, str] = {
     np.add: "x + y", np.subtract: "x - y", np.multiply: "x * y", np.divide: "x / y", np.negative: "-x",
     np.power: "x ** y", np.square: "x * x", np.sqrt: "sqrt(x)", np.exp: "exp(x)", np.log: "log(x)",

@@ -11,8 +11,8 @@ from typing import Any
 
 from graphnet.backends.base import Backend, Program
 from graphnet.errors import BackendError
-from graphnet.graph import Graph
-from graphnet.node import Array
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array
 
 __all__ = ["CudaBackend", "CudaTF32Backend"]
 

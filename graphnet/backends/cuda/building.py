@@ -14,9 +14,9 @@ from graphnet.backends.cuda.files import schedule_of
 from graphnet.backends.cuda.program import CudaProgram
 from graphnet.backends.cuda.schedule import LaunchSchedule, LibraryProduct, make_schedule
 from graphnet.errors import BackendError
-from graphnet.graph import Graph
-from graphnet.memory import readable_bytes
-from graphnet.node import Array
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array
+from graphnet.system.memory import readable_bytes
 
 __all__ = ["build", "restored"]
 

@@ -17,8 +17,8 @@ import numpy as np
 from numba import cuda
 
 from graphnet.errors import BackendError, NotEnoughMemoryError
-from graphnet.memory import readable_bytes
-from graphnet.node import Array, Dtype
+from graphnet.graph.node import Array, Dtype
+from graphnet.system.memory import readable_bytes
 
 __all__ = ["SIMULATED", "Block", "Device", "this_device"]
 

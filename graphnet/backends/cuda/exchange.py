@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphnet.errors import DtypeError
-from graphnet.node import Dtype, Shape
+from graphnet.graph.node import Dtype, Shape
 
 __all__ = ["CPU", "CUDA", "Lent", "borrowed", "capsule_of"]
 

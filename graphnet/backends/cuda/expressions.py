@@ -9,8 +9,8 @@ import numpy as np
 from graphnet.backends.compiled import expressions
 from graphnet.backends.compiled.expressions import Emitter
 from graphnet.backends.cuda.source import Source, Value
-from graphnet.dtypes import BOOL, limits, of_nan
-from graphnet.node import Dtype
+from graphnet.graph.dtypes import BOOL, limits, of_nan
+from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step
 
 __all__ = ["PythonEmitter", "convert", "evaluate"]

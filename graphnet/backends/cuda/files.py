@@ -13,7 +13,7 @@ from graphnet.backends.compiled.files import restored_schedule
 from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.schedule import LaunchSchedule, LibraryProduct, Part, Upload
 from graphnet.backends.cuda.source import array_name
-from graphnet.node import Array
+from graphnet.graph.node import Array
 
 __all__ = ["schedule_of", "told"]
 

@@ -23,7 +23,7 @@ from numba import cuda, types
 
 from graphnet.backends.cache import Cache, open_cache
 from graphnet.backends.cuda.device import SIMULATED
-from graphnet.files import write_whole
+from graphnet.system.files import write_whole
 
 __all__ = ["compiled", "function_of", "ptx_of", "signature_of"]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from graphnet.backends.cuda.division import Division
 from graphnet.backends.cuda.source import Offset, Source
-from graphnet.node import Node
+from graphnet.graph.node import Node
 from graphnet.plan.views import Buffer, View
 
 __all__ = ["Launch", "Layout", "power_of_two"]

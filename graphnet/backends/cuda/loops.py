@@ -12,7 +12,7 @@ from graphnet.backends.cuda.division import Division
 from graphnet.backends.cuda.expressions import PythonEmitter, convert, evaluate
 from graphnet.backends.cuda.launch import Launch, Layout, power_of_two
 from graphnet.backends.cuda.source import INDEX, Offset, Source, Value
-from graphnet.dtypes import BOOL
+from graphnet.graph.dtypes import BOOL
 from graphnet.plan.axes import is_along_reduced, joined, operand_strides
 from graphnet.plan.instructions import Load, Loop, Reduction
 from graphnet.plan.views import Buffer, View, contiguous_strides

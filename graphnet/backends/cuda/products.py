@@ -13,7 +13,7 @@ from graphnet.backends.cuda.division import Division, Tile
 from graphnet.backends.cuda.launch import Launch, Layout
 from graphnet.backends.cuda.loops import loop_launches
 from graphnet.backends.cuda.source import INDEX, Offset, Source, array_name
-from graphnet.node import Dtype, Node
+from graphnet.graph.node import Dtype, Node
 from graphnet.plan.instructions import Load, Loop, Product, Reduction, Step
 from graphnet.plan.views import Buffer, View, contiguous_strides
 

@@ -16,8 +16,8 @@ from graphnet.backends.cuda.files import told
 from graphnet.backends.cuda.kernels import compiled
 from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.schedule import LaunchSchedule, LibraryProduct, Upload
-from graphnet.graph import Graph
-from graphnet.node import Array, Dtype, Node, Shape
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Dtype, Node, Shape
 
 __all__ = ["CudaProgram"]
 

@@ -8,7 +8,7 @@ from graphnet.backends.cuda.division import Division
 from graphnet.backends.cuda.launch import Launch, Layout, power_of_two
 from graphnet.backends.cuda.loops import Moved, stepping
 from graphnet.backends.cuda.source import INDEX, Offset, Source
-from graphnet.dtypes import FLOAT64
+from graphnet.graph.dtypes import FLOAT64
 from graphnet.plan.instructions import Scatter
 from graphnet.plan.views import Buffer, View
 

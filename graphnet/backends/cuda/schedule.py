@@ -15,8 +15,8 @@ from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.loops import loop_launches
 from graphnet.backends.cuda.products import Products, grouped, orientation, product_launches
 from graphnet.backends.cuda.scatters import Chains, scatter_launches
-from graphnet.graph import Graph
-from graphnet.node import Array, Dtype, Node, Shape
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Dtype, Node, Shape
 from graphnet.plan.arena import ALIGNMENT
 from graphnet.plan.instructions import Loop, Product, Scatter
 from graphnet.plan.lowering import Lowered, lower

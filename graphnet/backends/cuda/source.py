@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphnet.node import Dtype
+from graphnet.graph.node import Dtype
 
 __all__ = ["Offset", "Source", "Value", "array_name"]
 

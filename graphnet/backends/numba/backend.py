@@ -10,8 +10,8 @@ from graphnet.backends.numba.files import schedule_of
 from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.program import NumbaProgram
 from graphnet.backends.numba.schedule import TapeSchedule, make_schedule
-from graphnet.graph import Graph
-from graphnet.node import Array
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array
 
 __all__ = ["NumbaBackend"]
 

@@ -11,8 +11,8 @@ from graphnet.backends.compiled import expressions
 from graphnet.backends.compiled.expressions import Emitter
 from graphnet.backends.numba import mathematics
 from graphnet.backends.numba.ir import Code, Value, element, lanes_of, llvm_type, vector_type
-from graphnet.dtypes import of_nan
-from graphnet.node import Dtype
+from graphnet.graph.dtypes import of_nan
+from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step
 
 __all__ = ["FLOATS", "LLVMEmitter", "convert", "evaluate"]

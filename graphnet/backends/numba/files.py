@@ -16,7 +16,7 @@ from graphnet.backends.numba.records import RecordForm, form_of, from_told
 from graphnet.backends.numba.schedule import TapeSchedule
 from graphnet.backends.numba.tape import Tape
 from graphnet.errors import BackendError
-from graphnet.node import Array
+from graphnet.graph.node import Array
 
 __all__ = ["schedule_of", "told"]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphnet.node import Dtype
+from graphnet.graph.node import Dtype
 
 __all__ = ["Code", "Value", "bytes_of", "constant_of", "llvm_type", "vector_type"]
 

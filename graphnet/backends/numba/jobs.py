@@ -19,8 +19,8 @@ from graphnet.backends.numba.operands import Operand, Reduced, Stored, lanes_for
 from graphnet.backends.numba.records import RecordForm
 from graphnet.backends.numba.reduction import STRETCH
 from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
-from graphnet.dtypes import FLOAT64
-from graphnet.node import Node
+from graphnet.graph.dtypes import FLOAT64
+from graphnet.graph.node import Node
 from graphnet.plan.axes import is_along_reduced, joined, operand_strides
 from graphnet.plan.instructions import Access, Load, Loop, Scatter
 from graphnet.plan.views import Buffer, View

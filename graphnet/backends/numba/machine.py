@@ -19,8 +19,8 @@ from functools import cache
 import llvmlite.binding as llvm
 
 from graphnet.backends.cache import Cache, open_cache
-from graphnet.cached import cached_property
 from graphnet.errors import BackendError
+from graphnet.system.cached import cached_property
 
 __all__ = ["Kernel", "Machine", "symbol_of", "this_machine"]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from graphnet.backends.numba.expressions import FLOATS, convert, evaluate
 from graphnet.backends.numba.ir import Code, Value, element, lanes_of, llvm_type, vector_type
-from graphnet.node import Dtype
+from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step
 
 __all__ = ["LoopForm", "Operand", "OperandCode", "Place", "Reduced", "Row", "Stored", "lanes_for"]

@@ -16,7 +16,7 @@ from graphnet.backends.numba.jobs import (
     text_of,
 )
 from graphnet.backends.numba.product import PackKernel, ProductKernel
-from graphnet.node import Node
+from graphnet.graph.node import Node
 from graphnet.plan.instructions import Access, Product
 from graphnet.plan.views import View
 

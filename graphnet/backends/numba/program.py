@@ -18,8 +18,8 @@ from graphnet.backends.numba.schedule import TapeSchedule
 from graphnet.backends.numba.tape import Tape, runner
 from graphnet.backends.numba.threads import Team
 from graphnet.errors import BackendError
-from graphnet.graph import Graph
-from graphnet.node import Array, Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
 
 __all__ = ["NumbaProgram"]
 

@@ -15,7 +15,7 @@ from graphnet.backends.contents import refuse
 from graphnet.backends.numba.records import FLAG, RecordForm, Touched
 from graphnet.backends.numba.schedule import TapeSchedule
 from graphnet.backends.numba.tape import SHIFT, Tape
-from graphnet.node import Array
+from graphnet.graph.node import Array
 
 __all__ = ["arena_end"]
 

@@ -13,7 +13,7 @@ from graphnet.backends.compiled.folds import Fold
 from graphnet.backends.numba.expressions import LLVMEmitter, convert
 from graphnet.backends.numba.ir import Value, element, lanes_of, llvm_type, vector_type
 from graphnet.backends.numba.operands import LoopForm, OperandCode, Place, Row
-from graphnet.node import Dtype
+from graphnet.graph.node import Dtype
 
 __all__ = ["STRETCH", "ReductionCode"]
 

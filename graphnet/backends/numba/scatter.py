@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from graphnet.backends.numba.ir import Code, Value, llvm_type, vector_type
 from graphnet.backends.numba.records import Number, RecordForm, Touched, constant, word
-from graphnet.node import Dtype
+from graphnet.graph.node import Dtype
 
 __all__ = ["ColumnScatterKernel", "ScatterKernel"]
 

@@ -23,8 +23,8 @@ from graphnet.backends.numba.product_jobs import (
     panel_width,
 )
 from graphnet.backends.numba.tape import Tape, address, make_tape
-from graphnet.graph import Graph
-from graphnet.node import Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
 from graphnet.passes.analysis import varying_nodes
 from graphnet.plan.arena import ALIGNMENT
 from graphnet.plan.instructions import Access, Host, Instruction, Loop, Product, Scatter

@@ -16,7 +16,7 @@ import numpy as np
 
 from graphnet.backends.numba.jobs import Record
 from graphnet.backends.numba.machine import Kernel, this_machine
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 
 __all__ = ["SHIFT", "Native", "Tape", "address", "address_of_runner", "make_tape", "native", "runner"]
 

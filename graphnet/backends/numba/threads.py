@@ -12,7 +12,7 @@ import numpy as np
 
 from graphnet.backends.numba.tape import address_of_runner
 from graphnet.backends.numba.team import CLAIMS, LINE, run_program, serve
-from graphnet.node import Array
+from graphnet.graph.node import Array
 
 __all__ = ["Team"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 
 
 def numba_and_numpy(

@@ -18,7 +18,7 @@ import pytest
 from graphnet.backends.numba.jobs import Job, LoopJob, ScatterJob, share_of
 from graphnet.backends.numba.product_jobs import BlockedProductJob, PackedProductJob, PackJob
 from graphnet.backends.numba.schedule import TapeScheduler
-from graphnet.node import Array
+from graphnet.graph.node import Array
 from graphnet.plan.instructions import Host
 from graphnet.plan.views import View
 

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.dtypes import is_float
 from graphnet.errors import BackendError, ShapeError
-from graphnet.graph import substitute
-from graphnet.node import Array, Node
+from graphnet.graph.dtypes import is_float
+from graphnet.graph.graph import substitute
+from graphnet.graph.node import Array, Node
 from graphnet.plan import lower
-
-from ..test_random_graphs import graphs
+from tests.graphnet.testing.test_random_graphs import graphs
 
 few = settings(
     max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import graphnet as gn
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 from graphnet.ops.index import ScatterAdd
 
 x = gn.input((5, 19), "float64", name="x")

@@ -9,8 +9,7 @@ import graphnet as gn
 from graphnet.errors import GraphnetError
 from graphnet.plan.instructions import Host
 from graphnet.plan.lowering import lower
-
-from .conftest import require_same
+from tests.graphnet.backends.conftest import require_same
 
 
 @pytest.mark.parametrize("threads", [1, 2])

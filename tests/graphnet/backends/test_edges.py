@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import graphnet as gn
-from graphnet.dtypes import is_float
-from graphnet.node import Array, Node
+from graphnet.graph.dtypes import is_float
+from graphnet.graph.node import Array, Node
 
 PAGE = Path(__file__).parents[3] / "docs" / "numbers.md"
 DTYPES = {name: getattr(np, name) for name in ("int8", "uint8", "int64", "uint64", "float32")}

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import graphnet as gn
-from graphnet.node import Array, Node
-
-from .conftest import require_same
+from graphnet.graph.node import Array, Node
+from tests.graphnet.backends.conftest import require_same
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 

@@ -12,9 +12,8 @@ import pytest
 import graphnet as gn
 from graphnet.backends.numba import product_jobs
 from graphnet.backends.numba.product_jobs import BLOCK_K
-from graphnet.node import Array, Node
-
-from .conftest import require_same
+from graphnet.graph.node import Array, Node
+from tests.graphnet.backends.conftest import require_same
 
 TOLERANCE = {"float32": 2e-6, "float64": 1e-14}
 both = pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -11,17 +11,16 @@ import pytest
 
 import graphnet as gn
 from graphnet import passes
-from graphnet.dtypes import INT64, is_float
 from graphnet.errors import BackendError
-from graphnet.graph import Graph
-from graphnet.node import Array, Node, Op
+from graphnet.graph.dtypes import INT64, is_float
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node, Op
 from graphnet.ops.elementwise import Power
 from graphnet.ops.loss import SoftmaxCrossEntropy, SymbolCrossEntropy
 from graphnet.plan.instructions import Host
 from graphnet.plan.lowering import lower
-
-from ..op_cases import CASES, Case
-from .conftest import require_same
+from tests.graphnet.backends.conftest import require_same
+from tests.graphnet.ops.op_cases import CASES, Case
 
 #: The dtypes that take the place of floats: whole numbers with and without a sign, short and long; truths.
 DTYPES = ("int8", "int32", "int64", "uint8", "uint16", "uint64", "bool")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import graphnet as gn
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 
 single, double = np.dtype("float32"), np.dtype("float64")
 both = pytest.mark.parametrize("dtype", [single, double], ids=str)

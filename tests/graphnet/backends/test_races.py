@@ -16,12 +16,11 @@ from graphnet.backends.numba import schedule
 from graphnet.backends.numba.backend import NumbaBackend
 from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.schedule import TapeScheduler
-from graphnet.graph import Graph
-from graphnet.node import Array
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array
 from graphnet.plan import instructions
 from graphnet.plan.instructions import Access
-
-from .races import planned, races
+from tests.graphnet.backends.races import planned, races
 
 
 class Subject(NamedTuple):

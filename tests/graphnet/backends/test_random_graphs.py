@@ -14,12 +14,11 @@ from graphnet import passes
 from graphnet.backends.numba.backend import NumbaBackend
 from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.schedule import make_schedule
-from graphnet.dtypes import is_float
-from graphnet.graph import Graph, substitute
-from graphnet.node import Array, Node
-
-from ..test_random_graphs import graphs
-from .races import planned, races
+from graphnet.graph.dtypes import is_float
+from graphnet.graph.graph import Graph, substitute
+from graphnet.graph.node import Array, Node
+from tests.graphnet.backends.races import planned, races
+from tests.graphnet.testing.test_random_graphs import graphs
 
 # Few, since each graph has kernels of its own to compile; the laws' own graphs are 200 more.
 few = settings(

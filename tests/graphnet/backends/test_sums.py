@@ -10,8 +10,8 @@ import pytest
 
 import graphnet as gn
 from graphnet.backends.numba import machine
-from graphnet.graph import Graph
-from graphnet.node import Array, Node
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
 from graphnet.passes.cut import cut
 
 EPSILON = 2.0**-52

@@ -14,12 +14,11 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet import backends
 from graphnet.errors import BackendError, NonFiniteError
-from graphnet.node import Array, Op
+from graphnet.graph.node import Array, Op
 from graphnet.testing import check_graph, check_op
-
-from ..op_cases import CASES, Case
-from ..test_random_graphs import graphs, thorough
-from .cuda.programs import PROGRAMS
+from tests.graphnet.backends.cuda.programs import PROGRAMS
+from tests.graphnet.ops.op_cases import CASES, Case
+from tests.graphnet.testing.test_random_graphs import graphs, thorough
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -16,7 +16,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Array
+from graphnet.graph.node import Array
 
 ROOT = Path(gn.__file__).parent.parent
 

@@ -7,9 +7,8 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-
-from .conftest import require_same
-from .unseen_cells import CELLS
+from tests.graphnet.backends.conftest import require_same
+from tests.graphnet.backends.unseen_cells import CELLS
 
 by_cell = pytest.mark.parametrize("cell", CELLS)
 

@@ -19,9 +19,9 @@ from graphnet.backends.compiled.files import restored_schedule
 from graphnet.backends.compiled.host import HostProgram
 from graphnet.backends.compiled.locations import Location
 from graphnet.backends.compiled.schedule import Schedule, Scheduler
-from graphnet.dtypes import converted
-from graphnet.graph import Graph
-from graphnet.node import Array, Dtype, Node
+from graphnet.graph.dtypes import converted
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Dtype, Node
 from graphnet.plan.instructions import Loop, Product, Scatter
 from graphnet.plan.lowering import lower
 from graphnet.plan.views import Buffer, View

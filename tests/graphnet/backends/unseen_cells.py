@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.node import Node
+from graphnet.graph.node import Node
 
 __all__ = ["CELLS"]
 

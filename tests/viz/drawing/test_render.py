@@ -155,7 +155,7 @@ def test_a_failing_save_leaves_the_old_file(regression, tmp_path, monkeypatch, f
         raise OSError(28, "No space left on device")
 
     if failure == "write":
-        monkeypatch.setattr("graphnet.files.open", fail, raising=False)
+        monkeypatch.setattr("graphnet.system.files.open", fail, raising=False)
     elif failure == "replace":
         monkeypatch.setattr(render.os, "replace", fail)
     else:

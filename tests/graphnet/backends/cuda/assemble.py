@@ -24,10 +24,9 @@ from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.products import tile_text, tiles_for
 from graphnet.backends.cuda.schedule import make_schedule
 from graphnet.backends.cuda.source import array_name
-from graphnet.graph import Graph
+from graphnet.graph.graph import Graph
 from graphnet.passes import optimize
-
-from .programs import PROGRAMS
+from tests.graphnet.backends.cuda.programs import PROGRAMS
 
 #: Kernels whose code depends on whether numbers are single or double, beyond the names of types.
 TWICE = ("sum", "product", "added", "function")

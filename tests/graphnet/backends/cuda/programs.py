@@ -9,7 +9,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.backends.cuda.device import SIMULATED
-from graphnet.node import Array, Node
+from graphnet.graph.node import Array, Node
 
 __all__ = ["PROGRAMS", "Program"]
 

@@ -13,9 +13,8 @@ from graphnet.backends.cuda import blas, building
 from graphnet.backends.cuda.blas import Cublas
 from graphnet.backends.cuda.device import SIMULATED
 from graphnet.errors import BackendError
-from graphnet.node import Array
-
-from .programs import PROGRAMS, Program, floats
+from graphnet.graph.node import Array
+from tests.graphnet.backends.cuda.programs import PROGRAMS, Program, floats
 
 pytestmark = pytest.mark.skipif(
     not SIMULATED, reason="on a GPU, cuBLAS itself is tested, by all tests of kernels"

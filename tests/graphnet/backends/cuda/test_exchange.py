@@ -13,7 +13,7 @@ import graphnet as gn
 from graphnet.backends.cuda import exchange
 from graphnet.backends.cuda.exchange import CPU, borrowed, capsule_of
 from graphnet.errors import DtypeError
-from graphnet.node import Array
+from graphnet.graph.node import Array
 
 
 class Owner:

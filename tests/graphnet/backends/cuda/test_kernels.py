@@ -9,8 +9,7 @@ import graphnet as gn
 from graphnet.backends.cuda import building
 from graphnet.backends.cuda.device import SIMULATED
 from graphnet.backends.cuda.division import Division, Tile
-
-from .programs import PROGRAMS, Program
+from tests.graphnet.backends.cuda.programs import PROGRAMS, Program
 
 pytestmark = pytest.mark.cuda
 

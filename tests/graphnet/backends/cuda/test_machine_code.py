@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 
 from graphnet.backends import Backend
-from graphnet.expression import is_compilable
-from graphnet.graph import Graph
+from graphnet.graph.expression import is_compilable
+from graphnet.graph.graph import Graph
 from graphnet.ops import all_ops
 from graphnet.ops.elementwise import Elementwise
 from graphnet.passes import optimize
 from graphnet.plan import lower
 from graphnet.plan.instructions import Loop
-
-from .programs import PROGRAMS
+from tests.graphnet.backends.cuda.programs import PROGRAMS
 
 ROOT = Path(__file__).parents[4]
 

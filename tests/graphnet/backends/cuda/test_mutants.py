@@ -13,9 +13,8 @@ from graphnet.backends.compiled import schedule
 from graphnet.backends.cuda import building, loops, products, scatters
 from graphnet.backends.cuda.device import SIMULATED
 from graphnet.plan import arena
-
-from .programs import PROGRAMS
-from .test_kernels import FEW, require_same
+from tests.graphnet.backends.cuda.programs import PROGRAMS
+from tests.graphnet.backends.cuda.test_kernels import FEW, require_same
 
 pytestmark = pytest.mark.skipif(not SIMULATED, reason="a fault in a kernel may hang a GPU")
 

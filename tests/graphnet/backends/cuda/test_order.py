@@ -17,9 +17,8 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.backends.compiled import schedule
 from graphnet.backends.cuda.device import SIMULATED, Device
-from graphnet.node import Array, Node
-
-from .programs import PROGRAMS
+from graphnet.graph.node import Array, Node
+from tests.graphnet.backends.cuda.programs import PROGRAMS
 
 pytestmark = [
     pytest.mark.cuda,

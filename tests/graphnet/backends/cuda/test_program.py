@@ -24,9 +24,8 @@ from graphnet.backends.cuda.backend import CudaBackend
 from graphnet.backends.cuda.device import SIMULATED, Device
 from graphnet.backends.cuda.files import schedule_of, told
 from graphnet.errors import BackendError, DtypeError, GraphnetError, NonFiniteError, ShapeError
-from graphnet.node import Array, Node
-
-from .test_kernels import FEW
+from graphnet.graph.node import Array, Node
+from tests.graphnet.backends.cuda.test_kernels import FEW
 
 pytestmark = pytest.mark.cuda
 

@@ -13,8 +13,7 @@ import graphnet_rnn as rnn
 from graphnet.backends.cuda import blas, building
 from graphnet.backends.cuda.arrays import seen
 from graphnet.backends.cuda.device import this_device
-
-from ..programs import PROGRAMS
+from tests.graphnet.backends.cuda.programs import PROGRAMS
 
 
 def programs() -> None:

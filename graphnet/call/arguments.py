@@ -1,0 +1,129 @@
+"""The arrays that a function is called with, checked before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphnet.errors import DtypeError, ShapeError
+from graphnet.graph.dtypes import require_unmasked
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
+
+__all__ = ["as_input", "checked_inputs", "index_sizes", "sample_inputs"]
+
+
+#: What NumPy calls the dtypes of objects, texts, times and records.
+_NO_NUMBERS = "OSUVMm"
+
+#: What a program can read where it lies (see Program.taken), or None.
+Taken = Callable[[Any], Any]
+
+
+def checked_inputs(inputs: Sequence[Node], arrays: Sequence[Any], taken: Taken | None = None) -> list[Array]:
+    """One array for each input; ShapeError or DtypeError if their number, or one of them, does not fit."""
+    if len(arrays) != len(inputs):
+        listed = ", ".join(node.describe() for node in inputs) or "none"
+        raise ShapeError(
+            f"this function takes {len(inputs)} array(s) ({listed}), but {len(arrays)} were given."
+        )
+    return [
+        array
+        # What fits as it is, which is nearly always: said at once, since small functions take microseconds.
+        if type(array) is np.ndarray and array.dtype is node.dtype and array.shape == node.shape
+        else as_input(node, array, taken)
+        for node, array in zip(inputs, arrays, strict=True)
+    ]
+
+
+def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
+    """The array given for an Input node; ShapeError or DtypeError if it does not fit.
+
+    Python numbers and lists take the node's dtype, if it can hold them; an array is converted only where no value can
+    change, and if it lies on the host.
+    """
+    require_unmasked(f"input {node.describe()}", array)
+    is_array = isinstance(array, (np.ndarray, np.generic))
+    if isinstance(array, Node):
+        raise DtypeError(f"input {node.describe()}: a node was given where an array is needed")
+    value = None if is_array or taken is None else taken(array)
+    try:
+        value = _on_host(array) if value is None else value
+    except (TypeError, ValueError, BufferError, RuntimeError) as error:
+        raise ShapeError(f"input {node.describe()}: this is not an array: {error}") from None
+    if value.dtype.kind in _NO_NUMBERS:
+        raise DtypeError(
+            f"input {node.describe()} (made at {node.origin}) was given {array!r:.60} of type {type(array).__name__}, "
+            f"which is no array of numbers; give an array of {node.dtype}."
+        )
+    if value.shape != node.shape:
+        raise ShapeError(
+            f"input {node.describe()} (made at {node.origin}) was given an array of shape "
+            f"{list(value.shape)}."
+        )
+    if value.dtype == node.dtype:
+        return value
+    if not isinstance(value, np.ndarray):
+        raise DtypeError(
+            f"input {node.describe()} (made at {node.origin}) is {node.dtype}, but was given an array of "
+            f"{value.dtype} on the GPU; convert it there first."
+        )
+    if np.can_cast(value.dtype, node.dtype, "safe"):
+        return value.astype(node.dtype)
+    whole = value.dtype.kind in "iu" and node.dtype.kind in "iu"
+    if whole or (not is_array and np.can_cast(value.dtype, node.dtype, "same_kind")):
+        with np.errstate(over="ignore"):
+            converted = value.astype(node.dtype)
+        kept = converted == value if whole else np.isinf(converted) == np.isinf(value)
+        if kept.all():
+            return converted
+        if not is_array:
+            raise DtypeError(
+                f"input {node.describe()} (made at {node.origin}) is {node.dtype}, which cannot hold {value[~kept][0]}."
+            )
+    raise DtypeError(
+        f"input {node.describe()} (made at {node.origin}) is {node.dtype}, but was given an array of "
+        f"{value.dtype}; convert it: array.astype({node.dtype.name!r})."
+    )
+
+
+def _on_host(array: Any) -> Array:
+    """The array of NumPy's, or of another library by one of the protocols that they share."""
+    if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
+        return np.from_dlpack(array)
+    return np.asarray(array)
+
+
+def sample_inputs(inputs: Sequence[Node], graph: Graph) -> list[Array]:
+    """An array for each input, the same in each run: standard normal numbers; of integers any that `graph` can look up,
+    or zeros where it looks up nothing by them; False."""
+    floats, integers = np.random.default_rng(0), np.random.default_rng(1)
+    sizes = index_sizes(graph)
+    return [
+        floats.standard_normal(node.shape).astype(node.dtype)
+        if node.dtype.kind == "f"
+        else integers.integers(0, _least_above(node, sizes), node.shape).astype(node.dtype)
+        for node in inputs
+    ]
+
+
+def _least_above(node: Node, sizes: Mapping[Node, int]) -> int:
+    """What integers of that node are less than, one at least."""
+    size = max(1, sizes.get(node, 1))
+    return size if node.dtype.kind == "b" else min(size, np.iinfo(node.dtype).max + 1)
+
+
+def index_sizes(graph: Graph) -> dict[Node, int]:
+    """For each node of integers that are indices, what they must be less than."""
+    sizes: dict[Node, int] = {}
+    for node in reversed(graph.order):
+        for position, source in enumerate(node.inputs):
+            if source.dtype.kind in "iu":
+                size = node.op.index_size(position, *node.inputs)
+                if size is None and node.op.moves:
+                    size = sizes.get(node)
+                if size is not None:
+                    sizes[source] = min(size, sizes.get(source, size))
+    return sizes

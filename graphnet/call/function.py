@@ -1,0 +1,267 @@
+"""compile: from outputs and inputs to a Function that runs."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphnet import passes as passes_module
+from graphnet.backends import load_backend
+from graphnet.call.arguments import checked_inputs, sample_inputs
+from graphnet.call.profile import Profile
+from graphnet.call.running import InFiles, Running
+from graphnet.call.stored import store_function
+from graphnet.errors import BackendError, GraphnetError, UsageError
+from graphnet.graph.display import ShowsItself
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
+from graphnet.passes import Pass, PassReport, Stage
+from graphnet.plan import Memory, listing, lower
+from graphnet.settings import path as named_file
+from graphnet.settings import whole_number, yes_or_no
+from graphnet.system.collector import collector_paused
+from graphnet.system.memory import readable_bytes
+
+__all__ = ["Function", "compile"]
+
+
+def compile(
+    outputs: Node | Iterable[Node],
+    inputs: Iterable[Node] | None = None,
+    backend: str = "numba",
+    passes: Sequence[Pass | Callable[[Graph], Graph]] = passes_module.DEFAULT,
+    check: bool = False,
+    threads: int | None = None,
+    deterministic: bool = False,
+    memory: str | int | None = None,
+    updates: Mapping[Node, Node] | None = None,
+) -> Function:
+    """A function from the inputs' arrays to a tuple of the outputs' arrays.
+
+    inputs: Input nodes in the order of the arguments; None takes all that the outputs depend on, in the
+    order of their creation. `check=True`: NonFiniteError names the first node that makes a NaN or an
+    infinity. `threads`: at most so many (NumPy: in its BLAS); None leaves the choice to the back end.
+    `deterministic=True`: the same bits at any number of threads. The numba back end gives them always; NumPy
+    then keeps its BLAS to one thread.
+    memory: "sqrt" keeps so little from forward to backward that T time steps take memory that grows as √T, and
+    computes the rest again, mostly for an eighth to a third more time; a number of bytes is what `function.memory` may
+    be at most, kept with as little extra work as that takes; None keeps all.
+    updates: input -> node. The array that a call is given for this input has the node's value afterwards; it must be
+    one that can be written, of the input's own dtype, and in one piece. All nodes see the arrays as they were before.
+    Nothing is copied where the numba back end can do without: it reads all inputs of such a function (also of one with
+    updates={}) where they lie, and writes there at once if nothing reads the old numbers any more.
+    Raises GraphnetError for an Input that is missing, and for an update that does not fit its input; BackendError if
+    so few bytes do not suffice.
+    """
+    results = Graph(outputs).outputs if updates else outputs
+    updated = _checked_updates(updates or {})
+    source = Graph([*results, *updated.values()], inputs) if updated else Graph(results, inputs)
+    targets = None if updates is None else _positions(source.inputs, updated)
+    passes = _checked_passes(passes)
+    check = yes_or_no("compile: check", check)
+    deterministic = yes_or_no("compile: deterministic", deterministic)
+
+    def function(more_passes: Sequence[Pass] = ()) -> Function:
+        return Function(source, backend, (*more_passes, *passes), check, threads, deterministic, targets)
+
+    if memory is None:
+        return function()
+    if isinstance(memory, str) and memory == "sqrt":
+        return function(passes_module.recomputing())
+    if not _is_count(memory):
+        raise BackendError(f"memory must be None, 'sqrt', or a number of bytes, not {memory!r:.60}")
+    return _within(int(memory), function)
+
+
+def _checked_updates(updates: Mapping[Node, Node]) -> dict[Node, Node]:
+    """The updates; GraphnetError for one that cannot be."""
+    for target, value in updates.items():
+        if not (isinstance(target, Node) and target.op.is_input):
+            raise GraphnetError(
+                f"updates: {target!r:.60} is no Input, so no array is given for it that could be updated; make it with "
+                "gn.input"
+            )
+        if not isinstance(value, Node) or (value.shape, value.dtype) != (target.shape, target.dtype):
+            found = f"{value.describe()} of {value.dtype}" if isinstance(value, Node) else f"{value!r:.60}"
+            raise GraphnetError(
+                f"updates: {target.describe()} (made at {target.origin}) is {target.dtype}, and cannot become {found}; "
+                "an update has the shape and dtype of its input (gn.broadcast_to, gn.cast)"
+            )
+    return dict(updates)
+
+
+def _positions(inputs: Sequence[Node], updates: Mapping[Node, Node]) -> tuple[int, ...]:
+    """Which of the inputs are updated, in the order of the updates; GraphnetError if one is not listed."""
+    for node in updates:
+        if node not in inputs:
+            raise GraphnetError(
+                f"updates: {node.describe()} (made at {node.origin}) is not among the inputs; list it, so that each "
+                "call is given its array"
+            )
+    if any(node.op.varying for node in inputs):
+        raise GraphnetError(
+            "updates: a function that changes its arrays cannot be called `again`; make its inputs without varying=True"
+        )
+    return tuple(inputs.index(node) for node in updates)
+
+
+def _checked_passes(passes: Any) -> list[Pass | Callable[[Graph], Graph]]:
+    """The passes; UsageError for what cannot be called."""
+    remedy = (
+        "; passes are functions from graph to graph, e.g. gn.passes.DEFAULT, gn.passes.without('fuse'), or ()"
+    )
+    if isinstance(passes, str) or not isinstance(passes, Iterable):
+        raise UsageError(f"compile: passes must be a list, not {passes!r:.60}{remedy}")
+    checked = list(passes)
+    for step in checked:
+        if not callable(step):
+            raise UsageError(f"compile: passes holds {step!r:.60}{remedy}")
+    return checked
+
+
+def _is_count(number: object) -> bool:
+    """True for a whole number, at least 1."""
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool) and bool(number >= 1)
+
+
+def _within(budget: int, function: Callable[[Sequence[Pass]], Function]) -> Function:
+    """The function that recomputes in the fewest segments of those that need no more than so many bytes."""
+    found = least = function(())
+    segments = max(2, -(-found.memory // budget))
+    while found.memory > budget:
+        found = function(passes_module.recomputing(segments))
+        if found.memory >= least.memory and segments > 4:
+            raise BackendError(
+                f"memory={budget}: the function cannot do with {readable_bytes(budget)}; with recomputation it needs "
+                f"{readable_bytes(least.memory)} (memory={int(least.memory)}). A smaller batch needs less."
+            )
+        least = min(found, least, key=lambda f: int(f.memory))
+        segments += max(1, segments // 2)
+    return found
+
+
+class Function(InFiles, ShowsItself):
+    """A compiled graph: call it with one array for each input; it returns a tuple of arrays."""
+
+    def __init__(
+        self,
+        source: Graph,
+        backend: str,
+        passes: Sequence[Pass | Callable[[Graph], Graph]],
+        check: bool,
+        threads: int | None,
+        deterministic: bool,
+        updated: Sequence[int] | None = None,
+    ) -> None:
+        """updated: positions of the inputs whose arrays take the values of the last of the source's outputs."""
+        if threads is not None:
+            if not _is_count(threads):
+                raise BackendError(
+                    f"threads must be a whole number, at least 1, or None, not {threads!r:.60}"
+                )
+            threads = int(threads)
+        self.source = source
+        self.backend = backend
+        self.passes = tuple(passes)
+        self.check = check
+        self.graph: Graph
+        self.reports: list[PassReport]
+        maker = load_backend(backend)
+        if deterministic and not maker.deterministic:
+            threads = 1
+        self._has = maker.has
+        with collector_paused():
+            self.graph, self.reports = passes_module.optimize(source, passes, maker.has)
+            self._program = maker.build(self.graph, source, threads, check, updated)
+        self._running = Running(self.inputs, self._program, updated)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.source.inputs
+
+    @property
+    def outputs(self) -> tuple[Node, ...]:
+        """What a call returns."""
+        return self.source.outputs[: len(self.source.outputs) - len(self._running.updated or ())]
+
+    @property
+    def updates(self) -> dict[Node, Node]:
+        """input -> the node whose value its array takes."""
+        targets = self._running.updated or ()
+        values = self.source.outputs[len(self.outputs) :]
+        return {self.inputs[i]: value for i, value in zip(targets, values, strict=True)}
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes that a run needs, known before running."""
+        return self._program.memory
+
+    def __call__(self, *arrays: Any) -> tuple[Array, ...]:
+        """The outputs, as arrays that belong to the caller.
+
+        Raises ShapeError or DtypeError, naming the input, before anything runs.
+        """
+        return self._running(arrays)
+
+    def again(self, *arrays: Any) -> tuple[Array, ...]:
+        """The outputs for other arrays of the inputs made with `varying=True`, all else being as in the last call.
+
+        What does not depend on them is not computed again. So parameters, random draws and the arrays of the last call
+        must not have changed since: what comes out would be of both states, in parts. It is for one thread, which calls
+        nothing else of this function in between.
+        Raises BackendError where nothing varies or nothing was called, ShapeError or DtypeError as a call does.
+        """
+        return self._running.again(arrays)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the function, with the present values of its parameters, to a file for `gn.load_function`.
+
+        Raises BackendError for a function that no file can hold: one of the NumPy back end, with check=True,
+        or with an op that only Python can run, or with updates.
+        """
+        path = named_file("save: path", path)
+        if self._running.updated is not None:
+            raise BackendError("a function with updates cannot be stored; return the new values instead")
+        store_function(path, self.backend, self.inputs, self._program)
+
+    # -- diagnosis ---------------------------------------------------------------------------
+
+    def profile(self, *arrays: Any, repeats: int = 5) -> Profile:
+        """Seconds by node, the median of `repeats` runs.
+
+        Without arrays, it runs on standard normal numbers; integers are any indices in range, or zeros.
+        """
+        given = checked_inputs(self.inputs, arrays) if arrays else sample_inputs(self.inputs, self.graph)
+        repeats = whole_number("profile: repeats", repeats)
+        if self._running.updated:
+            given = [np.array(array) for array in given]
+        samples = [self._program.timed(given) for _ in range(repeats)]
+        order = self.graph.order
+        return Profile(order, tuple(statistics.median(s.get(node, 0.0) for s in samples) for node in order))
+
+    def explain(self) -> str:
+        """What compilation did: each pass with node counts and time, the ops that are left, memory."""
+        lines = [f"{'pass':<18}{'nodes before':>14}{'after':>8}{'ms':>9}"]
+        for name, before, after, seconds in self.reports:
+            lines.append(f"{name:<18}{before:>14}{after:>8}{seconds * 1e3:>9.2f}")
+        counts: dict[str, int] = {}
+        for node in self.graph.order:
+            counts[node.op.name] = counts.get(node.op.name, 0) + 1
+        listed = ", ".join(f"{n} {op}" for op, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
+        lines += ["", f"back end {self.backend}: {listed}", f"memory: {self.memory}"]
+        return "\n".join(lines)
+
+    def stages(self) -> Iterator[Stage]:
+        """The graph before and after each pass: the passes are applied anew, one at a time."""
+        return passes_module.stages(self.source, self.passes, self._has)
+
+    def instructions(self) -> str:
+        """What a compiled back end does in a run, one instruction a line: what it reads, what it writes, for whom."""
+        return "\n".join(listing(lower(self.graph, self._running.updated)))
+
+    def __repr__(self) -> str:
+        return f"<Function {self.source!r} on {self.backend}, {len(self.graph)} nodes after passes>"

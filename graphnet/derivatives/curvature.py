@@ -1,0 +1,149 @@
+"""Curvature as compositions of `backward` and `rop`: no op has a rule of its own for it.
+
+Hessian product          Hv = R{∇C}                                        (Pearlmutter 1994)
+Gauss-Newton product     Gv = Jᵀ H_L J v, J = ∂o/∂θ at the pre-outputs o,  (Schraudolph 2002)
+                         H_L the Hessian of the cost as a function of o
+For a loss joined with its matching nonlinearity G is also the Fisher matrix of the model's predictions. A loss that is
+not convex in the o may have a surrogate that is (`gn.with_surrogate`): H_L is then the Hessian of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphnet.derivatives.gradient import (
+    backward,
+    float_nodes,
+    gradient,
+    pull_back,
+    push_forward,
+    require_scalar,
+    rop,
+    seed_nodes,
+)
+from graphnet.errors import DifferentiationError, UsageError
+from graphnet.graph.dtypes import is_float
+from graphnet.graph.graph import ancestors, dependents, substitute
+from graphnet.graph.node import Node
+from graphnet.graph.provenance import attributed_to
+from graphnet.ops.leaf import StopGradient, fill, stop_gradient
+from graphnet.ops.surrogate import Surrogate
+from graphnet.settings import listed
+
+__all__ = ["gauss_newton_product", "hessian_product"]
+
+
+def hessian_product(cost: Node, tangents: Mapping[Node, Any]) -> list[Node]:
+    """Hv = R{∇C}: for each node w of `tangents` = {w: v_w}, Σ_u (∂²C/∂w∂u) v_u.
+
+    cost: a scalar node. Source: Pearlmutter 1994.
+    """
+    require_scalar("hessian_product", cost)
+    seeds = seed_nodes("hessian_product", tangents)
+    slopes = gradient(cost, list(seeds))
+    return push_forward(ancestors(slopes, stop=seeds), slopes, seeds)
+
+
+def gauss_newton_product(
+    cost: Node,
+    tangents: Mapping[Node, Any],
+    at: Node | Sequence[Node] | None = None,
+    damping: Sequence[tuple[Node, Node, Any]] = (),
+) -> list[Node]:
+    """Gv = Jᵀ H_L J v: for each node w of `tangents` = {w: v_w}, its part of the product.
+
+    cost: a scalar node. `at`: the nodes o where the net is linearised (J = ∂o/∂w, and H_L is the Hessian
+    of the cost as a function of the o alone); by default the inputs that the loss ops judge, and those where losses
+    with a surrogate say that the net ends (gn.with_surrogate), which is then differentiated in their place. With `at`
+    given, H_L is the cost's own. G is symmetric, and positive semi-definite when the cost is convex in the o.
+    damping: (a, h, μ): structural damping, of hidden units h = e(a) whose change is penalised by μ times the loss that
+    matches e, whose Hessian with respect to a is e'(a). Adds Σ μ J_aᵀ e'(a) J_a v in the same backward pass, as the
+    cotangent μ R{h} at a. With h the same node as a it is the squared change ½ |a - a₀|². μ: a number or a scalar node.
+    Raises DifferentiationError if `at` is not given and the cost holds no loss op, or if some path leads
+    from w to the cost around the o.
+    Source: Schraudolph 2002; Martens 2010; Krause 2015, 3.3.2; structural damping, Martens & Sutskever 2011, Sutskever
+    2013, 4.2.3 and algorithm 6.
+    """
+    require_scalar("gauss_newton_product", cost)
+    seeds = seed_nodes("gauss_newton_product", tangents)
+    damping = [_damping(entry) for entry in listed("gauss_newton_product: damping", damping, "(a, h, μ)")]
+    if at is None:
+        cost, places = _convex(cost)
+    else:
+        places = list(float_nodes("gauss_newton_product", "at", at, "linearise at"))
+    outer = ancestors([cost], stop=places)
+    _check_no_way_around(cost, places, tangents)
+    # The cost as a function of the pre-outputs alone: walks stop at them, even where one of them is
+    # computed from another.
+    leaves = frozenset(places)
+    reached = dependents(outer, places)
+    cost_gradient = pull_back(outer, reached, {cost: fill(1, (), cost.dtype)}, places, None, leaves)
+    moved = rop([*places, *(h for _, h, _ in damping)], seeds)
+    jacobian_v = dict(zip(places, moved, strict=False))
+    hessian_jv = push_forward(ancestors(cost_gradient, stop=places), cost_gradient, jacobian_v)
+    cotangents = dict(zip(places, hessian_jv, strict=True))
+    for (a, _, weight), change in zip(damping, moved[len(places) :], strict=True):
+        penalty = change * weight
+        cotangents[a] = cotangents[a] + penalty if a in cotangents else penalty
+    return backward(cotangents, list(tangents))
+
+
+def _damping(entry: Any) -> tuple[Node, Node, Any]:
+    """(a, h, μ); UsageError for anything else."""
+    if not (
+        isinstance(entry, (tuple, list)) and len(entry) == 3 and all(isinstance(n, Node) for n in entry[:2])
+    ):
+        raise UsageError(
+            f"gauss_newton_product: damping must hold triples (a, h, μ) of two nodes and a number, not {entry!r:.80}"
+        )
+    return entry[0], entry[1], entry[2]
+
+
+def _convex(cost: Node) -> tuple[Node, list[Node]]:
+    """The cost with the curvature of surrogates where losses have them, and where the net ends, each place once."""
+    declared = [node for node in ancestors([cost]) if isinstance(node.op, Surrogate)]
+    outer = ancestors([cost], stop=declared)
+    found: dict[Node, None] = {}
+    pinned: dict[Node, Node] = {}
+    for node in outer:
+        if isinstance(node.op, Surrogate):
+            found |= dict.fromkeys(node.op.places(node))
+            pinned[node] = _pinned(node, node.op)
+        elif node.op.judged_input is not None:
+            found[node.inputs[node.op.judged_input]] = None
+    if not found:
+        raise DifferentiationError(
+            f"gauss_newton_product: {cost.describe()} (made at {cost.origin}) holds no loss op "
+            "(softmax_cross_entropy, sigmoid_cross_entropy, squared_error) and no loss with a surrogate "
+            "(gn.with_surrogate), so say where the net ends and the loss begins: at=[...]."
+        )
+    return substitute([cost], pinned)[0], list(found)
+
+
+def _pinned(loss: Node, op: Surrogate) -> Node:
+    """The loss's value, so that what reads it does so as ever, with the derivatives of its surrogate."""
+    with attributed_to() as made:
+        made.model = loss
+        surrogate = op.standing_for(loss)
+        return stop_gradient(loss) + (surrogate - stop_gradient(surrogate))
+
+
+def _check_no_way_around(cost: Node, places: Sequence[Node], wrt: Mapping[Node, Any]) -> None:
+    """A parameter that reaches the cost other than through `places` would be left out silently."""
+    inside: set[Node] = set()
+    pending = [cost]
+    while pending:
+        node = pending.pop()
+        # No derivative passes integers or a stop-gradient, so no path leads through them.
+        blocked = node in places or not is_float(node.dtype) or isinstance(node.op, StopGradient)
+        if not blocked and node not in inside:
+            inside.add(node)
+            pending.extend(node.inputs)
+    for node in wrt:
+        if node in inside:
+            raise DifferentiationError(
+                f"gauss_newton_product: {node.describe()} (made at {node.origin}) reaches the cost "
+                "around the nodes where the net is linearised, so G would leave that path out. Include "
+                "a node on it in `at`: for an L2 term on the parameter W, at=[logits, W]."
+            )

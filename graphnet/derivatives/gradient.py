@@ -1,0 +1,217 @@
+"""Derivatives as graphs: `backward` (Jᵀu), `rop` (Jv) and `gradient`.
+
+Both only call the rules of the ops, in order, and add up; the results are ordinary nodes, so they can be
+differentiated again, optimised, compiled and drawn. Each costs about one more evaluation of the graph.
+Source: Lynge 2016, 3.2 (cotangents add over all consumers); Pearlmutter 1994 (the R-operator).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueAccessError
+from graphnet.graph.dtypes import is_float
+from graphnet.graph.graph import ancestors, as_nodes, dependents
+from graphnet.graph.node import Node
+from graphnet.graph.provenance import attributed_to
+from graphnet.ops.elementwise import add, cast, clip
+from graphnet.ops.leaf import as_node, fill, zeros
+from graphnet.settings import limit
+from graphnet.system.collector import collector_paused
+
+__all__ = [
+    "backward",
+    "float_nodes",
+    "gradient",
+    "pull_back",
+    "push_forward",
+    "require_scalar",
+    "rop",
+    "seed_nodes",
+]
+
+
+def gradient(cost: Node, wrt: Node | Sequence[Node], clip_values: float | None = None) -> list[Node]:
+    """g = ∂cost/∂w for each w of `wrt`; zeros for one that the cost does not depend on.
+
+    cost: a float scalar node. `clip_values=5.0` truncates every cotangent to [-5, 5] at every node as it
+    flows back (Mikolov 2012; Lynge 2016, 3.7.1); the result is then not the gradient of any cost.
+    Raises DifferentiationError if the cost is not a scalar, UsageError for a limit that is not above 0.
+    """
+    require_scalar("gradient", cost)
+    return _pulled_back("gradient", {cost: fill(1, (), cost.dtype)}, wrt, clip_values)
+
+
+def require_scalar(function: str, cost: Any) -> None:
+    """ValueAccessError or DifferentiationError unless the cost is a scalar node."""
+    if not isinstance(cost, Node):
+        raise ValueAccessError(f"{function}: the cost must be a node, not {cost!r:.60}")
+    if cost.shape != ():
+        raise DifferentiationError(
+            f"{function}: the cost must be a scalar, but {cost.describe()} (made at {cost.origin}) has shape "
+            f"{list(cost.shape)}. Take gn.mean or gn.sum of it, or use gn.backward with a cotangent."
+        )
+
+
+def backward(
+    cotangents: Mapping[Node, Any], wrt: Node | Sequence[Node], clip_values: float | None = None
+) -> list[Node]:
+    """Jᵀu: for each w of `wrt`, Σ_y (∂y/∂w)ᵀ u_y over the outputs y with their cotangents u_y.
+
+    cotangents: {output: cotangent of its shape}. A node in `wrt` may be any node of the graph.
+    """
+    return _pulled_back("backward", cotangents, wrt, clip_values)
+
+
+def _pulled_back(function: str, cotangents: Any, wrt: Any, clip_values: Any) -> list[Node]:
+    """`backward`, whose errors name the function that was called."""
+    if clip_values is not None:
+        clip_values = limit(f"{function}: clip_values", clip_values)
+    targets = float_nodes(function, "wrt", wrt, "differentiate with respect to")
+    seeds = seed_nodes(function, cotangents)
+    order = ancestors(seeds)
+    return pull_back(order, dependents(order, targets), seeds, targets, clip_values)
+
+
+def pull_back(
+    order: Sequence[Node],
+    reached: set[Node],
+    seeds: Mapping[Node, Node],
+    targets: Sequence[Node],
+    clip_values: float | None,
+    leaves: frozenset[Node] = frozenset(),
+) -> list[Node]:
+    """Walks `order` from its end; visits only `reached`, and goes no further back than `leaves`."""
+    contributions: dict[Node, list[Node]] = {node: [u] for node, u in seeds.items()}
+    wanted = set(targets)
+    totals: dict[Node, Node] = {}
+    with collector_paused(), attributed_to() as made:
+        for node in reversed(order):
+            if node not in reached or node not in contributions:
+                continue
+            made.model = node
+            parts = contributions.pop(node)
+            total = parts[0] if len(parts) == 1 else add(*parts)
+            if clip_values is not None:
+                total = clip(total, -clip_values, clip_values)
+            if node in wanted:
+                totals[node] = total
+            if not node.inputs or node in leaves:
+                continue
+            cotangents = node.op.backward(total, node, *node.inputs)
+            _require_nodes(node, "backward", cotangents)
+            if len(cotangents) != len(node.inputs):
+                raise DifferentiationError(
+                    f"{node.op.name}.backward gave {len(cotangents)} cotangents for {len(node.inputs)} "
+                    f"inputs, at {node.describe()} (made at {node.origin}). Return one for each input."
+                )
+            for source, g in zip(node.inputs, cotangents, strict=True):
+                if source in reached and not g.op.is_zeros:
+                    if g.shape != source.shape:
+                        raise ShapeError(
+                            f"{node.op.name}.backward gave a cotangent of shape {list(g.shape)} for "
+                            f"{source.describe()} (made at {source.origin}); it must be "
+                            f"{list(source.shape)}."
+                        )
+                    contributions.setdefault(source, []).append(g)
+    return [totals[w] if w in totals else zeros(w.shape, w.dtype) for w in targets]
+
+
+def rop(outputs: Node | Sequence[Node], tangents: Mapping[Node, Any]) -> list[Node]:
+    """Jv: for each output y, R{y} = Σ_w (∂y/∂w) v_w over the nodes w with their tangents v_w.
+
+    tangents: {node: tangent of its shape}; the node may be any node of the graph, and what lies behind it
+    does not count. Zeros for an output that depends on none of them.
+    """
+    listed = float_nodes("rop", "outputs", outputs, "take the R-operator of")
+    seeds = seed_nodes("rop", tangents)
+    order = ancestors(listed, stop=seeds)
+    return push_forward(order, listed, seeds)
+
+
+def push_forward(order: Sequence[Node], outputs: Sequence[Node], seeds: Mapping[Node, Node]) -> list[Node]:
+    """Walks `order` from its start; visits only what depends on a seed."""
+    reached = dependents(order, seeds)
+    tangent: dict[Node, Node] = dict(seeds)
+    absent: dict[Node, Node] = {}
+
+    def tangent_of(node: Node) -> Node:
+        found = tangent.get(node)
+        if found is None:
+            found = absent.get(node)
+            if found is None:
+                found = absent[node] = zeros(node.shape, node.dtype)
+        return found
+
+    with collector_paused(), attributed_to() as made:
+        for node in order:
+            if node not in reached or node in tangent:
+                continue
+            made.model = node
+            incoming = [tangent_of(source) for source in node.inputs]
+            if all(r.op.is_zeros for r in incoming):
+                continue
+            r = node.op.rop(*incoming, node, *node.inputs)
+            _require_nodes(node, "rop", [r])
+            if r.shape != node.shape:
+                raise ShapeError(
+                    f"{node.op.name}.rop gave a tangent of shape {list(r.shape)} for {node.describe()} "
+                    f"(made at {node.origin}); it must be {list(node.shape)}."
+                )
+            tangent[node] = r
+    return [tangent_of(node) for node in outputs]
+
+
+def _require_nodes(node: Node, rule: str, results: Any) -> None:
+    """Words the mistake where a rule returns something else than nodes."""
+    if isinstance(results, (list, tuple)):
+        wrong = [type(r).__name__ for r in results if not isinstance(r, Node)]
+        if not wrong:
+            return
+        found = f"a {wrong[0]}"
+    else:
+        found = f"a {type(results).__name__}, not a list or tuple"
+    raise DifferentiationError(
+        f"{node.op.name}.{rule} gave {found} where a node is needed, at {node.describe()} (made at {node.origin}). "
+        "Return nodes; for no derivative, zeros of the input's shape."
+    )
+
+
+def float_nodes(function: str, argument: str, nodes: Node | Iterable[Node], doing: str) -> Sequence[Node]:
+    """The nodes; ValueAccessError for what is none, DifferentiationError for one that has no derivatives."""
+    found = as_nodes(nodes, f"{function}: {argument}")
+    for node in found:
+        if not is_float(node.dtype):
+            raise DifferentiationError(
+                f"{function}: cannot {doing} {node.describe()} (made at {node.origin}): it is "
+                f"{node.dtype}, and only float32 and float64 have derivatives."
+            )
+    return found
+
+
+def seed_nodes(function: str, derivatives: Mapping[Node, Any]) -> dict[Node, Node]:
+    """The given cotangents or tangents as nodes of the right shape and dtype."""
+    if not isinstance(derivatives, Mapping):
+        raise ValueAccessError(
+            f"gn.{function} takes a dict {{node: derivative}}, not a {type(derivatives).__name__}: what each node's "
+            "derivative is multiplied by has to be given, e.g. {W: np.ones(W.shape)}."
+        )
+    result: dict[Node, Node] = {}
+    for node, derivative in derivatives.items():
+        float_nodes(function, "the keys", [node], "seed")
+        d = as_node(derivative)
+        if d.shape != node.shape:
+            raise ShapeError(
+                f"{function}: the derivative given for {node.describe()} (made at {node.origin}) has "
+                f"shape {list(d.shape)}; it must have the node's own, {list(node.shape)}."
+            )
+        if d.dtype != node.dtype:
+            if is_float(d.dtype) and isinstance(derivative, Node):
+                raise DtypeError(
+                    f"{function}: the derivative given for {node.describe()} is {d.dtype}, the node "
+                    f"{node.dtype}; use gn.cast."
+                )
+            d = cast(d, node.dtype)
+        result[node] = d
+    return result

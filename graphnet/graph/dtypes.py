@@ -1,0 +1,116 @@
+"""Which dtypes a node may have, and what two of them make together.
+
+NumPy's promotion holds, with two exceptions that protect float32 work: a number (Python's or a NumPy
+scalar) takes the dtype of the node beside it, and an integer array beside a float32 node is an error
+(NumPy would silently answer float64).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphnet.errors import DtypeError, ShapeError, table_of_inputs
+
+if TYPE_CHECKING:
+    from graphnet.graph.node import Node
+
+__all__ = [
+    "BOOL", "FLOAT32", "FLOAT64", "INT64", "as_dtype", "assign", "common_dtype", "converted", "is_float", "limits",
+    "of_nan", "require_unmasked",
+]  # fmt: skip
+
+FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
+INT64, BOOL = np.dtype("int64"), np.dtype("bool")
+
+
+def as_dtype(dtype: Any) -> np.dtype[Any]:
+    """The NumPy dtype, or DtypeError where graphnet has no arithmetic for it."""
+    try:
+        if dtype is None:  # which NumPy takes for float64
+            raise TypeError
+        result = np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise DtypeError(
+            f"{dtype!r:.60} is not a dtype; use 'float32', 'float64', 'int64' or 'bool'"
+        ) from None
+    if result in (FLOAT32, FLOAT64) or (result.kind in "iub" and result.isnative):
+        return result
+    own = result.newbyteorder("=").name if result.kind in "iubf" and not result.isnative else "float32"
+    raise DtypeError(
+        f"dtype {result} is not supported: a node holds float32, float64, integers or booleans, in this machine's "
+        f"order of bytes. Convert the array first, e.g. array.astype({own!r})."
+    )
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind == "f"
+
+
+def common_dtype(op_name: str, nodes: Sequence[Node]) -> np.dtype[Any]:
+    """NumPy's promotion of the nodes' dtypes; DtypeError for an integer array beside float32."""
+    first = nodes[0].dtype
+    if all(node.dtype == first for node in nodes):
+        return first
+    dtypes = [node.dtype for node in nodes]
+    if FLOAT32 in dtypes and FLOAT64 not in dtypes and any(d.kind in "iu" for d in dtypes):
+        raise DtypeError(
+            f"{op_name}: NumPy would promote float32 with {next(d for d in dtypes if d.kind in 'iu')} "
+            f"to float64; say what you want with gn.cast(node, 'float32')." + table_of_inputs(nodes)
+        )
+    return np.result_type(*dtypes)
+
+
+def limits(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """Floats between these become integers of this dtype by dropping what is behind the point."""
+    info = np.iinfo(dtype)
+    return float(info.min), float(info.max + 1)
+
+
+def of_nan(dtype: np.dtype[Any]) -> int:
+    """The integer that NaN becomes: one that is no place in any array; of those without a sign, the largest."""
+    info = np.iinfo(dtype)
+    return int(info.min or info.max)
+
+
+def converted(x: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """x as another dtype; floats that an integer cannot hold become the nearest one that it can, and NaN `of_nan`.
+
+    (What C, and so NumPy, makes of them depends on the machine.)
+    """
+    if x.dtype.kind != "f" or dtype.kind not in "iu":
+        return x.astype(dtype)
+    low, high = limits(dtype)
+    inside = (low < x) & (x < high)
+    if inside.all():
+        return x.astype(dtype)
+    most, least, none = (dtype.type(n) for n in (np.iinfo(dtype).max, np.iinfo(dtype).min, of_nan(dtype)))
+    outside = np.where(x >= high, most, np.where(x <= low, least, none))
+    return np.where(inside, np.where(inside, x, 0).astype(dtype), outside)
+
+
+def require_unmasked(what: str, array: Any) -> None:
+    """DtypeError for a masked array, of which NumPy would hand on what lies behind the mask."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise DtypeError(
+            f"{what} cannot take a masked array, whose mask would be lost: write array.filled(value), and keep the "
+            "mask as an array of its own, e.g. for gn.where(mask, x, 0)."
+        )
+
+
+def assign(held: np.ndarray[Any, Any], value: Any, what: str) -> None:
+    """held[...] = value; ShapeError or DtypeError, for `what` cannot take it, if shape or dtype do not fit."""
+    require_unmasked(what, value)
+    try:
+        new = np.asarray(value)
+    except ValueError as error:
+        raise ShapeError(f"{what} cannot take what is no array: {error}.") from None
+    if new.shape != held.shape:
+        raise ShapeError(
+            f"{what} cannot take a value of shape {list(new.shape)}; its shape is {list(held.shape)}."
+        )
+    if not np.can_cast(new.dtype, held.dtype, "same_kind"):
+        raise DtypeError(f"{what} is {held.dtype}, and cannot take a value of {new.dtype}.")
+    held[...] = new

@@ -1,0 +1,183 @@
+"""Graph: inputs and outputs, what lies between them in order, and rewriting into another graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from copy import copy
+from itertools import chain
+from operator import attrgetter
+from typing import NamedTuple
+
+from graphnet.errors import GraphnetError, ValueAccessError
+from graphnet.graph.display import ShowsItself
+from graphnet.graph.node import Node
+from graphnet.graph.provenance import attributed_to
+from graphnet.system.cached import cached_property
+from graphnet.system.collector import collector_paused
+
+__all__ = ["Graph", "Group", "ancestors", "as_nodes", "dependents", "rewrite", "substitute"]
+
+_by_serial = attrgetter("serial")
+
+
+def ancestors(outputs: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:
+    """The outputs and all that they are computed from, inputs first; nothing behind `stop`.
+
+    Iterative: a graph may be any number of nodes deep.
+    """
+    seen = set(outputs)
+    barrier = set(stop)
+    pending = list(seen)
+    while pending:
+        node = pending.pop()
+        if node not in barrier:
+            for source in node.inputs:
+                if source not in seen:
+                    seen.add(source)
+                    pending.append(source)
+    return sorted(seen, key=_by_serial)
+
+
+def dependents(order: Sequence[Node], sources: Iterable[Node]) -> set[Node]:
+    """Those nodes of `order` (inputs first) that are a source or are computed from one."""
+    found = set(sources)
+    for node in order if found else ():
+        if node not in found and not found.isdisjoint(node.inputs):
+            found.add(node)
+    return found
+
+
+class Group(NamedTuple):
+    """Nodes that run as one kernel, in order, and those of them whose values others read."""
+
+    nodes: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+
+
+class Graph(ShowsItself):
+    """Inputs, outputs, and the nodes between them in topological order. Immutable.
+
+    `inputs=None` takes all Input nodes that the outputs depend on, in the order of their creation.
+    `groups`: nodes that a compiled back end runs together (see with_groups); rewriting drops them.
+    Raises GraphnetError if the outputs depend on an Input that is not listed.
+    """
+
+    def __init__(self, outputs: Node | Iterable[Node], inputs: Iterable[Node] | None = None) -> None:
+        self.groups: tuple[Group, ...] = ()
+        self.outputs: tuple[Node, ...] = as_nodes(outputs, "outputs")
+        self.order: tuple[Node, ...] = tuple(ancestors(self.outputs))
+        used = [node for node in self.order if not node.inputs and node.op.is_input]
+        self.inputs: tuple[Node, ...] = tuple(used) if inputs is None else as_nodes(inputs, "inputs")
+        self._check_inputs(used)
+
+    def _check_inputs(self, used: Sequence[Node]) -> None:
+        listed = set(self.inputs)
+        if len(listed) != len(self.inputs):
+            twice = next(n for i, n in enumerate(self.inputs) if n in self.inputs[:i])
+            raise GraphnetError(f"inputs lists {twice.describe()} twice; list each input once.")
+        for node in self.inputs:
+            if not node.op.is_input:
+                raise GraphnetError(
+                    f"inputs lists {node.describe()} (made at {node.origin}), which is a "
+                    f"{node.op.name}, not an Input. Make it with gn.input, or leave it out: parameters "
+                    "and constants bring their own values."
+                )
+        missing = [node for node in used if node not in listed]
+        if missing:
+            places = "".join(f"\n    {n.describe()}   made at {n.origin}" for n in missing)
+            raise GraphnetError(
+                f"the outputs depend on {len(missing)} Input node(s) that `inputs` does not list:"
+                f"{places}\nAdd them to inputs=[...], or leave `inputs` out to take all of them."
+            )
+
+    @cached_property
+    def consumers(self) -> Mapping[Node, list[Node]]:
+        """For each node, the nodes that read it (once for each time that they read it)."""
+        result: dict[Node, list[Node]] = {node: [] for node in self.order}
+        for node in self.order:
+            for source in node.inputs:
+                result[source].append(node)
+        return result
+
+    @cached_property
+    def read_once(self) -> Set[Node]:
+        """The nodes that one node reads, once, and that are no outputs."""
+        times = Counter(chain.from_iterable([node.inputs for node in self.order]))
+        return {node for node, count in times.items() if count == 1}.difference(self.outputs)
+
+    def rewrite(self, replace: Callable[[Node], Node]) -> Graph:
+        """The graph in which each node, with its inputs already rewritten, is `replace(node)`."""
+        done = rewrite(self.order, replace)
+        return self.rewritten(done) if done else self
+
+    def rewritten(self, done: Mapping[Node, Node]) -> Graph:
+        """The graph of what the outputs became. These depend on no other Input than before, which is not checked."""
+        graph = Graph.__new__(Graph)
+        graph.groups, graph.inputs = (), self.inputs
+        graph.outputs = tuple([done.get(node, node) for node in self.outputs])
+        graph.order = tuple(ancestors(graph.outputs))
+        return graph
+
+    def with_groups(self, groups: Iterable[Group]) -> Graph:
+        """The same nodes, of which a compiled back end runs each group together (see passes.fuse)."""
+        graph = copy(self)
+        graph.groups = tuple(groups)
+        return graph
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __repr__(self) -> str:
+        ins = ", ".join(node.describe() for node in self.inputs)
+        outs = ", ".join(node.describe() for node in self.outputs)
+        return f"<Graph of {len(self)} nodes: ({ins}) -> ({outs})>"
+
+
+def rewrite(order: Iterable[Node], replace: Callable[[Node], Node]) -> dict[Node, Node]:
+    """Maps each node of `order` (inputs first) to `replace(node with rewritten inputs)`, where that is another.
+
+    What `replace` makes is attributed to the line and scope of the node that it replaces.
+    """
+    done: dict[Node, Node] = {}
+    find, untouched = done.get, done.keys().isdisjoint
+    with collector_paused(), attributed_to() as made:
+        for node in order:
+            made.model = node
+            inputs = node.inputs
+            if untouched(inputs):
+                new = replace(node)
+            else:
+                new = replace(node.replace_inputs(tuple([find(source, source) for source in inputs])))
+            if new is not node:
+                done[node] = new
+    return done
+
+
+def substitute(outputs: Sequence[Node], replacements: Mapping[Node, Node]) -> list[Node]:
+    """The outputs with some nodes replaced by others of the same shape and dtype."""
+    if not replacements:
+        return list(outputs)
+    order = ancestors(outputs, stop=replacements)
+    changed = dependents(order, replacements)
+    done: dict[Node, Node] = dict(replacements)
+    for node in order:
+        if node in changed and node not in done:
+            done[node] = node.replace_inputs(tuple(done.get(s, s) for s in node.inputs))
+    return [done.get(node, node) for node in outputs]
+
+
+def as_nodes(nodes: Node | Iterable[Node], argument: str) -> tuple[Node, ...]:
+    """The nodes of an argument, or the one that it is; ValueAccessError where something else is."""
+    if not isinstance(nodes, Iterable) or isinstance(nodes, (str, bytes)):
+        raise ValueAccessError(
+            f"{argument}: {nodes!r:.60} of type {type(nodes).__name__} is not a node, nor a list of nodes; they are "
+            "made with gn.input, gn.parameter, or by calling functions on other nodes."
+        )
+    result = (nodes,) if isinstance(nodes, Node) else tuple(nodes)
+    for item in result:
+        if not isinstance(item, Node):
+            raise ValueAccessError(
+                f"{argument} holds a {type(item).__name__} where a node is needed: {item!r:.80}"
+            )
+    return result

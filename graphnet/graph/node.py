@@ -1,0 +1,580 @@
+"""Op and Node: the rule book of an operation, and an immutable application of it.
+
+An op states what it means (`forward`, on arrays), how a cotangent goes back through it (`backward`, on
+nodes) and how a tangent goes forward (`rop`, on nodes). The argument order is always *incoming
+derivative(s), output, inputs*; prefix g is a cotangent, prefix r is R{·}.
+
+Whatever else passes, back ends and pictures know of an op, it says itself, too, in methods and fields whose defaults
+are right for any op: no other file names it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from numbers import Number
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self, TypeVar
+
+import numpy as np
+
+from graphnet.errors import DifferentiationError, UsageError, ValueAccessError
+from graphnet.graph.display import ShowsItself
+from graphnet.graph.dtypes import assign
+from graphnet.graph.provenance import Origin, Scope, context, here
+from graphnet.graph.signature import parse
+
+__all__ = [
+    "OPERATORS", "Array", "ByIdentity", "Dtype", "Key", "KeyEntry", "Node", "Op", "RowsOf", "S", "Shape", "Strided",
+    "shared",
+]  # fmt: skip
+
+Array = np.ndarray[Any, Any]
+Dtype = np.dtype[Any]
+Shape = tuple[int, ...]
+#: What of an axis is taken: an index, which drops the axis, or (start, stop, step), which keeps it.
+KeyEntry = int | tuple[int, int, int]
+#: One entry for each axis.
+Key = tuple[KeyEntry, ...]
+#: of(x, range(start, stop)): these rows of x (along its first axis), or None where they cannot be had alone.
+RowsOf = Callable[["Node", range], "Node | None"]
+
+
+class Strided(Protocol):
+    """Where a value lies in memory, and how it lies there when looked at otherwise (plan.views.View)."""
+
+    @property
+    def shape(self) -> Shape: ...
+
+    def sliced(self, key: Sequence[KeyEntry]) -> Self: ...
+
+    def transposed(self, axes: Sequence[int]) -> Self: ...
+
+    def broadcast(self, to: Shape) -> Self: ...
+
+    def reshaped(self, to: Shape) -> Self | None: ...
+
+
+S = TypeVar("S", bound=Strided)
+
+
+#: What `+`, `@`, `x[...]` and conversion to a node do; filled by `graphnet.ops`, which imports this file.
+OPERATORS: dict[str, Callable[..., Node]] = {}
+
+#: What users of NumPy and PyTorch look for on a node -> what to write; the others are functions of the same name.
+INSTEAD_OF_METHODS: dict[str, str] = {
+    **{
+        name: f"gn.{name}(node, ...)"
+        for name in (
+            "sum", "mean", "max", "min", "argmax", "softmax", "log_softmax", "logsumexp", "reshape", "transpose",
+            "clip", "exp", "log", "sqrt", "tanh", "sigmoid", "relu", "sin", "cos", "sign", "take", "where", "matmul",
+        )
+    },
+    **dict.fromkeys(("view", "flatten", "ravel", "squeeze"), "gn.reshape(node, shape)"),
+    **dict.fromkeys(("astype", "to", "float", "double"), "gn.cast(node, dtype)"),
+    **dict.fromkeys(("numpy", "item", "tolist", "eval"), "gn.compile([node], inputs=[...])(*arrays)"),
+    **dict.fromkeys(("copy", "clone"), "the node itself: nodes are immutable"),
+    **dict.fromkeys(("grad", "backward"), "gn.gradient(cost, [node])"),
+    "detach": "gn.stop_gradient(node)",
+    "dot": "node @ other",
+    "abs": "abs(node)",
+    "pow": "node ** power",
+    "unsqueeze": "node[:, None]",
+    "std": "gn.mean and gn.sqrt",
+    "var": "gn.mean",
+    "dim": "node.ndim",
+}  # fmt: skip
+
+#: Field of a node -> what to write instead of setting it.
+INSTEAD_OF_SETTING: dict[str, str] = {
+    "shape": "Write gn.reshape(node, shape).",
+    "dtype": "Write gn.cast(node, dtype).",
+    "name": "Give the name where the node is made, e.g. gn.input(shape, name='x'), or write gn.label(node, name).",
+    "scope": "Make the node within gn.scope(layer=...).",
+    "op": "Call the other op on the node's inputs.",
+    "inputs": "Call the op on the other inputs.",
+    "T": "Write gn.transpose(node, axes).",
+}
+
+#: NumPy's name of what an operator does -> ours, where they differ.
+_OPERATOR_OF = {"bitwise_and": "both", "bitwise_or": "either"}
+
+_serials = itertools.count()
+
+_VANISHES: dict[str, Callable[[list[bool]], bool]] = {
+    "all": all,
+    "any": any,
+    "first": lambda absent: absent[0],
+    "rest": lambda absent: all(absent[1:]),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """A rule book. The first docstring line of a subclass is its formula; its settings are fields.
+
+    A subclass gives `forward`, `backward` and `rop`, and either `signature` or its own `infer`.
+    Two ops of one class with equal settings are equal, which is what lets equal nodes be merged.
+    """
+
+    signature: ClassVar[str] = ""
+    #: What a picture shows inside the node; the class name where empty.
+    symbol: ClassVar[str] = ""
+    #: Which inputs, when they are absent derivatives (Zeros), make the output one: "all" (a linear op),
+    #: "any" (a multilinear one), "first" (a quotient), "rest" (a choice), "" (none). Such nodes are
+    #: never built, so rules are written as on paper and derivative graphs hold no zeros.
+    zero_if: ClassVar[str] = ""
+    #: Position of the input that a loss judges (logits, predictions); None for all other ops.
+    judged_input: ClassVar[int | None] = None
+    #: True for ops whose value is fed at every call.
+    is_input: ClassVar[bool] = False
+    #: True for ops that hold what training changes.
+    is_parameter: ClassVar[bool] = False
+    #: True for the zeros that stand for an absent derivative.
+    is_zeros: ClassVar[bool] = False
+    #: True for ops that are equal to themselves alone.
+    by_identity: ClassVar[bool] = False
+    #: True for ops that compute nothing: labels for the reader.
+    is_label: ClassVar[bool] = False
+    #: True for ops that only look at the memory of their first input: those that give `view`.
+    is_view: ClassVar[bool] = False
+    #: True for ops whose elements are those of their inputs, as they are or cast, elsewhere.
+    moves: ClassVar[bool] = False
+    #: True for ops whose inputs may change places.
+    commutes: ClassVar[bool] = False
+    #: True for leaves whose array may be another at each call; where it stays, programs read it where it lies.
+    is_fed: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        cls.is_view = cls.view is not Op.view
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is type(self) and self._settings() == other._settings())
+
+    def _settings(self) -> tuple[object, ...]:
+        """The settings with their types: Python holds 0.0 == -0.0 and 1 == True, an op must not."""
+        return tuple((type(v), v.hex() if isinstance(v, float) else v) for v in vars(self).values())
+
+    def __hash__(self) -> int:
+        try:
+            return hash((type(self), self._settings()))
+        except TypeError:  # a setting that cannot be hashed: equal to itself alone
+            return id(self)
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def varying(self) -> bool:
+        """True for inputs that `Function.again` gives another array while all others stay."""
+        return False
+
+    @classmethod
+    def formula(cls) -> str:
+        """The first line of the docstring."""
+        return (cls.__doc__ or cls.__name__).strip().splitlines()[0]
+
+    # -- the three rules: a subclass writes them with its own arguments, as on paper -------------------
+
+    def forward(self, *args: Any, **kwargs: Any) -> Array:
+        """forward(*arrays): the value from the inputs' values; a NumPy scalar will do for an array without axes."""
+        raise NotImplementedError(f"{self.name} has no forward rule")
+
+    def backward(self, *args: Any, **kwargs: Any) -> Sequence[Node]:
+        """backward(gy, y, *inputs): one cotangent for each input, from the output's cotangent."""
+        y = args[1]
+        raise DifferentiationError(
+            f"{self.name} has no backward rule, so nothing behind {y.describe()} can be "
+            f"differentiated (made at {y.origin}). Give the op a `backward` method, or cut the path "
+            "with gn.stop_gradient."
+        )
+
+    def rop(self, *args: Any, **kwargs: Any) -> Node:
+        """rop(*tangents, y, *inputs): the output's tangent, from the inputs' tangents."""
+        y = args[len(args) // 2]
+        raise DifferentiationError(
+            f"{self.name} has no R-operator rule, so no tangent passes {y.describe()} "
+            f"(made at {y.origin}). Give the op a `rop` method, or cut the path with gn.stop_gradient."
+        )
+
+    # -- shapes ------------------------------------------------------------------------------
+
+    def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
+        """The input nodes; here is the one place where casts and broadcasts are inserted."""
+        return tuple(x if isinstance(x, Node) else OPERATORS["as_node"](x) for x in inputs)
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        """Shape and dtype of the output; by default from `signature` and the first input's dtype."""
+        if not self.signature:
+            raise NotImplementedError(f"{self.name} needs a `signature` or an `infer` method")
+        return parse(self.signature).infer(self.name, inputs), inputs[0].dtype
+
+    def index_size(self, position: int, *inputs: Node) -> int | None:
+        """What each integer of the input at that position must be less than; None where integers are no indices."""
+        return None
+
+    # -- what passes and back ends may know besides; by default, nothing ---------------------------------
+
+    def expanded(self, y: Node, *inputs: Node) -> Node | None:
+        """y written with other ops, for back ends that compile; None for an op that they know, or call as it is."""
+        return None
+
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        """k, if row i of y reads row i + k of each input (first axes) and no other; None if it may read others."""
+        return None
+
+    def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
+        """These rows of y from rows of the inputs, which of(x, range(start, stop)) gives; None where that cannot be.
+
+        By default this op on the same rows of each input, where `row_offset` is 0.
+        """
+        if self.row_offset(y, *inputs) != 0:
+            return None
+        found = [of(x, some) for x in inputs]
+        return None if None in found else self(*found)
+
+    def sliced(self, key: Key, y: Node, *inputs: Node) -> Node | None:
+        """y[key], made of less than all of y; None where it cannot be."""
+        return None
+
+    def view(self, x: S) -> S | None:
+        """y, as it lies in x's memory; None where the elements would have to move. To be given by views alone."""
+        return None
+
+    # -- applying ----------------------------------------------------------------------------
+
+    def __call__(self, *inputs: Any, name: str | None = None) -> Node:
+        """A node that applies this op; ShapeError or DtypeError if the inputs do not fit."""
+        if name is not None and not isinstance(name, str):
+            raise UsageError(f"{self.name}: name must be a str or None, not {name!r:.60}")
+        nodes = self.prepare(inputs)
+        shape, dtype = self.infer(*nodes)
+        if self.zero_if:
+            absent = [node.op.is_zeros for node in nodes]
+            if any(absent) and _VANISHES[self.zero_if](absent):
+                return OPERATORS["zeros"](shape, dtype)
+        return Node(self, nodes, shape, dtype, name)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def shared(kind: Callable[..., Op], *settings: Hashable) -> Op:
+    """kind(*settings), one object for all nodes: large graphs take less memory, and equal ops are equal at once."""
+    return kind(*settings)
+
+
+class ByIdentity(Op):
+    """An op that is equal to itself alone: two inputs of one shape are still two inputs."""
+
+    by_identity: ClassVar[bool] = True
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+class _Draft(ShowsItself):
+    """A node while its fields are set. It then becomes a Node, which refuses that: setting them through descriptors
+    instead would make nodes half as fast to make."""
+
+    __slots__ = (
+        "__weakref__", "dtype", "inputs", "name", "op", "origin", "scope", "serial", "shape", "source_serial",
+    )  # fmt: skip
+
+    op: Op
+    inputs: tuple[Node, ...]
+    shape: Shape
+    dtype: Dtype
+    name: str | None
+    origin: Origin
+    scope: Scope
+    serial: int
+    #: The serial of the user's own node that this one stems from: a derivative's, or a rewritten node's, is that
+    #: of its model. It tells where in the user's program a node belongs.
+    source_serial: int
+
+
+class Node(_Draft):
+    """An immutable application of an op to input nodes.
+
+    Nodes are equal only to themselves. `serial` grows with creation, and inputs exist before the node
+    that uses them, so sorting by serial is a topological order.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        op: Op,
+        inputs: tuple[Node, ...],
+        shape: Shape,
+        dtype: Dtype,
+        name: str | None = None,
+    ) -> Node:
+        draft = _Draft()
+        draft.op = op
+        draft.inputs = inputs
+        draft.shape = shape
+        draft.dtype = dtype
+        draft.name = name
+        model = context.model
+        draft.serial = next(_serials)
+        if model is None:
+            draft.origin, draft.scope, draft.source_serial = here(), context.scope, draft.serial
+        else:
+            draft.origin, draft.scope, draft.source_serial = model.origin, model.scope, model.source_serial
+        draft.__class__ = Node
+        return draft  # type: ignore[return-value]
+
+    def replace_inputs(self, inputs: tuple[Node, ...], own_place: bool = False) -> Node:
+        """The same application of the same op to other inputs of the same shapes and dtypes.
+
+        own_place: it counts as written by the user, see `source_serial`.
+        """
+        copy = _Draft()
+        copy.op, copy.inputs, copy.shape, copy.dtype = self.op, inputs, self.shape, self.dtype
+        copy.name, copy.origin, copy.scope = self.name, self.origin, self.scope
+        copy.serial = next(_serials)
+        copy.source_serial = copy.serial if own_place else self.source_serial
+        copy.__class__ = Node
+        return copy  # type: ignore[return-value]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "value":
+            raise ValueAccessError(
+                f"{self.describe()} (made at {self.origin}): {name} cannot be set to {value!r:.60}, since a node never "
+                f"changes. {INSTEAD_OF_SETTING.get(name, 'Make another node of it.')}"
+            )
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise ValueAccessError(
+            f"{self.describe()} (made at {self.origin}): {name} cannot be deleted, since a node never changes."
+        )
+
+    # -- description -------------------------------------------------------------------------
+
+    @property
+    def is_static(self) -> bool:
+        """True for leaves: data, parameters, constants."""
+        return not self.inputs
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        size = 1
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def T(self) -> Node:
+        """The node with its axes reversed."""
+        return OPERATORS["transpose"](self)
+
+    @property
+    def value(self) -> Array:
+        """The array that a Parameter, Constant or Random node holds (shared, not copied)."""
+        holds = getattr(self.op, "value", None)
+        if holds is None:
+            raise ValueAccessError(
+                f"{self.describe()} (made at {self.origin}) is symbolic and holds no value; compute it "
+                "with gn.compile([node], inputs=[...])(*arrays)."
+            )
+        return holds
+
+    @value.setter
+    def value(self, array: Any) -> None:
+        held, what = self.value, f"{self.describe()} (made at {self.origin})"
+        if not held.flags.writeable:
+            remedy = (
+                "holds a read-only array; make it of a copy: gn.parameter(array.copy())"
+                if self.op.is_parameter
+                else f"is a {self.op.name}: its value never changes by assignment. Use gn.parameter for what training "
+                "changes, gn.input for what each call gives"
+            )
+            raise ValueAccessError(f"{what} {remedy}.")
+        assign(held, array, what)
+
+    def describe(self) -> str:
+        """`h0[2, 3]`: the name, or the op's name, and the shape."""
+        return f"{self.name or self.op.name}{list(self.shape)}"
+
+    def __repr__(self) -> str:
+        label = f" {self.name!r}" if self.name else ""
+        return f"<{self.op.name}{label} {list(self.shape)} {self.dtype} at {self.origin}>"
+
+    # -- arithmetic --------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Node:
+        return OPERATORS["add"](self, other)
+
+    def __radd__(self, other: Any) -> Node:
+        return OPERATORS["add"](other, self)
+
+    def __sub__(self, other: Any) -> Node:
+        return OPERATORS["subtract"](self, other)
+
+    def __rsub__(self, other: Any) -> Node:
+        return OPERATORS["subtract"](other, self)
+
+    def __mul__(self, other: Any) -> Node:
+        return OPERATORS["multiply"](self, other)
+
+    def __rmul__(self, other: Any) -> Node:
+        return OPERATORS["multiply"](other, self)
+
+    def __truediv__(self, other: Any) -> Node:
+        return OPERATORS["divide"](self, other)
+
+    def __rtruediv__(self, other: Any) -> Node:
+        return OPERATORS["divide"](other, self)
+
+    def __pow__(self, other: Any) -> Node:
+        return OPERATORS["power"](self, other)
+
+    def __rpow__(self, other: Any) -> Node:
+        return OPERATORS["power"](other, self)
+
+    def __matmul__(self, other: Any) -> Node:
+        return OPERATORS["matmul"](self, other)
+
+    def __rmatmul__(self, other: Any) -> Node:
+        return OPERATORS["matmul"](other, self)
+
+    def __neg__(self) -> Node:
+        return OPERATORS["negative"](self)
+
+    def __pos__(self) -> Node:
+        return self
+
+    def __abs__(self) -> Node:
+        return OPERATORS["absolute"](self)
+
+    def __lt__(self, other: Any) -> Node:
+        return OPERATORS["less"](self, other)
+
+    def __le__(self, other: Any) -> Node:
+        return OPERATORS["less_equal"](self, other)
+
+    def __gt__(self, other: Any) -> Node:
+        return OPERATORS["greater"](self, other)
+
+    def __ge__(self, other: Any) -> Node:
+        return OPERATORS["greater_equal"](self, other)
+
+    def __and__(self, other: Any) -> Node:
+        return OPERATORS["both"](self, other)
+
+    def __rand__(self, other: Any) -> Node:
+        return OPERATORS["both"](other, self)
+
+    def __or__(self, other: Any) -> Node:
+        return OPERATORS["either"](self, other)
+
+    def __ror__(self, other: Any) -> Node:
+        return OPERATORS["either"](other, self)
+
+    def __invert__(self) -> Node:
+        return OPERATORS["invert"](self)
+
+    def __getitem__(self, key: Any) -> Node:
+        return OPERATORS["getitem"](self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise ValueAccessError(
+            f"{self.describe()} (made at {self.origin}) cannot be changed in place: nodes are immutable. Build the "
+            "new value "
+            "with gn.where, gn.concatenate or gn.stack."
+        )
+
+    def __iter__(self) -> Iterator[Node]:
+        return (self[i] for i in range(len(self)))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ValueAccessError(f"{self.describe()} is a scalar: it has no length")
+        return self.shape[0]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is this node: nodes are looked up as such everywhere. ValueAccessError for numbers and arrays."""
+        if isinstance(other, Node):
+            return self is other
+        if isinstance(other, (Number, np.ndarray, np.bool_)):
+            raise ValueAccessError(
+                f"{self.describe()} (made at {self.origin}) is compared with {other!r:.40}: `==` asks whether two "
+                "nodes are the same one; write gn.equal(a, b), or ~gn.equal(a, b) for !=, to compare their values."
+            )
+        return NotImplemented
+
+    __hash__ = object.__hash__
+
+    # -- what a symbolic node is not ---------------------------------------------------------
+
+    if not TYPE_CHECKING:  # a type checker shall still find misspelt attributes
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_") or name in _Draft.__slots__:
+                raise AttributeError(f"Node has no attribute {name!r}", name=name, obj=self)
+            instead = INSTEAD_OF_METHODS.get(name)
+            raise AttributeError(
+                f"the node {self.describe()} (made at {self.origin}) has no attribute {name!r}; "
+                + (
+                    f"write {instead}." if instead else "what nodes can do are functions, e.g. gn.tanh(node)."
+                ),
+                name=name,
+                obj=self,
+            )
+
+    def _symbolic(self, wanted: str) -> NoReturn:
+        raise ValueAccessError(
+            f"{self.describe()} (made at {self.origin}) is a symbolic node, not {wanted}: its value is "
+            "known only when a compiled function runs. Use graphnet's functions on nodes (gn.tanh for math.tanh, "
+            "gn.where(condition, a, b) for if; & | ~ for and, or, not; gn.maximum for max), or "
+            "gn.compile([node], inputs=[...])(*arrays) to compute it."
+        )
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Of pickle, copy, and processes that are spawned."""
+        raise ValueAccessError(
+            f"{self.describe()} (made at {self.origin}) cannot be pickled or copied, nor what holds it: a node is "
+            "equal to itself alone. Build the graph where it is used; Function.save and rnn.save write to files."
+        )
+
+    def __contains__(self, item: Any) -> bool:
+        self._symbolic("a container")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **settings: Any) -> Node:
+        """`array @ node` as `node @ array`; ValueAccessError for what no operator is, as np.tanh(node)."""
+        if method == "__call__" and not settings:
+            if ufunc in (np.equal, np.not_equal):
+                self.__eq__(
+                    inputs[0] if inputs[1] is self else inputs[1]
+                )  # which refuses arrays, and says why
+            operator = OPERATORS.get(_OPERATOR_OF.get(ufunc.__name__, ufunc.__name__))
+            if operator is not None:
+                return operator(*inputs)
+        self._symbolic("an array")
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+        self._symbolic("an array")
+
+    def __bool__(self) -> bool:
+        self._symbolic("a truth value")
+
+    def __float__(self) -> float:
+        self._symbolic("a number")
+
+    def __int__(self) -> int:
+        self._symbolic("a number")
+
+    def __index__(self) -> int:
+        self._symbolic("an index")

@@ -1,0 +1,161 @@
+"""Initial weights. Each initializer is a function (generator, shape) -> float64 array.
+
+A shape is (in, out), as in `x @ W`; a vector has one axis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet.settings import amount, is_number, number, shown, whole_number, yes_or_no
+from graphnet_rnn.errors import UsageError
+
+__all__ = [
+    "Initializer", "are_initializers", "array", "checked_initial", "constant", "glorot", "normal", "orthogonal",
+    "reservoir", "sparse", "stacked", "thinned", "uniform", "zeros",
+]  # fmt: skip
+
+Initializer = Callable[[np.random.Generator, tuple[int, ...]], Array]
+
+
+def are_initializers(given: Any) -> bool:
+    """Whether these are initializers by the names of weights."""
+    return isinstance(given, Mapping) and all(
+        isinstance(k, str) and callable(v) and not isinstance(v, type) for k, v in given.items()
+    )
+
+
+def checked_initial(who: str, initial: Any) -> dict[str, Initializer]:
+    """Initializers by pattern, none for None; UsageError for anything else."""
+    if initial is None:
+        return {}
+    if not are_initializers(initial):
+        raise UsageError(
+            f"{who}: initial must hold initializers by the names of weights, e.g. "
+            f"{{'W_*': rnn.initializers.normal(0.1)}}, not {shown(initial)}"
+        )
+    return dict(initial)
+
+
+def zeros() -> Initializer:
+    """w = 0"""
+    return constant(0.0)
+
+
+def constant(value: float) -> Initializer:
+    """w = value"""
+    return lambda generator, shape: np.full(shape, value)
+
+
+def array(values: Any) -> Initializer:
+    """w = values"""
+    return lambda generator, shape: np.array(values, np.float64)
+
+
+def normal(scale: float) -> Initializer:
+    """w ~ N(0, scale²)"""
+    return lambda generator, shape: scale * generator.standard_normal(shape)
+
+
+def uniform(limit: float) -> Initializer:
+    """w ~ U(-limit, limit)"""
+    return lambda generator, shape: generator.uniform(-limit, limit, shape)
+
+
+def glorot() -> Initializer:
+    """w ~ U(-a, a), a = √(6 / (in + out)). Source: Glorot & Bengio 2010, eq. 16."""
+
+    def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        fan_in, fan_out = shape[0], shape[-1]
+        limit = math.sqrt(6 / max(1, fan_in + fan_out))
+        return generator.uniform(-limit, limit, shape)
+
+    return initial
+
+
+def orthogonal(gain: float = 1.0) -> Initializer:
+    """W with WᵀW = gain² I (or WWᵀ where it is wide). Source: Saxe, McClelland & Ganguli 2014."""
+
+    def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        rows, columns = shape
+        q, r = np.linalg.qr(generator.standard_normal((max(rows, columns), min(rows, columns))))
+        q = q * np.sign(np.diag(r))  # makes the distribution uniform over orthogonal matrices
+        return gain * (q if rows >= columns else q.T)
+
+    return initial
+
+
+def sparse(connections: int = 15, scale: float = 1.0, outgoing: bool = False) -> Initializer:
+    """Each unit gets `connections` incoming weights ~ N(0, scale²), the others 0; or each input so many outgoing ones.
+
+    Source: Martens 2010, 5; Sutskever 2013, 7.3.
+    """
+    connections = whole_number("sparse: connections", connections, least=0)
+    scale, outgoing = number("sparse: scale", scale), yes_or_no("sparse: outgoing", outgoing)
+
+    def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        if outgoing:
+            return sparse(connections, scale)(generator, shape[::-1]).T
+        rows, columns = shape
+        w = np.zeros(shape)
+        for unit in range(columns):
+            chosen = generator.permutation(rows)[:connections]
+            w[chosen, unit] = scale * generator.standard_normal(len(chosen))
+        return w
+
+    return initial
+
+
+def thinned(each: Initializer, kept: float = 0.1) -> Initializer:
+    """W ~ `each`, of which each weight stays with the probability `kept`, and is 0 otherwise
+
+    thinned(normal(0.1), 0.1) is W_hh in Krause 2015, 4.2. Where `sparse` gives each unit equally many connections,
+    their number is random here. Raises UsageError for a probability outside of (0, 1].
+    """
+    if not is_number(kept) or not 0 < kept <= 1:
+        raise UsageError(f"thinned: kept must be in (0, 1], not {shown(kept)}")
+
+    def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        w = each(generator, shape)
+        return np.where(generator.random(shape) < kept, w, 0.0)
+
+    return initial
+
+
+def stacked(each: Initializer) -> Initializer:
+    """W[k] ~ `each`, one matrix after the other along the first axis"""
+    return lambda generator, shape: np.stack([each(generator, shape[1:]) for _ in range(shape[0])])
+
+
+def reservoir(radius: float = 0.95, density: float = 0.1, connections: int | None = None) -> Initializer:
+    """Each unit gets `connections` incoming weights ~ N(0, 1), the others 0; then W is scaled to this spectral radius.
+
+    The radius is the largest absolute eigenvalue. density: the share of the units that each one reads, instead of the
+    number of connections. reservoir(1.2, connections=15) is W_hh in Sutskever 2013, 7.4.1.
+    Raises UsageError for settings that cannot be meant, and for a matrix that is not square, which has no eigenvalues.
+    Source: Jaeger & Haas 2004; Sutskever 2013, 2.8.4 and 7.4.
+    """
+    radius = amount("reservoir: radius", radius, above_zero=True)
+    if not is_number(density) or not 0 < density <= 1:
+        raise UsageError(f"reservoir: density must be in (0, 1], not {shown(density)}")
+    if connections is not None:
+        connections = whole_number("reservoir: connections", connections)
+
+    def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        if len(shape) != 2 or shape[0] != shape[1]:
+            raise UsageError(f"reservoir: W must be square, from units to the same units, not {list(shape)}")
+        draw = sparse(max(1, round(density * shape[0])) if connections is None else connections)
+        for _ in range(20):
+            w = draw(generator, shape)
+            largest = float(np.abs(np.linalg.eigvals(w)).max())
+            if largest > 1e-6:  # a small sparse matrix may have no cycle, and then no eigenvalue but 0
+                return radius / largest * w
+        w = generator.standard_normal(shape)
+        return radius / float(np.abs(np.linalg.eigvals(w)).max()) * w
+
+    return initial

@@ -1,0 +1,262 @@
+"""Running the equations of a cell: whatever is wrong with them is told with the line of the equation.
+
+A step is a function of x, the states and the cell's weights, and the same function at every time step. So a cell runs
+twice when it is bound: the first run declares the weights, the second must compute the same again.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import graphnet as gn
+from graphnet.errors import GraphnetError
+from graphnet.graph.graph import ancestors
+from graphnet.graph.node import Node
+from graphnet.graph.provenance import Model, Origin, attributed_to, context, here, hide_module
+from graphnet_rnn.cell.declaration import State, arguments, return_lines, step_line
+from graphnet_rnn.cell.weights import Weights
+from graphnet_rnn.errors import CellError
+
+if TYPE_CHECKING:
+    from graphnet_rnn.cell.cell import Cell
+
+__all__ = ["declare", "run"]
+
+# Lines of this file are machinery: an error should name the equation that called them.
+hide_module(__file__)
+
+
+def declare(cell: Cell, weights: Weights) -> None:
+    """Runs a step that tells how large the weights are, one that makes them, and another; CellError where they differ.
+
+    NotEnoughMemoryError where the weights would take more than there is.
+    """
+    if not weights.nodes:
+        with weights.planned():
+            run(copy.copy(cell), *_given(cell, weights))  # what a step keeps in the cell is not to be seen
+    first = run(cell, *_given(cell, weights))
+    weights.complete = True
+    _require_same(cell, first, run(cell, *_given(cell, weights)))
+
+
+def _given(cell: Cell, weights: Weights) -> tuple[Node, list[Node]]:
+    """x and states for one step of one case; for a reader they are made where `step` names them."""
+    with attributed_to() as made:
+        made.model = Model(step_line(cell), context.scope, 0)
+        x = gn.input((1, cell.reads), weights.dtype, name="x")
+        named = zip(cell.states, cell.widths, strict=True)
+        return x, [gn.input((1, width), weights.dtype, name=state.name) for state, width in named]
+
+
+def run(cell: Cell, x: Node, states: Sequence[Node]) -> tuple[Node, ...]:
+    """What `step` returns, in the order of `cell.returns`. An error in it is told with the line of the equation."""
+    _require_fit(cell, x, states)
+    try:
+        result = cell.step(x, *states)
+    except MemoryError:
+        raise
+    except GraphnetError as error:
+        line = _line_in_step(cell, error)
+        if isinstance(error, CellError) and re.search(rf"{re.escape(str(line))}(?!\d)", str(error)):
+            raise
+        raise type(error)(f"{error}\n    in {type(cell).__name__}.step at {line}") from error
+    except Exception as error:
+        where = f"in {type(cell).__name__}.step at {_line_in_step(cell, error)}"
+        raise CellError(f"{type(error).__name__} {where}: {error}{_remedy(cell, error)}") from error
+    returned = _require_declared(cell, x, states, result)
+    if isinstance(cell.bound_weights, Weights):  # what a part reads, the whole may have computed
+        _require_own_leaves(cell, x, states, returned)
+    return returned
+
+
+def _line_in_step(cell: Cell, error: BaseException) -> Origin:
+    """The innermost line of the file of `step` that the error has passed."""
+    origin, traceback = step_line(cell), error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == origin.file:
+            origin = Origin(origin.file, traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return origin
+
+
+def _remedy(cell: Cell, error: Exception) -> str:
+    """What to write instead, where Python's own words do not say it."""
+    text = str(error)
+    if "'Node'" in text and "operand" in text:
+        return (
+            ". Nodes have + - * / ** @, comparisons, & | ~ of these, and slices; all else are functions: "
+            "gn.sum(x), gn.sqrt(x)."
+        )
+    if isinstance(error, NameError):
+        return f". step is given {arguments(cell)}; another value to remember is another State in `states`."
+    if (
+        isinstance(error, AttributeError)
+        and error.obj is cell
+        and error.name in {s.name for s in cell.states}
+    ):
+        return f". States are arguments of step: write {error.name}."
+    return ""
+
+
+# -- what a step is given, returns and reads -------------------------------------------------------
+
+
+def _require_fit(cell: Cell, x: Any, states: Any) -> None:
+    owner, wanted = type(cell).__name__, f"advance(x, [{', '.join(s.name for s in cell.states)}])"
+    weights = cell.bound_weights
+    if not isinstance(x, Node) or x.ndim != 2 or x.shape[1] != cell.reads:
+        raise CellError(
+            f"{owner} ({weights.owner}) reads {cell.reads} values, (batch, {cell.reads}), but x at {here()} is "
+            f"{_in_words(x)}."
+        )
+    given = [] if isinstance(states, Node) or not isinstance(states, Sequence) else states
+    if len(given) != len(cell.states):
+        what = f"{len(given)} of them" if given is states else _in_words(states)
+        raise CellError(
+            f"{owner} ({weights.owner}) has {len(cell.states)} state(s), but was given {what} at {here()}: write "
+            f"{wanted}."
+        )
+    for state, width, value in zip(cell.states, cell.widths, given, strict=True):
+        if not isinstance(value, Node) or value.shape != (x.shape[0], width):
+            raise CellError(
+                f"{owner} ({weights.owner}): the state {state.name} is {[x.shape[0], width]} (batch, units), but "
+                f"{_in_words(value)} was given at {here()}."
+            )
+
+
+def _in_words(value: Any) -> str:
+    return value.describe() if isinstance(value, Node) else f"a {type(value).__name__}"
+
+
+def _require_declared(cell: Cell, x: Node, states: Sequence[Node], result: Any) -> tuple[Node, ...]:
+    """What `step` returned, if it is what the cell declares."""
+    declared = cell.returns
+    listed = (result,) if isinstance(result, Node) else result
+    if not isinstance(listed, (tuple, list)) or len(listed) != len(declared):
+        kind = type(listed).__name__
+        raise CellError(
+            f"{_returned(cell)} {kind} where nodes are needed: return {_wanted(cell)}."
+            if not isinstance(listed, (tuple, list))
+            else f"{_returned(cell)} {len(listed)} value(s), but the cell declares {_declared(cell)}: return "
+            f"{_wanted(cell)}, in this order."
+        )
+    for state, new in zip(declared, listed, strict=True):
+        if not isinstance(new, Node):
+            raise CellError(
+                f"{_returned(cell)} a {type(new).__name__} for the state {state.name}, not a node; a constant state "
+                f"is e.g. gn.fill(0, x.shape[:1] + ({cell.width_of(state)},), x.dtype)."
+            )
+        shape = (x.shape[0], cell.width_of(state))
+        if new.shape != shape or new.dtype != x.dtype:
+            raise CellError(
+                f"{_returned(cell)} {new.dtype}{list(new.shape)} for the state {state.name}, which is "
+                f"{x.dtype}{list(shape)} (batch, units). The new value was made at {new.origin}. "
+                + (
+                    _dtype_remedy(x, states, new)
+                    if new.shape == shape
+                    else _shape_remedy(cell, x, state, new)
+                )
+            )
+    return tuple(listed)
+
+
+def _returned(cell: Cell) -> str:
+    return f"{type(cell).__name__}.step (at {return_lines(cell)}) returned"
+
+
+def _wanted(cell: Cell) -> str:
+    return ", ".join(f"the new {state.name}" for state in cell.returns)
+
+
+def _declared(cell: Cell) -> str:
+    states = f"{len(cell.states)} state(s)"
+    return states if cell.output is None else f"an output and {states}"
+
+
+def _shape_remedy(cell: Cell, x: Node, state: State, new: Node) -> str:
+    if new.shape[:1] != x.shape[:1] or new.ndim != 2:
+        return "Its first axis must stay the batch: sum, join and reshape along the others alone."
+    if len(cell.returns) > 1:
+        return f"Return {_wanted(cell)}, in this order."
+    return f"Declare the width that it has, State({state.name!r}, 'name of an attribute'), or compute {state.width}."
+
+
+def _dtype_remedy(x: Node, states: Sequence[Node], new: Node) -> str:
+    """Where the value first had its dtype, and what to do there."""
+    made = (node for node in ancestors([new], stop=[x, *states]) if node.dtype == new.dtype)
+    first = next(made, new)
+    return (
+        f"It is {new.dtype} from {first.origin} on, by {first.describe()}: give arrays the dtype of x, "
+        "array.astype(x.dtype), or write gn.cast(node, x.dtype)."
+    )
+
+
+def _require_own_leaves(cell: Cell, x: Node, states: Sequence[Node], returned: Sequence[Node]) -> None:
+    """A step reads x, the states, the weights and constants, and nothing else."""
+    given, weights = {x, *states}, set(cell.weights.values())
+    nodes = ancestors(returned, stop=given)
+    for leaf in nodes:
+        if leaf.inputs or leaf in given or leaf in weights:
+            continue
+        if leaf.op.is_parameter:
+            raise CellError(
+                f"{_step(cell)} reads the parameter {leaf.describe()} (made at {leaf.origin}), which is none of the "
+                "cell's weights, so no training would change it; write self.weight(name, shape, initial) in step, or "
+                "self.part(name, cell, reads) for another cell, and keep no nodes in attributes."
+            )
+        if leaf.op.is_input:
+            reader, read = _first_reading(nodes, leaf, max(node.serial for node in given))
+            raise CellError(
+                f"{_step(cell)} reads {read.describe()} (made at {read.origin}) at {reader.origin}, which is no part "
+                "of this step: it is a gn.input, or was kept from another step. What goes from step to step is a "
+                "state, declared and returned; what comes from outside is a part of x."
+            )
+
+
+def _step(cell: Cell) -> str:
+    return f"{type(cell).__name__}.step (at {step_line(cell)})"
+
+
+def _first_reading(nodes: Sequence[Node], leaf: Node, start: int) -> tuple[Node, Node]:
+    """The first node of this step that reads the leaf, or what was computed from it before, and what it reads."""
+    foreign = {leaf}
+    for node in nodes:
+        if not foreign.isdisjoint(node.inputs):
+            foreign.add(node)
+            if node.serial > start:
+                return node, next(source for source in node.inputs if source in foreign)
+    return leaf, leaf
+
+
+def _require_same(cell: Cell, first: Sequence[Node], again: Sequence[Node]) -> None:
+    """Two runs of a step compute the same: equal ops on equal values."""
+    pending, seen = list(zip(first, again, strict=True)), set()
+    differing: list[tuple[Node, Node]] = []
+    while pending:
+        pair = pending.pop()
+        if pair in seen or pair[0] is pair[1]:
+            continue
+        seen.add(pair)
+        one, other = pair
+        if type(one.op) is not type(other.op) or len(one.inputs) != len(other.inputs):
+            differing.append(pair)
+        elif one.inputs:
+            pending += zip(one.inputs, other.inputs, strict=True)
+        elif not one.op.by_identity and one.op != other.op:
+            differing.append(pair)
+    if not differing:
+        return
+    one, other = min(differing, key=lambda pair: pair[1].serial)
+    constants = not one.inputs and not other.inputs
+    what = (
+        f"the constant {other.describe()} at {other.origin} is another one"
+        if constants
+        else f"{other.describe()} is computed at {other.origin}, where {one.describe()} was before (at {one.origin}),"
+    )
+    raise CellError(
+        f"{type(cell).__name__}: {what} when step runs again, but a step is the same function at every time step. "
+        "For random masks write self.dropout(name, a, share); what changes with time is a state."
+    )

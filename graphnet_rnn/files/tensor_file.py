@@ -1,0 +1,124 @@
+"""Safetensors files: what a header says is held against the file's size before memory is taken for it.
+
+A file is 8 bytes with the length of the header, the header in JSON (name -> dtype, shape and place of each tensor;
+texts by name under __metadata__), and the tensors' bytes.
+Source: github.com/huggingface/safetensors, "Format".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import ModelFileError, UsageError
+from graphnet_rnn.files.whole import reading
+
+__all__ = ["TensorFile", "read_tensor_file", "tensor_bytes"]
+
+KEPT_APART = "__metadata__"
+#: Names, shapes and a description take far less; a header in memory takes some twenty times its length.
+LONGEST_HEADER = 1 << 24
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class TensorFile:
+    """Tensors and texts by name."""
+
+    tensors: dict[str, Array]
+    texts: dict[str, str]
+
+
+def tensor_bytes(tensors: Mapping[str, Array], texts: Mapping[str, str]) -> bytes:
+    """The content of a file; UsageError for texts that are longer than any that is read."""
+    from safetensors.numpy import save
+
+    content = bytes(save(dict(tensors), dict(texts)))
+    if int.from_bytes(content[:8], "little") > LONGEST_HEADER:
+        raise UsageError(
+            f"names, description and notes of a file must be shorter than {LONGEST_HEADER:,} bytes"
+        )
+    return content
+
+
+def read_tensor_file(path: str | Path, other: str, damaged: str = "is damaged or cut short.") -> TensorFile:
+    """What is in the file. other, damaged: what is said of one that is none, and of one that is not whole.
+
+    Raises ModelFileError, in one sentence. Of what is no such file, or not whole, no more is read than its header.
+    """
+    file = Path(path)
+    try:
+        with reading(file, ModelFileError):
+            status = os.stat(file)
+            mode = status.st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # to open a pipe would wait
+                raise ModelFileError(f"{file} {other}")
+            with open(file, "rb") as stream:
+                head = _header(stream, status.st_size)
+                if head is None:
+                    raise ModelFileError(f"{file} {other}")
+                texts = _texts(head, status.st_size - 8 - len(head))
+                stream.seek(0)
+                return TensorFile(_tensors(stream.read(status.st_size)), texts)
+    except _Damaged as problem:
+        raise ModelFileError(f"{file} {str(problem) or damaged}") from None
+
+
+class _Damaged(Exception):
+    """Not whole; its text, if any, says more."""
+
+
+def _header(stream: BinaryIO, size: int) -> bytes | None:
+    """The header's bytes; None if there is none. Read piece by piece: what is no text is given up at once."""
+    length = int.from_bytes(stream.read(8), "little")
+    if size < 8 or stream.read(1) != b"{":
+        return None
+    if length > size - 8:
+        raise _Damaged
+    if length > LONGEST_HEADER:
+        return None
+    pieces, left = [b"{"], length - 1
+    while left > 0:
+        piece = stream.read(min(left, CHUNK))
+        if not piece or b"\0" in piece:
+            raise _Damaged
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
+
+
+def _texts(head: bytes, size: int) -> dict[str, str]:
+    """The texts of a header whose tensors end where the file does."""
+    try:
+        entries = json.loads(head)
+        texts = entries.pop(KEPT_APART, {})
+        whole = all(isinstance(text, str) for text in texts.values())
+    except (ValueError, RecursionError, AttributeError):
+        whole = False
+    if not whole:
+        raise _Damaged("is damaged: its header cannot be read.")
+    try:
+        end = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
+    except (TypeError, KeyError, IndexError):
+        raise _Damaged from None
+    if end != size:
+        raise _Damaged
+    return dict(texts)
+
+
+def _tensors(content: bytes) -> dict[str, Array]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        return dict(load(content))
+    except KeyError as error:  # a type that NumPy does not have
+        raise _Damaged(f"holds tensors of the type {error}; save them as float32.") from None
+    except (SafetensorError, ValueError, TypeError, OverflowError, MemoryError):
+        raise _Damaged from None

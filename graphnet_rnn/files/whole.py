@@ -1,0 +1,98 @@
+"""Files: read with a clear word on what is wrong, written wholly or not at all, by one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from graphnet.errors import GraphnetError
+from graphnet.system import files, json_lines
+from graphnet.system.files import read_whole
+from graphnet_rnn.errors import SaveError, UsageError
+
+__all__ = ["append_line", "cut", "keep_rows", "locked", "read_bytes", "reading", "sync", "write_atomically"]
+
+
+def read_bytes(path: str | Path, error: type[GraphnetError]) -> bytes:
+    """The file's content; an error of the given kind, in one sentence, where it cannot be read."""
+    with reading(path, error):
+        return read_whole(path)
+
+
+@contextlib.contextmanager
+def reading(path: str | Path, error: type[GraphnetError]) -> Iterator[None]:
+    """Within it, what keeps the file from being read is an error of the given kind, in one sentence."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise error(f"there is no file {path}.") from None
+    except IsADirectoryError:
+        raise error(f"{path} is a folder; name a file in it.") from None
+    except OSError as problem:
+        raise error(f"{path} cannot be read: {problem.strerror}.") from None
+
+
+def write_atomically(path: str | Path, content: bytes) -> None:
+    """Writes the file wholly, durably, or not at all (see graphnet.system.files); SaveError leaves the old one as it was."""
+    try:
+        files.write_whole(path, content)
+    except OSError as error:
+        raise SaveError(
+            f"{path} could not be written: {error.strerror or error}. What was saved before is untouched."
+        ) from None
+
+
+def append_line(path: Path, row: Mapping[str, Any]) -> None:
+    """One more line of JSON (see graphnet.system.json_lines); SaveError if that cannot be, e.g. because the disk is full."""
+    with _refused(path):
+        json_lines.append_row(path, row)
+
+
+def keep_rows(path: Path, count: int) -> None:
+    """Cuts a file of JSON lines after its first rows, so many; SaveError if that cannot be."""
+    with _refused(path):
+        json_lines.keep_rows(path, count, SaveError)
+
+
+def cut(path: Path, size: int) -> None:
+    """Forgets what lies behind so many bytes; SaveError if that cannot be."""
+    with _refused(path):
+        os.truncate(path, size)
+
+
+def sync(path: Path) -> None:
+    """What was appended survives a power cut from here on; SaveError if that cannot be."""
+    with _refused(path):
+        files.sync(path)
+
+
+@contextlib.contextmanager
+def locked(path: str | Path, busy: str) -> Iterator[None]:
+    """No other process is in the same file or folder until the block ends (see graphnet.system.files).
+
+    Raises UsageError, which says `busy`, if one is; SaveError if no lock can be made there.
+    """
+    with contextlib.ExitStack() as lock:
+        try:
+            lock.enter_context(files.locked(path))
+        except BlockingIOError:
+            raise UsageError(busy) from None
+        except OSError as error:
+            raise SaveError(
+                f"{path} cannot be locked against other processes: {error.strerror or error}; name another place."
+            ) from None
+        yield
+
+
+@contextlib.contextmanager
+def _refused(path: Path) -> Iterator[None]:
+    """SaveError, in one sentence, for what the system has against writing there."""
+    try:
+        yield
+    except SaveError:
+        raise
+    except OSError as error:
+        raise SaveError(f"{path} could not be written: {error.strerror or error}.") from None

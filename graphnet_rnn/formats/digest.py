@@ -1,0 +1,98 @@
+"""What a model's equations make of fixed numbers: tells whether they have changed since a file was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.graph import substitute
+from graphnet.graph.node import Array, Node
+from graphnet_rnn.model import Model
+from graphnet_rnn.network.network import Network
+
+__all__ = ["equation_digest", "same_digest"]
+
+#: Three steps: the first state, one that the cell has made, and one that it has made of such.
+STEPS = 3
+#: So many outputs are kept, spread over all; with so many digits.
+KEPT = 8
+DIGITS = 5
+#: The numbers repeat after so many: a prime, so that no two rows of a weight are the same.
+CYCLE = 997
+#: Two float32 computations of the same differ by 1e-6; an equation that was changed, by far more than this.
+TOLERANCE = 1e-3
+
+#: A training run writes the same one into every file.
+_known: WeakKeyDictionary[Model, list[float]] = WeakKeyDictionary()
+
+
+def equation_digest(model: Model) -> list[float]:
+    """Some numbers of what the model computes where all weights, inputs and first states are given numbers.
+
+    Of a network's they are of o_1 ... o_3 and of the last states, without dropout; of another model's, of the outputs
+    of its graph. They do not depend on the weights, but on all that is computed with them. Empty for a model that
+    makes no finite numbers of these.
+    """
+    found = _known.get(model)
+    if found is None:
+        # Tables of probabilities mean nothing below 0.
+        found = _known[model] = (
+            _kept(_of_network(model))
+            if isinstance(model, Network)
+            else _kept(_of_graph(model, _numbers)) or _kept(_of_graph(model, _positive_numbers))
+        )
+    return found
+
+
+def _of_network(network: Network) -> list[Array]:
+    u = network.unroll(STEPS, 1, training=False, labels=0 if network.loss == "ctc" else None)
+    weights = [*network.parameters.values(), *network.fixed.values()]
+    outputs = substitute([u.logits, *u.final], {node: gn.constant(_numbers(node)) for node in weights})
+    x = np.arange(STEPS)[:, None] % network.inputs if network.reads == "symbols" else _numbers(u.inputs)
+    function = gn.compile(outputs, [u.inputs, *u.initial], backend="numpy")
+    with np.errstate(all="ignore"):
+        return list(function(x, *map(_numbers, u.initial)))
+
+
+def _of_graph(model: Model, numbers: Callable[[Node], Array]) -> list[Array]:
+    graph = model.__graph__()
+    weights = {*model.parameters.values(), *model.fixed.values()} & set(graph.order)
+    outputs = substitute(graph.outputs, {node: gn.constant(numbers(node)) for node in weights})
+    function = gn.compile(outputs, graph.inputs, backend="numpy")
+    # Of integers, any would do that can be looked up.
+    arrays = [
+        numbers(node) if node.dtype.kind == "f" else np.zeros(node.shape, node.dtype) for node in graph.inputs
+    ]
+    with np.errstate(all="ignore"):
+        return list(function(*arrays))
+
+
+def _kept(arrays: Sequence[Array]) -> list[float]:
+    values = np.concatenate([array.ravel() for array in arrays]).astype(np.float64)
+    if not np.isfinite(values).all():
+        return []
+    kept = values[np.linspace(0, len(values) - 1, min(KEPT, len(values))).astype(int)]
+    return [float(f"{value:.{DIGITS}g}") for value in kept]
+
+
+def same_digest(a: Sequence[float], b: Sequence[float]) -> bool:
+    """True if the two may be of the same equations; so if one of them says nothing."""
+    if not a or not b:
+        return True
+    return len(a) == len(b) and bool(
+        np.abs(np.subtract(a, b)).max() <= TOLERANCE * max(np.abs(a).max(), np.abs(b).max())
+    )
+
+
+def _numbers(node: Node) -> Array:
+    """Numbers of the node's shape that look like weights: in ±1, and smaller where many of them are added up."""
+    terms = node.shape[-2] if node.ndim > 1 else 1
+    cycle = (np.sin(1.0 + np.arange(CYCLE)) / np.sqrt(terms)).astype(node.dtype)
+    return np.resize(cycle, node.shape)
+
+
+def _positive_numbers(node: Node) -> Array:
+    return np.abs(_numbers(node))

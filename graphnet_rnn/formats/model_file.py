@@ -1,0 +1,382 @@
+"""One file for a model: safetensors with a JSON description, and a checksum over both. No pickle.
+
+Other tools read the weights by their names ("layer0.W_xi"); graphnet reads the architecture, the vocabulary
+and, in a checkpoint, the training state as well. Equal models make equal bytes: no time, no path is stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphnet.errors import GraphnetError
+from graphnet.graph.node import Array
+from graphnet_rnn.cell.cell import Cell, classes_of
+from graphnet_rnn.cells import ALL
+from graphnet_rnn.data.text import Vocabulary
+from graphnet_rnn.errors import ModelFileError, UsageError
+from graphnet_rnn.files.json_values import from_json
+from graphnet_rnn.files.tensor_file import read_tensor_file, tensor_bytes
+from graphnet_rnn.files.whole import write_atomically
+from graphnet_rnn.formats.digest import equation_digest, same_digest
+from graphnet_rnn.model import HELD, Model
+from graphnet_rnn.models.control.controller import Controller
+from graphnet_rnn.models.energy import RBM, RTRBM, TRBM, Stack
+from graphnet_rnn.models.hmm import HMM
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.settings import listed
+from graphnet_rnn.settings import path as named_file
+
+__all__ = ["FORMAT", "STATE", "ModelFile", "load", "read_model_file", "save"]
+
+#: Raised whenever an older reader would misread a file.
+FORMAT = 1
+KEY = "graphnet"
+#: What the names of tensors begin with that are no weights, but of a training state.
+STATE = "state."
+#: The models that files know by name; others are given to `load`.
+MODELS: dict[str, type[Model]] = {
+    kind.__name__: kind for kind in (Network, RBM, TRBM, RTRBM, Stack, HMM, Controller)
+}
+LARGEST_NUMBER = float(np.finfo(np.float64).max)
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """What a file holds: tensors by name, and the description."""
+
+    tensors: Mapping[str, Array]
+    description: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """The file's content; UsageError for a description that is too long."""
+        # safetensors writes the memory of a strided array as it lies, which scrambles it. (Not with
+        # np.ascontiguousarray, which turns a scalar into a vector.)
+        tensors = {name: np.asarray(array, order="C") for name, array in self.tensors.items()}
+        text = json.dumps({**self.description, "sha256": self.digest()}, sort_keys=True)
+        return tensor_bytes(tensors, {KEY: text})
+
+    def weights(self) -> dict[str, Array]:
+        """The tensors but for those of a training state."""
+        return {name: array for name, array in self.tensors.items() if not name.startswith(STATE)}
+
+    def digest(self) -> str:
+        """SHA-256 over the description and every tensor's name, dtype, shape and content."""
+        digest = hashlib.sha256(json.dumps(dict(self.description), sort_keys=True).encode())
+        for name in sorted(self.tensors):
+            array = self.tensors[name]
+            digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+            digest.update(array.tobytes())
+        return digest.hexdigest()
+
+
+def read_model_file(path: str | Path) -> ModelFile:
+    """Reads and verifies a file; ModelFileError says in one sentence what is wrong with it."""
+    read = read_tensor_file(path, "is not a graphnet model.")
+    try:
+        description = json.loads(read.texts.get(KEY, "null"))
+    except (ValueError, RecursionError):
+        raise ModelFileError(f"{path} is damaged: its header cannot be read.") from None
+    if not isinstance(description, dict):
+        raise ModelFileError(f"{path} is not a graphnet model.")
+    version = description.get("format")
+    if type(version) is not int or version < 1:
+        raise ModelFileError(f"{path} is damaged: it does not say its format.")
+    if version > FORMAT:
+        raise ModelFileError(
+            f"{path} is of format {version}, newer than this program reads ({FORMAT}); update graphnet."
+        )
+    result = ModelFile(read.tensors, {key: value for key, value in description.items() if key != "sha256"})
+    if result.digest() != description.get("sha256"):
+        raise ModelFileError(f"{path} is damaged: its content does not fit its checksum.")
+    return result
+
+
+# -- models --------------------------------------------------------------------------------------
+
+
+def describe_model(model: Model) -> dict[str, Any]:
+    """The description of a model's file."""
+    described = {"format": FORMAT, "model": model.description(), "equations": equation_digest(model)}
+    if isinstance(model, Network):
+        described["vocabulary"] = model.vocabulary.characters if model.vocabulary else None
+    return described
+
+
+def has_same_equations(model: Model, file: ModelFile) -> bool:
+    """False if the model computes something else than the one that the file was made of, at the same weights.
+
+    ValueError if what the file says of that is no list of numbers.
+    """
+    stored = file.description.get("equations", [])
+    if not isinstance(stored, list) or not all(
+        type(n) in (int, float) and abs(n) <= LARGEST_NUMBER for n in stored
+    ):
+        raise ValueError(f"its digest of equations is {stored!r:.60}, not numbers")
+    return same_digest(equation_digest(model), stored)
+
+
+def model_tensors(model: Model) -> dict[str, Array]:
+    """The weights by name, fixed ones too."""
+    return {name: node.value for name, node in (model.parameters | model.fixed).items()}
+
+
+def save(model: Model, path: str | Path, notes: Mapping[str, Any] | None = None) -> None:
+    """One file with settings, weights, and a network's vocabulary; notes: more JSON to keep with them.
+
+    model: a Network, RBM, TRBM, RTRBM, Stack, HMM, Controller, or of a class of your own, see rnn.Model.
+    Raises SaveError if it cannot be written; a file that was there is then untouched. UsageError for what is no model,
+    and for one that could not be loaded again: with a setting that JSON does not hold, with weights that are not
+    finite, or with other settings than it was made with.
+    """
+    if not isinstance(model, Model):
+        raise UsageError(
+            f"save takes a model and a path, not {model!r:.60}; a class of your own becomes one as a "
+            "subclass of rnn.Model"
+        )
+    path = named_file("save: path", path)
+    if notes is not None and not isinstance(notes, Mapping):
+        raise UsageError(f"save: notes must be a dict of what JSON holds, not {notes!r:.60}")
+    model.require_finite("save")
+    if isinstance(model, Network):
+        model.require_unchanged("save")
+    description = {**describe_model(model), **({"notes": dict(notes)} if notes else {})}
+    try:
+        json.dumps(description)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"save: notes must be a dict of what JSON holds: {error}") from None
+    write_atomically(path, ModelFile(model_tensors(model), description).to_bytes())
+
+
+def load(path: str | Path, classes: type[Cell | Model] | Iterable[type[Cell | Model]] = ()) -> Any:
+    """The model of a file that `save` or training wrote. classes: your own, of models and cells, that it uses.
+
+    Raises ModelFileError for a file that is no model, damaged, newer, or of unknown classes. Warns (UserWarning) if the
+    equations are no longer those of the model that was saved: the weights were learned for others.
+    """
+    return model_of(read_model_file(named_file("load: path", path)), str(path), _own_classes(classes))
+
+
+def _own_classes(classes: Any) -> list[type[Cell | Model]]:
+    """The classes; UsageError for what is none of a cell or a model."""
+    found = (
+        [classes]
+        if isinstance(classes, type)
+        else listed("load: classes", classes, "classes of cells or models")
+    )
+    for kind in found:
+        if not (isinstance(kind, type) and issubclass(kind, (Cell, Model))):
+            raise UsageError(
+                f"load: classes must be classes of cells or models, e.g. [MyCell], not {kind!r:.60}"
+            )
+    return found
+
+
+def load_network(path: str | Path, classes: type[Cell] | Iterable[type[Cell]] = ()) -> Network:
+    """See load; ModelFileError for a model that is no network."""
+    return network_of(read_model_file(path), str(path), classes)
+
+
+def network_of(file: ModelFile, path: str, classes: type[Cell] | Iterable[type[Cell]] = ()) -> Network:
+    """See model_of; ModelFileError for a model that is no network."""
+    described = file.description.get("model")
+    name = described.get("model") if isinstance(described, dict) else None
+    if name != "Network":
+        raise ModelFileError(
+            f"{path} holds {'no network' if name is None else f'a model {name!s:.40}, no network'}."
+        )
+    network = model_of(file, path, classes)
+    assert isinstance(network, Network)
+    return network
+
+
+def model_of(
+    file: ModelFile, path: str, classes: type[Cell | Model] | Iterable[type[Cell | Model]] = ()
+) -> Model:
+    """The model that a verified file describes.
+
+    Its weights are those of the file from the start: what the description claims beyond them is never allocated.
+    """
+    own = [classes] if isinstance(classes, type) else list(classes)
+    cells = {**ALL, **{kind.__name__: kind for kind in own if issubclass(kind, Cell)}}
+    models = {**MODELS, **{kind.__name__: kind for kind in own if issubclass(kind, Model)}}
+    described = file.description.get("model")
+    if not described:
+        raise ModelFileError(f"{path} holds no model.")
+    reader = _Reader(path, cells, models)
+    try:
+        model = reader.model(described, file.weights())
+        if isinstance(model, Network):
+            model.vocabulary = _vocabulary(file.description.get("vocabulary"), model)
+        same = has_same_equations(model, file)
+    except ModelFileError:
+        raise
+    except (GraphnetError, ValueError, RecursionError, MemoryError) as error:
+        what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).split("\n")[0]
+        raise ModelFileError(
+            f"{path}: the model that it describes cannot be made: {what.rstrip('.'):.500}; the file is damaged, or a "
+            "class has changed since it was written."
+        ) from error
+    if not same:
+        kinds = model.layers if isinstance(model, Network) else [model]
+        listed = ", ".join(dict.fromkeys(type(kind).__name__ for kind in kinds))
+        warnings.warn(
+            f"{path}: with the same weights this model computes something else than the one that was saved, so the "
+            f"equations of {listed} have changed since, or a constant in them. Load it with the class as it was, or "
+            "train it anew.",
+            stacklevel=3,
+        )
+    return model
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Makes what a file describes. ModelFileError, or ValueError and GraphnetError in one sentence, if it cannot be."""
+
+    path: str
+    cells: Mapping[str, type[Cell]]
+    models: Mapping[str, type[Model]]
+
+    def model(self, described: Any, weights: Mapping[str, Array]) -> Model:
+        """The model of these weights; one of its settings has those whose names begin with the setting's."""
+        name = described.get("model") if isinstance(described, dict) else None
+        if not isinstance(name, str):
+            raise ValueError("it names no model")
+        if name not in self.models:
+            raise ModelFileError(
+                f"{self.path} holds a model {name:.60}, which graphnet does not have; give its class: "
+                f"rnn.load(path, [{name:.60}])."
+            )
+        kind = self.models[name]
+        known = inspect.signature(kind).parameters
+        arguments: dict[str, Any] = {}
+        for key, value in described.items():
+            if key == "model":
+                continue
+            if key in HELD or key not in known:
+                raise ValueError(f"a {name} has no setting {key!r:.60}")
+            arguments[key] = self.setting(key, value, weights)
+        if "values" in known:
+            arguments["values"] = weights
+        try:
+            made = kind(**arguments)
+        except (GraphnetError, ValueError, RecursionError):
+            raise
+        except (
+            Exception
+        ) as error:  # a setting that is missing, or of another type; a user's class may raise anything
+            raise ValueError(f"its settings do not fit ({error})") from None
+        for differing in _differing(name, described, made.description()):
+            raise ValueError(f"{differing} is not what it could be")
+        if sorted(made.parameters | made.fixed) != sorted(weights):
+            raise ValueError("its weights have other names")
+        return made
+
+    def setting(self, name: str, stored: Any, weights: Mapping[str, Array]) -> Any:
+        """A setting as it was: models, which have weights of their own, or what json_values makes of it."""
+        match stored:
+            case {"model": _}:
+                return self.part(name, stored, weights)
+            case {"list": [{"model": _}, *_] as models}:
+                return [self.part(f"{name}.{i}", each, weights) for i, each in enumerate(models)]
+            case [{"model": _}, *_]:
+                return tuple(self.part(f"{name}.{i}", each, weights) for i, each in enumerate(stored))
+        return self.value(stored, weights)
+
+    def part(self, name: str, described: Any, weights: Mapping[str, Array]) -> Model:
+        """A model within another; what cannot be made of it is told by its name."""
+        try:
+            return self.model(described, _within(name, weights))
+        except ModelFileError:
+            raise
+        except (GraphnetError, ValueError) as error:
+            raise ValueError(f"{name:.60}: {error}") from error
+
+    def value(self, stored: Any, weights: Mapping[str, Array]) -> Any:
+        """What json_values makes of it; cells among it have some of the weights."""
+
+        def cell(described: Mapping[str, Any]) -> Cell:
+            return self.cell(described, weights)
+
+        return from_json(stored, cell)
+
+    def cell(self, described: Mapping[str, Any], weights: Mapping[str, Array]) -> Cell:
+        """The cell that `Cell.description` described."""
+        name = described.get("cell")
+        if not isinstance(name, str):
+            raise ValueError(f"a setting is {described!r:.60}")
+        if name not in self.cells:
+            raise ModelFileError(
+                f"{self.path} uses the cell {name:.60}, which graphnet does not have; give its class: "
+                f"rnn.load(path, [{name:.60}]), or --cell my_cells.py:{name:.60}."
+            )
+        arguments = {key: self.value(value, weights) for key, value in described.items() if key != "cell"}
+        try:
+            self.require_weights(self.cells[name], arguments, weights)
+            made = self.cells[name](**arguments)
+            for setting, value in made.settings().items():
+                # A few of those within each other would be more than a machine holds.
+                if setting not in arguments and any(classes_of([value])):
+                    raise ValueError(f"it does not say which cell is the {setting}")
+            return made
+        except GraphnetError:
+            raise
+        except Exception as error:  # a user's class may raise anything
+            raise ModelFileError(
+                f"{self.path}: the cell {name} cannot be made again with {_listed(arguments)} ({error}); it may have "
+                "changed since the file was written."
+            ) from error
+
+    def require_weights(
+        self, cell: type[Cell], arguments: Mapping[str, Any], weights: Mapping[str, Array]
+    ) -> None:
+        """ModelFileError for a cell that takes memory when it is made, and more than the file has weights for."""
+        held, least = sum(array.size for array in weights.values()), cell.least_weights(**arguments)
+        if least > held:
+            raise ModelFileError(
+                f"{self.path}: a cell {cell.__name__} with {_listed(arguments)} has at least {least} weights, but the "
+                f"file holds {held}."
+            )
+
+
+def _within(part: str, weights: Mapping[str, Array]) -> dict[str, Array]:
+    """The weights of a part, by the names that they have there."""
+    return {
+        name.removeprefix(f"{part}."): array for name, array in weights.items() if name.startswith(f"{part}.")
+    }
+
+
+def _listed(arguments: Mapping[str, Any]) -> str:
+    return f"{arguments!r:.120}"
+
+
+def _vocabulary(described: Any, network: Network) -> Vocabulary | None:
+    """The characters behind a network's symbols; ValueError for what cannot be them."""
+    if described is None:
+        return None
+    if not isinstance(described, str):
+        raise ValueError(f"its vocabulary is {described!r:.60}, no characters")
+    vocabulary = Vocabulary(described)
+    if network.reads == "symbols" and len(vocabulary) != network.inputs:
+        raise ValueError(f"its vocabulary has {len(vocabulary)} characters for {network.inputs} symbols")
+    return vocabulary
+
+
+def _differing(name: str, stored: Any, made: Any) -> Iterator[str]:
+    """The names of settings that became something else than what was stored; new ones may have come."""
+    if isinstance(stored, dict) and isinstance(made, dict):
+        for key, value in stored.items():
+            yield from _differing(f"{name}.{key:.60}", value, made.get(key))
+    elif isinstance(stored, list) and isinstance(made, list) and len(stored) == len(made):
+        for i, (one, other) in enumerate(zip(stored, made, strict=True)):
+            yield from _differing(f"{name}[{i}]", one, other)
+    elif stored != made or isinstance(stored, bool) != isinstance(made, bool):  # True == 1
+        yield name

@@ -1,0 +1,311 @@
+"""The parts of a torch model among the tensors of its state dict: found by their names, held to their shapes.
+
+Layer l of a torch.nn.RNN, LSTM or GRU has the tensors
+
+    weight_ih_l{l} (gates · units, inputs), weight_hh_l{l} (gates · units, units), bias_ih_l{l}, bias_hh_l{l}
+
+with the gates one below the other: LSTM i, f, g, o; GRU r, z, n. A torch matrix is the transpose of ours.
+Source: the equations and "Variables" in PyTorch's documentation of torch.nn.RNN, LSTM and GRU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cells import LSTM, Elman, GRUResetAfter
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.files.tensor_file import read_tensor_file
+
+__all__ = [
+    "FAMILIES",
+    "INITIAL",
+    "Family",
+    "Recurrent",
+    "find_initial",
+    "find_output",
+    "find_recurrent",
+    "is_module",
+    "refuse_others",
+    "required_matrix",
+    "tensors_of",
+]
+
+Tensors = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A cell whose equations are those of a torch module, and the order of the module's gates.
+
+    split: gates that keep torch's two biases apart, because something stands between the two.
+    """
+
+    cell: type[Cell]
+    gates: str
+    split: str = ""
+
+
+#: By the name of the module in torch.nn.
+FAMILIES = {
+    "RNN": Family(Elman, "h"),
+    "LSTM": Family(LSTM, "ifgo"),
+    "GRU": Family(GRUResetAfter, "rzn", split="n"),
+}
+#: Learned initial states, which torch's modules do not have; each (layers, 1, units), the shape of h_0.
+INITIAL = "initial."
+PART = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)")
+
+
+@dataclass(frozen=True)
+class Recurrent:
+    """The tensors of one recurrent torch module, whose shapes fit: by name without the prefix."""
+
+    kind: str
+    prefix: str
+    layers: int
+    inputs: int
+    units: int
+    tensors: Tensors
+
+    @property
+    def family(self) -> Family:
+        return FAMILIES[self.kind]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The full names of all its tensors."""
+        return frozenset(f"{self.prefix}{name}" for name in self.tensors)
+
+    def behind(self, embedding: Array) -> Recurrent:
+        """The same module reading the one-hot symbols of an embedding (symbols, width)."""
+        first = self.tensors["weight_ih_l0"]
+        product = first.astype(np.float64) @ embedding.T.astype(np.float64)
+        joined = {**self.tensors, "weight_ih_l0": product.astype(np.result_type(first, embedding))}
+        return Recurrent(self.kind, self.prefix, self.layers, len(embedding), self.units, joined)
+
+    def weights(self, l: int) -> dict[str, Array]:
+        """Layer l in our names and layout."""
+        family, units = self.family, self.units
+        found: dict[str, Array] = {}
+        for j, gate in enumerate(family.gates):
+            rows = slice(j * units, (j + 1) * units)
+            found[f"W_x{gate}"] = self.tensors[f"weight_ih_l{l}"][rows].T
+            found[f"W_h{gate}"] = self.tensors[f"weight_hh_l{l}"][rows].T
+            if f"bias_ih_l{l}" in self.tensors:
+                of_x, of_h = (self.tensors[f"bias_{side}_l{l}"][rows] for side in ("ih", "hh"))
+            else:
+                of_x = of_h = np.zeros(units, found[f"W_h{gate}"].dtype)
+            if gate in family.split:
+                found |= {f"b_x{gate}": of_x, f"b_h{gate}": of_h}
+            else:
+                found[f"b_{gate}"] = of_x + of_h
+        return found
+
+
+def tensors_of(model: Any) -> dict[str, Array]:
+    """All tensors of a state dict, a torch module or a safetensors file, as arrays by name."""
+    if isinstance(model, (str, Path)):
+        given: Any = _read(Path(model))
+    else:
+        given = model.state_dict() if is_module(model) else model
+    if not isinstance(given, Mapping):
+        raise UsageError(
+            "from_torch: model must be a state dict, a torch module or the path of a safetensors file, not a "
+            f"{type(model).__name__}"
+        )
+    return {str(name): _array(str(name), value) for name, value in given.items()}
+
+
+def is_module(model: Any) -> bool:
+    """Whether this is a torch.nn.Module, by what it can do: torch need not be there to tell."""
+    return hasattr(model, "state_dict") and hasattr(model, "named_modules")
+
+
+def _read(path: Path) -> dict[str, Array]:
+    refused = (
+        "is not a safetensors file, or is damaged. A file of torch.save needs PyTorch: "
+        "rnn.interchange.from_torch(torch.load(path))."
+    )
+    return read_tensor_file(path, refused, refused).tensors
+
+
+def _array(name: str, value: Any) -> Array:
+    """A tensor or array as an array; half precision is widened, so that biases add up exactly enough."""
+    try:
+        # A tensor of torch may be on a device, or part of a graph.
+        array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(
+            f"the tensor {name} cannot be made an array ({error}); convert it by .float()."
+        ) from None
+    return array.astype(np.float32) if array.dtype == np.float16 else array
+
+
+def _listed(tensors: Tensors, names: Iterable[str] | None = None) -> str:
+    """`fc.weight [5, 7], fc.bias [5]`, the first twelve."""
+    chosen = list(tensors if names is None else names)
+    shown = [f"{name} {list(tensors[name].shape)}" for name in chosen[:12]]
+    return ", ".join(shown + [f"and {len(chosen) - 12} more"] * (len(chosen) > 12)) or "nothing"
+
+
+def find_recurrent(tensors: Tensors, kind: str | None, prefix: str | None) -> Recurrent:
+    """The one recurrent module; DataError tells what was found and what is to be done."""
+    first = "weight_ih_l0"
+    prefixes = [name.removesuffix(first) for name in tensors if name.endswith(first)]
+    if prefix is None:
+        if not prefixes:
+            raise DataError(
+                f"there is no {first}, which every torch.nn.RNN, LSTM and GRU has (an LSTMCell's weight_ih must be "
+                f"renamed so; graphnet's own files are read by rnn.load); found: {_listed(tensors)}."
+            )
+        if len(prefixes) > 1:
+            raise DataError(
+                f"there are {len(prefixes)} recurrent modules, with the prefixes {', '.join(map(repr, prefixes))}; "
+                "name one by prefix=."
+            )
+        prefix = prefixes[0]
+    elif prefix not in prefixes:
+        there = ", ".join(map(repr, prefixes)) or "none"
+        raise UsageError(f"prefix={prefix!r}: there is no {prefix}{first}; prefixes found: {there}")
+    own = {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
+    _refuse_variants(own)
+    parts = {name: array for name, array in own.items() if PART.fullmatch(name)}
+    layers = len({name.rpartition("_l")[2] for name in parts})
+    biased = any(name.startswith("bias") for name in parts)
+    wanted = [
+        f"{what}_{side}_l{l}"
+        for l in range(layers)
+        for what in ("weight", "bias")[: 1 + biased]
+        for side in ("ih", "hh")
+    ]
+    missing = [prefix + name for name in wanted if name not in parts]
+    if missing:
+        raise DataError(
+            f"{', '.join(missing)} missing: {layers} layer(s) of a torch module need them; found: "
+            f"{_listed(tensors)}."
+        )
+    kind = _kind_of(parts, kind, prefix)
+    (rows, units), inputs = parts["weight_hh_l0"].shape, parts[first].shape[1]
+    for name in wanted:
+        matrix = (rows, units) if "_hh_" in name else (rows, inputs if name == first else units)
+        shape = matrix if name.startswith("weight") else (rows,)
+        _check(prefix + name, parts[name], shape, f"a torch.nn.{kind} of {units} units")
+    return Recurrent(kind, prefix, layers, inputs, units, {name: parts[name] for name in wanted})
+
+
+def _refuse_variants(own: Tensors) -> None:
+    """Modules that have the names of a plain one and more."""
+    if any(name.startswith("weight_ih_l") and name.endswith("_reverse") for name in own):
+        raise DataError(
+            "the module is bidirectional (weight_ih_l0_reverse), which is not translated; train one with "
+            "bidirectional=False, or copy its weights into a network of rnn.Bidirectional by hand."
+        )
+    if any(name.startswith("weight_hr_l") for name in own):
+        raise DataError(
+            "the module has a projection of its states (proj_size, weight_hr_l0), and rnn.LSTM has none. Train one "
+            "with proj_size=0."
+        )
+
+
+def _kind_of(parts: Tensors, kind: str | None, prefix: str) -> str:
+    """RNN, LSTM or GRU: from how many gates the recurrent matrix has."""
+    matrix = parts["weight_hh_l0"]
+    for name in ("weight_ih_l0", "weight_hh_l0"):
+        if parts[name].ndim != 2 or not parts[name].size:
+            raise DataError(f"{prefix}{name} has the shape {list(parts[name].shape)}: not a matrix.")
+    rows, units = matrix.shape
+    found = next((k for k, family in FAMILIES.items() if rows == len(family.gates) * units), None)
+    if found is None:
+        raise DataError(
+            f"{prefix}weight_hh_l0 has the shape [{rows}, {units}]; its rows should be 1 (RNN), 3 (GRU) or 4 (LSTM) "
+            "times its columns."
+        )
+    if kind not in (None, found):
+        raise DataError(
+            f"kind is {kind!r}, but {prefix}weight_hh_l0 [{rows}, {units}] is that of a torch.nn.{found}: leave out "
+            "kind."
+        )
+    return found
+
+
+def _check(name: str, array: Array, shape: tuple[int, ...], of: str) -> None:
+    if array.shape != shape:
+        raise DataError(f"{name} has the shape {list(array.shape)}; {of} needs {list(shape)}.")
+    if array.dtype.kind != "f":
+        raise DataError(f"{name} holds {array.dtype}, not floats; turn quantised weights into floats first.")
+
+
+def required_matrix(tensors: Tensors, name: str, width: int, argument: str) -> Array:
+    """The matrix (·, width) of this name, which an argument has led to."""
+    if name not in tensors:
+        raise UsageError(f"{argument}: there is no {name}; found: {_listed(tensors)}")
+    found = tensors[name]
+    _check(name, found, (len(found) if found.ndim else 0, width), f"what {argument} names")
+    return found
+
+
+def find_output(
+    tensors: Tensors, part: Recurrent, prefix: str | None, used: frozenset[str]
+) -> tuple[Array, Array, frozenset[str]]:
+    """Weight and bias of the output layer, and their names."""
+    if prefix is None:
+        matrices = [n for n, a in tensors.items() if n not in used and n.endswith("weight") and a.ndim == 2]
+        fitting = [name for name in matrices if tensors[name].shape[1] == part.units]
+        if not fitting:
+            raise DataError(
+                f"there is no output layer: no other weight reads the {part.units} units of the torch.nn.{part.kind} "
+                f"(found: {_listed(tensors, matrices)}). Add the weight and bias of a torch.nn.Linear({part.units}, "
+                "outputs), and name it by output_prefix=."
+            )
+        if len(fitting) > 1:
+            raise DataError(
+                f"{_listed(tensors, fitting)} all read {part.units} units: name the output layer by output_prefix= "
+                "(and an embedding by embedding_prefix=)."
+            )
+        prefix = fitting[0].removesuffix("weight")
+    weight = required_matrix(tensors, f"{prefix}weight", part.units, "output_prefix")
+    names = frozenset({f"{prefix}weight"})
+    if f"{prefix}bias" not in tensors:
+        return weight, np.zeros(len(weight), weight.dtype), names
+    bias = tensors[f"{prefix}bias"]
+    _check(f"{prefix}bias", bias, (len(weight),), f"an output layer of {len(weight)} outputs")
+    return weight, bias, names | {f"{prefix}bias"}
+
+
+def find_initial(tensors: Tensors, part: Recurrent) -> dict[str, Array]:
+    """The learned initial states, by name; none, or all that the cell has."""
+    states = [state.name for state in part.family.cell.states]
+    found = {state: tensors[f"{INITIAL}{state}"] for state in states if f"{INITIAL}{state}" in tensors}
+    if found and len(found) < len(states):
+        raise DataError(
+            f"{', '.join(INITIAL + s for s in states if s not in found)} missing: learned initial states are all "
+            "there, or none."
+        )
+    for state, array in found.items():
+        _check(INITIAL + state, array, (part.layers, 1, part.units), "a learned initial state")
+    return found
+
+
+def refuse_others(tensors: Tensors, used: frozenset[str], part: Recurrent, embedding: str | None) -> None:
+    """A tensor that has no place is a computation that would be left out."""
+    others = [name for name in tensors if name not in used]
+    if not others:
+        return
+    tables = [n for n in others if tensors[n].ndim == 2 and tensors[n].shape[1] == part.inputs]
+    hint = (
+        f" If {tables[0]} is an embedding, say embedding_prefix={tables[0].removesuffix('weight')!r}."
+        if tables and embedding is None
+        else ""
+    )
+    raise DataError(
+        f"{_listed(tensors, others)}: no part of a torch.nn.{part.kind} and one output layer, so the model computes "
+        f"more than a Network does.{hint} To leave them out, give prefix={part.prefix!r} and output_prefix=."
+    )

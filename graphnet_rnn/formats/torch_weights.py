@@ -1,0 +1,195 @@
+"""Weights of torch.nn.RNN, torch.nn.LSTM and torch.nn.GRU with an output layer, from and to PyTorch.
+
+Names and layouts only: PyTorch need not be installed.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.files.tensor_file import tensor_bytes
+from graphnet_rnn.files.whole import write_atomically
+from graphnet_rnn.formats.stacked import stacked
+from graphnet_rnn.formats.state_dict import (
+    FAMILIES,
+    INITIAL,
+    find_initial,
+    find_output,
+    find_recurrent,
+    is_module,
+    refuse_others,
+    required_matrix,
+    tensors_of,
+)
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.settings import one_of
+
+__all__ = ["from_torch", "save_torch", "to_torch", "torch_kind"]
+
+
+# -- from torch ----------------------------------------------------------------------------------
+
+
+def from_torch(
+    model: Any,
+    kind: str | None = None,
+    prefix: str | None = None,
+    output_prefix: str | None = None,
+    *,
+    embedding_prefix: str | None = None,
+    reads: str | None = None,
+    loss: str = "softmax",
+    dropout: float | None = None,
+) -> Network:
+    """The network of a torch.nn.RNN (tanh), LSTM or GRU, and the torch.nn.Linear after it.
+
+    model: a state dict of tensors or arrays, a safetensors file of one, or the torch module itself. The
+    network is float64 if a tensor is, else float32.
+    kind: "RNN", "LSTM" or "GRU"; by default what the shapes say. They cannot tell whether an RNN's
+    nonlinearity is tanh, which is taken for granted, or relu, which is an error where the module is given.
+    prefix, output_prefix: what stands before `weight_ih_l0` and before the output layer's `weight`, e.g.
+    "lstm." and "fc.". By default they are found, and tensors that belong to neither are an error.
+    embedding_prefix: of a torch.nn.Embedding that the module reads; it is multiplied into the W_x·.
+    reads: "vectors", as torch's modules do, or "symbols" where those are one-hot; "symbols" is the default
+    with an embedding. loss, dropout: as in Network; dropout is by default the module's, if that is given.
+
+    torch's two biases add up to our one (but for n of the GRU). Tensors "initial.h" and "initial.c", as
+    `to_torch` writes them, become learned initial states. Data are (time, batch, inputs), as with
+    batch_first=False. Raises UsageError for arguments, DataError for tensors that do not make such a
+    network, ModelFileError for a file that cannot be read.
+    """
+    if kind is not None:
+        kind = one_of("kind", kind, tuple(FAMILIES))
+    tensors = tensors_of(model)
+    part = find_recurrent(tensors, kind, prefix)
+    module = dict(model.named_modules()).get(part.prefix.rstrip(".")) if is_module(model) else None
+    if getattr(module, "mode", None) == "RNN_RELU":
+        raise DataError(
+            "this torch.nn.RNN has nonlinearity='relu', and no cell of graphnet does; write one (a class with "
+            "step: gn.relu(self.affine('h', x=x, h=h)), see rnn.Cell) and copy the weights."
+        )
+    used = part.names
+    if embedding_prefix is not None:
+        name = f"{embedding_prefix}weight"
+        part = part.behind(required_matrix(tensors, name, part.inputs, "embedding_prefix"))
+        used = used | {name}
+    initial = find_initial(tensors, part)
+    used = used | {f"{INITIAL}{state}" for state in initial}
+    weight, bias, names = find_output(tensors, part, output_prefix, used)
+    if prefix is None or output_prefix is None:
+        refuse_others(tensors, used | names, part, embedding_prefix)
+    network = Network(
+        [part.family.cell(part.units) for _ in range(part.layers)],
+        part.inputs,
+        len(weight),
+        loss=loss,
+        dropout=getattr(module, "dropout", 0.0) if dropout is None else dropout,
+        initial_state="learned" if initial else "zero",
+        dtype=np.result_type(np.float32, *(tensors[name].dtype for name in used | names)),
+        reads=reads or ("vectors" if embedding_prefix is None else "symbols"),
+    )
+    for l, cell in enumerate(network.layers):
+        for name, array in part.weights(l).items():
+            cell.weights[name].value[...] = array
+    network.parameters["output.W_ho"].value[...] = weight.T
+    network.parameters["output.b_o"].value[...] = bias
+    for state, rows in initial.items():
+        for l in range(part.layers):
+            network.parameters[f"initial.{state}{l}"].value[...] = rows[l, 0]
+    return network
+
+
+# -- to torch ------------------------------------------------------------------------------------
+
+
+def to_torch(network: Network, prefix: str = "rnn.", output_prefix: str = "linear.") -> dict[str, Array]:
+    """A network of Elman, LSTM or GRUResetAfter as a state dict of a torch.nn.RNN, LSTM or GRU and a Linear.
+
+    prefix, output_prefix: the names of the two modules, with a dot. Arrays of their own, of the network's
+    dtype; in torch: `{k: torch.from_numpy(v) for k, v in ....items()}`. Our bias is bias_ih, and bias_hh is
+    zero (but for n of the GRU). Learned initial states become "initial.h" and "initial.c", (layers, 1, units)
+    as torch has h_0, which a module must declare to load. Dropout is a setting of torch's module.
+    Raises UsageError for a network that no torch module computes: other or mixed cells, unequal widths,
+    skip connections; for prefixes that are equal, or no names with a dot.
+    """
+    if not isinstance(network, Network):
+        raise UsageError(f"to_torch: an rnn.Network is needed, not a {type(network).__name__}")
+    _require_modules(prefix, output_prefix)
+    family = FAMILIES[torch_kind(network)]
+    tensors: dict[str, Array] = {}
+    for l, cell in enumerate(network.layers):
+        for side, letter in (("ih", "x"), ("hh", "h")):
+            tensors[f"{prefix}weight_{side}_l{l}"] = stacked(cell, [f"W_{letter}{g}" for g in family.gates])
+        of_x = [f"b_x{gate}" if gate in family.split else f"b_{gate}" for gate in family.gates]
+        tensors[f"{prefix}bias_ih_l{l}"] = stacked(cell, of_x)
+        zeros = np.zeros(cell.units, network.dtype)
+        of_h = [cell.weights[f"b_h{g}"].value if g in family.split else zeros for g in family.gates]
+        tensors[f"{prefix}bias_hh_l{l}"] = np.concatenate(of_h)
+    tensors[f"{output_prefix}weight"] = network.parameters["output.W_ho"].value.T.copy(order="C")
+    if network.output_bias:
+        tensors[f"{output_prefix}bias"] = network.parameters["output.b_o"].value.copy()
+    if network.initial_state == "learned":
+        for state in family.cell.states:
+            rows = [network.parameters[f"initial.{state.name}{l}"].value for l in range(len(network.layers))]
+            tensors[f"{INITIAL}{state.name}"] = np.stack(rows)[:, None]
+    return tensors
+
+
+def _require_modules(prefix: str, output_prefix: str) -> None:
+    """UsageError for prefixes of no two modules: torch would find none of the tensors."""
+    for argument, given in (("prefix", prefix), ("output_prefix", output_prefix)):
+        if not isinstance(given, str) or not re.fullmatch(r"(\w+\.)*", given):
+            raise UsageError(
+                f"{argument} must be a module's name with a dot after it, as 'rnn.', or '', not {given!r:.60}"
+            )
+    if prefix == output_prefix:
+        raise UsageError(f"prefix and output_prefix are both {prefix!r}; two modules have two names")
+
+
+def save_torch(
+    network: Network, path: str | Path, prefix: str = "rnn.", output_prefix: str = "linear."
+) -> None:
+    """`to_torch` as a safetensors file: in torch, `module.load_state_dict(safetensors.torch.load_file(path))`.
+
+    Raises UsageError as `to_torch` does, SaveError if the file cannot be written.
+    """
+    # safetensors writes the memory of a strided array as it lies; those of to_torch are in row order.
+    tensors = {k: np.ascontiguousarray(v) for k, v in to_torch(network, prefix, output_prefix).items()}
+    write_atomically(path, tensor_bytes(tensors, {"format": "pt"}))
+
+
+def torch_kind(network: Network) -> str:
+    """The module of torch.nn that computes all layers: "RNN", "LSTM" or "GRU".
+
+    Raises UsageError, which says what torch does not have, and what to do.
+    """
+    if network.skip:
+        raise UsageError(
+            "torch's modules have no skip connections: train with skip=False, or write an ONNX file (export_onnx)"
+        )
+    kinds = {type(cell) for cell in network.layers}
+    found = next((kind for kind, family in FAMILIES.items() if kinds == {family.cell}), None)
+    if found is None:
+        names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in network.layers))
+        known = ", ".join(f"{f.cell.__name__} (torch.nn.{kind})" for kind, f in FAMILIES.items())
+        gru = (
+            " torch.nn.GRU applies the reset after the product, as GRUResetAfter does."
+            if "GRU" in names.split(", ")
+            else ""
+        )
+        raise UsageError(
+            f"no torch module computes a network of {names}; these can be converted, one kind for all layers: "
+            f"{known}.{gru}"
+        )
+    widths = [cell.units for cell in network.layers]
+    if len(set(widths)) > 1:
+        raise UsageError(
+            f"a torch module has one width for all layers; these have {', '.join(map(str, widths))}"
+        )
+    return found

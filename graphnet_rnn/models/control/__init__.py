@@ -1,0 +1,16 @@
+"""Control of an arm by a recurrent network (Sutskever 2013, chapter 6).
+
+arm         the plant: two joints in a plane, as nodes
+controller  a recurrent controller, and the loop that it closes around the plant
+tasks       reaching, holding a posture, and reaching through delay, disturbances and noise
+"""
+
+from __future__ import annotations
+
+from graphnet_rnn.models.control.arm import Arm
+from graphnet_rnn.models.control.controller import ClosedLoop, Controller, Trajectories
+from graphnet_rnn.models.control.tasks import CenterOut, DelayDisturbanceNoise, Postural, Task
+
+__all__ = [
+    "Arm", "CenterOut", "ClosedLoop", "Controller", "DelayDisturbanceNoise", "Postural", "Task", "Trajectories",
+]  # fmt: skip

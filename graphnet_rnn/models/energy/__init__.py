@@ -1,0 +1,26 @@
+"""Energy-based models on nodes: restricted Boltzmann machines and their temporal forms.
+
+units        what a visible unit is: binary or Gaussian
+equations    free energy and log Z, as nodes
+gibbs        Markov chains, in NumPy
+model        parameters in one flat vector, and what all models can do
+rbm          RBM
+temporal     TRBM, RTRBM
+divergence   contrastive divergence as an objective of the optimisers
+learning     a loop over batches
+stack        models on top of each other, trained one at a time
+
+Rows are cases, so a matrix of the source (v to h: W v) is transposed here (v @ W). Nats throughout.
+Source: Sutskever 2013, 2.7 and chapter 3.
+"""
+
+from __future__ import annotations
+
+from graphnet_rnn.models.energy.divergence import ContrastiveDivergence
+from graphnet_rnn.models.energy.learning import train
+from graphnet_rnn.models.energy.model import EnergyModel
+from graphnet_rnn.models.energy.rbm import RBM
+from graphnet_rnn.models.energy.stack import Stack
+from graphnet_rnn.models.energy.temporal import RTRBM, TRBM
+
+__all__ = ["RBM", "RTRBM", "TRBM", "ContrastiveDivergence", "EnergyModel", "Stack", "train"]

@@ -1,0 +1,177 @@
+"""Contrastive divergence as an objective over one flat vector, which optimisers can follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.models.energy.gibbs import gibbs
+from graphnet_rnn.models.energy.model import EnergyModel, as_generator
+from graphnet_rnn.optimizers.objective import Objective
+from graphnet_rnn.settings import whole_number
+
+__all__ = ["ContrastiveDivergence"]
+
+
+class ContrastiveDivergence:
+    """g = ∂/∂θ mean [F(v) - F(v_k)], v_k constant: the end of a Gibbs chain of k steps that starts at the data v.
+
+    -g estimates the gradient of the mean log probability of a case (for sequences: of a frame of each); the error
+    falls as k grows. The mean is over cases, for sequences over time steps as well (Sutskever 2013, 3.11.3).
+    The loss that `gradient` reports is the mean squared error of the first step's reconstruction, per visible unit: it
+    says whether learning goes on, but is not what g is the gradient of (log Z, which would be needed, is intractable).
+    `train` is the loop around it; by hand: theta = objective.start(), feed and optimizer.step as often as wanted, and
+    model.theta = theta at the end (an optimizer may look elsewhere than at theta). Each call of `gradient` runs
+    new chains. They depend on (seed, draw) alone: two integers resume a run.
+
+    Hessian-free optimisers find `loss` and `curvature`, in which the chains of the last gradient are held: within a
+    step the loss is EnergyModel.divergence with a reference, an estimate of -log P(v) but for a constant, log Z at the
+    point where the chains were drawn. So a step's ρ and its line search mean something; losses of two steps cannot be
+    compared. A step is judged by the chains alone: of one chain for each RBM that loss has no least value, so a TRBM or
+    RTRBM needs several `chains` for each frame, some ten; the cases of an RBM share theirs.
+    gibbs_steps: k; chains: of each case; both may be changed at any time. backend, threads: see gn.compile; one
+    function is compiled for each shape of data.
+    Source: Hinton 2002; Sutskever 2013, 2.7, 3.2.2, 3.9; Geyer & Thompson 1992 (the loss).
+    """
+
+    def __init__(
+        self,
+        model: EnergyModel,
+        gibbs_steps: int = 1,
+        seed: int = 0,
+        backend: str = "numba",
+        threads: int | None = None,
+        chains: int = 1,
+    ) -> None:
+        if not isinstance(model, EnergyModel):
+            raise UsageError(f"ContrastiveDivergence takes an RBM, TRBM or RTRBM, not {model!r:.60}")
+        self.model = model
+        self.gibbs_steps = whole_number("ContrastiveDivergence: gibbs_steps", gibbs_steps)
+        self.chains = whole_number("ContrastiveDivergence: chains", chains)
+        self.seed = whole_number("ContrastiveDivergence: seed", seed, least=0)
+        #: How many gradients were computed.
+        self.draw = 0
+        self._how: dict[str, Any] = {"backend": backend, "threads": threads}
+        self._functions: dict[tuple[str, tuple[int, ...]], gn.Function] = {}
+        self._objectives: dict[tuple[int, ...], Objective] = {}
+        self._data: Array | None = None
+        #: The ends of the last gradient's chains, and the parameters with which they were drawn.
+        self._held: tuple[Array, Array] | None = None
+        #: The objective that was fed with them.
+        self._fed: Objective | None = None
+
+    @property
+    def size(self) -> int:
+        return self.model.theta.size
+
+    def start(self) -> Array:
+        """The present parameters as a new flat vector."""
+        return self.model.theta.copy()
+
+    def set(self, w: Array) -> None:
+        """Gives the model's parameters the values of the vector."""
+        self.model.theta = w
+
+    def place(self, vector: Array) -> Array:
+        """A copy of the vector."""
+        return vector.copy()
+
+    def penalty(self, w: Array) -> float:
+        """0: nothing is added to the cost."""
+        return 0.0
+
+    def explain_non_finite(self) -> None:
+        """Nothing is known of where it came from: the chain is drawn."""
+
+    def feed(self, data: Any) -> None:
+        """Sets the data: (cases, visible), for a temporal model (time, batch, visible). Raises DataError."""
+        self._data, self._held, self._fed = self.model.check_data("data", data), None, None
+
+    def gradient(self, w: Array) -> tuple[float, Array]:
+        """The reconstruction error at w, and g, by new chains. The model's parameters are w afterwards."""
+        if self._data is None:
+            raise UsageError("ContrastiveDivergence.gradient: there are no data; call feed(data) first")
+        steps = whole_number("ContrastiveDivergence: gibbs_steps", self.gibbs_steps)
+        chains = whole_number("ContrastiveDivergence: chains", self.chains)
+        model, v = self.model, self._data
+        model.theta = w
+        generator = as_generator("ContrastiveDivergence", self.seed, self.draw)
+        self.draw += 1
+        start = v if chains == 1 else np.broadcast_to(v, (chains, *v.shape))
+        chain = gibbs(start, model.values["W"], *model.biases(v), model.units, steps, generator)
+        arrays = self._function("gradient", chain.v.shape)(v, chain.v)
+        self._held, self._fed = (chain.v, np.array(w)), None
+        with np.errstate(over="ignore", invalid="ignore"):
+            loss = float(np.mean(np.square(v - chain.first_mean), dtype=np.float64))
+        return loss, np.concatenate([g.ravel() for g in arrays])
+
+    def loss(self, w: Array) -> float:
+        """mean [F(v) + log (1/M) Σ_m exp(F_k(v_m) - F(v_m))] at w, the v_m held since the last gradient
+
+        -log P(v), less log Z where that gradient was taken, estimated; its mean over cases, in nats.
+        """
+        return self._objective("loss").loss(w)
+
+    def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
+        """v ↦ (G(w) + structural · G_s(w)) v: G = Jᵀ C J, C the covariance of v, h, v hᵀ over the chains that are held
+
+        J: of the biases and W. G_s: of the hidden units of an RTRBM, see Objective.curvature; the sum over time where
+        the loss is a mean over it, so divided by the number of steps.
+        """
+        return self._objective("curvature").curvature(w, structural)
+
+    def _objective(self, method: str) -> Objective:
+        """The loss of the chains that are held."""
+        if self._held is None or self._data is None:
+            raise UsageError(
+                f"ContrastiveDivergence.{method}: there are no chains; call gradient(w) first, which draws them"
+            )
+        (v_k, drawn_at), v = self._held, self._data
+        if v_k.ndim == v.ndim > 2:
+            raise UsageError(
+                f"ContrastiveDivergence.{method}: one chain in the RBM of a frame does not tell how its log Z bends, "
+                "and by it alone the loss has no least value; give chains=10, or take a first-order optimizer"
+            )
+        if self._fed is None:
+            self.model.theta = drawn_at
+            (reference,) = self._function("energies", v_k.shape)(v, v_k)
+            if v_k.shape not in self._objectives:
+                self._objectives[v_k.shape] = self._objective_for(v_k.shape)
+            self._fed = self._objectives[v_k.shape]
+            self._fed.feed(v, v_k, reference)
+        return self._fed
+
+    def _objective_for(self, ends: tuple[int, ...]) -> Objective:
+        v, v_k = self._inputs(ends)
+        reference = gn.input(ends[:-1], self.model.dtype, name="F_k")
+        cost, axes = self.model.divergence(v, v_k, reference), len(self.model.axes)
+        steps = v.shape[0] if axes == 3 else 1
+        return Objective(
+            cost, self.model.parameters, [v, v_k, reference], structure_scale=1 / steps, **self._how
+        )
+
+    def _inputs(self, ends: tuple[int, ...]) -> list[gn.Node]:
+        """The data, and the ends of chains of this shape."""
+        shape = ends[-len(self.model.axes) :]
+        return [
+            gn.input(shape, self.model.dtype, name="v"),
+            gn.input(ends, self.model.dtype, name="v_k"),
+        ]
+
+    def _function(self, kind: str, ends: tuple[int, ...]) -> gn.Function:
+        if (kind, ends) not in self._functions:
+            v, v_k = self._inputs(ends)
+            if kind == "energies":
+                nodes = [self.model.energies(v, v_k)]
+            else:
+                several = v_k.ndim > v.ndim
+                reference = gn.stop_gradient(self.model.energies(v, v_k)) if several else None
+                cost = self.model.divergence(v, v_k, reference)
+                nodes = gn.gradient(cost, list(self.model.parameters.values()))
+            self._functions[kind, ends] = gn.compile(nodes, [v, v_k], **self._how)
+        return self._functions[kind, ends]

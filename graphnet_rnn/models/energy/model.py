@@ -1,0 +1,194 @@
+"""EnergyModel: parameters in one flat vector, and what an RBM and its temporal forms have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Array, Node
+from graphnet_rnn.cell.initializers import Initializer
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.model import Model, float_dtype, seed_of
+from graphnet_rnn.models.energy import equations
+from graphnet_rnn.models.energy.units import visible_units
+from graphnet_rnn.settings import whole_number
+
+__all__ = ["EnergyModel"]
+
+
+class EnergyModel(Model):
+    """Visible and hidden units joined by W (visible, hidden), with biases b_v and b_h.
+
+    What a layer of a Stack and ContrastiveDivergence need is declared here.
+    """
+
+    #: The axes of data, last the visible units; `case_axis` is the one along which batches are taken.
+    axes: ClassVar[tuple[str, ...]] = ("cases", "visible")
+    case_axis: ClassVar[int] = 0
+
+    def __init__(
+        self,
+        visible: int,
+        hidden: int,
+        visibles: str,
+        sigma: float,
+        seed: int,
+        dtype: Any,
+        initial: Mapping[str, Initializer] | None,
+        values: Mapping[str, Array] | None,
+    ) -> None:
+        owner = type(self).__name__
+        self.visible = whole_number(f"{owner}: visible", visible)
+        self.hidden = whole_number(f"{owner}: hidden", hidden)
+        self.units = visible_units(owner, visibles, sigma)
+        self.visibles, self.sigma = visibles, float(sigma)
+        self.seed, self.dtype = seed_of(owner, seed), float_dtype(owner, dtype)
+        self.declare_parameters(self.declare(), self.seed, self.dtype, initial, values)
+
+    # -- parameters --------------------------------------------------------------------------
+
+    @abstractmethod
+    def declare(self) -> dict[str, tuple[tuple[int, ...], Initializer]]:
+        """Shape and initializer of every parameter by name, in the order of `theta`."""
+
+    @property
+    def values(self) -> dict[str, Array]:
+        """The parameters' arrays by name; they share memory with `theta`."""
+        return {name: node.value for name, node in self.parameters.items()}
+
+    def sound_values(self) -> dict[str, Array]:
+        """`values`; UsageError if one is not finite: draws would then look like data."""
+        for name, value in self.values.items():
+            if not np.isfinite(value).all():
+                raise UsageError(
+                    f"{type(self).__name__}: the parameter {name} holds NaN or infinities, so nothing can be inferred "
+                    "or drawn; set `theta` to what it was before, and learn with a smaller rate."
+                )
+        return self.values
+
+    # -- data --------------------------------------------------------------------------------
+
+    def check_data(self, what: str, data: Any, exact: bool = False) -> Array:
+        """The data as an array of the model's dtype; DataError, naming `what`, if they do not fit.
+
+        exact: binary visible units are 0 or 1, nothing between.
+        """
+        v = self._check_array(what, data, self.visible)
+        owner = f"{type(self).__name__}: {what}"
+        (self.units.check_exact if exact else self.units.check)(owner, v)
+        return v
+
+    def check_hidden(self, what: str, data: Any) -> Array:
+        """Hidden states, or their probabilities, as an array of the model's dtype; DataError if they do not fit."""
+        h = self._check_array(what, data, self.hidden)
+        if h.size and (h.min() < 0 or h.max() > 1):
+            raise DataError(
+                f"{type(self).__name__}: {what} must lie in [0, 1], but go from {h.min():g} to {h.max():g}."
+            )
+        return h
+
+    def _check_array(self, what: str, data: Any, width: int) -> Array:
+        owner = type(self).__name__
+        wanted = f"({', '.join((*self.axes[:-1], str(width)))})"
+        try:
+            array = np.asarray(data)
+        except ValueError as error:
+            raise DataError(f"{owner}: {what} must be an array of shape {wanted}: {error}") from None
+        if array.dtype.kind not in "biuf":
+            raise DataError(f"{owner}: {what} must be numbers of shape {wanted}, not {data!r:.60}")
+        if array.ndim != len(self.axes) or array.shape[-1] != width or 0 in array.shape:
+            raise DataError(
+                f"{owner}: {what} must have shape {wanted}, none of them 0, not {list(array.shape)}"
+            )
+        with np.errstate(over="ignore"):
+            converted = array.astype(self.dtype)
+        if not np.isfinite(converted).all():
+            place = tuple(int(i) for i in np.argwhere(~np.isfinite(converted))[0])
+            raise DataError(
+                f"{owner}: {what} at {list(place)} is {array[place]}, not a finite {self.dtype.name}"
+            )
+        return converted
+
+    # -- what every model can do -------------------------------------------------------------
+
+    @abstractmethod
+    def machine(self, v: Node) -> tuple[Node, Node, Node]:
+        """W, b_v and b_h of the RBM that each row of v is judged by, as nodes; vectors where all have the same."""
+
+    def energies(self, v: Node, x: Node) -> Node:
+        """F(x): free energies in the RBMs by which v is judged; x like v, or (chains, *shape of v)."""
+        return equations.free_energy(x, *self.machine(v), self.units)
+
+    def divergence(self, v: Node, v_k: Node, reference: Node | None = None) -> Node:
+        """mean [F(v) - F(v_k)], v_k constant: its gradient is that of contrastive divergence.
+
+        v_k: the end of a chain for each row of v, or of several, (chains, *shape of v). reference: F_k(v_k), the
+        `energies` of the v_k at the parameters with which the chains were drawn. With it, the result is
+
+            mean [F(v) + log (1/M) Σ_m exp(F_k(v_m) - F(v_m))]
+
+        over the M chains of each row (of all rows, where they are judged by one RBM): an estimate of the mean of
+        -log P(v), less log Z of then, with the same gradient at those parameters. Several chains need it. For a TRBM or
+        RTRBM the mean is over time and batch, and F of step t has the biases that the past sets.
+        Its curvature in Gauss-Newton products is that of the second term, which is convex in W and the biases: the
+        covariance, over the chains, of v, h and v hᵀ. With one chain for each RBM it is that of h given v alone.
+        Raises UsageError for several chains without a reference.
+        Source: Hinton 2002; Sutskever 2013, 2.7, 3.2.2 (TRBM) and 3.9-3.10 (RTRBM); Geyer & Thompson 1992.
+        """
+        if reference is None and v_k.ndim > v.ndim:
+            raise UsageError(
+                f"{type(self).__name__}.divergence: the ends of several chains {list(v_k.shape)} need "
+                "reference=, their energies when they were drawn: gn.stop_gradient(model.energies(v, v_k)) where the "
+                "parameters stay"
+            )
+        W, b_v, b_h = self.machine(v)
+        data = equations.free_energy(v, W, b_v, b_h, self.units)
+        common, several = b_v.ndim == b_h.ndim == 1, v_k.ndim > v.ndim
+
+        def model(W: Node, b_v: Node, b_h: Node, v_k: Node, reference: Node | None = None) -> Node:
+            """How much log Z of the RBM of each row has grown, but for a constant."""
+            energies = equations.free_energy(gn.stop_gradient(v_k), W, b_v, b_h, self.units)
+            if reference is None:
+                return -energies
+            reference = gn.stop_gradient(reference)
+            if common:  # one Z, of which all chains tell
+                grown = equations.growth(gn.reshape(energies, (-1,)), gn.reshape(reference, (-1,)))
+                return gn.broadcast_to(grown, data.shape)
+            return equations.growth(energies, reference) if several else reference - energies
+
+        given = [v_k] if reference is None else [v_k, reference]
+        loss = data + model(W, b_v, b_h, *given)
+        return gn.mean(gn.with_surrogate(loss, model, [W, b_v, b_h], given))
+
+    @abstractmethod
+    def biases(self, v: Array) -> tuple[Array, Array]:
+        """b_v and b_h of the RBM that each row of v is judged by."""
+
+    @abstractmethod
+    def infer(self, v: Any) -> Array:
+        """The hidden units' probabilities given the data."""
+
+    @abstractmethod
+    def read_out(self, h: Any, v: Any) -> Array:
+        """E[v|h], with directed connections, if there are any, reading the given v."""
+
+    @abstractmethod
+    def activities(self, v: Array, generator: np.random.Generator) -> Array:
+        """Hidden states for the data, from which a model on top of this one learns."""
+
+    def reconstruct(self, v: Any) -> Array:
+        """E[v|h] at h = the probabilities inferred from v: denoises what the model has learned."""
+        return self.read_out(self.infer(v), v)
+
+    def __repr__(self) -> str:
+        listed = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
+        return f"{type(self).__name__}({listed}): {self.theta.size:,} parameters"
+
+
+def as_generator(owner: str, seed: int, *more: int) -> np.random.Generator:
+    """A generator of this seed; UsageError for one that cannot be meant."""
+    return np.random.default_rng([whole_number(f"{owner}: seed", seed, least=0), *more])

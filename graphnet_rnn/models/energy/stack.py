@@ -1,0 +1,155 @@
+"""Stack: models on top of each other, each trained on the hidden activities of the one below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import graphnet as gn
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.model import Model
+from graphnet_rnn.models.energy.learning import raised, train
+from graphnet_rnn.models.energy.model import EnergyModel, as_generator
+from graphnet_rnn.models.energy.rbm import RBM
+from graphnet_rnn.models.energy.temporal import TemporalRBM
+from graphnet_rnn.optimizers.first_order import FirstOrder
+from graphnet_rnn.optimizers.hessian_free import CurvedOptimizer
+from graphnet_rnn.optimizers.minimize import Result
+from graphnet_rnn.settings import whole_number
+
+__all__ = ["Stack"]
+
+Layer = TypeVar("Layer", bound=EnergyModel)
+
+
+class Stack(Model):
+    """M(v, h, u) = P(v|h) Q(h, u): the last model generates, those below it only pass down.
+
+    layers: from the data upwards; all RBMs, or all TRBMs and RTRBMs. The visible units of a layer are the hidden
+    units of the one below it, so they are binary. UsageError if the layers do not fit.
+    Source: Hinton, Osindero & Teh 2006; Sutskever 2013, 2.7.1 and 3.4.
+    """
+
+    def __init__(self, layers: Sequence[EnergyModel]) -> None:
+        self.layers = list(layers)
+        if not self.layers:
+            raise UsageError("Stack: layers is empty: give at least one, e.g. [RBM(784, 500), RBM(500, 500)]")
+        kind = RBM if isinstance(self.layers[0], RBM) else TemporalRBM
+        for below, layer in zip([None, *self.layers], self.layers, strict=False):
+            if not isinstance(layer, kind):
+                raise UsageError(
+                    f"Stack: layers must be all RBMs, or all TRBMs and RTRBMs; the first is a "
+                    f"{type(self.layers[0]).__name__}, another {layer!r:.60}"
+                )
+            if below is None:
+                continue
+            if layer.visible != below.hidden or layer.visibles != "binary" or layer.dtype != below.dtype:
+                raise UsageError(
+                    f"Stack: on top of {below.hidden} hidden units ({below.dtype.name}) stands a layer of "
+                    f"{layer.visible} {layer.visibles} visible units ({layer.dtype.name}); they must be the same units"
+                )
+
+        # Each layer has a vector of its own, and is trained alone.
+        self.declare_parameters({}, 0, self.layers[0].dtype)
+
+    def __graph__(self) -> gn.Graph:
+        """The equations of the layers, for files."""
+        graphs = [layer.__graph__() for layer in self.layers]
+        return gn.Graph([o for g in graphs for o in g.outputs], [i for g in graphs for i in g.inputs])
+
+    def train(
+        self,
+        data: Any,
+        optimizer: FirstOrder | CurvedOptimizer,
+        updates: int,
+        level: int | None = None,
+        **how: Any,
+    ) -> list[Result]:
+        """Trains the layers one at a time, from the data upwards, each with those below it fixed.
+
+        level: trains this one alone (0 is the lowest). how: further arguments of `train`; state, to go on, for a level.
+        Gives the Result of each layer that was trained. Source: Sutskever 2013, eqs 2.34-2.36, 3.12.
+        """
+        if level is None and how.get("state") is not None:
+            raise UsageError("Stack.train: a state is of one layer; say which by level=")
+        levels = range(len(self.layers)) if level is None else [self._level("train", level)]
+        return [train(self.layers[l], data, optimizer, updates, below=self.layers[:l], **how) for l in levels]
+
+    def activities(self, data: Any, level: int, seed: int = 0) -> Array:
+        """What layer `level` learns from: the data (0), or drawn hidden states of the layer below."""
+        below = self.layers[: self._level("activities", level)]
+        return raised(self.layers[0].check_data("data", data), below, as_generator("Stack.activities", seed))
+
+    def _level(self, method: str, level: int) -> int:
+        if whole_number(f"Stack.{method}: level", level, least=0) >= len(self.layers):
+            raise UsageError(f"Stack.{method}: level {level} of {len(self.layers)} layers; the lowest is 0")
+        return level
+
+    def infer(self, v: Any) -> list[Array]:
+        """The hidden units' probabilities of every layer, from the data upwards."""
+        result: list[Array] = []
+        for layer in self.layers:
+            v = layer.infer(v)
+            result.append(v)
+        return result
+
+    def reconstruct(self, v: Any) -> Array:
+        """Infers up to the top, then reads out down to the data: denoises what the layers have learned (3.3, 3.4)."""
+        inferred = self.infer(v)
+        h = inferred[-1]
+        for layer, seen in zip(reversed(self.layers), reversed([v, *inferred[:-1]]), strict=True):
+            h = layer.read_out(h, seen)
+        return h
+
+    def sample(self, cases: int, gibbs_steps: int = 1000, means: bool = False, seed: int = 0) -> Array:
+        """(cases, visible) from a stack of RBMs: a Markov chain in the top one, then one pass down.
+
+        means: E[v|h] in the lowest layer, not a draw.
+        """
+        *lower, top = self._all_of(RBM, "sample", "sample_sequences")
+        if not lower:
+            return top.sample(cases, gibbs_steps, means=means, seed=seed)
+        v = top.sample(cases, gibbs_steps, seed=seed)
+        generator = as_generator("Stack.sample", seed, 1)
+        for l, layer in reversed(list(enumerate(lower))):
+            mean = layer.read_out(v)
+            v = mean if means and l == 0 else layer.units.draw(mean, generator)
+        return v
+
+    def sample_sequences(
+        self,
+        time: int,
+        batch: int = 1,
+        warm_up: Any = None,
+        gibbs_steps: int = 25,
+        means: bool = False,
+        mean_field: bool | None = None,
+        seed: int = 0,
+    ) -> Array:
+        """`time` new frames, (time, batch, visible): sampled in the top model, then passed down frame by frame.
+
+        Each layer reads the warm-up as the layers below it infer it. Arguments: see TRBM.sample and TRBM.emit.
+        """
+        *lower, top = self._all_of(TemporalRBM, "sample_sequences", "sample")
+        seen = self._seen(warm_up)
+        v = top.sample(time, batch, seen[-1], gibbs_steps, means and not lower, mean_field, seed)
+        generator = as_generator("Stack.sample_sequences", seed, 1)
+        for l, layer in reversed(list(enumerate(lower))):
+            v = layer.emit(v, seen[l], means and l == 0, generator)
+        return v
+
+    def _seen(self, v: Any) -> list[Any]:
+        """What each layer reads: the data, then the probabilities that the layer below infers."""
+        return [None] * len(self.layers) if v is None else [v, *self.infer(v)[:-1]]
+
+    def _all_of(self, kind: type[Layer], method: str, other: str) -> list[Layer]:
+        found = [layer for layer in self.layers if isinstance(layer, kind)]
+        if not found:
+            raise UsageError(
+                f"Stack.{method} is not for layers of {type(self.layers[0]).__name__}s; use Stack.{other}"
+            )
+        return found
+
+    def __repr__(self) -> str:
+        return "Stack([" + ",\n       ".join(map(repr, self.layers)) + "])"

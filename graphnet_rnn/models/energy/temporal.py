@@ -1,0 +1,367 @@
+"""TRBM and RTRBM: an RBM at every time step, whose biases depend on the past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Array, Node
+from graphnet_rnn.cell import initializers
+from graphnet_rnn.cell.graph_size import require_equations
+from graphnet_rnn.cell.initializers import Initializer
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.models.energy import equations
+from graphnet_rnn.models.energy.gibbs import gibbs
+from graphnet_rnn.models.energy.model import EnergyModel, as_generator
+from graphnet_rnn.models.energy.units import draw_bits, sigmoid
+from graphnet_rnn.settings import whole_number
+
+__all__ = ["RTRBM", "TRBM", "TemporalRBM"]
+
+#: Directed connections from the past: hidden to hidden, visible to visible, visible to hidden.
+CONNECTIONS = ("HH", "VV", "VH")
+
+
+class TemporalRBM(EnergyModel):
+    """What TRBM and RTRBM share: parameters, biases from the past, inference, prediction, sampling.
+
+    B_v,t = b_v + Σ_n v_{t-n} A_n,   B_h,t = b_h + Σ_n h_{t-n} W'_n + Σ_n v_{t-n} W_n,   n = 1 ... delays
+
+    Parameters: W, b_v, b_h; W'_n if "HH", A_n if "VV", W_n if "VH" is among the connections; h_0, h_-1, ... and
+    v_0, v_-1, ...: learned values of what lies before the first step. Data: (time, batch, visible).
+    Source: Sutskever 2013, eqs 3.1-3.2.
+    """
+
+    axes: ClassVar[tuple[str, ...]] = ("time", "batch", "visible")
+    case_axis: ClassVar[int] = 1
+    #: Whether h_t, as the future sees it, is the real vector σ(v_t W + B_h,t) itself: then learning goes through it.
+    recurrent: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        visible: int,
+        hidden: int,
+        visibles: str = "binary",
+        delays: int = 1,
+        connections: Iterable[str] = CONNECTIONS,
+        sigma: float = 1.0,
+        seed: int = 0,
+        dtype: Any = "float32",
+        initial: Mapping[str, Initializer] | None = None,
+        values: Mapping[str, Array] | None = None,
+    ) -> None:
+        owner = type(self).__name__
+        self.delays = whole_number(f"{owner}: delays", delays)
+        if values is not None and self.delays > len(values):
+            raise UsageError(
+                f"{owner}: weights for {self.delays:,} delays are missing; there are {len(values)}"
+            )
+        require_equations(f"{owner}: delays", self.delays)
+        given = (connections,) if isinstance(connections, str) else tuple(connections)
+        if not given or any(name not in CONNECTIONS for name in given):
+            raise UsageError(
+                f"{owner}: connections must be one or more of {', '.join(CONNECTIONS)} (from hidden to hidden, visible "
+                f"to visible, visible to hidden units), not {connections!r}. Without any, use RBM."
+            )
+        self.connections = tuple(name for name in CONNECTIONS if name in given)
+        super().__init__(visible, hidden, visibles, sigma, seed, dtype, initial, values)
+
+    def declare(self) -> dict[str, tuple[tuple[int, ...], Initializer]]:
+        V, H = self.visible, self.hidden
+        small = initializers.normal(0.005)  # Sutskever 2013, 3.11.3
+        declared: dict[str, tuple[tuple[int, ...], Initializer]] = {
+            "W": ((V, H), initializers.normal(0.01)),
+            "b_v": ((V,), small),
+            "b_h": ((H,), small),
+        }
+        for name, prefix, shape in (("HH", "W'", (H, H)), ("VV", "A", (V, V)), ("VH", "W", (V, H))):
+            if name in self.connections:
+                declared |= {f"{prefix}_{n}": (shape, small) for n in range(1, self.delays + 1)}
+        if "HH" in self.connections:
+            declared |= {f"h_{1 - n}": ((H,), small) for n in range(1, self.delays + 1)}
+        if "VV" in self.connections or "VH" in self.connections:
+            declared |= {f"v_{1 - n}": ((V,), small) for n in range(1, self.delays + 1)}
+        return declared
+
+    # -- equations, of nodes or of arrays ------------------------------------------------------
+
+    def _biases(self, p: Mapping[str, Any], past: _Past) -> tuple[Any, Any]:
+        """B_v,t and B_h,t. p: the parameters, as nodes or as arrays like the past. Source: eq. 3.2."""
+        b_v, b_h = p["b_v"], p["b_h"]
+        for n in range(1, self.delays + 1):
+            if "VV" in self.connections:
+                b_v = b_v + past.v[n - 1] @ p[f"A_{n}"]
+            if "HH" in self.connections:
+                b_h = b_h + past.h[n - 1] @ p[f"W'_{n}"]
+            if "VH" in self.connections:
+                b_h = b_h + past.v[n - 1] @ p[f"W_{n}"]
+        return b_v, b_h
+
+    def _before(self, p: Mapping[str, Any], batch: int) -> _Past:
+        """The learned past of the first step, one row for each sequence."""
+        spread = gn.broadcast_to if isinstance(p["W"], Node) else np.broadcast_to
+        v, h = ([p.get(f"{x}_{1 - n}") for n in range(1, self.delays + 1)] for x in "vh")
+        return _Past(
+            [x if x is None else spread(x, (batch, self.visible)) for x in v],
+            [x if x is None else spread(x, (batch, self.hidden)) for x in h],
+        )
+
+    # -- nodes -------------------------------------------------------------------------------
+
+    def unroll(self, v: Node) -> tuple[Node, Node, Node]:
+        """B_v, B_h and the inferred hidden states p, all (time, batch, ·), for data v (time, batch, visible).
+
+        p_t = σ(v_t W + B_h,t) (eqs 3.5, 3.20). Derivatives go through the p of the past if the model is recurrent,
+        else the past is data (eqs 3.7-3.10). B_v and B_h are the vectors b_v and b_h where no connection reaches them.
+        """
+        p = self.parameters
+        past = self._before(p, v.shape[1])
+        steps: list[tuple[Node, Node, Node]] = []
+        for t in range(v.shape[0]):
+            with gn.scope(time=t):
+                b_v, b_h = self._biases(p, past)
+                with gn.scope(cell=type(self).__name__):
+                    h = gn.sigmoid(v[t] @ p["W"] + b_h)
+                steps.append((b_v, b_h, h))
+                past.push(v[t], h if self.recurrent else gn.stop_gradient(h))
+        all_b_v, all_b_h, all_h = zip(*steps, strict=True)
+        return (
+            gn.stack(all_b_v, axis=0) if "VV" in self.connections else p["b_v"],
+            gn.stack(all_b_h, axis=0) if self.connections != ("VV",) else p["b_h"],
+            gn.stack(all_h, axis=0),
+        )
+
+    def log_probabilities(self, v: Node) -> Node:
+        """log P(v_t | past) with the hidden past as inferred; (time, batch, visible) to (time, batch), nats.
+
+        log Z_t is enumerated: UsageError if a model is too large for it. For an RTRBM this is exact: summed over
+        time it is log P of the sequence (eq. 3.22). For a TRBM it is what learning climbs (3.2.2), and exact only
+        without "HH". Its curvature in Gauss-Newton products is that of -log Z_t, with respect to W and the biases of
+        step t: the covariance of v, h and v hᵀ in the RBM of that step. Source: Sutskever 2013, eqs 3.15, 3.18.
+        """
+        place, owner = self.machine(v), type(self).__name__
+
+        def log_z(W: Node, b_v: Node, b_h: Node) -> Node:
+            return equations.log_partition(owner, W, b_v, b_h, self.units)
+
+        log_probability = -equations.free_energy(v, *place, self.units) - log_z(*place)
+        return gn.with_surrogate(log_probability, lambda *place: -log_z(*place), place)
+
+    def machine(self, v: Node) -> tuple[Node, Node, Node]:
+        b_v, b_h, _ = self.unroll(v)
+        return self.parameters["W"], b_v, b_h
+
+    def __graph__(self) -> gn.Graph:
+        """The free energy of a frame after the h_0 of the past, and its hidden units, for pictures."""
+        v = gn.input((1, 1, self.visible), self.dtype, name="v_t")
+        b_v, b_h, h = self.unroll(v)
+        free_energy = equations.free_energy(v, self.parameters["W"], b_v, b_h, self.units)
+        return gn.Graph([gn.label(free_energy, "F_t"), gn.label(h, "h_t")], [v])
+
+    # -- arrays ------------------------------------------------------------------------------
+
+    def _filter(self, v: Array, past: _Past) -> tuple[Array, Array, Array]:
+        """B_v, B_h and p of every step, (time, batch, ·); moves the past behind the last step."""
+        p = self.values
+        time, batch = v.shape[:2]
+        b_v, b_h = np.empty_like(v), np.empty((time, batch, self.hidden), self.dtype)
+        h = np.empty_like(b_h)
+        # A model that has run away gives infinities, which the optimisers and `train` report; not a warning here.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for t in range(time):
+                b_v[t], b_h[t] = self._biases(p, past)
+                h[t] = sigmoid(v[t] @ p["W"] + b_h[t])
+                past.push(v[t], h[t])
+        return b_v, b_h, h
+
+    def biases(self, v: Array) -> tuple[Array, Array]:
+        return self._filter(v, self._before(self.values, v.shape[1]))[:2]
+
+    def infer(self, v: Any) -> Array:
+        """p_t = σ(v_t W + B_h,t), the hidden past replaced by its p; (time, batch, hidden). It reads no future frame.
+
+        Approximate filtering in a TRBM (eq. 3.5), exact inference in an RTRBM (algorithm 4).
+        """
+        data = self.check_data("v", v)
+        return self._filter(data, self._before(self.sound_values(), data.shape[1]))[2]
+
+    def read_out(self, h: Any, v: Any) -> Array:
+        """E[v_t | h_t, v_{t-1} ...] with the past frames of the given v; (time, batch, visible). Source: 3.3."""
+        data, states, p = self.check_data("v", v), self.check_hidden("h", h), self.sound_values()
+        if data.shape[:2] != states.shape[:2]:
+            raise DataError(
+                f"{type(self).__name__}.read_out: h has {list(states.shape[:2])} steps and sequences, v "
+                f"{list(data.shape[:2])}"
+            )
+        b_v, _ = self.biases(data)
+        return self.units.mean(states @ p["W"].T + b_v)
+
+    def activities(self, v: Array, generator: np.random.Generator) -> Array:
+        """What a model above learns from: h_t ~ the filtering distribution (TRBM), or r_t itself (RTRBM)."""
+        p = self.infer(v)
+        return p if self.recurrent else draw_bits(p, generator)
+
+    def predict(self, v: Any, gibbs_steps: int = 25, chains: int = 10, seed: int = 0) -> Array:
+        """E[v_t | v_1 ... v_{t-1}] for every t, estimated; (time, batch, visible), laid out as v itself.
+
+        Chains of `gibbs_steps` steps in the RBM of step t start at frame t-1 (the first at random); the means of
+        their last steps are averaged over `chains`. Frame t itself is not looked at. (One chain tells one of several
+        possible futures: sharper, and where it is the wrong one worse than the mean of all.)
+        """
+        owner = f"{type(self).__name__}.predict"
+        data, p = self.check_data("v", v), self.sound_values()
+        steps, count = (
+            whole_number(f"{owner}: gibbs_steps", gibbs_steps),
+            whole_number(f"{owner}: chains", chains),
+        )
+        generator = as_generator(owner, seed)
+        b_v, b_h = self.biases(data)
+        total = np.zeros_like(data)
+        for _ in range(count):
+            first = self.units.draw_start((1, *data.shape[1:]), self.dtype, generator)
+            start = np.concatenate([first, data[:-1]])
+            total += gibbs(start, p["W"], b_v, b_h, self.units, steps, generator).mean
+        return total / self.dtype.type(count)
+
+    def sample(
+        self,
+        time: int,
+        batch: int = 1,
+        warm_up: Any = None,
+        gibbs_steps: int = 25,
+        means: bool = False,
+        mean_field: bool | None = None,
+        seed: int = 0,
+    ) -> Array:
+        """`time` new frames of each sequence, (time, batch, visible), after those of `warm_up` (not repeated).
+
+        warm_up: (steps, batch, visible), read as by `infer`. gibbs_steps: of the chain for each frame; it starts at the
+        frame before (the very first at random). means: give E[v_t|h] of the last step, as videos show it; what the
+        future reads are draws all the same. mean_field: hand on σ(v_t W + B_h,t) itself instead of a draw from it;
+        None: as the model is defined (TRBM: algorithm 2, draws; RTRBM: algorithm 3, itself). True shows a TRBM with
+        less noise (3.11). Source: Sutskever 2013, 3.6-3.7.
+        """
+        owner = f"{type(self).__name__}.sample"
+        time, batch = whole_number(f"{owner}: time", time), whole_number(f"{owner}: batch", batch)
+        steps = whole_number(f"{owner}: gibbs_steps", gibbs_steps)
+        if self.recurrent and mean_field is False:
+            raise UsageError(
+                f"{owner}: the hidden states of an RTRBM are not drawn; use TRBM, or mean_field=None"
+            )
+        draws = not (self.recurrent if mean_field is None else mean_field)
+        generator = as_generator(owner, seed)
+        past, v = self._start(owner, warm_up, batch, generator)
+        if draws and warm_up is not None:
+            read = min(
+                self.delays, len(warm_up)
+            )  # what lies before the first frame is a parameter, not probabilities
+            past.h[:read] = [draw_bits(h, generator) for h in past.h[:read]]
+        p, result = self.values, np.empty((time, batch, self.visible), self.dtype)
+        for t in range(time):
+            b_v, b_h = self._biases(p, past)
+            chain = gibbs(v, p["W"], b_v, b_h, self.units, steps, generator)
+            v, result[t] = chain.v, chain.mean if means else chain.v
+            h = sigmoid(v @ p["W"] + b_h)
+            past.push(v, draw_bits(h, generator) if draws else h)
+        return result
+
+    def _start(
+        self, owner: str, warm_up: Any, batch: int, generator: np.random.Generator
+    ) -> tuple[_Past, Array]:
+        """The past after the warm-up, and where the next frame's chain starts."""
+        past = self._before(self.sound_values(), batch)
+        if warm_up is None:
+            return past, self.units.draw_start((batch, self.visible), self.dtype, generator)
+        frames = self.check_data("warm_up", warm_up)
+        if frames.shape[1] != batch:
+            raise UsageError(f"{owner}: warm_up holds {frames.shape[1]} sequences, but batch is {batch}")
+        self._filter(frames, past)
+        return past, frames[-1]
+
+    def emit(
+        self, h: Any, warm_up: Any = None, means: bool = False, generator: np.random.Generator | None = None
+    ) -> Array:
+        """Frames for hidden states that a model above made: v_t ~ P(v_t | h_t, v_{t-1} ...), (time, batch, visible).
+
+        warm_up: the frames before. Exact without directed connections from hidden units; with them it ignores
+        what h_{t+1} says about v_t, as inference does (3.4.1). means: E[v_t|h_t]; generator: needed for draws.
+        """
+        owner = f"{type(self).__name__}.emit"
+        states, p = self.check_hidden("h", h), self.sound_values()
+        generator = np.random.default_rng(0) if generator is None else generator
+        batch = states.shape[1]
+        past, _ = self._start(owner, warm_up, batch, generator)
+        result = np.empty((*states.shape[:2], self.visible), self.dtype)
+        for t, h_t in enumerate(states):
+            b_v, _ = self._biases(p, past)
+            mean = self.units.mean(h_t @ p["W"].T + b_v)
+            v = self.units.draw(mean, generator)
+            result[t] = mean if means else v
+            past.push(v, h_t)
+        return result
+
+
+class _Past:
+    """The last `delays` frames and hidden states, newest first."""
+
+    def __init__(self, v: Sequence[Any], h: Sequence[Any]) -> None:
+        self.v, self.h = list(v), list(h)
+
+    def push(self, v: Any, h: Any) -> None:
+        self.v, self.h = [v, *self.v[:-1]], [h, *self.h[:-1]]
+
+
+class TRBM(TemporalRBM):
+    """P(v, h) = Π_t P(v_t, h_t | past), each an RBM with biases B_v,t and B_h,t; h_t binary and drawn.
+
+    Inference is approximate filtering; each step is learned as an RBM by itself, the inferred past taken as data,
+    so that no derivative goes back in time. delays: m, how many steps back connections reach. connections: of
+    "HH", "VV", "VH"; the source's TRBM-HH lacks "HH", the simplified TRBM (eq. 3.14) has "HH" alone.
+    See TemporalRBM for parameters and data, RBM for visibles and sigma; W ~ N(0, 0.01²), all else ~ N(0, 0.005²).
+    (The source starts from a W that an RBM has learned on single frames: set `values["W"][...]`.)
+    Source: Sutskever & Hinton 2007; Sutskever 2013, 3.2, eqs 3.1-3.11.
+    """
+
+
+class RTRBM(TemporalRBM):
+    """P(v) = Π_t P(v_t | r_{t-1}),  r_t = σ(v_t W + b_h + r_{t-1} W'_1),  P(v_t, h'_t | r_{t-1}) an RBM
+
+    with biases b_v and b_h + r_{t-1} W'_1; r_0 is the parameter h_0 (the paper of 2008 has a bias b_init in place of
+    b_h + r_0 W'_1). r_t is real and not drawn, so that inference is exact and learning follows the gradient of log P
+    through time, up to the error of contrastive divergence.
+    delays, connections: as in TRBM; the source's RTRBM has "HH" with one delay. W starts at N(0, 0.01²): on small data
+    that is a plateau, and initial={"W*": rnn.initializers.normal(0.3)} leaves it sooner.
+    (rnn.RTRBM is r_t alone, as a layer of a network.)
+    Source: Sutskever, Hinton & Taylor 2008; Sutskever 2013, 3.7-3.10, eqs 3.16-3.25.
+    """
+
+    recurrent: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        visible: int,
+        hidden: int,
+        visibles: str = "binary",
+        delays: int = 1,
+        connections: Iterable[str] = ("HH",),
+        sigma: float = 1.0,
+        seed: int = 0,
+        dtype: Any = "float32",
+        initial: Mapping[str, Initializer] | None = None,
+        values: Mapping[str, Array] | None = None,
+    ) -> None:
+        super().__init__(visible, hidden, visibles, delays, connections, sigma, seed, dtype, initial, values)
+
+    def log_likelihood(self, v: Any) -> float:
+        """The mean over sequences of log P(v_1 ... v_T), exact, in nats (eq. 3.22).
+
+        UsageError if the model is too large to enumerate.
+        """
+        data = self.check_data("v", v, exact=True)
+        node = gn.input(data.shape, self.dtype, name="v")
+        total = gn.sum(self.log_probabilities(node), axis=0)
+        (value,) = gn.compile([gn.mean(total)], [node], backend="numpy")(data)
+        return float(value)

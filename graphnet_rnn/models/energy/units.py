@@ -1,0 +1,140 @@
+"""What a visible unit is: the part of the energy, of Z and of P(v|h) that depends on it."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Array, Dtype, Node
+from graphnet.ops.elementwise import Sigmoid
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.settings import amount, one_of
+
+__all__ = ["BinaryUnits", "GaussianUnits", "VisibleUnits", "draw_bits", "sigmoid", "visible_units"]
+
+
+def sigmoid(x: Array) -> Array:
+    """y = 1 / (1 + exp(-x)) on arrays, by the rule of the node."""
+    return Sigmoid().forward(x)
+
+
+def draw_bits(p: Array, generator: np.random.Generator) -> Array:
+    """1 with probability p, else 0, in the dtype of p."""
+    return (generator.random(p.shape, dtype=p.dtype.type) < p).astype(p.dtype)
+
+
+class VisibleUnits(ABC):
+    """Units that meet the rest of the model through their total input a = b_v + h Wᵀ."""
+
+    #: Whether Σ over all v exists, so that log Z may be summed over either side.
+    countable: ClassVar[bool] = False
+
+    @abstractmethod
+    def own_energy(self, v: Node) -> Node | None:
+        """The part of the energy that holds v alone, besides -v·b_v; (..., visible) to (...). None if there is none."""
+
+    @abstractmethod
+    def log_normaliser(self, a: Node) -> Node:
+        """log Σ_v exp(v·a - own energy of v), an integral where v is real; (..., visible) to (...)."""
+
+    @abstractmethod
+    def mean(self, a: Array) -> Array:
+        """E[v|h]"""
+
+    @abstractmethod
+    def draw(self, mean: Array, generator: np.random.Generator) -> Array:
+        """v ~ P(v|h), given its mean."""
+
+    @abstractmethod
+    def draw_start(self, shape: tuple[int, ...], dtype: Dtype, generator: np.random.Generator) -> Array:
+        """Where a chain starts that knows nothing: W = 0, b_v = 0."""
+
+    @abstractmethod
+    def check(self, owner: str, v: Array) -> None:
+        """DataError if finite values v cannot be values, or means, of such units."""
+
+    @abstractmethod
+    def check_exact(self, owner: str, v: Array) -> None:
+        """DataError if v has no probability."""
+
+
+@dataclass(frozen=True)
+class BinaryUnits(VisibleUnits):
+    """v in {0, 1}; P(v=1|h) = σ(a). Source: Sutskever 2013, eqs 2.24-2.27."""
+
+    countable: ClassVar[bool] = True
+
+    def own_energy(self, v: Node) -> Node | None:
+        return None
+
+    def log_normaliser(self, a: Node) -> Node:
+        return gn.sum(gn.softplus(a), axis=-1)
+
+    def mean(self, a: Array) -> Array:
+        return sigmoid(a)
+
+    def draw(self, mean: Array, generator: np.random.Generator) -> Array:
+        return draw_bits(mean, generator)
+
+    def draw_start(self, shape: tuple[int, ...], dtype: Dtype, generator: np.random.Generator) -> Array:
+        return draw_bits(np.full(shape, 0.5, dtype), generator)
+
+    def check(self, owner: str, v: Array) -> None:
+        if v.size and (v.min() < 0 or v.max() > 1):
+            raise DataError(
+                f"{owner}: binary visible units take 0 and 1 (and, as probabilities, what lies between), but the data "
+                f"go from {v.min():g} to {v.max():g}. Scale or threshold them, or use visibles='gaussian'."
+            )
+
+    def check_exact(self, owner: str, v: Array) -> None:
+        between = (v != 0) & (v != 1)
+        if between.any():
+            raise DataError(
+                f"{owner}: only 0 and 1 have a probability where visible units are binary, but the data hold "
+                f"{v[between][0]:g}. Threshold them, or draw them: (generator.random(v.shape) < v)."
+            )
+
+
+@dataclass(frozen=True)
+class GaussianUnits(VisibleUnits):
+    """v real, with energy |v|² / 2σ²; P(v|h) = N(σ² a, σ² I). Source: Sutskever 2013, eq. 2.33."""
+
+    sigma: float = 1.0
+
+    def own_energy(self, v: Node) -> Node | None:
+        return gn.sum(v * v, axis=-1) * (0.5 / self.sigma**2)
+
+    def log_normaliser(self, a: Node) -> Node:
+        each = 0.5 * math.log(2 * math.pi * self.sigma**2)
+        return gn.sum(a * a, axis=-1) * (0.5 * self.sigma**2) + a.shape[-1] * each
+
+    def mean(self, a: Array) -> Array:
+        return a * a.dtype.type(self.sigma**2)
+
+    def draw(self, mean: Array, generator: np.random.Generator) -> Array:
+        noise = generator.standard_normal(mean.shape, dtype=mean.dtype.type)
+        return mean + mean.dtype.type(self.sigma) * noise
+
+    def draw_start(self, shape: tuple[int, ...], dtype: Dtype, generator: np.random.Generator) -> Array:
+        return self.draw(np.zeros(shape, dtype), generator)
+
+    def check(self, owner: str, v: Array) -> None:
+        pass
+
+    def check_exact(self, owner: str, v: Array) -> None:
+        pass
+
+
+def visible_units(owner: str, visibles: str, sigma: float) -> VisibleUnits:
+    """The units of this name; UsageError for another, or for a deviation that cannot be meant."""
+    sigma = amount(f"{owner}: sigma", sigma, above_zero=True)
+    if one_of(f"{owner}: visibles", visibles, ("binary", "gaussian")) == "gaussian":
+        return GaussianUnits(float(sigma))
+    if sigma != 1:
+        raise UsageError(f"{owner}: sigma={sigma!r} says nothing of binary units; use visibles='gaussian'")
+    return BinaryUnits()

@@ -1,0 +1,543 @@
+"""Hidden Markov models as linear gated networks (Ollivier 2013, 1.2.2), trained by expectation-maximisation.
+
+A state i prints the symbol x with probability B_i(x), then moves to j with probability A_ij; the first state is drawn
+from π. With τ_ijx = B_i(x) A_ij, the transition of a gated network (eq. 10) with the identity for s is the
+forward recursion
+
+    a_{t+1,j} = Σ_i a_{t,i} τ_{ij x_t} / c_t        c_t = Σ_i a_{t,i} B_i(x_t) = p(x_t | x_0 ... x_{t-1})
+
+Dividing by c_t keeps Σ_i a_{t,i} = 1 however long the sequence is; the log-likelihood is Σ_t log c_t.
+
+Taken as a function of free tables (whose rows need not sum to 1) the likelihood is a sum over hidden paths of
+products of their entries, so A_ij ∂log p/∂A_ij is the expected number of moves from i to j given the symbols, and
+likewise for π and B: the E-step is one backward pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Array, Node
+from graphnet.system.cached import cached_property
+from graphnet.system.memory import require_memory
+from graphnet_rnn.cell.initializers import array
+from graphnet_rnn.cells.sparse import random_edges
+from graphnet_rnn.errors import DataError, TrainingError, UsageError
+from graphnet_rnn.model import Model, seed_of
+from graphnet_rnn.settings import amount, one_of, whole_number
+
+__all__ = ["HMM", "Counts", "UnrolledHMM", "forward"]
+
+#: The logit of an entry that is 0: its softmax is 0, and no step of an optimiser brings it back.
+FORBIDDEN = -1e3
+
+
+def forward(emissions: Node, initial: Node, move: Callable[[Node], Node]) -> tuple[Node, Node]:
+    """log c_t and a_T: the recursion above, on nodes.
+
+    emissions: B_i(x_t), (time, batch, states). initial: a_0, (batch, states). move: a ↦ a A.
+    Gives log p(x_t | x_<t) in nats, (time, batch), -inf from the first impossible symbol on; and a_T, (batch, states),
+    which is the distribution of the next state.
+    """
+    a, probabilities = initial, []
+    for t in range(emissions.shape[0]):
+        with gn.scope(layer="forward", time=t + 1):
+            joint = a * emissions[t]
+            c = gn.sum(joint, axis=1, keepdims=True)
+            # After an impossible symbol all states have probability 0, and so has all that follows: not 0/0.
+            a = move(joint / gn.where(c > 0, c, 1))
+            probabilities.append(c)
+    return gn.log(gn.concatenate(probabilities, axis=1)).T, a
+
+
+def _complete_data(*nodes: Node) -> Node:
+    """log p(symbols) of each sequence, with the curvature of what EM maximises: log p(symbols, path), the path expected
+
+    nodes: the logits of π (none where the first state is given), A and B; log p itself; the emissions B_i(x_t).
+    Of the row i of a table, which the path leaves n_i times, -n_i log Σ exp(logits) bends; the rest of
+    Σ count · log softmax(logits) is linear. The counts are those of an E-step, here for each sequence:
+    P(state i at t | symbols) is what the derivative by the logarithm of B_i(x_t) is.
+    """
+    *pi, A, B, log_likelihood, emissions = nodes
+    ones = gn.fill(1, log_likelihood.shape, log_likelihood.dtype)
+    (slopes,) = gn.backward({log_likelihood: ones}, [emissions])
+    occupied = gn.stop_gradient(emissions * slopes)
+    left = gn.sum(occupied[:-1], axis=0)  # after the last symbol no move is seen
+    bends = gn.sum(occupied, axis=0) @ gn.logsumexp(B) + left @ gn.logsumexp(A)
+    return -gn.add(bends, *(gn.broadcast_to(gn.logsumexp(node), bends.shape) for node in pi))
+
+
+def _mean_complete_data(*nodes: Node) -> Node:
+    """The same for the mean cost of a symbol."""
+    time, batch, _ = nodes[-1].shape
+    return gn.sum(_complete_data(*nodes)) * (-1 / (time * batch))
+
+
+@dataclass(frozen=True)
+class UnrolledHMM:
+    """The nodes of a model over `time` steps of `batch` sequences.
+
+    parameters         "pi", "A", "B": the tables, or the free logits whose softmax they are
+    symbols            Input, int64 (time, batch)
+    initial            a_0, (batch, states); an Input if "given"
+    final              a_T, (batch, states): the distribution of the state that prints the next symbol
+    log_probabilities  log p(x_t | x_<t) in nats, (time, batch)
+    log_likelihood     of each sequence in nats, (batch,)
+    cost               mean nats for each symbol
+    """
+
+    parameters: dict[str, Node]
+    symbols: Node
+    initial: Node
+    final: Node
+    log_probabilities: Node
+    log_likelihood: Node
+    cost: Node
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What an E-step finds: expected numbers, given the symbols, summed over all sequences.
+
+    pi: of starts in state i, (states,). A: of moves from i to j, (states, states). B: of times that state i printed x,
+    (states, symbols). log_likelihood: of each sequence in nats, (batch,).
+    """
+
+    pi: Array
+    A: Array
+    B: Array
+    log_likelihood: Array
+
+
+class HMM(Model):
+    """p(x_0 ... x_{T-1}) = Σ_paths π_{i_0} B_{i_0}(x_0) Π_t A_{i_t i_{t+1}} B_{i_{t+1}}(x_{t+1})
+
+    states, symbols: how many of each. frequencies: how often each symbol occurs (any scale; by default all the same).
+    At first π and the rows of A are drawn from a Dirichlet(½, ..., ½), and B_i(x) ∝ frequency of x · U(0, 1).
+    edges: of a random graph over the states (graph_seed), of which each sends so many, one of them to itself: moves
+    along others are never possible, and the Dirichlet is over these. None: all moves are.
+    piece: how many steps one graph spans at most. Longer sequences are read piece by piece, and the derivative is
+    carried back from piece to piece: nothing is truncated. A state whose probability falls below 1e-308 is lost.
+    All is float64: counts of a long text need its digits. `symbols` arguments are integers (time, batch), or (time,)
+    for one sequence. backend, threads: see gn.compile.
+    Raises UsageError for settings and tables that cannot be meant, DataError for symbols that do not fit.
+    Source: Ollivier 2013, 1.2.2 and note 16; Baum et al. 1970; Rabiner 1989 (names of the tables).
+    """
+
+    def __init__(
+        self,
+        states: int,
+        symbols: int,
+        seed: int = 0,
+        frequencies: Any = None,
+        piece: int = 128,
+        backend: str = "numba",
+        threads: int | None = None,
+        edges: int | None = None,
+        graph_seed: int = 0,
+        values: Mapping[str, Array] | None = None,
+    ) -> None:
+        self._how: dict[str, Any] = {"backend": backend, "threads": threads}
+        self.states, self.symbols = whole_number("HMM: states", states), whole_number("HMM: symbols", symbols)
+        self.piece, self.seed = whole_number("HMM: piece", piece), seed_of("HMM", seed)
+        shapes = {"pi": (self.states,), "A": (self.states, self.states), "B": (self.states, self.symbols)}
+        self.edges = None if edges is None else whole_number("HMM: edges", edges)
+        self.graph_seed = whole_number("HMM: graph_seed", graph_seed, least=0)
+        tables = dict.fromkeys(shapes) if values is not None else self._drawn(frequencies)
+        self.declare_parameters(
+            {name: (shape, array(tables[name])) for name, shape in shapes.items()},
+            self.seed,
+            "float64",
+            values=values,
+        )
+        self._pi, self._A, self._B = self.parameters.values()
+        self._functions: dict[tuple[str, int, int], gn.Function] = {}
+
+    def _drawn(self, frequencies: Any) -> dict[str, Any]:
+        """The tables at first."""
+        require_memory(
+            8 * self.states * (self.states + self.symbols), "HMM: its tables", "fewer states take less"
+        )
+        generator = np.random.default_rng(self.seed)
+        shares = np.ones(self.symbols) if frequencies is None else self._frequencies(frequencies)
+        half = np.full(self.states, 0.5)
+        B = shares * (1 - generator.random((self.states, self.symbols)))  # in (0, 1]: no row is all zeros
+        pi = generator.dirichlet(half)
+        if self.edges is None:
+            A = generator.dirichlet(half, self.states)
+        else:
+            sends = min(self.edges, self.states)
+            A = np.zeros((self.states, self.states))
+            A[np.nonzero(self._possible)] = generator.dirichlet(half[:sends], self.states).ravel()
+        return {"pi": pi, "A": A, "B": B / B.sum(axis=1, keepdims=True)}
+
+    @cached_property
+    def _possible(self) -> Array:
+        """Where A may be more than 0."""
+        if self.edges is None:
+            return np.ones((self.states, self.states), bool)
+        sources, targets = random_edges(self.states, min(self.edges, self.states), self.graph_seed)
+        possible = np.zeros((self.states, self.states), bool)
+        possible[sources, targets] = True
+        return possible
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments that make it again; frequencies only say what B is at first."""
+        return {
+            name: getattr(self, name)
+            for name in ("states", "symbols", "seed", "piece", "edges", "graph_seed")
+        }
+
+    def _frequencies(self, frequencies: Any) -> Array:
+        shares = _as_floats("HMM: frequencies", frequencies)
+        if shares.shape != (self.symbols,) or not np.isfinite(shares).all() or shares.min() < 0:
+            raise UsageError(
+                f"HMM: frequencies must be {self.symbols} numbers >= 0, one for each symbol, not an array of shape "
+                f"{list(shares.shape)} like {frequencies!r:.60}"
+            )
+        if not shares.any():
+            raise UsageError("HMM: frequencies are all zero: no symbol could ever be printed")
+        return shares / shares.sum()
+
+    # -- tables ------------------------------------------------------------------------------
+
+    @property
+    def pi(self) -> Array:
+        """π_i, the probability to start in state i, (states,). Setting it checks that it sums to 1."""
+        return self._pi.value.copy()
+
+    @pi.setter
+    def pi(self, table: Any) -> None:
+        self._pi.value[...] = _distributions("pi", table, self._pi.shape)
+
+    @property
+    def A(self) -> Array:
+        """A_ij, the probability to move from state i to j, (states, states). Setting it checks that rows sum to 1."""
+        return self._A.value.copy()
+
+    @A.setter
+    def A(self, table: Any) -> None:
+        found = _distributions("A", table, self._A.shape)
+        stray = np.argwhere((found > 0) & ~self._possible)
+        if stray.size:
+            i, j = stray[0]
+            raise UsageError(
+                f"A must be 0 where the graph has no edge (edges={self.edges}), but A[{i}, {j}] is {found[i, j]:g}"
+            )
+        self._A.value[...] = found
+
+    @property
+    def B(self) -> Array:
+        """B_i(x), the probability that state i prints x, (states, symbols). Setting it checks that rows sum to 1."""
+        return self._B.value.copy()
+
+    @B.setter
+    def B(self, table: Any) -> None:
+        self._B.value[...] = _distributions("B", table, self._B.shape)
+
+    @property
+    def tau(self) -> Array:
+        """τ_ijx = B_i(x) A_ij, the gated network's weights in eq. 10, (states, states, symbols)."""
+        return self._A.value[:, :, None] * self._B.value[:, None, :]
+
+    # -- graphs ------------------------------------------------------------------------------
+
+    def unroll(self, time: int, batch: int, tables: str = "free", initial: str = "pi") -> UnrolledHMM:
+        """The model over `time` steps of `batch` sequences, as nodes. See UnrolledHMM.
+
+        tables: "free" (the parameters are the tables, which derivatives treat as free numbers: what an E-step
+        needs), or "softmax" (the parameters are new logits that give the present tables: what an optimiser can
+        train; `adopt` then brings them home). initial: "pi", or "given" (an Input, to carry
+        the state from piece to piece).
+        """
+        time, batch = whole_number("unroll: time", time), whole_number("unroll: batch", batch)
+        one_of("unroll: tables", tables, ("free", "softmax"))
+        one_of("unroll: initial", initial, ("pi", "given"))
+        parameters = {"pi": self._pi, "A": self._A, "B": self._B}
+        pi, A, B = parameters.values()
+        if tables == "softmax":
+            parameters = {name: _logits(name, node.value) for name, node in parameters.items()}
+            pi, A, B = [gn.softmax(node) for node in parameters.values()]
+        symbols = gn.input((time, batch), "int64", name="symbols")
+        if initial == "given":
+            a = gn.input((batch, self.states), "float64", name="a_0")
+        else:
+            a = gn.broadcast_to(pi, (batch, self.states))
+        emissions = gn.take(gn.transpose(B), symbols)
+        log_probabilities, final = forward(emissions, a, lambda a: a @ A)
+        log_likelihood = gn.sum(log_probabilities, axis=0)
+        cost = -gn.mean(log_probabilities)
+        if tables == "softmax":
+            logits = [node for name, node in parameters.items() if name != "pi" or initial == "pi"]
+            given = [log_likelihood, emissions]
+            log_likelihood = gn.with_surrogate(log_likelihood, _complete_data, logits, given)
+            cost = gn.with_surrogate(cost, _mean_complete_data, logits, given)
+        return UnrolledHMM(parameters, symbols, a, final, log_probabilities, log_likelihood, cost)
+
+    def __graph__(self) -> gn.Graph:
+        """One step of the forward recursion, for pictures."""
+        symbols, a = gn.input((1, 1), "int64", name="x_t"), gn.input((1, self.states), "float64", name="a_t")
+        emissions = gn.take(gn.transpose(self._B), symbols)
+        log_probabilities, after = forward(emissions, a, lambda a: a @ self._A)
+        return gn.Graph([gn.label(log_probabilities, "log p"), gn.label(after, "a_t+1")], [symbols, a])
+
+    def adopt(self, u: UnrolledHMM) -> None:
+        """The tables become the softmax of the logits of u = hmm.unroll(..., tables="softmax")."""
+        own = {"pi": self._pi, "A": self._A, "B": self._B}
+        for name, node in own.items():
+            logits = u.parameters[name]
+            if logits is node or logits.shape != node.shape:
+                raise UsageError(
+                    f"adopt: the parameter {name} {list(logits.shape)} holds no logits for this model's {name} "
+                    f"{list(node.shape)}; give what hmm.unroll(time, batch, tables='softmax') returned."
+                )
+        for name, node in own.items():
+            z = u.parameters[name].value
+            weights = np.exp(z - z.max(axis=-1, keepdims=True))
+            node.value[...] = weights / weights.sum(axis=-1, keepdims=True)
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def log_likelihood(self, symbols: Any) -> Array:
+        """log p(x_0 ... x_{T-1}) in nats of each sequence, (batch,) or () for one; -inf if impossible."""
+        lanes, shape = self._lanes("log_likelihood", symbols)
+        _, log_probabilities = self._read(lanes)
+        return log_probabilities.sum(axis=0).reshape(shape[1:])
+
+    def bits(self, symbols: Any) -> float:
+        """Mean bits for each symbol: -log₂ p(x_t | x_<t)."""
+        lanes, _ = self._lanes("bits", symbols)
+        return _bits(self._read(lanes)[1])
+
+    def predict(self, symbols: Any) -> Array:
+        """p(x_T | x_0 ... x_{T-1}): the distribution over the next symbol, (batch, symbols) (or (symbols,) for one).
+
+        No symbols, shape (0,) or (0, batch), give the distribution of the first.
+        """
+        lanes, shape = self._lanes("predict", symbols, least=0)
+        starts, log_probabilities = self._read(lanes)
+        self._require_possible("predict", log_probabilities)
+        return (starts[-1] @ self._B.value).reshape(*shape[1:], self.symbols)
+
+    def viterbi(self, symbols: Any) -> Array:
+        """argmax over hidden paths of p(path, symbols): int64 states, of the shape of `symbols`.
+
+        Of paths that are equally likely one is given. DataError if no path can print the symbols.
+        Source: Viterbi 1967; Rabiner 1989, eqs 32-35.
+        """
+        lanes, shape = self._lanes("viterbi", symbols)
+        with np.errstate(divide="ignore"):  # log 0 = -inf: a way that is closed
+            pi, A, B = [np.log(table.value) for table in (self._pi, self._A, self._B)]
+        best = pi + B.T[lanes[0]]  # (batch, states): the log-probability of the best path that ends there
+        came_from = np.zeros((*lanes.shape, self.states), np.int64)
+        for t in range(1, len(lanes)):
+            ways = best[:, :, None] + A
+            came_from[t] = ways.argmax(axis=1)
+            best = ways.max(axis=1) + B.T[lanes[t]]
+        closed = np.flatnonzero(np.isneginf(best.max(axis=1)))
+        if closed.size:
+            raise DataError(f"viterbi: no path of this model can print sequence {closed[0]}")
+        path = np.empty(lanes.shape, np.int64)
+        path[-1] = best.argmax(axis=1)
+        every = np.arange(lanes.shape[1])
+        for t in range(len(lanes) - 1, 0, -1):
+            path[t - 1] = came_from[t, every, path[t]]
+        return path.reshape(shape)
+
+    def sample(self, length: int, seed: int = 0, batch: int | None = None) -> Array:
+        """Symbols drawn from the model: int64 (length,), or (length, batch)."""
+        length = whole_number("sample: length", length)
+        lanes = 1 if batch is None else whole_number("sample: batch", batch)
+        generator = np.random.default_rng(whole_number("sample: seed", seed, least=0))
+        drawn = np.empty((length, lanes), np.int64)
+        state = _draw(np.tile(self._pi.value, (lanes, 1)), generator)
+        for t in range(length):
+            drawn[t] = _draw(self._B.value[state], generator)
+            state = _draw(self._A.value[state], generator)
+        return drawn[:, 0] if batch is None else drawn
+
+    # -- learning ----------------------------------------------------------------------------
+
+    def counts(self, symbols: Any) -> Counts:
+        """The E-step: expected counts under the present tables, w ∂log p/∂w for each entry w. See Counts.
+
+        Raises DataError for a sequence that the model cannot print, TrainingError if the derivative overflows.
+        """
+        lanes, _ = self._lanes("counts", symbols)
+        starts, log_probabilities = self._read(lanes)
+        self._require_possible("counts", log_probabilities)
+        # What follows the last piece does not depend on its final state.
+        g_state = np.zeros_like(starts[-1])
+        g_A, g_B = np.zeros(self._A.shape), np.zeros(self._B.shape)
+        pieces = self._pieces(len(lanes))
+        for (begin, length), state in zip(reversed(pieces), reversed(starts[:-1]), strict=True):
+            run = self._function("derivative", length, lanes.shape[1])
+            g_state, more_A, more_B = run(lanes[begin : begin + length], state, g_state)
+            g_A += more_A
+            g_B += more_B
+        with np.errstate(invalid="ignore"):  # 0 · inf: found below
+            found = self._pi.value * g_state.sum(axis=0), self._A.value * g_A, self._B.value * g_B
+        if not all(np.isfinite(table).all() for table in found):
+            raise TrainingError(
+                "HMM: a state was so improbable before symbols that only it explains that the derivative overflowed. "
+                "Transitions near 0 cut states off; fit with smoothing > 0, or set A to a table without tiny entries."
+            )
+        return Counts(*found, log_probabilities.sum(axis=0))
+
+    def fit(
+        self, symbols: Any, iterations: int = 100, smoothing: float = 0.0, tolerance: float = 0.0
+    ) -> list[float]:
+        """Expectation-maximisation (Baum & Welch): every table becomes its expected counts, normalised.
+
+        smoothing: added to each count, but to those of moves that have no edge. Without it the likelihood never falls,
+        and an entry that is 0 stays 0 (which is how to keep a transition out). tolerance: stops when a step gains fewer
+        bits per symbol (0: never).
+        Gives the bits per symbol before the first step and after each: the last are those of the tables as they
+        are left. A row without any count stays as it was. Steps can be tiny for long near a saddle, and the end
+        depends on the start: a small tolerance and several seeds help. Raises what `counts` raises.
+        Source: Baum et al. 1970; Rabiner 1989, eqs 40a-c.
+        """
+        lanes, _ = self._lanes("fit", symbols)
+        iterations = whole_number("fit: iterations", iterations)
+        smoothing, tolerance = amount("fit: smoothing", smoothing), amount("fit: tolerance", tolerance)
+        history: list[float] = []
+        for _ in range(iterations):
+            counts = self.counts(lanes)
+            history.append(float(-counts.log_likelihood.sum() / lanes.size / math.log(2)))
+            if tolerance > 0 and len(history) > 1 and history[-2] - history[-1] < tolerance:
+                return history
+            self.theta = self.maximized(counts, smoothing)
+        history.append(_bits(self._read(lanes)[1]))
+        return history
+
+    def maximized(self, counts: Counts, smoothing: float = 0.0) -> Array:
+        """The M-step: the expected counts, `smoothing` more each, normalised; all tables as one vector like `theta`.
+
+        A row without any count is as it was.
+        """
+        tables = []
+        for node, count in ((self._pi, counts.pi), (self._A, counts.A), (self._B, counts.B)):
+            more = count + smoothing * (self._possible if node is self._A else 1)
+            total = more.sum(axis=-1, keepdims=True)
+            seen = total > 0
+            tables.append(np.where(seen, more / np.where(seen, total, 1), node.value).ravel())
+        return np.concatenate(tables)
+
+    # -- pieces ------------------------------------------------------------------------------
+
+    def _pieces(self, time: int) -> list[tuple[int, int]]:
+        """(begin, length) of the pieces: whole ones, then powers of two, so that few lengths are ever compiled."""
+        found, begin = [], 0
+        while begin < time:
+            left = time - begin
+            length = self.piece if left >= self.piece else 2 ** (left.bit_length() - 1)
+            found.append((begin, length))
+            begin += length
+        return found
+
+    def _read(self, lanes: Array) -> tuple[list[Array], Array]:
+        """a before each piece and after the last; log p(x_t | x_<t), (time, batch)."""
+        starts = [np.tile(self._pi.value, (lanes.shape[1], 1))]
+        parts = [np.zeros((0, lanes.shape[1]))]
+        for begin, length in self._pieces(len(lanes)):
+            run = self._function("forward", length, lanes.shape[1])
+            log_probabilities, state = run(lanes[begin : begin + length], starts[-1])
+            parts.append(log_probabilities)
+            starts.append(state)
+        return starts, np.concatenate(parts)
+
+    def _function(self, kind: str, time: int, batch: int) -> gn.Function:
+        key = (kind, time, batch)
+        if key not in self._functions:
+            u = self.unroll(time, batch, initial="given")
+            if kind == "forward":
+                outputs, inputs = [u.log_probabilities, u.final], [u.symbols, u.initial]
+            else:
+                g = gn.input(u.final.shape, "float64", name="g_a_T")
+                ones = gn.fill(1, u.log_likelihood.shape, "float64")
+                outputs = gn.backward({u.log_likelihood: ones, u.final: g}, [u.initial, self._A, self._B])
+                inputs = [u.symbols, u.initial, g]
+            self._functions[key] = gn.compile(outputs, inputs, **self._how)
+        return self._functions[key]
+
+    # -- checks ------------------------------------------------------------------------------
+
+    def _lanes(self, method: str, symbols: Any, least: int = 1) -> tuple[Array, tuple[int, ...]]:
+        """The symbols as int64 (time, batch), and their own shape."""
+        try:
+            given = np.asarray(symbols)
+        except ValueError as error:
+            raise DataError(
+                f"{method}: symbols is not an array: {error}; sequences must be equally long"
+            ) from None
+        if given.size == 0 and given.dtype.kind == "f":  # np.asarray([])
+            given = given.astype(np.int64)
+        if given.dtype.kind not in "iu" or given.ndim not in (1, 2):
+            raise DataError(
+                f"{method}: symbols must be integers (time, batch) or (time,), not {given.dtype}{list(given.shape)}"
+            )
+        if given.shape[0] < least or (given.ndim == 2 and given.shape[1] == 0):
+            raise DataError(f"{method}: symbols of shape {list(given.shape)} hold nothing to read")
+        if given.size and (given.min() < 0 or given.max() >= self.symbols):
+            wrong = given.min() if given.min() < 0 else given.max()
+            raise DataError(
+                f"{method}: the symbol {wrong} is out of range: this model has the symbols 0 ... {self.symbols - 1}"
+            )
+        lanes = given[:, None] if given.ndim == 1 else given
+        return lanes.astype(np.int64), given.shape
+
+    def _require_possible(self, method: str, log_probabilities: Array) -> None:
+        impossible = np.argwhere(np.isneginf(log_probabilities))
+        if impossible.size:
+            t, lane = impossible[0]
+            raise DataError(
+                f"{method}: under these tables the symbol at time {t} of sequence {lane} has probability 0 after what "
+                "came before; set tables without zeros there. (A fit with smoothing > 0 leaves no zeros behind.)"
+            )
+
+    def __repr__(self) -> str:
+        return f"HMM(states={self.states}, symbols={self.symbols})"
+
+
+def _logits(name: str, table: Array) -> Node:
+    with np.errstate(divide="ignore"):
+        return gn.parameter(np.where(table > 0, np.log(table), FORBIDDEN), name=f"logits_{name}")
+
+
+def _bits(log_probabilities: Array) -> float:
+    return float(-log_probabilities.sum() / log_probabilities.size / math.log(2))
+
+
+def _draw(distributions: Array, generator: np.random.Generator) -> Array:
+    """One index from each row of probabilities."""
+    cumulative = np.cumsum(distributions, axis=1)
+    # Scaled by the last value, which rounding may leave below 1: u stays below it.
+    u = generator.random((len(distributions), 1)) * cumulative[:, -1:]
+    return (u >= cumulative).sum(axis=1)
+
+
+def _as_floats(argument: str, value: Any) -> Array:
+    try:
+        return np.array(value, np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"{argument} must be an array of numbers: {error}") from None
+
+
+def _distributions(name: str, table: Any, shape: Sequence[int]) -> Array:
+    """The table, its rows divided by their sums, which must be 1 but for rounding."""
+    given = _as_floats(name, table)
+    if given.shape != tuple(shape):
+        raise UsageError(f"{name} must have the shape {list(shape)}, not {list(given.shape)}")
+    sums = given.sum(axis=-1, keepdims=True)
+    if not (given >= 0).all() or not np.allclose(sums, 1, rtol=0, atol=1e-5):
+        raise UsageError(
+            f"{name} must hold probabilities, each row with the sum 1; the smallest entry is {given.min()}, "
+            f"the sums are {sums.min()} to {sums.max()}"
+        )
+    return given / sums

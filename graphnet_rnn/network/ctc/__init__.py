@@ -1,0 +1,16 @@
+"""Connectionist temporal classification: label sequences for inputs whose alignment with them is not told.
+
+from graphnet_rnn.network import ctc
+
+u = net.unroll(time=100, batch=32)  # a network with outputs=labels + 1
+targets = gn.input((32, 10), "int64", name="labels")  # each row: labels, then -1
+cost = gn.mean(ctc.ctc_loss(u.logits, targets))
+found = ctc.greedy(logits), ctc.beam_search(logits, width=16)  # of arrays
+"""
+
+from __future__ import annotations
+
+from graphnet_rnn.network.ctc.decoding import beam_search, greedy, label_error_rate
+from graphnet_rnn.network.ctc.loss import ctc_loss
+
+__all__ = ["beam_search", "ctc_loss", "greedy", "label_error_rate"]

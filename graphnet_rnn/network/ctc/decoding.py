@@ -1,0 +1,182 @@
+"""From the symbols' probabilities at each step to label sequences, and how far these are from the right ones.
+
+argmax_l P(l | p) is not tractable (Sutskever 2013, (2.52)): `greedy` reads the best single alignment, `beam_search`
+adds up alignments of the most probable beginnings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphnet.graph.node import Array, Node
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.network.ctc.loss import PADDING, REPEATS, blank_index
+from graphnet_rnn.settings import one_of, shown, whole_number
+
+__all__ = ["beam_search", "greedy", "label_error_rate"]
+
+
+def greedy(logits: Any, repeats: str = "merge", blank: int = -1) -> list[list[int]]:
+    """l spelled by π_t = argmax_k p_t(k): what the most probable alignment of each case spells.
+
+    logits: an array (time, batch, labels + 1), before or after log-softmax. repeats, blank: as in `ctc_loss`.
+    Raises UsageError for settings and DataError for arrays that do not fit, also if they hold a NaN.
+    Source: Graves et al. 2006, 3.2 (best path decoding).
+    """
+    log_p, blank = _prepared("greedy", logits, repeats, blank)
+    return [_spelled(path, repeats, blank) for path in log_p.argmax(axis=2).T]
+
+
+def beam_search(
+    logits: Any, width: int = 16, repeats: str = "merge", blank: int = -1
+) -> list[list[tuple[list[int], float]]]:
+    """For each case the most probable label sequences l found, best first, each with log P(l | p) in nats.
+
+    logits: an array (time, batch, labels + 1), before or after log-softmax. width: how many beginnings of sequences
+    are kept at each step, and how many sequences are returned at most. repeats, blank: as in `ctc_loss`.
+    The log probability adds up all alignments whose beginnings were kept, so it is a lower bound, exact if none was
+    dropped. Raises UsageError for settings and DataError for arrays that do not fit, also if they hold a NaN.
+    Source: Graves 2012 (prefix search); Graves and Jaitly 2014, algorithm 1 (with a beam), without a language model.
+    """
+    log_p, blank = _prepared("beam_search", logits, repeats, blank)
+    width = whole_number("beam_search: width", width)
+    return [_search(log_p[:, case], width, repeats, blank) for case in range(log_p.shape[1])]
+
+
+def label_error_rate(decoded: Sequence[Any], targets: Sequence[Any]) -> float:
+    """Σ ED(decoded, target) / Σ |target| over all cases, ED the edit distance: 0 is perfect, 1 is as bad as nothing.
+
+    decoded, targets: one label sequence for each case; -1 (padding) is left out.
+    Raises DataError if they are not equally many, or if no target has a label.
+    Source: Graves et al. 2006, 2.1, but normalised by the labels of all cases together.
+    """
+    decoded, targets = _label_rows("decoded", decoded), _label_rows("targets", targets)
+    if len(decoded) != len(targets):
+        raise DataError(
+            f"label_error_rate: there are {len(decoded)} decoded sequences and {len(targets)} targets; one of each is "
+            "needed for each case"
+        )
+    errors = labels = 0
+    for found, wanted in zip(decoded, targets, strict=True):
+        right = [int(k) for k in wanted if k != PADDING]
+        errors += _edit_distance([int(k) for k in found if k != PADDING], right)
+        labels += len(right)
+    if not labels:
+        raise DataError("label_error_rate: no target has a label, so there is no rate")
+    return errors / labels
+
+
+def _label_rows(what: str, rows: Any) -> list[Array]:
+    """One array of labels for each case; DataError for anything else."""
+    if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
+        raise DataError(
+            f"label_error_rate: {what} must hold a sequence of labels for each case, not {shown(rows)}"
+        )
+    found = []
+    for case, row in enumerate(rows):
+        labels = np.asarray(row if isinstance(row, (np.ndarray, list, tuple)) else [None])
+        if labels.ndim != 1 or (labels.size and labels.dtype.kind not in "iu"):
+            raise DataError(
+                f"label_error_rate: {what} of case {case} must be whole numbers in a row, not {shown(row)}"
+            )
+        found.append(labels)
+    return found
+
+
+# -- input ----------------------------------------------------------------------------------------------------
+
+
+def _prepared(function: str, logits: Any, repeats: str, blank: int) -> tuple[Array, int]:
+    """Log probabilities in float64, and the blank's index."""
+    one_of(f"{function}: repeats", repeats, REPEATS)
+    if isinstance(logits, Node):
+        raise UsageError(
+            f"{function} takes an array, not the node {logits.describe()}: compute it first, e.g. "
+            "gn.compile([u.logits], inputs=[...])(*arrays)"
+        )
+    x = np.asarray(logits)
+    if x.dtype.kind != "f" or x.ndim != 3 or x.shape[0] < 1 or x.shape[2] < 2:
+        raise DataError(
+            f"{function}: logits must be floats (time, batch, labels + 1), with a step of time, a label and the blank "
+            f"at least, not {x.dtype}{list(x.shape)}"
+        )
+    blank = blank_index(function, blank, x.shape[2])
+    x = x.astype(np.float64)
+    top = x.max(axis=2, keepdims=True, initial=-np.inf)
+    if not np.isfinite(top).all():
+        t, case = (int(i) for i in np.argwhere(~np.isfinite(top))[0][:2])
+        raise DataError(
+            f"{function}: the logits of step {t}, case {case} hold a NaN or +inf, or are all -inf: they give no "
+            "probabilities"
+        )
+    x = x - top
+    return x - np.log(np.exp(x).sum(axis=2, keepdims=True)), blank
+
+
+def _spelled(path: Array, repeats: str, blank: int) -> list[int]:
+    kept = path != blank
+    if repeats == "merge":
+        kept[1:] &= path[1:] != path[:-1]
+    return [int(k) for k in path[kept]]
+
+
+# -- prefix beam search ---------------------------------------------------------------------------------------
+
+
+def _search(log_p: Array, width: int, repeats: str, blank: int) -> list[tuple[list[int], float]]:
+    """One case, log_p (time, symbols).
+
+    A beginning has two log probabilities: of alignments that end with the blank, and with its last label. Only "merge"
+    needs to tell them apart: there a label that comes again directly is the same label still.
+    """
+    merge = repeats == "merge"
+    beginnings: list[tuple[int, ...]] = [()]
+    by_blank, by_label = np.zeros(1), np.full(1, -np.inf)
+    for p in log_p:
+        total = np.logaddexp(by_blank, by_label)
+        longer = total[:, None] + p
+        longer[:, blank] = -np.inf
+        stays = np.full(len(beginnings), -np.inf)
+        at = {beginning: i for i, beginning in enumerate(beginnings)}
+        for i, beginning in enumerate(beginnings):
+            if beginning and merge:
+                last = beginning[-1]
+                stays[i] = by_label[i] + p[last]
+                longer[i, last] = by_blank[i] + p[last]
+        for i, beginning in enumerate(beginnings):
+            parent = at.get(beginning[:-1]) if beginning else None
+            if parent is not None:  # it is reached in both ways
+                last = beginning[-1]
+                stays[i] = np.logaddexp(stays[i], longer[parent, last])
+                longer[parent, last] = -np.inf
+        by_blank = np.concatenate([total + p[blank], np.full(longer.size, -np.inf)])
+        by_label = np.concatenate([stays, longer.ravel()])
+        score = np.logaddexp(by_blank, by_label)
+        best = np.argsort(-score, kind="stable")[:width]
+        best = best[score[best] > -np.inf]
+        beginnings = [_beginning(beginnings, int(i), len(p)) for i in best]
+        by_blank, by_label = by_blank[best], by_label[best]
+    total = np.logaddexp(by_blank, by_label)
+    return [(list(labels), float(value)) for labels, value in zip(beginnings, total, strict=True)]
+
+
+def _beginning(beginnings: Sequence[tuple[int, ...]], candidate: int, symbols: int) -> tuple[int, ...]:
+    """The candidates are the beginnings as they are, then each with each symbol added."""
+    count = len(beginnings)
+    if candidate < count:
+        return beginnings[candidate]
+    parent, symbol = divmod(candidate - count, symbols)
+    return (*beginnings[parent], symbol)
+
+
+def _edit_distance(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many insertions, deletions and substitutions make b of a."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, start=1):
+        diagonal, row[0] = row[0], i
+        for j, y in enumerate(b, start=1):
+            diagonal, row[j] = row[j], min(diagonal + (x != y), row[j] + 1, row[j - 1] + 1)
+    return row[-1]

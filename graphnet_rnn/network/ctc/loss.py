@@ -1,0 +1,207 @@
+"""-log P(labels | softmax(logits)), where the time at which each label is emitted is not told.
+
+A net reads T steps and answers with M ≤ T labels. At each step it emits one of K labels or the blank B; what the
+T symbols spell is what is left of them. The probability of a label sequence is the sum over all alignments that
+spell it, which dynamic programming finds in T steps over a vector of positions, here in logarithms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.errors import DtypeError, ShapeError, table_of_inputs
+from graphnet.graph.dtypes import INT64, is_float
+from graphnet.graph.node import Node
+from graphnet.graph.provenance import hide_module
+from graphnet.ops.elementwise import Log
+from graphnet.ops.leaf import as_node
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.settings import one_of
+
+__all__ = ["PADDING", "REPEATS", "blank_index", "ctc_loss"]
+
+hide_module(__file__)
+
+#: What a run of one label spells: one label, or as many as there are steps.
+REPEATS = ("merge", "keep")
+#: What follows the last label of a target sequence that is shorter than the longest.
+PADDING = -1
+
+#: The logarithm of a probability of zero. Unlike -inf it has a difference from itself, so no derivative becomes NaN;
+#: in float32, 10⁸ of them can be added up, and what any real alignment adds is far less.
+_IMPOSSIBLE = -1e30
+
+
+def ctc_loss(logits: Any, targets: Any, repeats: str = "merge", blank: int = -1) -> Node:
+    """-log P(l | p), P(l | p) = Σ_π Π_t p_t(π_t) over all alignments π that spell l; p_t = softmax(logits_t).
+
+    logits: floats (time, batch, labels + 1). targets: integers (batch, length), the labels of each case, then as many
+    -1 as its sequence is shorter than the longest (an empty sequence is all -1; length may be 0).
+    Returns nats, (batch,); the cost is its mean or sum.
+    repeats: "keep": every emission that is not blank is a label (Sutskever 2013, (2.46)). "merge": a run of one label
+    counts once, so a label that follows itself needs a blank between (Graves et al. 2006, 3.1).
+    blank: the blank's index among the symbols, negative from the end (Sutskever: the last; PyTorch: 0).
+
+    A target that no alignment spells (longer than time, or with too many repeats for "merge", or with a symbol whose
+    logit is always -inf) has the loss inf and derivatives of zero, never NaN. The mean over a batch is then inf, too;
+    to leave such cases out, take gn.where(loss < np.inf, loss, 0).
+    Inputs of different lengths: let the blank be sure where a case has ended, gn.where(inside, logits, row), with
+    inside (time, batch, 1) and row 0 at the blank and -1e4 elsewhere, in the logits' dtype.
+
+    The loss is Σ_t log Σ_k exp(logits_tk), which is convex in the logits, minus log Σ_π exp(Σ_t logits_tπ(t)), which is
+    convex as well; so it is not. Gauss-Newton products end the net at the logits and take the first term's Hessian,
+    diag(p_t) - p_t p_tᵀ for each step: that of the cross-entropy with each alignment's share as targets, which EM would
+    minimise, and the Fisher information of the alignment. The loss's own is less, by the covariance of the alignments
+    given the labels; it may be indefinite, and gn.gauss_newton_product(cost, tangents, at=[logits]) takes it.
+
+    Raises ShapeError, DtypeError and UsageError for arguments that do not fit. When it runs: GraphnetError for a label
+    that is the blank or no symbol at all, and for a label after padding.
+    Source: Graves et al. 2006, 3.1 and 4.1; Sutskever 2013, 2.8.5, (2.46)-(2.51).
+    """
+    logits, targets = as_node(logits), as_node(targets)
+    one_of("ctc_loss: repeats", repeats, REPEATS)
+    _check(logits, targets)
+    blank = blank_index("ctc_loss", blank, logits.shape[2])
+    if targets.dtype != INT64:
+        targets = gn.cast(targets, INT64)
+    with gn.scope(layer="ctc", composite="CTC"):
+        log_p = gn.maximum(gn.log_softmax(logits), _IMPOSSIBLE)
+        labels = _checked_labels(targets, logits.shape[2], blank)
+        length = gn.sum(gn.cast(targets >= 0, INT64), axis=1, keepdims=True)
+        positions = _all_emissions if repeats == "keep" else _runs
+        last, ends = positions(log_p, labels, length, blank)
+        log_probability = gn.logsumexp(gn.where(ends, last, _IMPOSSIBLE), axis=1)
+        # Asked in this way, a NaN of the logits stays one.
+        possible = gn.logical_not(log_probability < _IMPOSSIBLE / 2)
+        # 0 or -inf, made by a node whose name an error shows (compile's check, and training that fails).
+        allowed = Log()(gn.cast(possible, logits.dtype), name="log of: an alignment spells the target")
+        loss = -(gn.where(possible, log_probability, 0) + allowed)
+        return gn.with_surrogate(loss, _alignment_information, [logits], [possible])
+
+
+def _alignment_information(logits: Node, possible: Node) -> Node:
+    """Σ_t log Σ_k exp(logits_tk), where an alignment spells the target: the convex part of the loss"""
+    return gn.where(possible, gn.sum(gn.logsumexp(logits), axis=0), 0)
+
+
+def blank_index(function: str, blank: Any, symbols: int) -> int:
+    """The blank's index in 0 ... symbols - 1; UsageError if there is no such symbol."""
+    if isinstance(blank, bool) or not isinstance(blank, (int, np.integer)) or not -symbols <= blank < symbols:
+        raise UsageError(
+            f"{function}: blank must be the index of one of the {symbols} symbols, in {-symbols} ... {symbols - 1}, "
+            f"not {blank!r}"
+        )
+    return int(blank) % symbols
+
+
+def _check(logits: Node, targets: Node) -> None:
+    inputs = [logits, targets]
+    if not is_float(logits.dtype):
+        raise DtypeError(f"ctc_loss: logits must be floats, not {logits.dtype}." + table_of_inputs(inputs))
+    if targets.dtype.kind not in "iu":
+        raise DtypeError(
+            f"ctc_loss: targets are {targets.dtype}; they must be integers, the labels of each case and -1 after its "
+            "last, e.g. gn.input((batch, length), 'int64')." + table_of_inputs(inputs)
+        )
+    if logits.ndim != 3 or logits.shape[0] < 1 or logits.shape[2] < 2:
+        raise ShapeError(
+            "ctc_loss: logits must be (time, batch, labels + 1), with a step of time, a label and the blank at least, "
+            f"not {list(logits.shape)}." + table_of_inputs(inputs)
+        )
+    if targets.ndim != 2 or targets.shape[0] != logits.shape[1]:
+        raise ShapeError(
+            f"ctc_loss: targets must be (batch, length) with the batch of the logits, {logits.shape[1]}, not "
+            f"{list(targets.shape)}." + table_of_inputs(inputs)
+        )
+
+
+# -- the positions of a target sequence, and the steps between them --------------------------------------------
+
+
+def _all_emissions(log_p: Node, labels: Node, length: Node, blank: int) -> tuple[Node, Node]:
+    """Sutskever 2013, (2.48)-(2.51): position m after m labels; log S_{m,T}, and where m = M."""
+    time, batch, _ = log_p.shape
+    count = labels.shape[1] + 1
+    emitted, blanks = _look_up(log_p, labels, blank), log_p[:, :, blank, None]
+    nothing = gn.fill(_IMPOSSIBLE, (batch, 1), log_p.dtype)
+    log_s = _start(batch, count, log_p)
+    for t in range(time):
+        stays = log_s + blanks[t]
+        moves = gn.concatenate([nothing, log_s[:, :-1] + emitted[:, :, t]], axis=1)
+        log_s = _log_add([stays, moves])
+    return log_s, gn.equal(gn.constant(np.arange(count)[None]), length)
+
+
+def _runs(log_p: Node, labels: Node, length: Node, blank: int) -> tuple[Node, Node]:
+    """Graves et al. 2006, 4.1: positions blank, l_1, blank, ..., l_M, blank; log α_T, and where it may end."""
+    time, batch, _ = log_p.shape
+    blanks = gn.fill(blank, (batch, labels.shape[1]), INT64)
+    pairs = gn.reshape(gn.stack([blanks, labels], axis=2), (batch, -1))
+    extended = gn.concatenate([pairs, gn.fill(blank, (batch, 1), INT64)], axis=1)
+    count = extended.shape[1]
+    emitted = _look_up(log_p, extended, blank)
+    # From label to label without a blank between, unless they are equal. Two blanks are equal, too.
+    before = gn.concatenate([extended[:, :2], extended[:, :-2]], axis=1) if count > 1 else extended
+    may_skip = gn.logical_not(gn.equal(extended, before))
+    nothing = gn.fill(_IMPOSSIBLE, (batch, 2), log_p.dtype)
+    log_alpha = _start(batch, count, log_p)
+    for t in range(time):
+        padded = gn.concatenate([nothing, log_alpha], axis=1)
+        skips = gn.where(may_skip, padded[:, :-2], _IMPOSSIBLE)
+        log_alpha = emitted[:, :, t] + _log_add([log_alpha, padded[:, 1:-1], skips])
+    position, end = gn.constant(np.arange(count)[None]), 2 * length
+    return log_alpha, gn.where(gn.equal(position, end), True, gn.equal(position, end - 1))
+
+
+def _start(batch: int, count: int, like: Node) -> Node:
+    """Before the first step: at position 0 for sure."""
+    row = np.full((1, count), _IMPOSSIBLE, like.dtype)
+    row[0, 0] = 0
+    return gn.broadcast_to(gn.constant(row), (batch, count))
+
+
+def _log_add(terms: Sequence[Node]) -> Node:
+    """log Σ exp(x). The maximum is a constant to derivatives: it cancels in all of them."""
+    top = terms[0]
+    for x in terms[1:]:
+        top = gn.maximum(top, x)
+    top = gn.stop_gradient(top)
+    return top + gn.log(gn.add(*[gn.exp(x - top) for x in terms]))
+
+
+# -- labels ---------------------------------------------------------------------------------------------------
+
+
+def _checked_labels(targets: Node, symbols: int, blank: int) -> Node:
+    """The targets, with symbol 0 for padding; an index that no lookup takes for what is no target.
+
+    A label after padding, the blank, and what is no symbol would else be another sequence than was meant.
+    """
+    is_padding = gn.equal(targets, PADDING)
+    wrong = gn.where(targets < PADDING, True, targets >= symbols)
+    wrong = gn.where(gn.equal(targets, blank), True, wrong)
+    if targets.shape[1] > 1:
+        first = gn.fill(False, (targets.shape[0], 1), "bool")
+        after_padding = gn.concatenate([first, is_padding[:, :-1]], axis=1)
+        wrong = gn.where(after_padding, gn.where(is_padding, wrong, True), wrong)
+    return gn.where(wrong, -1, gn.where(is_padding, 0, targets))
+
+
+def _look_up(log_p: Node, symbols: Node, blank: int) -> Node:
+    """log p_t(symbol), (batch, count, time), for symbols (batch, count).
+
+    As rows of all times, one row for each case and symbol: such a lookup is native, and so is its transpose.
+    """
+    time, batch, width = log_p.shape
+    rows = gn.reshape(gn.transpose(log_p, (1, 2, 0)), (batch * width, time))
+    case = gn.constant(width * np.arange(batch)[:, None])
+    index = gn.where(symbols < 0, -1, case + symbols)
+    # An error of the lookup shows this name.
+    allowed = (
+        f"targets of ctc_loss: 0 ... {width - 1} but not the blank, {blank}; -1 after the last label only"
+    )
+    return rows[gn.label(index, allowed)]

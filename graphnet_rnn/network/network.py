@@ -1,0 +1,411 @@
+"""Network: stacked cells, an output projection and a loss; its parameters are one flat vector."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Array, Node
+from graphnet.graph.provenance import hide_module
+from graphnet.system.memory import require_memory
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.graph_size import require_nodes
+from graphnet_rnn.cell.initializers import Initializer, checked_initial
+from graphnet_rnn.cell.weights import Weights, unfit
+from graphnet_rnn.cells.lstm import without_recurrent_errors
+from graphnet_rnn.data.text import Vocabulary
+from graphnet_rnn.errors import CellError, UsageError
+from graphnet_rnn.model import Model, float_dtype, seed_of
+from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES
+from graphnet_rnn.network.unroll import Unrolled
+from graphnet_rnn.settings import fraction, one_of, shown, whole_number, yes_or_no
+
+__all__ = ["Network", "require_network"]
+
+#: What binding the least layer costs, beside its weights, in nodes.
+LAYER_NODES = 10
+
+#: What it is made of; see Network.settings.
+_SETTINGS = frozenset(
+    ("layers", "inputs", "outputs", "loss", "skip", "dropout", "initial_state", "seed", "dtype", "reads",
+     "recurrent_dropout", "variational", "share", "output_bias", "truncated")
+)  # fmt: skip
+
+hide_module(__file__)
+
+
+class Network(Model):
+    """h^l_t = cell_l(h^{l-1}_t, h^l_{t-1});  o_t = h^L_t W_ho + b_o
+
+    layers: cells, first to last (each use in the list gets weights of its own, unless `share` says otherwise).
+    inputs: how many symbols (reads="symbols"), or the width of the input vectors (reads="vectors").
+    outputs: width of o. loss: "softmax" (targets: symbols), "sigmoid" or "squared" (targets: vectors), or "ctc"
+    (targets: labels of the whole sequence; the last output is the blank, see rnn.ctc.ctc_loss).
+    skip: every layer also reads x_t, and the output sums a projection of every layer (Lynge 2016, 3.4.2);
+    "inputs" for the first half of this alone, "outputs" for the second.
+    dropout: share of values zeroed between layers while training (not into the first, nor out of the last).
+    recurrent_dropout: share of the states' values zeroed on their way into a cell's products while training.
+    variational: keep each mask for all time steps (Gal & Ghahramani 2016) instead of drawing one for each.
+    share: {1: 0} lets layer 1 use the weights of layer 0; they must fit. output_bias: False for no b_o.
+    initial_state: "zero", or "learned" (one parameter for each state).
+    truncated: no error goes back through products of states; for LSTMs alone, see rnn.online.truncated.
+    values: of all weights, by name, instead of what initializers draw: arrays of the dtype and of the right shapes.
+    reads: by default "symbols" with the softmax loss, else "vectors".
+    Raises UsageError for settings that cannot be meant, CellError for an unsound cell.
+    Source: Lynge 2016, 3.4; Krause 2015, 2.3.
+    """
+
+    #: Whether all of it is made: from then on its settings stay as they are.
+    _whole = False
+
+    def __init__(
+        self,
+        layers: Sequence[Cell],
+        inputs: int,
+        outputs: int,
+        loss: str = "softmax",
+        skip: bool | str = False,
+        dropout: float = 0.0,
+        initial_state: str = "zero",
+        seed: int = 0,
+        dtype: Any = "float32",
+        reads: str | None = None,
+        initial: Mapping[str, Initializer] | None = None,
+        *,
+        recurrent_dropout: float = 0.0,
+        variational: bool = False,
+        share: Mapping[int, int] | Iterable[Sequence[int]] = (),
+        output_bias: bool = True,
+        truncated: bool = False,
+        values: Mapping[str, Array] | None = None,
+    ) -> None:
+        self.inputs, self.outputs = whole_number("inputs", inputs), whole_number("outputs", outputs)
+        self.loss = one_of("loss", loss, (*LOSSES, *SEQUENCE_LOSSES))
+        self.skip = (
+            one_of("skip", skip, ("inputs", "outputs")) if isinstance(skip, str) else yes_or_no("skip", skip)
+        )
+        self.seed, self.dtype = seed_of("Network", seed), float_dtype("Network", dtype)
+        self.reads = one_of(
+            "reads",
+            ("symbols" if loss == "softmax" else "vectors") if reads is None else reads,
+            ("symbols", "vectors"),
+        )
+        self.initial_state = one_of("initial_state", initial_state, ("zero", "learned"))
+        if self.loss in SEQUENCE_LOSSES and self.outputs < 2:
+            raise UsageError(
+                f"outputs must be at least 2 with the loss {loss!r}: a label and the blank, not {outputs}"
+            )
+        self.dropout = fraction("dropout, the share that is zeroed,", dropout)
+        self.recurrent_dropout = fraction("recurrent_dropout, the share that is zeroed,", recurrent_dropout)
+        self.variational = yes_or_no("variational", variational)
+        self.output_bias = yes_or_no("output_bias", output_bias)
+        own_initial = checked_initial("Network", initial)
+        if not isinstance(layers, Iterable):
+            layers = [layers]
+        layers = list(layers)
+        for cell in layers:
+            if not isinstance(cell, Cell):
+                hint = f"{cell.__name__}(128)" if isinstance(cell, type) else "rnn.LSTM(128)"
+                raise UsageError(f"layers must hold cells, e.g. {hint}, not {cell!r:.60}")
+        if not layers:
+            raise UsageError("layers is empty: give at least one cell, e.g. [rnn.LSTM(128)]")
+        self.share = self._checked_share(share, len(layers))
+        self.layers = self._bind(layers, values)
+        self.truncated = False
+        self._own = Weights("output", self.seed, self.dtype, own_initial, values)
+        self._declare_projection()
+        self._learned = Weights("initial", self.seed, self.dtype, own_initial, values)
+        if self.initial_state == "learned":
+            for l, cell in enumerate(self.layers):
+                for state, width in zip(cell.states, cell.widths, strict=True):
+                    name = f"{state.name}{l}"
+                    while name in self._learned.nodes:  # h1 in layer 0 is not h in layer 10
+                        name = f"{name}_"
+                    self._learned.get(name, (width,), state.initial)
+        self._require_patterns(own_initial)
+        self.lay_out(self._groups(), self.dtype)
+        self._vocabulary: Vocabulary | None = None
+        if yes_or_no("truncated", truncated):
+            self.truncate()
+        self._whole = True
+        self._made_with = self._description()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._whole and (name in _SETTINGS or name in ("parameters", "fixed")):
+            raise UsageError(
+                f"Network: {name} cannot be set to {shown(value)} once the network is made, since weights and "
+                "equations follow from it; make another: rnn.Network(...) with the settings that are wanted"
+            )
+        super().__setattr__(name, value)
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The characters behind the symbols, for a network that reads text; kept in its file.
+
+        UsageError for another number of characters than there are symbols.
+        """
+        return self._vocabulary
+
+    @vocabulary.setter
+    def vocabulary(self, vocabulary: Vocabulary | None) -> None:
+        if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
+            raise UsageError(
+                f"Network: vocabulary must be a Vocabulary or None, not {shown(vocabulary)}; "
+                "rnn.data.Vocabulary.of(text) makes that of a text"
+            )
+        if vocabulary is not None and self.reads == "symbols" and len(vocabulary) != self.inputs:
+            raise UsageError(
+                f"Network: a vocabulary of {len(vocabulary)} characters does not fit a network of {self.inputs} "
+                "symbols; make the network with inputs=len(vocabulary)"
+            )
+        self._vocabulary = vocabulary
+
+    # -- declaring ---------------------------------------------------------------------------
+
+    def _checked_share(
+        self, share: Mapping[int, int] | Iterable[Sequence[int]], count: int
+    ) -> dict[int, int]:
+        checked: dict[int, int] = {}
+        try:
+            pairs = [
+                (layer, owner) for layer, owner in (share.items() if isinstance(share, Mapping) else share)
+            ]
+        except (TypeError, ValueError):
+            raise UsageError(f"share must name layers by layers, e.g. {{1: 0}}, not {share!r:.60}") from None
+        for layer, owner in pairs:
+            layer = whole_number("share: a layer", layer, least=0)
+            owner = whole_number("share: a layer", owner, least=0)
+            if not owner < layer < count or owner in checked:
+                raise UsageError(
+                    f"share: layer {layer} cannot use the weights of layer {owner}; there are layers 0 ... "
+                    f"{count - 1}, and a layer shares those of an earlier one that has its own, e.g. {{1: 0}}"
+                )
+            checked[layer] = owner
+        return checked
+
+    @property
+    def skips_inputs(self) -> bool:
+        """Whether every layer reads x_t."""
+        return self.skip in (True, "inputs")
+
+    @property
+    def skips_outputs(self) -> bool:
+        """Whether the output reads every layer."""
+        return self.skip in (True, "outputs")
+
+    @property
+    def causal(self) -> bool:
+        """Whether o_t depends on no later input; not so where a layer is bidirectional."""
+        return all(cell.causal for cell in self.layers)
+
+    def truncate(self) -> None:
+        """Lets no error go back through products of states any more; see rnn.online.truncated.
+
+        Raises UsageError if a layer with states is no LSTM.
+        """
+        layers = [without_recurrent_errors(cell) if cell.states else cell for cell in self.layers]
+        vars(self).update(layers=layers, truncated=True)
+        self._made_with = self._description()
+
+    def _bind(self, layers: Sequence[Cell], values: Mapping[str, Array] | None) -> list[Cell]:
+        bound: list[Cell] = []
+        for l, cell in enumerate(layers):
+            below = bound[-1].output_width + (self.inputs if self.skips_inputs else 0) if l else self.inputs
+            if l in self.share:
+                bound.append(self._bind_shared(cell, l, bound[self.share[l]], below))
+            else:
+                bound.append(cell.bind(below, f"layer{l}", self.seed, self.dtype, values))
+            if l == 1:  # those above are mostly like this one
+                self._require_room(bound[1], len(layers))
+        return bound
+
+    @staticmethod
+    def _require_room(cell: Cell, count: int) -> None:
+        """NotEnoughMemoryError where so many layers cannot be made, before they are."""
+        weights = cell.weights.values()
+        what, remedy = f"{count:,} layers like {cell!r}", "fewer layers take less"
+        require_memory(count * sum(node.nbytes for node in weights), f"{what}, their weights alone,", remedy)
+        require_nodes(count * LAYER_NODES, what, remedy)
+
+    def _bind_shared(self, cell: Cell, layer: int, owner: Cell, below: int) -> Cell:
+        weights = owner.bound_weights
+        assert isinstance(weights, Weights)
+        if cell.initial:
+            raise UsageError(
+                f"share: layer {layer} has initializers, but uses the weights of {weights.owner}; give them there"
+            )
+        try:
+            return cell.bind_to(weights, below)
+        except CellError as error:
+            raise UsageError(
+                f"share: layer {layer} ({cell!r}, which reads {below} values) cannot use the weights of "
+                f"{weights.owner} ({owner!r}, which reads {owner.reads}): both must have the same weights of the same "
+                "shapes."
+            ) from error
+
+    def _declare_projection(self) -> None:
+        readers = self.layers if self.skips_outputs else self.layers[-1:]
+        self._projections = [f"W_h{l}o" for l in range(len(readers))] if self.skips_outputs else ["W_ho"]
+        for name, cell in zip(self._projections, readers, strict=True):
+            self._own.get(name, (cell.output_width, self.outputs), None)
+        if self.output_bias:
+            self._own.get("b_o", (self.outputs,), None)
+
+    def _require_patterns(self, initial: Mapping[str, Initializer]) -> None:
+        own = [*self._own.nodes, *self._learned.nodes]
+        for pattern in unfit(initial, own):
+            raise UsageError(
+                f"Network: initial names {pattern!r}, but of its own it has {', '.join(own)}; those of a layer "
+                "are set by the cell's own argument `initial`."
+            )
+
+    def _groups(self) -> list[Weights]:
+        groups = [cell.bound_weights for l, cell in enumerate(self.layers) if l not in self.share]
+        return [*(w for w in groups if isinstance(w, Weights)), self._own, self._learned]
+
+    # -- equations ---------------------------------------------------------------------------
+
+    def project(self, hidden: Sequence[Node]) -> Node:
+        """o_t from the outputs of all layers at one time step."""
+        readers = hidden if self.skips_outputs else hidden[-1:]
+        products = [h @ weight for h, weight in zip(readers, self.output_weights, strict=True)]
+        return gn.add(*products, *([self._own.nodes["b_o"]] if self.output_bias else []))
+
+    @property
+    def output_weights(self) -> list[Node]:
+        """W_ho, or W_h0o, W_h1o, ... where the output reads every layer."""
+        return [self._own.nodes[name] for name in self._projections]
+
+    @property
+    def predicts_symbols(self) -> bool:
+        """Whether it reads symbols and predicts them, as a model of text does."""
+        return self.loss == "softmax" and self.reads == "symbols"
+
+    def require_causal(self, who: str) -> None:
+        """UsageError, naming `who` asks, if a layer reads later inputs: what comes next would be known to it."""
+        for cell in self.layers:
+            if not cell.causal:
+                raise UsageError(
+                    f"{who}: {cell!r} reads a sequence from its end as well, so a network with it cannot predict what "
+                    "comes next; train it on targets of your own, see rnn.Arrays."
+                )
+
+    def learned_states(self, batch: int) -> list[Node]:
+        """The learned initial states, one row for each case."""
+        return [gn.broadcast_to(node, (batch, node.shape[0])) for node in self._learned.nodes.values()]
+
+    def state_names(self) -> list[tuple[str, int]]:
+        """Name and width of every state, layer by layer."""
+        return [
+            (f"{state.name}_0^{l}" if len(self.layers) > 1 else f"{state.name}_0", width)
+            for l, cell in enumerate(self.layers)
+            for state, width in zip(cell.states, cell.widths, strict=True)
+        ]
+
+    def zero_states(self, batch: int) -> list[Array]:
+        """Zero arrays for `u.initial`."""
+        return [np.zeros((batch, width), self.dtype) for _, width in self.state_names()]
+
+    def first_states(self, batch: int) -> list[Array]:
+        """What `u.initial` holds where a sequence starts: zeros, or the learned states."""
+        if self.initial_state == "zero":
+            return self.zero_states(batch)
+        return [np.tile(node.value, (batch, 1)) for node in self._learned.nodes.values()]
+
+    def unroll(
+        self,
+        time: int,
+        batch: int,
+        training: bool = True,
+        initial: str = "given",
+        unscored: int = 0,
+        random: gn.RandomSource | None = None,
+        labels: int | None = None,
+        predict_first: bool = False,
+    ) -> Unrolled:
+        """The network over `time` steps of `batch` sequences, as a graph. See Unrolled.
+
+        training: apply dropout. initial: "given" (u.initial are Inputs, to carry states from one piece of
+        text to the next), "zero", or "learned". unscored: steps at the start that the cost leaves out.
+        random: the source of dropout masks; a new one of the network's seed by default. labels: with the loss
+        "ctc", the most that a target has. predict_first: the output is read off the states before the first step, too,
+        so that x_0 itself is predicted (π_0 of Ollivier 2013, eqs 6-7): logits, targets and losses then have one step
+        more than the inputs, in front.
+        """
+        return Unrolled(self, time, batch, training, initial, unscored, random, labels, predict_first)
+
+    # -- description -------------------------------------------------------------------------
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that makes this architecture again, as JSON would hold it."""
+        return {
+            "layers": [cell.description() for cell in self.layers],
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "loss": self.loss,
+            "skip": self.skip,
+            "dropout": self.dropout,
+            "initial_state": self.initial_state,
+            "seed": self.seed,
+            "dtype": self.dtype.name,
+            "reads": self.reads,
+            "recurrent_dropout": self.recurrent_dropout,
+            "variational": self.variational,
+            "share": [list(pair) for pair in self.share.items()],
+            "output_bias": self.output_bias,
+            "truncated": self.truncated,
+        }
+
+    def description(self) -> dict[str, Any]:
+        return {"model": "Network", **self.settings()}
+
+    def _description(self) -> str | None:
+        """The settings as a file has them; None where no file can hold them."""
+        try:
+            return json.dumps(self.settings(), sort_keys=True)
+        except (CellError, TypeError, ValueError):
+            return None
+
+    def require_unchanged(self, who: str) -> None:
+        """UsageError, naming `who` asks, if settings are others than those that the network was made with.
+
+        A list or a cell within them can be changed by itself.
+        """
+        if self._made_with is not None and self._description() not in (None, self._made_with):
+            raise UsageError(
+                f"{who}: the settings of {self!r:.200} were changed after it was made, but its weights and equations "
+                "are those of before; make a network with the settings that are wanted"
+            )
+
+    def __graph__(self) -> gn.Graph:
+        """Three time steps, for pictures."""
+        labels = 2 if self.loss in SEQUENCE_LOSSES else None
+        return self.unroll(time=3, batch=1, training=False, labels=labels).__graph__()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Networks are not called; `rnn.run` runs one on arrays."""
+        raise UsageError(
+            "a Network is not called: outputs, states = rnn.run(network, inputs); for nodes, network.unroll(...)"
+        )
+
+    def __repr__(self) -> str:
+        listed = ", ".join(map(repr, self.layers))
+        return (
+            f"Network([{listed}], inputs={self.inputs}, outputs={self.outputs}, loss={self.loss!r}): "
+            f"{self.theta.size:,} parameters"
+        )
+
+
+def require_network(who: str, network: Any) -> Network:
+    """The network; UsageError, naming `who` asks, for anything else."""
+    if not isinstance(network, Network):
+        hint = ", its class" if network is Network else ""
+        raise UsageError(
+            f"{who}: a Network is needed, not {shown(network)}{hint}; rnn.Network([rnn.LSTM(128)], inputs=..., "
+            "outputs=...) makes one, rnn.load(path) reads one"
+        )
+    return network

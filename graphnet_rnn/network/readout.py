@@ -1,0 +1,80 @@
+"""fit_output: the output weights of a network in closed form, as for an echo-state network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.running import Runner, checked_floats, checked_inputs
+from graphnet_rnn.settings import amount, whole_number
+
+__all__ = ["fit_output"]
+
+
+def fit_output(
+    network: Network,
+    inputs: Any,
+    targets: Any,
+    ridge: float = 1e-6,
+    washout: int = 0,
+    backend: str = "numba",
+    threads: int | None = None,
+) -> float:
+    """W, b = argmin mean ‖h W + b - t‖² + λ ‖W‖²: ridge regression of the targets on what the output reads
+
+    inputs (time, batch, inputs), or symbols (time, batch); targets (time, batch, outputs). ridge: λ, by which the
+    weights, but not b, are kept small. washout: steps at the start that are left out, until the states have forgotten
+    where they began. backend, threads: with which the network runs, see gn.compile. The layers stay as they are; W_ho
+    (W_h0o, ... where connections skip) and b_o are set. Returns the mean over cases and scored steps of Σ (o - t)².
+    Raises UsageError for a network whose loss is not "squared", DataError for arrays that do not fit.
+    Source: Jaeger & Haas 2004; Sutskever 2013, 2.8.4.
+    """
+    if network.loss != "squared":
+        raise UsageError(
+            f"fit_output minimises squared errors, but the network's loss is {network.loss!r}; give it "
+            "loss='squared'"
+        )
+    ridge = amount("fit_output: ridge", ridge)
+    washout = whole_number("fit_output: washout", washout, least=0)
+    x, t = _checked(network, inputs, targets, washout)
+    h = Runner(network, read_by_output=True, backend=backend, threads=threads)(x)[0][washout:].astype(
+        np.float64
+    )
+    rows, wanted = h.reshape(-1, h.shape[2]), t[washout:].reshape(-1, network.outputs)
+    weights = network.output_weights
+    bias = wanted.mean(axis=0) if network.output_bias else np.zeros(network.outputs)
+    centre = rows.mean(axis=0) if network.output_bias else np.zeros(rows.shape[1])
+    # Centred, so that b is free of the penalty.
+    a, b = rows - centre, wanted - bias
+    moments = a.T @ a / len(a) + ridge * np.eye(a.shape[1])
+    spectrum = np.linalg.eigvalsh(moments)
+    if spectrum[0] <= len(moments) * np.finfo(np.float64).eps * spectrum[-1]:
+        raise DataError(
+            f"fit_output: the {rows.shape[1]} values that the output reads depend on each other over {len(rows)} "
+            f"cases, so with ridge = {ridge:g} no solution is unique; give a larger one, e.g. 1e-6."
+        )
+    solution = np.linalg.solve(moments, a.T @ b / len(a))
+    start = 0
+    for node in weights:
+        node.value[...] = solution[start : start + node.shape[0]]
+        start += node.shape[0]
+    if network.output_bias:
+        network.parameters["output.b_o"].value[...] = bias - centre @ solution
+    return float(((a @ solution - b) ** 2).sum(axis=1).mean())
+
+
+def _checked(network: Network, inputs: Any, targets: Any, washout: int) -> tuple[Array, Array]:
+    x, t = checked_inputs("fit_output", network, inputs), np.asarray(targets)
+    if t.shape != (*x.shape[:2], network.outputs):
+        raise DataError(
+            f"fit_output: targets must be {[*x.shape[:2], network.outputs]} for these inputs, not {list(t.shape)}"
+        )
+    if len(x) <= washout:
+        raise DataError(
+            f"fit_output: {len(x)} steps and a washout of {washout} leave nothing to fit; give longer sequences."
+        )
+    return x, checked_floats("fit_output: targets", t).astype(np.float64)

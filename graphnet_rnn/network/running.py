@@ -1,0 +1,134 @@
+"""Runner: a network on arrays of any length, in pieces of time that are compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.dtypes import require_unmasked
+from graphnet.graph.node import Array, Node
+from graphnet_rnn.errors import DataError
+from graphnet_rnn.network.network import Network, require_network
+from graphnet_rnn.network.unroll import Unrolled
+from graphnet_rnn.settings import listed
+
+__all__ = ["Runner", "checked_floats", "checked_inputs", "run"]
+
+#: Steps that are unrolled at once; a longer sequence is read in pieces of this length.
+PIECE = 100
+
+
+def run(
+    network: Network,
+    inputs: Any,
+    states: Sequence[Array] | None = None,
+    backend: str = "numba",
+    threads: int | None = None,
+) -> tuple[Array, list[Array]]:
+    """o_1 ... o_T, (time, batch, outputs), and the states after the last step, from x_1 ... x_T
+
+    inputs: (time, batch, inputs), or symbols (time, batch). states: those before the first step, one array
+    (batch, width) each, as an earlier call gave them; zeros, or the learned ones, by default. Outputs are before the
+    loss's own nonlinearity: logits with "softmax", "sigmoid" and "ctc". For several calls keep a Runner, which compiles
+    once. backend, threads: see gn.compile.
+    Raises DataError for arrays that do not fit.
+    """
+    return Runner(network, backend=backend, threads=threads)(inputs, states)
+
+
+class Runner:
+    """`run` with a memory of what it has compiled; without dropout, at the network's present weights.
+
+    read_by_output: give what the output layer reads instead of what it makes of it. backend, threads: see gn.compile.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        read_by_output: bool = False,
+        backend: str = "numba",
+        threads: int | None = None,
+    ) -> None:
+        self.network, self.read_by_output = require_network("run", network), read_by_output
+        self._how: dict[str, Any] = {"backend": backend, "threads": threads}
+        self._functions: dict[tuple[int, int], gn.Function] = {}
+
+    def __call__(self, inputs: Any, states: Sequence[Array] | None = None) -> tuple[Array, list[Array]]:
+        network = self.network
+        network.require_finite("run")
+        x = checked_inputs("run", network, inputs)
+        current = (
+            network.first_states(x.shape[1]) if states is None else self._checked_states(states, x.shape[1])
+        )
+        length = PIECE if network.causal else len(x)
+        pieces = []
+        for start in range(0, len(x), length):
+            piece = x[start : start + length]
+            parts = self._function(len(piece), x.shape[1])(piece, *current)
+            count = len(parts) - len(current)
+            pieces.append(np.concatenate(parts[:count], axis=2))
+            current = list(parts[count:])
+        return np.concatenate(pieces), current
+
+    def _function(self, time: int, batch: int) -> gn.Function:
+        function = self._functions.get((time, batch))
+        if function is None:
+            labels = 0 if self.network.loss == "ctc" else None
+            u = self.network.unroll(time, batch, training=False, labels=labels)
+            function = gn.compile([*self._wanted(u), *u.final], [u.inputs, *u.initial], **self._how)
+            self._functions[time, batch] = function
+        return function
+
+    def _wanted(self, u: Unrolled) -> list[Node]:
+        if not self.read_by_output:
+            return [u.logits]
+        return u.hidden if self.network.skips_outputs else u.hidden[-1:]
+
+    def _checked_states(self, states: Sequence[Array], batch: int) -> list[Array]:
+        wanted = self.network.state_names()
+        arrays = [np.asarray(state) for state in listed("run: states", states, "arrays")]
+        if [array.shape for array in arrays] != [(batch, width) for _, width in wanted]:
+            named = ", ".join(f"{name} {[batch, width]}" for name, width in wanted)
+            given = ", ".join(str(list(array.shape)) for array in arrays)
+            raise DataError(
+                f"run: the states must be {named or 'none'}, not {given or 'none'}; leave them out to start "
+                "from network.first_states(batch)."
+            )
+        return [array.astype(self.network.dtype) for array in arrays]
+
+
+def checked_inputs(who: str, network: Network, inputs: Any) -> Array:
+    """The inputs as the network reads them; DataError, for `who` asks, if they do not fit."""
+    symbols = network.reads == "symbols"
+    wanted = "(time, batch)" if symbols else f"(time, batch, {network.inputs})"
+    require_unmasked(f"{who}: inputs", inputs)
+    try:
+        x = np.asarray(inputs)
+    except ValueError as error:
+        raise DataError(f"{who}: inputs must be an array {wanted}: {error}") from None
+    if x.ndim != (2 if symbols else 3) or (not symbols and x.shape[2] != network.inputs) or not x.size:
+        hint = ""
+        if symbols and x.ndim == 3 and x.shape[2] == network.inputs:
+            hint = '; this network reads symbols, make it with reads="vectors" for numbers'
+        raise DataError(f"{who}: inputs must be {wanted}, none of them 0, not {list(x.shape)}{hint}")
+    if symbols:
+        if x.dtype.kind not in "iu" or x.min() < 0 or x.max() >= network.inputs:
+            raise DataError(
+                f"{who}: inputs must be symbols, whole numbers in 0 ... {network.inputs - 1}, not {x.dtype} "
+                f"from {x.min()} to {x.max()}"
+            )
+        return x.astype(np.int64)
+    return checked_floats(f"{who}: inputs", x).astype(network.dtype)
+
+
+def checked_floats(what: str, array: Array) -> Array:
+    """The array, if it holds finite numbers; DataError with the place of the first that is none."""
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{what} must be numbers, not {array.dtype}")
+    if not np.isfinite(array).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise DataError(f"{what} at {list(place)} is {array[place]}; all must be finite")
+    return array

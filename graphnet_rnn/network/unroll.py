@@ -1,0 +1,230 @@
+"""Unrolled: a network over a stretch of time, as one graph."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import graphnet as gn
+from graphnet.graph.display import ShowsItself
+from graphnet.graph.node import Node
+from graphnet.graph.provenance import hide_module
+from graphnet.system.collector import collector_paused
+from graphnet_rnn.cell.cell import Cell, at_each_step
+from graphnet_rnn.cell.graph_size import require_nodes
+from graphnet_rnn.cell.masks import Masks
+from graphnet_rnn.cell.weights import FlatParameters
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES
+from graphnet_rnn.optimizers.structure import hidden_units
+from graphnet_rnn.settings import shown, whole_number, yes_or_no
+
+if TYPE_CHECKING:
+    from graphnet_rnn.network.network import Network
+
+__all__ = ["Unrolled"]
+
+hide_module(__file__)
+
+
+class Unrolled(ShowsItself):
+    """The nodes of a network over `time` steps of `batch` sequences.
+
+    inputs    int64 (time, batch) if the network reads symbols, else floats (time, batch, inputs)
+    targets   int64 (time, batch) with the softmax loss, int64 (batch, labels) with -1 behind the last label with ctc,
+              else floats (time, batch, outputs)
+    initial   one node (batch, width) for each state of each layer, layer by layer; Inputs if "given"
+    final     the same states after the last step
+    after     the same states after each step, a list for each; empty where a layer reads later inputs
+    logits    o_t for all steps, (time, batch, outputs); with predict_first o_0 before them, as in targets and losses
+    hidden    for each layer, its outputs h_t, (time, batch, units)
+    losses    the loss of each step and case, (time, batch), of each case, (batch,), with ctc; nats but for squared
+    cost      the mean of the losses over all cases and scored steps
+    random    the source of the dropout masks; `random.redraw()` draws new ones
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        time: int,
+        batch: int,
+        training: bool,
+        initial: str,
+        unscored: int,
+        random: gn.RandomSource | None,
+        labels: int | None,
+        predict_first: bool = False,
+    ) -> None:
+        if not isinstance(network, FlatParameters) or not hasattr(network, "unroll"):
+            raise UsageError(f"Unrolled: a Network is needed, not {shown(network)}")
+        training = yes_or_no("unroll: training", training)
+        time, batch = whole_number("unroll: time", time), whole_number("unroll: batch", batch)
+        unscored = whole_number("unroll: unscored", unscored, least=0)
+        judged = time + bool(predict_first)
+        if unscored >= judged:
+            raise UsageError(f"unroll: unscored must be in 0 ... {judged - 1}, not {unscored}")
+        if predict_first and (not network.causal or network.loss in SEQUENCE_LOSSES):
+            raise UsageError(
+                "unroll: predict_first needs a network that reads no later input, and a loss of each step; this one "
+                f"{'reads later inputs' if not network.causal else f'has the loss {network.loss!r}'}"
+            )
+        self.network, self.time, self.batch = network, time, batch
+        self.random = gn.RandomSource(network.seed) if random is None else random
+        self._masks = self._new_masks(training)
+        self._layer_masks = [self._new_masks(training) for _ in network.layers]
+        self.inputs = _sequence_input("x", time, batch, network.inputs, network.reads == "symbols", network)
+        self.targets = self._targets(labels, unscored, judged)
+        self.initial = self._initial_states(initial)
+        with collector_paused():
+            outputs = [*([self._read_off()] if predict_first else []), *self._run()]
+        self._require_recurrent_dropout()
+        with gn.scope(layer="cost"):
+            self.logits = gn.stack(outputs)
+            loss = (LOSSES | SEQUENCE_LOSSES)[network.loss]
+            self.losses = loss(self.logits, self.targets)
+            self.cost = gn.mean(self.losses[unscored:] if unscored else self.losses)
+
+    def _new_masks(self, training: bool) -> Masks:
+        return Masks(self.random, training, self.network.variational, self.network.recurrent_dropout)
+
+    def _require_recurrent_dropout(self) -> None:
+        """Recurrent dropout that does nothing is an error."""
+        for cell, masks in zip(self.network.layers, self._layer_masks, strict=True):
+            if masks.training and masks.recurrent and cell.states and not masks.reached:
+                raise UsageError(
+                    f"recurrent_dropout = {masks.recurrent:g} does nothing in {cell!r}: none of its states enters a "
+                    "product of `affine` or `product`. Leave it out, or let the cell call self.recurrent(name, state)."
+                )
+
+    def _targets(self, labels: int | None, unscored: int, judged: int) -> Node:
+        network, whole = self.network, self.network.loss in SEQUENCE_LOSSES
+        if whole != (labels is not None):
+            raise UsageError(
+                f"unroll: with the loss {network.loss!r}, "
+                + (
+                    "give labels=..., the most that a target has"
+                    if whole
+                    else "there are no labels to be given"
+                )
+            )
+        if whole and unscored:
+            raise UsageError(
+                f"unroll: the loss {network.loss!r} judges whole sequences, so unscored must be 0"
+            )
+        if labels is not None:
+            most = whole_number("unroll: labels", labels, least=0)
+            return gn.input((self.batch, most), "int64", name="t")
+        return _sequence_input("t", judged, self.batch, network.outputs, network.loss == "softmax", network)
+
+    def _initial_states(self, kind: str) -> list[Node]:
+        names = self.network.state_names()
+        if kind == "given":
+            return [gn.input((self.batch, width), self.network.dtype, name=name) for name, width in names]
+        if kind == "zero":
+            return [gn.fill(0, (self.batch, width), self.network.dtype) for _, width in names]
+        if kind == "learned" and self.network.initial_state == "learned":
+            return self.network.learned_states(self.batch)
+        raise UsageError(
+            f"unroll: initial must be 'given', 'zero', or 'learned' (for a network made with "
+            f"initial_state='learned'), not {kind!r}"
+        )
+
+    def _run(self) -> list[Node]:
+        """Steps all layers through time; returns o_t for each step."""
+        pairs = zip(self.network.layers, self._layer_masks, strict=True)
+        layers = [cell.running(masks) for cell, masks in pairs]
+        starts = itertools.accumulate([0, *(len(cell.states) for cell in layers)])
+        states = [tuple(self.initial[a:b]) for a, b in itertools.pairwise(starts)]
+        hidden: list[list[Node]] = [[] for _ in layers]
+        self.after: list[list[Node]] = []
+        outputs = []
+        # Time step by time step where that can be: a stretch of time is then a stretch of the program.
+        run = self._step_by_step if self.network.causal else self._layer_by_layer
+        for t, column in enumerate(run(layers, states)):
+            with gn.scope(layer="output", time=t + 1):
+                outputs.append(self.network.project(column))
+            for steps, h in zip(hidden, column, strict=True):
+                steps.append(h)
+        self.hidden = [gn.stack(steps) for steps in hidden]
+        self.final = [node for layer in states for node in layer]
+        return outputs
+
+    def _read_off(self) -> Node:
+        """o_0, of the states before the first step"""
+        starts = itertools.accumulate([0, *(len(cell.states) for cell in self.network.layers)])
+        column = []
+        for l, (cell, (a, b)) in enumerate(zip(self.network.layers, itertools.pairwise(starts), strict=True)):
+            with gn.scope(layer=f"layer{l}", cell=type(cell).__name__, time=0):
+                column.append(cell.read_off(self.initial[a:b]))
+        with gn.scope(layer="output", time=0):
+            return self.network.project(column)
+
+    def _step_by_step(self, layers: Sequence[Cell], states: list[tuple[Node, ...]]) -> Iterator[list[Node]]:
+        """The outputs of all layers, step by step; `states` are brought forward."""
+        first = 0
+        for t in range(self.time):
+            below = x = self._input_at(t)
+            if t == 1:  # all steps make as many nodes as the first
+                self._require_room(x.serial - first)
+            first = x.serial
+            column = []
+            for l, cell in enumerate(layers):
+                with gn.scope(layer=f"layer{l}", cell=type(cell).__name__, time=t + 1):
+                    below, states[l] = cell.advance(self._read(l, below, x), states[l])
+                column.append(below)
+            self.after.append([node for layer in states for node in layer])
+            yield column
+
+    def _layer_by_layer(self, layers: Sequence[Cell], states: list[tuple[Node, ...]]) -> Iterator[list[Node]]:
+        """The same for networks with a layer that needs the whole sequence below it."""
+        self._require_room(len(layers))
+        below = xs = [self._input_at(t) for t in range(self.time)]
+        hidden = []
+        for l, cell in enumerate(layers):
+            with gn.scope(layer=f"layer{l}"):
+                with gn.scope(part="input"):
+                    read = at_each_step(partial(self._read, l), below, xs)
+                with gn.scope(cell=type(cell).__name__):
+                    below, states[l] = cell.sequence(read, states[l])
+            hidden.append(below)
+        yield from map(list, zip(*hidden, strict=True))
+
+    def _require_room(self, nodes: int) -> None:
+        """NotEnoughMemoryError where steps of so many nodes each cannot be made, before they are."""
+        require_nodes(nodes * self.time, f"unrolling over {self.time:,} steps", "fewer time steps take less")
+
+    def _read(self, layer: int, below: Node, x: Node) -> Node:
+        """What a layer reads: the output of the one below, with dropout, beside x where connections skip."""
+        if not layer:
+            return below
+        below = self._masks.drop(below, self.network.dropout, layer)
+        return gn.concatenate([below, x], axis=1) if self.network.skips_inputs else below
+
+    def _input_at(self, t: int) -> Node:
+        network = self.network
+        with gn.scope(layer="input", time=t + 1):
+            x = self.inputs[t]
+            return gn.one_hot(x, network.inputs, network.dtype) if network.reads == "symbols" else x
+
+    @property
+    def structure(self) -> list[tuple[Node, Node]]:
+        """(a, h = e(a)) for each tanh and σ of the layers: what structural damping keeps from changing too fast.
+
+        Each unit is there once, however often the equations write it. An Objective finds them by itself.
+        """
+        return hidden_units(self.cost)
+
+    def __graph__(self) -> gn.Graph:
+        """The cost as a graph, for pictures."""
+        return gn.Graph([self.cost])
+
+    def __repr__(self) -> str:
+        return f"<{self.network!r} over {self.time} steps of {self.batch} sequences>"
+
+
+def _sequence_input(name: str, time: int, batch: int, width: int, symbols: bool, network: Network) -> Node:
+    if symbols:
+        return gn.input((time, batch), "int64", name=name)
+    return gn.input((time, batch, width), network.dtype, name=name)

@@ -1,0 +1,228 @@
+"""BatchedObjective: the gradient, the curvature and the loss of an objective, each over batches of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphnet.graph.node import Array, Node
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.optimizers.objective import Objective
+from graphnet_rnn.optimizers.vectors import mean
+
+__all__ = ["Batch", "BatchedObjective"]
+
+#: The arrays of a batch, as Objective.feed takes them.
+Batch = Sequence[Any]
+
+
+class BatchedObjective:
+    """An objective whose gradient, curvature and loss are means over several batches of one size, each over its own.
+
+    objective: says how large a batch is; the batches pass through it one after the other, so no more memory is needed.
+    single: the same cost of the same parameters, for batches of one case, from which `squared_gradients` are computed
+    case by case.
+
+        objective.feed(gradient=ten_batches, curvature=ten_batches[:1])
+
+    Raises UsageError for what is no Objective, and for a single whose inputs show that it is none of one case.
+
+    Source: Martens 2010, 4.4; Sutskever 2013, algorithm 5; Krause 2015, 3.3.5.2.
+    """
+
+    def __init__(self, objective: Objective, single: Objective | None = None) -> None:
+        for name, given in (("objective", objective), ("single", single)):
+            if not (isinstance(given, Objective) or (name == "single" and given is None)):
+                raise UsageError(f"BatchedObjective: {name} must be an Objective, not {given!r:.60}")
+        if single is not None:
+            _require_single(objective, single)
+        self.objective, self.single = objective, single
+        self.gradient_batches: list[Batch] = []
+        self.curvature_batches: list[Batch] = []
+        self.loss_batches: list[Batch] = []
+
+    def feed(
+        self,
+        gradient: Sequence[Batch],
+        curvature: Sequence[Batch] | None = None,
+        loss: Sequence[Batch] | None = None,
+    ) -> None:
+        """The batches that all is computed on until the next feed.
+
+        curvature: by default the gradient's first batch; loss, of which the reduction ratio and the line searches are
+        made: by default the curvature's.
+        """
+        placed: dict[int, Batch] = {}
+
+        def listed(name: str, batches: Sequence[Batch]) -> list[Batch]:
+            """Each batch, also one that serves twice, is brought once to where it is computed with."""
+            found = []
+            for batch, given in zip(_listed(name, batches, self.objective.inputs), batches, strict=True):
+                if id(given) not in placed:
+                    placed[id(given)] = self.objective.placed(batch)
+                found.append(placed[id(given)])
+            return found
+
+        self.gradient_batches = listed("gradient", gradient)
+        self.curvature_batches = (
+            self.gradient_batches[:1] if curvature is None else listed("curvature", curvature)
+        )
+        self.loss_batches = self.curvature_batches if loss is None else listed("loss", loss)
+
+    @property
+    def size(self) -> int:
+        return self.objective.size
+
+    @property
+    def threads(self) -> int | None:
+        """At most how many threads it uses."""
+        return self.objective.threads
+
+    def start(self) -> Array:
+        """See Objective.start."""
+        return self.objective.start()
+
+    def place(self, vector: Array) -> Array:
+        """See Objective.place."""
+        return self.objective.place(vector)
+
+    def set(self, w: Array) -> None:
+        """See Objective.set."""
+        self.objective.set(w)
+
+    def penalty(self, w: Array) -> float:
+        """See Objective.penalty."""
+        return self.objective.penalty(w)
+
+    def gradient(self, w: Array) -> tuple[float, Array]:
+        """The means of C(w) and of ∇C(w) over the gradient's batches"""
+        losses: list[float] = []
+
+        def gradients() -> Iterator[Array]:
+            for _ in self._fed(self.gradient_batches):
+                found, g = self.objective.gradient(w)
+                losses.append(found / len(self.gradient_batches))
+                yield g
+
+        total = mean(gradients())
+        return sum(losses), total.astype(w.dtype)
+
+    def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
+        """v ↦ the mean of the curvature's products over its batches, see Objective.curvature"""
+        self._require_fed(self.curvature_batches)
+        single = self.objective.curvature(w, structural)
+        batches = list(self.curvature_batches)
+
+        def product(v: Array) -> Array:
+            return mean(single(v) for _ in self._fed(batches))
+
+        return product
+
+    def loss(self, w: Array) -> float:
+        """The mean of C(w) over the loss' batches"""
+        return sum(self.objective.loss(w) for _ in self._fed(self.loss_batches)) / len(self.loss_batches)
+
+    def squared_gradients(self, w: Array) -> Array:
+        """The mean of ∇C(w)² over the single cases of the curvature's batches. Source: Martens 2010, 4.7."""
+        if self.single is None:
+            raise UsageError("BatchedObjective: squared gradients need single=, the objective of one case")
+
+        def squares(single: Objective) -> Iterator[Array]:
+            for batch in self._require_fed(self.curvature_batches):
+                for case in _cases(batch, self.objective, single):
+                    single.feed(*case)
+                    yield np.square(single.gradient(w)[1], dtype=np.float64)
+
+        return mean(squares(self.single))
+
+    def redraw(self) -> None:
+        """See Objective.redraw."""
+        self.objective.redraw()
+
+    def explain_non_finite(self) -> str:
+        """See Objective.explain_non_finite; of the first of the gradient's batches where there is something to say."""
+        return next(
+            (
+                words
+                for _ in self._fed(self.gradient_batches)
+                if (words := self.objective.explain_non_finite())
+            ),
+            "",
+        )
+
+    def _fed(self, batches: Sequence[Batch]) -> Iterator[None]:
+        for batch in self._require_fed(batches):
+            self.objective.feed(*batch)
+            yield
+
+    @staticmethod
+    def _require_fed(batches: Sequence[Batch]) -> Sequence[Batch]:
+        if not batches:
+            raise UsageError("BatchedObjective: feed it at least one batch first")
+        return batches
+
+
+def _listed(name: str, batches: Any, inputs: Sequence[Node]) -> list[Batch]:
+    try:
+        if isinstance(batches, Iterator) or any(isinstance(batch, Mapping) for batch in batches):
+            raise TypeError  # the first can be read only once, the others have no order
+        listed: list[Batch] = [tuple(batch) for batch in batches]
+    except TypeError:
+        raise UsageError(
+            f"BatchedObjective.feed: {name} must be batches, each a sequence of arrays, not {batches!r:.60}"
+        ) from None
+    if not listed:
+        raise UsageError(f"BatchedObjective.feed: {name} needs at least one batch")
+    for batch in listed:
+        if len(batch) != len(inputs):
+            wanted = ", ".join(node.describe() for node in inputs)
+            raise UsageError(
+                f"BatchedObjective.feed: {name} must be a list of batches, each of {len(inputs)} arrays ({wanted}), "
+                f"but one of them has {len(batch)}; a single batch is given as [(x, t)]"
+            )
+    return listed
+
+
+def _require_single(whole: Objective, single: Objective) -> None:
+    """UsageError unless `single` is of the same parameters, and of one case."""
+    ours, its = ([list(node.shape) for node in o.parameters] for o in (whole, single))
+    if ours != its:
+        raise UsageError(
+            f"BatchedObjective: single= must be of the same parameters; its are of shapes {its}, the objective's {ours}"
+        )
+    if len(whole.inputs) != len(single.inputs):
+        raise UsageError(
+            f"BatchedObjective: single= must have the same inputs; it has {len(single.inputs)}, the objective "
+            f"{len(whole.inputs)}"
+        )
+    axes = [_case_axis(w.shape, s.shape) for w, s in zip(whole.inputs, single.inputs, strict=True)]
+    # Where no input is smaller, both must be of one case, so that each has an axis of 1. (Not every axis of 1 is one of
+    # cases, so this finds most mistakes, but not all.)
+    if not any(axis is not None for axis in axes) and any(1 not in w.shape for w in whole.inputs):
+        raise UsageError(
+            "BatchedObjective: single= must be the objective of one case, but its inputs are as large as those of a "
+            f"batch: {', '.join(node.describe() for node in single.inputs)}"
+        )
+
+
+def _cases(batch: Batch, whole: Objective, single: Objective) -> Iterator[Batch]:
+    """The cases of a batch: slices of each array along the axis on which the two objectives' inputs differ."""
+    axes = [_case_axis(w.shape, s.shape) for w, s in zip(whole.inputs, single.inputs, strict=True)]
+    count = {np.shape(array)[axis] for array, axis in zip(batch, axes, strict=True) if axis is not None}
+    for i in range(max(count, default=1)):
+        yield [
+            array if axis is None else np.take(np.asarray(array), [i], axis)
+            for array, axis in zip(batch, axes, strict=True)
+        ]
+
+
+def _case_axis(whole: tuple[int, ...], single: tuple[int, ...]) -> int | None:
+    differ = [i for i, (a, b) in enumerate(zip(whole, single, strict=False)) if a != b]
+    if len(whole) != len(single) or len(differ) > 1 or any(single[i] != 1 for i in differ):
+        raise UsageError(
+            f"BatchedObjective: single= must be the objective of one case; its input is {list(single)}, that of a "
+            f"batch {list(whole)}"
+        )
+    return differ[0] if differ else None

@@ -1,0 +1,150 @@
+"""How well a network predicts a text: bits per character and accuracy, with context that is not scored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.network.network import Network, require_network
+from graphnet_rnn.settings import whole_number
+
+__all__ = ["Evaluation", "Evaluator", "as_symbols"]
+
+
+def as_symbols(network: Network, text: Any) -> Array:
+    """The symbols of a text: as they are given, or, of a str, by the network's vocabulary.
+
+    Raises DataError for what is no row of whole numbers, or has one that is no symbol of the network.
+    """
+    if isinstance(text, str):
+        if network.vocabulary is None:
+            raise DataError(
+                "the network has no vocabulary, so it cannot read a str; give it symbols, whole numbers"
+            )
+        return network.vocabulary.encode(text)
+    try:
+        symbols = np.asarray(text)
+    except ValueError as error:
+        raise DataError(f"a text must be a str or a row of symbols: {error}") from None
+    if symbols.ndim != 1 or (symbols.size and symbols.dtype.kind not in "iu"):
+        raise DataError(
+            f"a text must be a str or a row of symbols, whole numbers, not {symbols.dtype} of shape "
+            f"{list(symbols.shape)}"
+        )
+    if symbols.size and not (symbols.min() >= 0 and symbols.max() < network.inputs):
+        raise DataError(
+            f"the text has symbols from {symbols.min()} to {symbols.max()}, but the network reads 0 to "
+            f"{network.inputs - 1}"
+        )
+    return symbols
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Sums over the scored characters."""
+
+    nats: float
+    correct: int
+    scored: int
+
+    @property
+    def bits(self) -> float:
+        """Mean bits per character: -log₂ p(next character)."""
+        return self.nats / self.scored / math.log(2)
+
+    @property
+    def accuracy(self) -> float:
+        """The share of characters that got the highest probability."""
+        return self.correct / self.scored
+
+
+class Evaluator:
+    """Reads a text in `lanes` side by side, `time` steps at once, without dropout.
+
+    Every character but the first `context` is scored exactly once, after at least `context` characters of
+    the text: each lane first reads the end of the one before it. (Without that a lane would start cold.)
+    """
+
+    def __init__(self, network: Network, lanes: int = 32, time: int = 50, threads: int | None = None) -> None:
+        require_network("Evaluator", network).require_finite("Evaluator")
+        if not network.predicts_symbols:
+            raise UsageError(
+                "Evaluator: only a network that reads symbols and predicts them can be evaluated on text"
+            )
+        network.require_causal("Evaluator")
+        self.network = network
+        self.lanes, self.time = whole_number("lanes", lanes), whole_number("time", time)
+        u = network.unroll(self.time, self.lanes, training=False)
+        self._function = gn.compile(
+            [u.losses, gn.argmax(u.logits), *u.final], [u.inputs, u.targets, *u.initial], threads=threads
+        )
+
+    def __call__(
+        self, symbols: Array | str, context: int = 0, progress: Callable[[int, int], None] | None = None
+    ) -> Evaluation:
+        """symbols: a row of them, or a str. progress(characters read, of how many).
+
+        Raises DataError if nothing is left to score, or for what is neither.
+        """
+        symbols = as_symbols(self.network, symbols)
+        nats, correct, scored = 0.0, 0, 0
+        for losses, guesses, targets, counts, _ in self._pieces(symbols, context, progress):
+            nats += float(losses[counts].sum(dtype=np.float64))
+            correct += int((guesses == targets)[counts].sum())
+            scored += int(counts.sum())
+        return Evaluation(nats, correct, scored)
+
+    def characters(
+        self, symbols: Array | str, context: int = 0, progress: Callable[[int, int], None] | None = None
+    ) -> tuple[Array, Array]:
+        """-ln p of each scored character, in nats, and the symbol that was thought likeliest there, in their order.
+
+        Both (scored,): the first is of the character at max(1, context). Otherwise as when called.
+        """
+        symbols = as_symbols(self.network, symbols)
+        lead = max(1, whole_number("context", context, least=0))
+        nats, likeliest = (
+            np.zeros(max(0, len(symbols) - lead)),
+            np.zeros(max(0, len(symbols) - lead), np.int64),
+        )
+        for losses, guesses, _, counts, position in self._pieces(symbols, context, progress):
+            at = position[counts] + 1 - lead
+            nats[at], likeliest[at] = losses[counts], guesses[counts]
+        return nats, likeliest
+
+    def _pieces(
+        self, symbols: Array, context: int, progress: Callable[[int, int], None] | None
+    ) -> Iterator[tuple[Array, Array, Array, Array, Array]]:
+        """Piece by piece, each (time, lanes): losses, guesses, targets, which of them count, and the position read."""
+        self.network.require_finite("Evaluator")
+        lead = max(1, whole_number("context", context, least=0))
+        scored = len(symbols) - lead
+        if scored < 1:
+            raise DataError(
+                f"the text has {len(symbols)} characters; with {context} of context there is nothing to score."
+            )
+        block = math.ceil(scored / self.lanes)
+        steps = lead + block - 1
+        padded_steps = math.ceil(steps / self.time) * self.time
+        position = np.arange(padded_steps)[:, None] + block * np.arange(self.lanes)[None, :]
+        counts = (
+            (np.arange(padded_steps)[:, None] >= lead - 1)
+            & (np.arange(padded_steps)[:, None] < steps)
+            & (position + 1 < len(symbols))
+        )
+        last = len(symbols) - 1
+        inputs, targets = symbols[np.minimum(position, last)], symbols[np.minimum(position + 1, last)]
+        states = self.network.first_states(self.lanes)
+        for start in range(0, padded_steps, self.time):
+            rows = slice(start, start + self.time)
+            losses, guesses, *states = self._function(inputs[rows], targets[rows], *states)
+            yield losses, guesses, targets[rows], counts[rows], position[rows]
+            if progress is not None:
+                progress(min(start + self.time, steps) * self.lanes, steps * self.lanes)

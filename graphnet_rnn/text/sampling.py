@@ -1,0 +1,87 @@
+"""Text from a network: one character at a time, each fed back as the next input (Lynge 2016, 3.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Array
+from graphnet_rnn.data.text import Vocabulary
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.network.network import Network, require_network
+from graphnet_rnn.settings import is_number, shown, whole_number
+
+__all__ = ["Sampler", "choose"]
+
+
+def choose(logits: Array, temperature: float, generator: np.random.Generator) -> int:
+    """A symbol drawn with p_k ∝ exp(o_k / τ); the likeliest where τ = 0. Source: Lynge 2016, eqs 3.46-3.49."""
+    _check_temperature(temperature)
+    if temperature == 0:
+        return int(np.argmax(logits))
+    below = np.asarray(logits, np.float64) - np.max(logits)
+    with np.errstate(over="ignore"):  # a tiny τ: all but the likeliest get e^-∞ = 0
+        p = np.exp(below / temperature)
+    cumulative = np.cumsum(p / p.sum())
+    drawn = int(np.searchsorted(cumulative, generator.random(), side="right"))
+    return min(drawn, len(p) - 1)  # rounding may leave the last cumulative value below 1
+
+
+def _check_temperature(temperature: float) -> None:
+    if not is_number(temperature) or not temperature >= 0:
+        raise UsageError(f"temperature must be >= 0 (0: always the likeliest), not {shown(temperature)}")
+
+
+class Sampler:
+    """Steps a network character by character; its state stays between calls.
+
+    Raises UsageError for a network without a vocabulary.
+    """
+
+    def __init__(self, network: Network) -> None:
+        require_network("Sampler", network).require_finite("Sampler")
+        if network.vocabulary is None or network.reads != "symbols":
+            raise UsageError("Sampler: this network has no vocabulary: it was not trained on text")
+        network.require_causal("Sampler")
+        self.network = network
+        self.vocabulary: Vocabulary = network.vocabulary
+        u = network.unroll(time=1, batch=1, training=False)
+        self._function = gn.compile([u.logits, *u.final], [u.inputs, *u.initial])
+        self.reset()
+
+    def reset(self) -> None:
+        """A cold start: forgets all that was read."""
+        self.states = self.network.first_states(1)
+        self.logits: Array | None = None
+
+    def read(self, text: str, unknown: str | None = None) -> None:
+        """Warms up on a text. DataError for characters that the model has not seen in training."""
+        symbols = self.vocabulary.encode(text, unknown)
+        self.network.require_finite("Sampler")
+        for symbol in symbols:
+            self._step(int(symbol))
+
+    def _step(self, symbol: int) -> None:
+        logits, *self.states = self._function(np.full((1, 1), symbol, np.int64), *self.states)
+        self.logits = logits[0, 0]
+
+    def sample(self, length: int, temperature: float = 1.0, seed: int = 0) -> Iterator[str]:
+        """`length` characters, one by one. From a cold start it first reads a newline (or its first symbol).
+
+        Raises UsageError at once for settings that cannot be meant.
+        """
+        _check_temperature(temperature)
+        self.network.require_finite("Sampler")
+        generator = np.random.default_rng(whole_number("seed", seed, least=0))
+        return self._sample(whole_number("length", length, least=0), temperature, generator)
+
+    def _sample(self, length: int, temperature: float, generator: np.random.Generator) -> Iterator[str]:
+        if self.logits is None:
+            self.read("\n" if "\n" in self.vocabulary.characters else self.vocabulary.characters[0])
+        for _ in range(length):
+            assert self.logits is not None
+            symbol = choose(self.logits, temperature, generator)
+            yield self.vocabulary.characters[symbol]
+            self._step(symbol)

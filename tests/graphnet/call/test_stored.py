@@ -1,0 +1,400 @@
+"""Compiled functions in files."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import multiprocessing
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.backends import contents
+from graphnet.backends.compiled.locations import HEADER
+from graphnet.backends.numba import reach
+from graphnet.backends.numba.machine import symbol_of, this_machine
+from graphnet.backends.numba.program import NumbaProgram
+from graphnet.backends.numba.reach import arena_end
+from graphnet.backends.numba.records import form_of, from_told
+from graphnet.backends.numba.tape import address, runner
+from graphnet.call import stored
+from graphnet.errors import BackendError, DtypeError, GraphnetError, ShapeError, ValueAccessError
+from graphnet.graph.node import Array
+from tests.graphnet.call.stored_mutants import sealed, split
+
+GENERATOR = np.random.default_rng(3)
+
+
+def network_function() -> tuple[gn.Function, list[Array]]:
+    """Cost and gradient of a small LSTM, and arrays for it."""
+    net = rnn.Network([rnn.LSTM(7)], inputs=5, outputs=5, seed=1)
+    u = net.unroll(time=4, batch=3)
+    nodes = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))]
+    symbols = GENERATOR.integers(0, 5, (2, 4, 3))
+    states = [GENERATOR.standard_normal((3, 7)).astype("float32") for _ in u.initial]
+    return gn.compile(nodes, [u.inputs, u.targets, *u.initial]), [*symbols, *states]
+
+
+def test_a_stored_function_gives_the_same_bits(tmp_path: Path) -> None:
+    function, arrays = network_function()
+    function.save(tmp_path / "f.gn")
+    loaded = gn.load_function(tmp_path / "f.gn")
+    for a, b in zip(loaded(*arrays), function(*arrays), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert loaded.memory == function.memory
+    assert [n.describe() for n in loaded.inputs] == [n.describe() for n in function.inputs]
+
+
+def test_another_process_compiles_nothing(tmp_path: Path) -> None:
+    """With an empty kernel cache, and the same bits."""
+    function, arrays = network_function()
+    function.save(tmp_path / "f.gn")
+    np.savez(tmp_path / "arrays.npz", *arrays)
+    program = """
+import json, sys
+import numpy as np, graphnet as gn
+from graphnet.backends.numba.machine import this_machine
+with np.load(sys.argv[2]) as archive:
+    arrays = [archive[name] for name in archive.files]
+function = gn.load_function(sys.argv[1])
+compiled = this_machine().compiled
+cost = float(function(*arrays)[0])
+print(json.dumps([compiled, cost]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "f.gn"), str(tmp_path / "arrays.npz")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**_environment(), "GRAPHNET_CACHE": str(tmp_path / "empty")},
+    )
+    compiled, cost = json.loads(done.stdout)
+    assert compiled == 0
+    assert cost == float(function(*arrays)[0])
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "PYTHONPATH": str(Path(gn.__file__).parents[1])}
+
+
+def test_parameters_can_be_changed_after_loading(tmp_path: Path) -> None:
+    W = gn.parameter(np.eye(3), name="W")
+    x = gn.input((2, 3), "float64", name="x")
+    gn.compile([x @ W], [x]).save(tmp_path / "f.gn")
+    W.value[...] = 7  # what is stored is what was there when it was saved
+    loaded = gn.load_function(tmp_path / "f.gn")
+    array = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(loaded(array)[0], array)
+    loaded.parameters["W"][...] = 2 * np.eye(3)
+    np.testing.assert_array_equal(loaded(array)[0], 2 * array)
+
+
+def test_parameters_are_set_by_name(tmp_path: Path) -> None:
+    W = gn.parameter(np.eye(3), name="W")
+    x = gn.input((2, 3), "float64", name="x")
+    gn.compile([x @ W], [x]).save(tmp_path / "f.gn")
+    loaded, array = gn.load_function(tmp_path / "f.gn"), np.arange(6.0).reshape(2, 3)
+    loaded.parameters["W"] = 3 * np.eye(3)
+    np.testing.assert_array_equal(loaded(array)[0], 3 * array)
+    assert (list(loaded.parameters), len(loaded.parameters)) == (["W"], 1)
+    loaded.parameters.update({"W": 4 * np.eye(3, dtype="float32")})
+    np.testing.assert_array_equal(loaded(array)[0], 4 * array)
+    with pytest.raises(DtypeError, match="W is float64, and cannot take a value of complex128"):
+        loaded.parameters["W"] = np.full((3, 3), 1j)
+    with pytest.raises(ValueAccessError, match="no parameter 'V'; it has W"):
+        loaded.parameters["V"] = np.eye(3)
+    with pytest.raises(ShapeError, match=r"W cannot take a value of shape \[2\]; its shape is \[3, 3\]"):
+        loaded.parameters["W"] = np.ones(2)
+
+
+def test_all_parameters_can_be_set(tmp_path: Path) -> None:
+    """Two of one name, one without a name, and one whose memory is strided, which is copied before each run."""
+    W = gn.parameter(np.asfortranarray(np.ones((2, 3))), name="W")
+    b, c, d = (
+        gn.parameter(np.zeros(3), name="b"),
+        gn.parameter(np.ones(3), name="b"),
+        gn.parameter(np.ones(3)),
+    )
+    gn.compile([gn.sum(W, 0) + b + 10 * c + d], []).save(tmp_path / "f.gn")
+    loaded = gn.load_function(tmp_path / "f.gn")
+    assert {"W", "b", "b_2"} < set(loaded.parameters)
+    assert len(loaded.parameters) == 4
+    np.testing.assert_array_equal(loaded()[0], [13.0] * 3)
+    loaded.parameters["W"] = np.full((2, 3), 3.0)
+    loaded.parameters["b"] = np.full(3, 0.5)
+    loaded.parameters["b_2"] = np.full(3, 2.0)
+    np.testing.assert_array_equal(loaded()[0], [27.5] * 3)
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="Linux's devices")
+def test_a_device_is_no_function() -> None:
+    with pytest.raises(BackendError, match="cannot read /dev/zero: it is a device, not a file"):
+        gn.load_function("/dev/zero")
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(BackendError, match=r"save: cannot write .*folder: it is a folder, not a file"):
+        gn.compile([gn.parameter(np.ones(3))], []).save(tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_held_draws_are_stored(tmp_path: Path) -> None:
+    source = gn.RandomSource(seed=5)
+    mask = source.bernoulli(0.5, (40,), "float64")
+    x = gn.input((40,), "float64")
+    function = gn.compile([x * mask], [x])
+    function.save(tmp_path / "f.gn")
+    (expected,) = function(np.ones(40))
+    source.redraw()
+    np.testing.assert_array_equal(gn.load_function(tmp_path / "f.gn")(np.ones(40))[0], expected)
+
+
+def test_arguments_are_checked_as_before(tmp_path: Path) -> None:
+    function, arrays = network_function()
+    function.save(tmp_path / "f.gn")
+    loaded = gn.load_function(tmp_path / "f.gn")
+    with pytest.raises(ShapeError, match=r"takes 4 array\(s\)"):
+        loaded(*arrays[:-1])
+    with pytest.raises(ShapeError, match="was given an array of shape"):
+        loaded(arrays[0][:2], *arrays[1:])
+    with pytest.raises(DtypeError, match="float64"):
+        loaded(*arrays[:2], arrays[2].astype("float64") + 1e-12, arrays[3])
+    with pytest.raises(GraphnetError, match="index is out of range"):
+        loaded(arrays[0] + 5, *arrays[1:])
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"backend": "numpy"}, "backend='numba'"),
+        ({"check": True}, "check=True"),
+    ],
+)
+def test_what_no_file_can_hold(tmp_path: Path, how: dict[str, object], words: str) -> None:
+    x = gn.input((3,))
+    with pytest.raises(BackendError, match=words):
+        gn.compile([gn.tanh(x)], [x], **how).save(tmp_path / "f.gn")  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+class TestBadFiles:
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        x = gn.input((3,))
+        gn.compile([gn.tanh(x)], [x]).save(tmp_path / "f.gn")
+        return tmp_path / "f.gn"
+
+    def test_a_missing_one(self, tmp_path: Path) -> None:
+        with pytest.raises(BackendError, match=r"cannot read .*nothing\.gn"):
+            gn.load_function(tmp_path / "nothing.gn")
+
+    def test_another_kind(self, path: Path) -> None:
+        path.write_bytes(b"something else altogether")
+        with pytest.raises(BackendError, match="no function"):
+            gn.load_function(path)
+
+    @pytest.mark.parametrize("place", [30, 100, 1000, -1])
+    def test_a_damaged_one(self, path: Path, place: int) -> None:
+        content = bytearray(path.read_bytes())
+        content[place] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(BackendError, match="damaged"):
+            gn.load_function(path)
+
+    def test_a_cut_one(self, path: Path) -> None:
+        path.write_bytes(path.read_bytes()[:-100])
+        with pytest.raises(BackendError, match="damaged"):
+            gn.load_function(path)
+
+    def test_another_version(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(stored, "__version__", "0.0.0")
+        with pytest.raises(BackendError, match=r"stored by graphnet .* this is 0\.0\.0"):
+            gn.load_function(path)
+
+    def test_memory_is_not_taken_for_what_is_claimed(self, path: Path) -> None:
+        header, data = split(path.read_bytes())
+        for name, value, words in (
+            ("arena_bytes", 10**13, "its arena is of another size than what it uses"),
+            ("arena_bytes", 10**15, "the size of its arena is 1000000000000000"),
+            ("arrays", [["a", "<f8", [10**12]]], "the array a is not there"),
+            ("arrays", [["a", "<f8", [2**31, 2**31]]], "the shape of the array a"),
+            ("inputs", [["x", [2**60], "<f4", "f", 1, False]], "a size of an input"),
+        ):
+            path.write_bytes(sealed({**header, name: value}, data))
+            with pytest.raises(BackendError, match=words):
+                gn.load_function(path)
+
+    def test_addresses_outside_of_memory(self, path: Path) -> None:
+        """Of every operand of every record: behind the arena, in its header, in no piece of memory; what is written, in
+        a leaf."""
+        function, _ = network_function()
+        function.save(path)
+        header, data = split(path.read_bytes())
+        starts = np.cumsum([0] + [int(np.prod(s)) * np.dtype(d).itemsize for _, d, s in header["arrays"]])
+        at = {name: int(start) for (name, *_), start in zip(header["arrays"], starts, strict=False)}
+        sizes = {name: shape for name, _, shape in header["arrays"]}
+        words, heads, kernels = (
+            np.frombuffer(data, np.int64, sizes[name][0], at[name])
+            for name in ("words.0.0", "heads.0.0", "kernels.0.0")
+        )
+        forms = [from_told(form) for _, _, form in header["kernels"]]
+        refused = 0
+        for head, number in zip(heads[::8], kernels[::8], strict=True):
+            for operand in forms[number].operands:
+                if (
+                    reach._span(operand, words[head : head + forms[number].words].tolist(), reach.LONG)
+                    is None
+                ):
+                    continue
+                outside = [
+                    (1, header["arena_bytes"]),
+                    (1, 8),
+                    (header["leaves"] + 2, 0),
+                    *[(2, 0)] * operand.writes,
+                ]
+                for piece, byte in outside:
+                    held = bytearray(data)
+                    np.frombuffer(held, np.int64, len(words), at["words.0.0"])[head + operand.base] = address(
+                        piece, byte
+                    )
+                    path.write_bytes(sealed(header, bytes(held)))
+                    with pytest.raises(BackendError, match=r"an operand (reaches outside|lies in no memory)"):
+                        gn.load_function(path)
+                    refused += 1
+        assert refused > 30
+
+    @pytest.mark.parametrize(
+        "text", [b"[" * 100_000, b"1", b"{", b"\xff", b"", b'{"graphnet": ' + b"9" * 5000 + b"}"]
+    )
+    def test_a_header_that_is_none(self, path: Path, text: bytes) -> None:
+        body = len(text).to_bytes(stored.LENGTH, "little") + text
+        path.write_bytes(stored.MAGIC + hashlib.sha256(body).digest() + body)
+        with pytest.raises(BackendError, match=r"its header|it has no header"):
+            gn.load_function(path)
+
+    def test_code_under_the_name_of_another_kernel(self, tmp_path: Path) -> None:
+        """What is compiled later in this process does not get it."""
+        x = gn.input((4,), "float64")
+        wrong, right = gn.sin(x) * 1.375, gn.tanh(x) * 1.375
+        gn.compile([wrong], [x]).save(tmp_path / "wrong")
+        program = gn.compile([right], [x])._program
+        (key,) = this_machine().keys(program.schedule.kernels)  # type: ignore[attr-defined]
+        del program
+        header, data = split((tmp_path / "wrong").read_bytes())
+        ((_, symbol, form),) = header["kernels"]
+        (start,) = [at for at in range(len(data)) if data.startswith(symbol.encode(), at)][:1]
+        forged = data[:start] + symbol_of(key).encode() + data[start + len(symbol) :]
+        sizes = [int(np.prod(shape)) * np.dtype(dtype).itemsize for _, dtype, shape in header["arrays"]]
+        at = [name for name, *_ in header["arrays"]].index("kernel.0")
+        code = forged[sum(sizes[:at]) : sum(sizes[: at + 1])]
+        seal = contents.seal([symbol_of(key).encode(), from_told(form).line().encode(), code])
+        header["kernels"] = [[seal, symbol_of(key), form]]
+        (tmp_path / "forged").write_bytes(sealed(header, forged))
+        np.testing.assert_allclose(gn.load_function(tmp_path / "forged")(np.ones(4))[0], 1.375 * np.sin(1))
+        held = gn.load_function(tmp_path / "forged")
+        np.testing.assert_allclose(gn.compile([right], [x])(np.ones(4))[0], 1.375 * np.tanh(1))
+        assert held is not None
+
+    def test_another_processor(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(this_machine(), "fingerprint", "x86_64-unknown-linux-gnu abacus +beads llvm 1.0")
+        with pytest.raises(BackendError, match=r"another processor.*abacus|another processor"):
+            gn.load_function(path)
+
+
+def test_odd_contents_under_a_seal_that_fits() -> None:
+    """None ends the process, and none raises anything but a sentence; `stored_mutants` makes as many as one likes."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.graphnet.call.stored_mutants", "--mutants", "600", "--seed", "7"],
+        cwd=Path(gn.__file__).parents[1], capture_output=True, text=True, check=False, env=_environment(),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    counts = {line.split()[1]: int(line.split()[0]) for line in done.stdout.splitlines()[:-1]}
+    assert counts["refused"] > 300
+    assert counts["runs"] > 20
+
+
+@pytest.mark.parametrize("name", sorted(rnn.cells.ALL))
+def test_what_records_touch_is_known(name: str) -> None:
+    """Every record of every cell's gradient lies within its memory, and uses all of it but what cores keep apart."""
+    net = rnn.Network([rnn.cells.ALL[name](9)], inputs=5, outputs=5, seed=1)
+    u = net.unroll(time=3, batch=4)
+    nodes = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))]
+    for threads in (1, 2):
+        program = gn.compile(nodes, threads=threads)._program
+        assert isinstance(program, NumbaProgram)
+        end = arena_end(program.schedule, [form_of(text) for text in program.schedule.kernels])
+        assert program.schedule.arena_bytes // 3 < end <= program.schedule.arena_bytes
+        write_where_they_say(program)
+
+
+def write_where_they_say(program: NumbaProgram) -> None:
+    """Every record, run by itself over memory full of noise, changes nothing but what its form says it writes."""
+    memory, forms = program._arena.bytes, [form_of(text) for text in program.schedule.kernels]
+    memory[HEADER:] = GENERATOR.integers(0, 256, len(memory) - HEADER)
+    for location in program.schedule.given:
+        if location is not None:
+            program.at(location)[...] = 1
+    for segment, (tapes, _) in zip(program._segments, program.schedule.segments, strict=True):
+        for tape, words in zip(tapes, segment.words, strict=True):
+            for head, number in zip(tape.heads, tape.kernels, strict=True):
+                form, record = forms[number], tape.words[head:].tolist()
+                bounds = words.ctypes.data + 8 * np.array([head, head + form.words])
+                before = memory.copy()
+                runner()(bounds.ctypes.data)
+                changed = memory != before
+                changed[:HEADER] = False  # the flag
+                for operand in form.operands:
+                    span = reach._span(operand, record, reach.LONG)
+                    if operand.writes and span:
+                        at = record[operand.base] & (reach.LARGE - 1)
+                        changed[at + span[0] : at + span[1]] = False
+                assert not changed.any()
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_copies_are_made_by_files(tmp_path: Path, how: Callable[[object], object]) -> None:
+    x = gn.input((3,), name="x")
+    function = gn.compile([gn.tanh(x)], [x])
+    function.save(tmp_path / "f.gn")
+    for held in (function, [function], gn.load_function(tmp_path / "f.gn")):
+        if how is not copy.copy or not isinstance(held, list):
+            with pytest.raises(
+                BackendError, match=r"Function cannot be pickled or copied.* function\.save\(path\)"
+            ):
+                how(held)
+    for node in (x, gn.parameter(np.ones(3), name="x")):
+        with pytest.raises(
+            ValueAccessError, match=r"x\[3\] \(made at .*test_stored.py:\d+\) cannot be pickled"
+        ):
+            how(node)
+
+
+def test_a_function_for_a_process_that_is_spawned() -> None:
+    x = gn.input((3,))
+    function = gn.compile([gn.tanh(x)], [x])
+    process = multiprocessing.get_context("spawn").Process(target=print, args=(function,))
+    with pytest.raises(BackendError, match=r"function\.save\(path\)"):
+        process.start()
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_no_bit_depends_on_the_number_of_threads(threads: int) -> None:
+    net = rnn.Network([rnn.GRU(40), rnn.LSTM(33)], inputs=11, outputs=11, seed=2)
+    u = net.unroll(time=6, batch=150, initial="zero")
+    nodes = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))]
+    arrays = GENERATOR.integers(0, 11, (2, 6, 150))
+    one = gn.compile(nodes, [u.inputs, u.targets], threads=1)(*arrays)
+    more = gn.compile(nodes, [u.inputs, u.targets], threads=threads, deterministic=True)(*arrays)
+    for a, b in zip(one, more, strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -1,0 +1,170 @@
+"""Fuse reductions: sums and maxima in the loops that compute what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet import passes
+from graphnet.graph.node import Array, Node
+from graphnet.plan import lower
+from graphnet.plan.instructions import Loop
+
+
+def loops(function: gn.Function) -> list[Loop]:
+    return [i for i in lower(function.graph).instructions if isinstance(i, Loop)]
+
+
+def fused(function: gn.Function) -> list[Loop]:
+    """Loops that compute something and combine it."""
+    return [loop for loop in loops(function) if loop.reductions and loop.steps]
+
+
+def both(build: Callable[[Node], Any], array: Array, **how: Any) -> gn.Function:
+    """The same numbers with the pass, without it, and from NumPy in double precision."""
+    x = gn.input(array.shape, array.dtype)
+    made = build(x)
+    outputs = list(made) if isinstance(made, (list, tuple)) else [made]
+    function = gn.compile(outputs, [x], **how)
+    apart = gn.compile(outputs, [x], passes=passes.without("fuse reductions"), **how)
+    wide = gn.input(array.shape, "float64")
+    right = gn.compile(build(wide), [wide], backend="numpy")(array.astype(np.float64))
+    for found, other, expected in zip(function(array), apart(array), right, strict=True):
+        assert np.allclose(found, expected, rtol=2e-6, atol=1e-5)
+        assert np.allclose(found, other, rtol=1e-6, atol=1e-5)
+    assert not fused(apart)
+    return function
+
+
+def numbers(*shape: int) -> Array:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "shape", [(5, 7), (1, 4), (1, 1, 4), (3, 2, 4), (64, 16), (200, 33), (6, 5, 100), (2, 70, 5)]
+)
+def test_softmax_cross_entropy_is_four_loops_over_its_logits(shape: tuple[int, ...], threads: int) -> None:
+    """Every shape: whole vectors and rests, one row, axes of size 1; divided among cores and not."""
+    right = np.random.default_rng(1).integers(0, shape[-1], shape[:-1])
+
+    def build(x: Node) -> list[Node]:
+        cost = gn.mean(gn.softmax_cross_entropy(gn.sin(x), right))
+        return [cost, *gn.gradient(cost, [x])]
+
+    function = both(build, numbers(*shape), threads=threads)
+    assert len(fused(function)) == 2
+    ((_, top),) = [(loop, r) for loop in fused(function) for r in loop.reductions if r.how == "max"]
+    assert top.view.size == right.size
+    exponentials = next(loop for loop in fused(function) if loop.reductions[0].how == "sum")
+    assert len(exponentials.reductions) == 2, "the sum of the exponentials, and what is picked"
+    assert len(exponentials.stores) == 1, (
+        "the exponentials are kept for the gradient, and what is picked is not"
+    )
+
+
+def test_what_only_the_reduction_reads_is_not_stored() -> None:
+    function = both(lambda x: gn.sum(gn.tanh(x) * 2.0 + x, axis=1), numbers(40, 30))
+    (loop,) = loops(function)
+    assert not loop.stores
+
+
+def test_what_others_read_is_stored_once() -> None:
+    def build(x: Node) -> list[Node]:
+        y = gn.tanh(x)
+        return [y, gn.sum(y, axis=1), gn.max(y, axis=1), gn.min(y, axis=1), gn.sum(y * y, axis=(1,))]
+
+    function = both(build, numbers(40, 30))
+    (loop,) = loops(function)
+    assert [r.how for r in loop.reductions] == ["sum", "max", "min", "sum"]
+    assert len(loop.stores) == 1
+
+
+@pytest.mark.parametrize("axis", [0, 1, (0, 1), (0, 2), (0, 1, 2)])
+def test_other_axes_stay_apart(axis: Any) -> None:
+    """By the first axis cores divide loops; an inner one would be no row of the result."""
+    function = both(lambda x: gn.sum(gn.tanh(x), axis=axis), numbers(6, 5, 4))
+    assert not fused(function)
+
+
+def test_one_group_has_reductions_over_the_same_axes() -> None:
+    def build(x: Node) -> list[Node]:
+        y = gn.tanh(x)
+        return [gn.sum(y, axis=2), gn.sum(y, axis=(1, 2)), gn.max(y, axis=2)]
+
+    function = both(build, numbers(6, 5, 4))
+    (loop,) = fused(function)
+    assert loop.reduced in ((2,), (1, 2))
+    assert len(loops(function)) > 1
+
+
+def test_reductions_of_reductions() -> None:
+    both(lambda x: gn.max(gn.sum(gn.exp(x), axis=2) * 2.0, axis=1), numbers(6, 5, 40))
+    both(lambda x: gn.sum(gn.sum(gn.exp(x), axis=2), axis=1), numbers(6, 5, 40))
+
+
+@pytest.mark.parametrize("shape", [(1, 0), (5, 0), (0, 5), (3, 0, 2), (3, 2, 0)])
+@pytest.mark.parametrize("stored", [False, True])
+def test_reductions_of_nothing(shape: tuple[int, ...], stored: bool) -> None:
+    def build(x: Node) -> list[Node]:
+        y = gn.tanh(x) * 2.0
+        return [gn.sum(y, axis=len(shape) - 1), *([y] if stored else [])]
+
+    both(build, numbers(*shape))
+
+
+def test_transposed_operands() -> None:
+    """Vectors then run along the axis that is kept, and stores with them."""
+
+    def build(x: Node) -> list[Node]:
+        y = gn.tanh(x.T) * 2.0
+        return [y, gn.sum(y, axis=1), gn.max(y, axis=1)]
+
+    for shape in ((40, 30), (7, 90), (3, 1)):
+        both(build, numbers(*shape))
+
+
+def test_integers_and_booleans() -> None:
+    x = gn.input((9, 21), "int64")
+    y = x * 3 - 1
+    outputs = [gn.sum(y, axis=1), gn.max(y, axis=1), gn.min(y, axis=1), gn.max(x > 2, axis=1)]
+    array = np.random.default_rng(0).integers(-5, 6, (9, 21))
+    found = gn.compile(outputs, [x])(array)
+    for one, right in zip(found, gn.compile(outputs, [x], backend="numpy")(array), strict=True):
+        assert np.array_equal(one, right)
+
+
+def test_check_finds_what_is_not_finite_in_values_and_in_sums() -> None:
+    x = gn.input((4, 20))
+    function = gn.compile(gn.sum(gn.exp(x), axis=1), [x], check=True)
+    assert np.isfinite(function(numbers(4, 20))[0]).all()
+    with pytest.raises(gn.NonFiniteError, match="Exp"):
+        function(np.full((4, 20), 100, np.float32))
+    with pytest.raises(gn.NonFiniteError, match="Sum"):
+        function(np.full((4, 20), 88, np.float32))
+
+
+def test_places_in_joins_are_kept() -> None:
+    """A sum whose place is part of a larger array, and one that several arrays want."""
+
+    def build(x: Node) -> list[Node]:
+        total = gn.sum(gn.tanh(x), axis=1)
+        return [gn.concatenate([total, x[:, 0]]), gn.concatenate([x[:, 1], total])]
+
+    both(build, numbers(12, 30))
+
+
+def test_layer_norms_and_softmaxes_fire_in_networks() -> None:
+    net = rnn.Network([rnn.LayerNormLSTM(8)], 5, 5)
+    u = net.unroll(3, 4, initial="zero")
+    function = gn.compile(
+        [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))], [u.inputs, u.targets]
+    )
+    assert len(fused(function)) > 5
+    report = next(r for r in function.reports if r.name == "fuse reductions")
+    assert report.before == report.after

@@ -1,0 +1,287 @@
+"""compile(memory=...): the same values from less memory, for any graph that runs forward and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet import passes
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
+from tests.graphnet.backends.unseen_cells import CELLS
+
+STEPS = 24
+
+
+def arrays_for(inputs: Sequence[Node], symbols: int = 3) -> list[Array]:
+    generator = np.random.default_rng(0)
+    return [
+        generator.standard_normal(x.shape).astype(x.dtype)
+        if x.dtype.kind == "f"
+        else generator.integers(0, symbols, x.shape)
+        for x in inputs
+    ]
+
+
+def derivatives(cost: Node, parameters: Sequence[Node]) -> dict[str, Callable[[], list[Node]]]:
+    def directions() -> dict[Node, Node]:
+        return {
+            p: gn.constant(np.cos(np.arange(p.size)).reshape(p.shape).astype(p.dtype)) for p in parameters
+        }
+
+    return {
+        "gradient": lambda: [cost, *gn.gradient(cost, parameters)],
+        "Gv": lambda: gn.gauss_newton_product(cost, directions()),
+        "Hv": lambda: gn.hessian_product(cost, directions()),
+    }
+
+
+def require_less(outputs: Sequence[Node], inputs: Sequence[Node], share: float = 0.6) -> None:
+    """Same values with memory="sqrt" as without, on both back ends, from at most that share of the memory."""
+    arrays = arrays_for(inputs)
+    for backend in ("numpy", "numba"):
+        plain = gn.compile(outputs, inputs, backend)
+        less = gn.compile(outputs, inputs, backend, memory="sqrt")
+        for a, b in zip(less(*arrays), plain(*arrays), strict=True):
+            np.testing.assert_allclose(
+                a, b, rtol=1e-9, atol=1e-12 * max(1.0, float(np.abs(b).max(initial=0)))
+            )
+        assert less.memory.peak < share * plain.memory.peak, (backend, less.memory, plain.memory)
+
+
+def unrolled(
+    cell: type[rnn.Cell], time: int = STEPS, layers: int = 1, **settings: Any
+) -> rnn.unroll.Unrolled:
+    net = rnn.Network([cell().resized(5)] * layers, 3, 3, dtype="float64", **settings)
+    return net.unroll(time, 4, training=True)
+
+
+#: Cells of which little can be computed again: an echo state network's only gradient, that of the output weights, reads
+#: all states, and so do the products of a NARX net with its last three states; and the smallest of all, of which a step
+#: keeps so little that the two ends of a run weigh as much (at 100 steps they take 0.41).
+KEEPS = {"EchoState": 0.92, "NARX": 0.8, "Elman": 0.87, "RTRBM": 0.87}
+
+
+@pytest.mark.parametrize("what", ["gradient", "Gv", "Hv"])
+@pytest.mark.parametrize("cell", [*rnn.cells.ALL.values(), *CELLS])
+def test_every_cell_needs_less(cell: type[rnn.Cell], what: str) -> None:
+    u = unrolled(cell)
+    outputs = derivatives(u.cost, list(u.network.parameters.values()))[what]()
+    # What a bidirectional layer keeps of its whole sequence, both ways, is what the layers above it read.
+    share = KEEPS.get(cell.__name__, 0.8 if u.network.causal else 1.0)
+    require_less(outputs, [u.inputs, u.targets, *u.initial], share)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"layers": 2, "skip": True},
+        {"layers": 2, "dropout": 0.3},
+        {"reads": "vectors", "loss": "squared"},
+        {"reads": "vectors", "loss": "sigmoid"},
+    ],
+    ids=lambda s: "-".join(map(str, s)),
+)
+def test_every_net_needs_less(settings: dict[str, Any]) -> None:
+    u = unrolled(rnn.LSTM, **settings)
+    inputs = [u.inputs, u.targets, *u.initial]
+    require_less(derivatives(u.cost, list(u.network.parameters.values()))["gradient"](), inputs, 0.8)
+
+
+@pytest.mark.parametrize("what", ["gradient", "Gv"])
+@pytest.mark.parametrize("cell", [rnn.LSTM, rnn.GRU])
+def test_both_directions_need_less(cell: type[rnn.Cell], what: str) -> None:
+    """States of both are kept, which the layers above read, but not their gates; and no code of a symbol, which both
+    directions read at moments far apart, so that its products are lookups in every segment."""
+    net = rnn.Network([rnn.Bidirectional(cell(5))], 3, 3, dtype="float64")
+    u = net.unroll(STEPS, 4, training=True)
+    outputs = derivatives(u.cost, list(net.parameters.values()))[what]()
+    inputs = [u.inputs, u.targets, *u.initial]
+    require_less(outputs, inputs, 0.75)
+    graph, _ = passes.optimize(Graph(outputs, inputs), (*passes.recomputing(6), *passes.DEFAULT), frozenset())
+    of_codes = [n for n in graph.order if n.op.name == "MatMul" and any(map(is_code, n.inputs))]
+    assert not of_codes
+    assert sum(n.op.name == "ScatterAdd" for n in graph.order) >= 6
+
+
+def is_code(node: Node) -> bool:
+    """True for what only looks at a code of a symbol."""
+    while node.op.is_view or node.op.name == "After":
+        node = node.inputs[0]
+    return node.op.name == "OneHot"
+
+
+def test_carried_states_and_unscored_steps() -> None:
+    net = rnn.Network([rnn.GRU(5)], 3, 3, dtype="float64")
+    u = net.unroll(STEPS, 4, unscored=7)
+    outputs = [u.cost, *u.final, *gn.gradient(u.cost, list(net.parameters.values()))]
+    require_less(outputs, [u.inputs, u.targets, *u.initial], 0.7)
+
+
+def test_a_loop_that_no_network_made() -> None:
+    """No scopes, inputs cut up beforehand, a state without an input at each step, and a loss of the last state."""
+    x, W = gn.input((STEPS, 4, 3), "float64"), gn.parameter(np.eye(6)[:3] * 0.7)
+    U = gn.parameter(np.cos(np.arange(36.0)).reshape(6, 6) / 4)
+    drives = [gn.tanh(row @ W) for row in x]
+    s, slow = gn.fill(0.0, (4, 6), "float64"), gn.fill(0.1, (4, 6), "float64")
+    for drive in drives:
+        slow = 0.9 * slow + 0.1 * gn.sin(s)
+        s = gn.tanh(s @ U + drive) * slow
+    cost = gn.mean(gn.squared_error(s, x[0, 0, 0]))
+    for outputs in derivatives(cost, [W, U]).values():
+        require_less(outputs(), [x], 0.65)
+
+
+def test_a_deep_net_without_time() -> None:
+    x = gn.input((8, 6), "float64")
+    weights = [gn.parameter(np.cos(np.arange(36.0) + i).reshape(6, 6) / 3) for i in range(40)]
+    h = x
+    for W in weights:
+        h = gn.tanh(h @ W) + 0.5 * h
+    cost = gn.mean(gn.exp(-h * h))
+    require_less([cost, *gn.gradient(cost, weights)], [x], 0.9)
+
+
+def test_memory_grows_as_the_root_of_time() -> None:
+    """From 150 to 600 steps twice as much is kept, where all of it would be four times as much."""
+
+    def peak(time: int, memory: str | None) -> int:
+        u = unrolled(rnn.LSTM, time)
+        outputs = [u.cost, *gn.gradient(u.cost, list(u.network.parameters.values()))]
+        return gn.compile(outputs, [u.inputs, u.targets, *u.initial], memory=memory).memory.peak
+
+    assert 3.5 < peak(600, None) / peak(150, None) < 4.5
+    assert peak(600, "sqrt") / peak(150, "sqrt") < 2.5
+    assert peak(600, "sqrt") < 0.2 * peak(600, None)
+
+
+def test_what_is_done_again_is_the_recurrence_alone() -> None:
+    """One product more for each step; the output layer and the loss are computed once."""
+    u = unrolled(rnn.LSTM, 30)
+    outputs = [u.cost, *gn.gradient(u.cost, list(u.network.parameters.values()))]
+    graph = Graph(outputs, [u.inputs, u.targets, *u.initial])
+    again = passes.recompute(graph, segments=5)
+
+    def count(graph: Graph, op: str) -> int:
+        return sum(node.op.name == op for node in graph.order)
+
+    # 24 of 30 steps, four gates of two products each; the looked-up rows of x count as products here.
+    assert count(again, "MatMul") - count(graph, "MatMul") == 24 * 8
+    assert count(again, "Tanh") - count(graph, "Tanh") == 24 * 2
+    assert count(again, "SymbolCrossEntropy") == 5
+
+
+def test_nothing_to_win_changes_nothing() -> None:
+    x = gn.input((4, 4), "float64")
+    graph = Graph([gn.tanh(x @ x)])
+    assert passes.recompute(graph) is graph
+    assert passes.recompute(graph, segments=4) is graph
+
+
+def gradient_of_lstm() -> tuple[list[Node], list[Node]]:
+    u = unrolled(rnn.LSTM, 60)
+    return [u.cost, *gn.gradient(u.cost, list(u.network.parameters.values()))], [
+        u.inputs,
+        u.targets,
+        *u.initial,
+    ]
+
+
+def test_a_budget_is_kept_with_no_more_segments_than_it_takes() -> None:
+    outputs, inputs = gradient_of_lstm()
+    whole = gn.compile(outputs, inputs)
+    assert gn.compile(outputs, inputs, memory=whole.memory).reports[0].name == "prune"
+    arrays = arrays_for(inputs)
+    sizes = []
+    for share in (0.8, 0.5, 0.35):
+        f = gn.compile(outputs, inputs, memory=int(share * whole.memory))
+        assert f.memory <= share * whole.memory
+        assert f.reports[0].name == "recompute"
+        sizes.append(len(f.graph))
+        for a, b in zip(f(*arrays), whole(*arrays), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    assert sizes == sorted(sizes)
+
+
+def test_a_budget_that_cannot_be_kept_says_what_can() -> None:
+    outputs, inputs = gradient_of_lstm()
+    with pytest.raises(
+        gn.BackendError, match=r"memory=1000: .* cannot do with 1000 B; .* needs [\d.]+ KiB"
+    ) as error:
+        gn.compile(outputs, inputs, memory=1000)
+    least = int(str(error.value).split("(memory=")[1].split(")")[0])
+    assert gn.compile(outputs, inputs, memory=least).memory <= least
+
+
+@pytest.mark.parametrize("wrong", ["all", 0, -5, True, 2.5, "1000"])
+def test_what_memory_may_be(wrong: Any) -> None:
+    x = gn.input((2,), "float64")
+    with pytest.raises(gn.BackendError, match="memory must be None, 'sqrt', or a number of bytes"):
+        gn.compile([gn.tanh(x)], [x], memory=wrong)
+
+
+def test_an_objective_hands_it_on() -> None:
+    u = unrolled(rnn.GRU)
+    parameters = list(u.network.parameters.values())
+    objective = rnn.Objective(u.cost, parameters, [u.inputs, u.targets, *u.initial], memory="sqrt")
+    plain = rnn.Objective(u.cost, parameters, [u.inputs, u.targets, *u.initial])
+    for o in (objective, plain):
+        o.feed(*arrays_for(o.inputs))
+    w = plain.start()
+    v = np.sin(np.arange(w.size))
+    np.testing.assert_allclose(objective.gradient(w)[1], plain.gradient(w)[1], rtol=1e-9, atol=1e-14)
+    np.testing.assert_allclose(objective.curvature(w)(v), plain.curvature(w)(v), rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("segments", range(2, 9))
+def test_a_sum_of_many_terms_that_is_read_on_the_way(segments: int) -> None:
+    """Its terms may move to their other readers, behind it; it then has its value after them."""
+    a, b = gn.input((1, 4), "float64"), gn.input((4,), "float64")
+    s = gn.sum(gn.tanh(b), 0) * 0.5
+    d, m, u = b / (2 + gn.cos(a)), gn.tanh(a) * s, gn.add(*[s] * 8) * 0.3 - a
+    y = gn.add(a, a, m, d, u, d, m, u) * 0.3
+    nodes = [y, *gn.gradient(gn.sum(gn.sin(y)), [a, b])]
+    arrays = arrays_for([a, b])
+    plain = gn.compile(nodes, [a, b], "numpy", passes=())(*arrays)
+    less = gn.compile(nodes, [a, b], "numpy", passes=(*passes.recomputing(segments), *passes.DEFAULT))(
+        *arrays
+    )
+    for found, wanted in zip(less, plain, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_a_stack_that_is_repeated_is_not_taken_for_rows() -> None:
+    """(2,) spread over (7, 2): the rows that are summed are not the stack's."""
+    x, s, z = gn.input((7, 2), "float64"), gn.input((), "float64"), gn.input((), "float64")
+    b, h = gn.stack([gn.sin(s), z]), x
+    for _ in range(20):
+        h = gn.tanh(h * x + 0.1)
+    cost = gn.sum(gn.tanh(h * b + b))
+    outputs = [cost, *gn.gradient(cost, [x, s, z])]
+    arrays = [np.random.default_rng(0).standard_normal((7, 2)), 0.3, 0.7]
+    wanted = gn.compile(outputs, [x, s, z], backend="numpy", passes=())(*arrays)
+    for backend in ("numpy", "numba"):
+        for found, value in zip(
+            gn.compile(outputs, [x, s, z], backend, memory="sqrt")(*arrays), wanted, strict=True
+        ):
+            np.testing.assert_allclose(found, value, rtol=1e-12)
+
+
+def test_the_code_of_a_single_index_has_no_rows() -> None:
+    s, z, weights = gn.input((), "float64"), gn.input((), "float64"), gn.input((4,), "float64")
+    logits = h = gn.stack([s, z, s, z + z])
+    for _ in range(20):
+        h = gn.tanh(h * weights + 0.1)
+    cost = gn.sum(h) + gn.softmax_cross_entropy(logits, 2)
+    outputs = [cost, *gn.gradient(cost, [s, z, weights])]
+    arrays = [0.3, 0.7, np.ones(4)]
+    wanted = gn.compile(outputs, [s, z, weights], backend="numpy", passes=())(*arrays)
+    for found, value in zip(
+        gn.compile(outputs, [s, z, weights], memory="sqrt")(*arrays), wanted, strict=True
+    ):
+        np.testing.assert_allclose(found, value, rtol=1e-12)

@@ -1,0 +1,159 @@
+"""Rows as lines of JSON: whatever stopped the one who wrote, the next row is whole, and all before it are there."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import graphnet
+from graphnet.errors import GraphnetError
+from graphnet.system import json_lines
+from graphnet.system.files import lock_file
+from graphnet.system.json_lines import append_row, keep_rows, read_rows
+
+ROWS = [{"event": "step", "step": i, "é": [1.5, None, "a\u2028b\n"]} for i in range(3)]
+
+
+class Refused(GraphnetError):
+    pass
+
+
+def written(path: Path) -> bytes:
+    for row in ROWS:
+        append_row(path, row)
+    return path.read_bytes()
+
+
+def test_rows_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    assert written(path).count(b"\n") == len(ROWS)
+    assert read_rows(path, Refused) == ROWS
+
+
+def test_a_row_torn_anywhere_is_no_row_and_spoils_no_other(tmp_path: Path) -> None:
+    """At every byte: readers leave it out, and the next writer cuts it off; one that lacks its end only is kept."""
+    whole = written(tmp_path / "whole")
+    ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
+    path = tmp_path / "torn"
+    for size in range(len(whole) + 1):
+        path.write_bytes(whole[:size])
+        there = ROWS[: sum(end <= size + 1 for end in ends)]
+        assert read_rows(path, Refused) == there
+        append_row(path, {"new": 1})
+        assert path.read_bytes() == b"".join(json.dumps(row).encode() + b"\n" for row in [*there, {"new": 1}])
+
+
+def test_what_a_power_cut_leaves_is_torn_too(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    for zeros in (b"\0" * 40, b'{"event\0\0\0'):
+        path.write_bytes(b'{"a": 1}\n' + zeros)
+        assert read_rows(path, Refused) == [{"a": 1}]
+        append_row(path, {"b": 2})
+        assert path.read_bytes() == b'{"a": 1}\n{"b": 2}\n'
+
+
+def test_a_text_that_is_none_of_ours_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "book.txt"
+    path.write_bytes(b"It was the best of times")
+    append_row(path, {"a": 1})
+    assert path.read_bytes() == b'It was the best of times\n{"a": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"a": 1}\n{"b": \n{"c": 3}\n', "line 2, is not JSON"),
+        (b'{"a": 1}{"b": 2}\n', "line 1, is not JSON"),
+        (b'{"a": 1}\n{"b": 2\n', "line 2, is not JSON"),  # it has its end, so it was not torn
+        (b'{"a": 1}\n\n[1]\n', r"line 3, must be an object, not \[1\]"),
+        (b"words", "line 1, is not JSON"),
+        (b"\xff\xfe{}", "line 1, is not JSON"),
+        (b"[" * 100_000 + b"\n", "line 1, is not JSON"),
+    ],
+    ids=["in the middle", "glued", "ended", "no object", "text", "bytes", "deep"],
+)
+def test_other_damage_is_named(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(content)
+    with pytest.raises(Refused, match=rf"^{path}, {said}") as caught:
+        read_rows(path, Refused)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(Refused, match=r"^my rows cannot be read: \w"):
+            read_rows(path, Refused, "my rows")
+
+
+def test_the_first_rows_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    whole = written(path)
+    with path.open("ab") as file:
+        file.write(b'\n{"to')
+    for count in (3, 2, 0):
+        keep_rows(path, count, Refused)
+        assert read_rows(path, Refused) == ROWS[:count]
+        assert whole.startswith(path.read_bytes())
+
+
+def test_a_full_disk_leaves_no_part_of_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "rows"
+    before = written(path)
+
+    def half(file: io.FileIO, line: bytes) -> None:
+        file.write(line[:5])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(json_lines, "_write", half)
+    with pytest.raises(OSError, match="No space left"):
+        append_row(path, {"a": 1})
+    assert path.read_bytes() == before
+
+
+def test_pipes_are_written_to(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    append_row(f"/dev/fd/{writer}", {"a": 1})
+    assert os.read(reader, 100) == b'{"a": 1}\n'
+
+
+def test_a_row_that_another_is_writing_is_not_taken_for_a_torn_one(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    with path.open("ab", buffering=0) as other:
+        lock_file(other.fileno())
+        other.write(b'{"first": ')
+        second = threading.Thread(target=append_row, args=(path, {"second": 2}))
+        second.start()
+        second.join(0.2)
+        assert second.is_alive()
+        other.write(b"1}\n")
+    second.join()
+    assert path.read_bytes() == b'{"first": 1}\n{"second": 2}\n'
+
+
+ADD = """
+import sys
+from graphnet.system.json_lines import append_row
+for i in range(200):
+    append_row(sys.argv[1], {"who": int(sys.argv[2]), "row": i, "fill": "x" * (i * 40)})
+"""
+
+
+def test_rows_of_several_processes_are_whole(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    env = {**os.environ, "PYTHONPATH": str(Path(graphnet.__file__).parents[1])}
+    writers = [
+        subprocess.Popen([sys.executable, "-c", ADD, str(path), str(who)], env=env) for who in range(4)
+    ]
+    assert [writer.wait() for writer in writers] == [0] * 4
+    rows = read_rows(path, Refused)
+    for who in range(4):
+        assert [row["row"] for row in rows if row["who"] == who] == list(range(200))

@@ -1,0 +1,225 @@
+"""What cannot be had is refused before it is taken, in bytes and with a remedy; what reads files takes no devices."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.backends.compiled.arena import Arena
+from graphnet.errors import GraphnetError, NotEnoughMemoryError
+from graphnet.graph.graph import Graph
+from graphnet.ops.elementwise import Tanh
+from graphnet.system import memory
+from graphnet.system.files import read_whole, write_whole
+
+LITTLE = 200_000_000
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with 200 MB left."""
+    monkeypatch.setattr(memory, "available_memory", lambda: LITTLE)
+
+
+def test_available_memory_is_what_the_system_says() -> None:
+    found = memory.available_memory()
+    assert found is not None
+    assert 0 < found <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of a process are told by Linux")
+def test_a_limit_of_the_process_counts() -> None:
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))\n"
+        "from graphnet.system.memory import available_memory; print(available_memory())"
+    )
+    root = str(Path(gn.__file__).parents[1])
+    told = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": root}, capture_output=True, check=True
+    )
+    assert 0 < int(told.stdout) < 1 << 31
+
+
+def test_a_container_s_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {
+        "/sys/fs/cgroup/memory.max": ["300"],
+        "/sys/fs/cgroup/memory.current": ["250"],
+        "/sys/fs/cgroup/memory.stat": ["anon 9", "inactive_file 40"],
+        "/proc/meminfo": ["MemTotal: 9 kB", "MemAvailable: 1000 kB"],
+    }
+    monkeypatch.setattr(memory, "_lines", lambda path: files.get(path, []))
+    assert memory.available_memory() == 300 - 250 + 40
+    files["/sys/fs/cgroup/memory.max"] = ["max"]
+    assert memory.available_memory() == 1000 * 1024
+
+
+def test_what_is_small_asks_no_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_memory", lambda: 1 / 0)
+    memory.require_memory(memory.SMALL - 1, "this", "less")
+
+
+def test_where_no_one_knows_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_memory", lambda: None)
+    memory.require_memory(10**30, "this", "less")
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(0, "0 B"), (1536, "1.5 KiB"), (3 << 30, "3.0 GiB"), (1 << 60, "1 EiB"), (10**400, "8.67e+21 EiB")],
+)
+def test_bytes_in_words(count: int, words: str) -> None:
+    assert memory.readable_bytes(count) == words
+
+
+# -- arenas, and the other back ends -------------------------------------------------------------------
+
+
+def test_an_arena_that_cannot_be_had_says_bytes_and_remedy(little: None) -> None:
+    with pytest.raises(
+        NotEnoughMemoryError, match=r"would take 953\.7 MiB .* there are 190\.7 MiB; .*sqrt"
+    ) as caught:
+        Arena(1_000_000_000)
+    assert isinstance(caught.value, GraphnetError)
+    assert isinstance(caught.value, MemoryError)
+
+
+def test_an_arena_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    with pytest.raises(
+        NotEnoughMemoryError, match=r"the system refuses the 6\.0 MiB of memory .*smaller batch"
+    ):
+        Arena(4 << 20)
+
+
+def test_a_function_is_refused_when_it_is_compiled(little: None) -> None:
+    x = gn.input((3000, 10_000), name="x")
+    h = gn.tanh(x)
+    with pytest.raises(NotEnoughMemoryError, match="a run of this function would take"):
+        gn.compile([gn.sum(gn.tanh(h @ h.T)), h], [x])
+
+
+def test_numpy_says_which_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Tanh, x: np.ndarray) -> np.ndarray:
+        raise MemoryError("Unable to allocate 9 TiB")
+
+    monkeypatch.setattr(Tanh, "forward", full)
+    x = gn.input((2,), name="x")
+    function = gn.compile(gn.tanh(x), [x], backend="numpy")
+    with pytest.raises(
+        NotEnoughMemoryError, match=r"Tanh: Tanh\[2\] takes 8 B of memory, .*test_memory\.py:\d+"
+    ):
+        function(np.ones(2, "float32"))
+
+
+# -- networks --------------------------------------------------------------------------------------------
+
+
+def test_weights_are_refused_before_any_is_drawn(little: None) -> None:
+    """The first of them would fit."""
+    drawn = []
+
+    def watched(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        drawn.append(shape)
+        return np.zeros(shape)
+
+    with pytest.raises(
+        NotEnoughMemoryError, match=r"layer0: its weights \(W_hi alone has the shape \[5000, 5000\]\)"
+    ):
+        rnn.Network([rnn.LSTM(5000, initial={"*": watched})], 4, 4)
+    assert not drawn
+
+
+def test_layers_are_refused_after_two(little: None) -> None:
+    with pytest.raises(
+        NotEnoughMemoryError, match=r"1,000 layers like GRU\(units=256\), their weights alone, would"
+    ):
+        rnn.Network([rnn.GRU(256)] * 1000, 4, 4)
+    with pytest.raises(
+        NotEnoughMemoryError, match=r"100,000 layers like Elman\(units=1\) makes about 1,000,000 nodes"
+    ):
+        rnn.Network([rnn.Elman(1)] * 100_000, 4, 4)
+
+
+@pytest.mark.parametrize(
+    "cell", [rnn.LSTM(4), rnn.Bidirectional(rnn.GRU(4))], ids=["causal", "both directions"]
+)
+def test_steps_are_refused_before_they_are_made(little: None, cell: rnn.Cell) -> None:
+    net = rnn.Network([cell], 4, 4)
+    with pytest.raises(
+        NotEnoughMemoryError, match=r"unrolling over 1,000,000 steps makes about [\d,]+ nodes, which"
+    ):
+        net.unroll(1_000_000, 1)
+
+
+def test_many_nodes_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphnet_rnn.cell.graph_size.MANY", 50)
+    with pytest.warns(
+        UserWarning, match=r"unrolling over 20 steps makes about \d+ nodes, which take .* to compile"
+    ):
+        rnn.Network([rnn.Elman(2)], 3, 3).unroll(20, 1)
+
+
+def test_what_the_sources_take_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An LSTM of 2,250 units over 100 steps, on a machine with 2 GB left."""
+    monkeypatch.setattr(memory, "available_memory", lambda: 2 << 30)
+    net = rnn.Network([rnn.LSTM(2250, initial={"*": rnn.initializers.zeros()})], 50, 50)
+    assert net.theta.nbytes > 80e6
+    assert len(Graph([net.unroll(100, 32).cost])) > 2000
+
+
+# -- files -----------------------------------------------------------------------------------------------
+
+linux = pytest.mark.skipif(not Path("/dev/full").exists(), reason="devices and pipes are Linux's")
+
+
+@linux
+def test_devices_are_not_read_and_never_replaced(tmp_path: Path) -> None:
+    for device in ("/dev/zero", "/dev/full", "/dev/null"):
+        link = tmp_path / "link"
+        link.symlink_to(device)
+        before = os.stat(device)
+        with pytest.raises(OSError, match="it is a device"):
+            read_whole(link)
+        with pytest.raises(OSError, match="it is a device or a pipe, not a file"):
+            write_whole(link, b"x")
+        assert os.stat(device) == before
+        link.unlink()
+    assert os.listdir(tmp_path) == []
+
+
+@linux
+def test_a_pipe_is_read_to_its_end_and_without_a_writer_it_is_empty(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert read_whole(tmp_path / "pipe") == b""
+    end, start = os.pipe()
+    content = bytes(200_000)  # more than a pipe holds at once
+
+    def write() -> None:
+        with open(start, "wb") as stream:
+            stream.write(content)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert read_whole(f"/dev/fd/{end}") == content  # what a shell gives for <(command)
+    writer.join()
+    os.close(end)
+
+
+def test_more_than_there_is_room_for_is_not_read(little: None, tmp_path: Path) -> None:
+    with open(tmp_path / "sparse", "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(NotEnoughMemoryError, match=r"reading .*sparse would take 1\.0 TiB"):
+        read_whole(tmp_path / "sparse")

@@ -1,0 +1,533 @@
+"""Random graphs hold all laws; and each pass fires where it should, and only there."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import graphnet as gn
+from graphnet import backends, passes
+from graphnet.graph.dtypes import is_float
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
+from graphnet.testing import check_graph
+
+# -- graphs at random -----------------------------------------------------------------------------
+#
+# A graph is grown by steps; each step reads nodes that are there and adds one. All functions are
+# smooth and bounded, so that finite differences are accurate wherever the graph is evaluated.
+
+Step = Callable[[Callable[[], Node], Callable[[int], int]], Node]
+
+
+def _binary(function: Callable[[Node, Node], Node]) -> Step:
+    def step(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+        a, b = node(), node()
+        try:
+            np.broadcast_shapes(a.shape, b.shape)
+        except ValueError:
+            b = gn.tanh(gn.sum(b))
+        return function(a, b)
+
+    return step
+
+
+def _unary(function: Callable[[Node], Node]) -> Step:
+    return lambda node, number: function(node())
+
+
+def _product(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+    a, b = node(), node()
+    if not a.shape or not b.shape:
+        return gn.tanh(a * b)
+    if a.shape[-1] != (b.shape[-2] if b.ndim > 1 else b.shape[0]) or a.ndim > 2 or b.ndim > 2:
+        a, b = gn.reshape(a, (1, a.size)), gn.reshape(a, (a.size, 1))
+    return gn.tanh(a @ b)
+
+
+def _slice(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+    a = node()
+    if not a.shape:
+        return a
+    keys: list[Any] = [
+        0,
+        -1,
+        slice(1, None),
+        slice(None, None, -1),
+        slice(None, None, 2),
+        (Ellipsis, 0),
+        None,
+    ]
+    return a[keys[number(len(keys))]]
+
+
+def _join(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+    a, b = node(), node()
+    if a.shape != b.shape:
+        b = gn.sin(a)
+    if not a.shape or number(2):
+        return gn.stack([a, b, a], number(a.ndim + 1))
+    return gn.concatenate([b, a], number(a.ndim))
+
+
+def _slice_of_join(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+    a = node()
+    return gn.stack([gn.sin(a), a, gn.cos(a)], 0)[number(3)]
+
+
+def _sum(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+    a = node()
+    return gn.sum(0.3 * a, number(a.ndim), keepdims=bool(number(2))) if a.shape else gn.sin(a)
+
+
+def _broadcast(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+    a = node()
+    return gn.broadcast_to(a, (2, *a.shape)) if a.ndim < 3 else a
+
+
+def _rows(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+    """one_hot @ W, which becomes a row lookup."""
+    a = node()
+    if a.ndim != 2:
+        return gn.sin(a)
+    return gn.one_hot(np.array([0, a.shape[0] - 1, 0]), a.shape[0], a.dtype) @ a
+
+
+def _taken(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+    a = node()
+    return gn.take(a, np.array([a.shape[0] - 1, 0, 0])) * 0.5 if a.shape else a
+
+
+def _row(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+    """One row, or one column, by an index without axes."""
+    a = node()
+    return (
+        gn.take(a, np.array(number(a.shape[axis])), axis) if (axis := number(max(1, a.ndim))) < a.ndim else a
+    )
+
+
+def _slice_of_slice_of_join(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+    """Rows of two pieces, and as many as each has."""
+    a = node()
+    if a.ndim != 2 or a.shape[1] < 2:
+        return gn.sin(a)
+    return gn.concatenate([gn.tanh(a), gn.sin(a)], 0)[:, 1:][1 : 1 + a.shape[0]]
+
+
+def _label(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+    return gn.label(node(), "a name")
+
+
+def _neutral(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+    """What simplify and fold are for."""
+    a = node()
+    changes: list[Callable[[], Node]] = [
+        lambda: a * 1, lambda: gn.negative(-a), lambda: a / 1.0, lambda: a - 0, lambda: a * (gn.constant(2.0) - 1),
+        lambda: -1 * a, lambda: a + gn.fill(-0.0, a.shape, a.dtype), lambda: a.T.T, lambda: a - -a,
+    ]  # fmt: skip
+    return changes[number(len(changes))]()
+
+
+STEPS: tuple[Step, ...] = (
+    _unary(gn.tanh), _unary(gn.sigmoid), _unary(gn.sin), _unary(lambda a: gn.softplus(a) - 1),
+    _unary(lambda a: gn.tanh(a) ** 2), _unary(lambda a: gn.exp(-a * a)), _unary(gn.transpose),
+    _unary(lambda a: gn.softmax(a) if a.shape else gn.cos(a)),
+    _unary(lambda a: gn.log(gn.softmax(a)) * 0.1 if a.shape else a),
+    _binary(gn.add), _binary(gn.subtract), _binary(lambda a, b: 0.5 * a * b), _binary(lambda a, b: a / (2 + gn.cos(b))),
+    _binary(lambda a, b: gn.where(gn.constant(True), a, b)),
+    _product, _product, _slice, _slice, _join, _join, _slice_of_join, _sum, _broadcast, _rows, _taken, _row, _label,
+    _slice_of_slice_of_join, _neutral, _neutral,
+)  # fmt: skip
+
+
+@st.composite
+def graphs(draw: Any, rows: int = 2) -> tuple[list[Node], list[Node], list[Array]]:
+    """(outputs, leaves, values)."""
+    leaves = [gn.input((rows, 3), "float64"), gn.input((3, rows), "float64"), gn.input((3,), "float64")]
+    matrix, weights, vector = leaves
+    numbers = np.linspace(-1, 1, 3 * rows).reshape(rows, 3)
+    pool = [gn.fill(0.5, (), "float64"), gn.constant(numbers), *leaves]
+    pool += [gn.tanh(matrix @ weights), gn.sin(weights @ matrix + vector)]
+
+    def node() -> Node:
+        # Late nodes are the more likely ones: deep graphs, with some sharing.
+        back = [draw(st.integers(0, len(pool) - 1)) for _ in range(2)]
+        return pool[-1 - min(back)]
+
+    def number(below: int) -> int:
+        return draw(st.integers(0, below - 1))
+
+    for _ in range(draw(st.integers(5, 14))):
+        grown = draw(st.sampled_from(STEPS))(node, number)
+        if grown.size <= 24 * rows:
+            pool.append(grown)
+    outputs = [pool[-1], pool[-2] + gn.sum(gn.tanh(pool[-3])), node()]
+    if outputs[0].size and outputs[0].shape and number(3) == 0:
+        # Equal values would be told apart by rounding alone, which no two machines need share.
+        apart = gn.constant(np.sqrt(np.arange(2.0, 2.0 + outputs[0].shape[-1])))
+        outputs.append(gn.argmax(outputs[0] + apart))
+    generator = np.random.default_rng(draw(st.integers(0, 999)))
+    return outputs, leaves, [generator.uniform(-1, 1, leaf.shape) for leaf in leaves]
+
+
+thorough = settings(
+    max_examples=200, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
+
+
+@thorough
+@given(graphs())
+def test_random_graphs_hold_all_laws(drawn: tuple[list[Node], list[Node], list[Array]]) -> None:
+    outputs, leaves, values = drawn
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("cuda", "cuda-tf32"):
+            patch.delitem(backends.AVAILABLE, name)
+        check_graph(outputs, leaves, values)
+
+
+# Simulated, a graph takes a quarter of a second.
+@pytest.mark.cuda
+@settings(thorough, max_examples=50)
+@given(graphs())
+def test_random_graphs_on_a_gpu(drawn: tuple[list[Node], list[Node], list[Array]]) -> None:
+    outputs, leaves, values = drawn
+    check_graph(outputs, leaves, values, laws=(7,))
+
+
+@thorough
+@given(graphs(), st.permutations((*passes.DEFAULT, *passes.recomputing(3))))
+def test_passes_may_come_in_any_order(drawn: Any, order: Sequence[passes.Pass]) -> None:
+    outputs, leaves, values = drawn
+    cost = gn.add(*(gn.sum(gn.sin(node)) for node in outputs if is_float(node.dtype)))
+    nodes = [*outputs, *gn.gradient(cost, leaves)]
+    plain = gn.compile(nodes, leaves, passes=())(*values)
+    found = gn.compile(nodes, leaves, passes=order)(*values)
+    for a, b in zip(found, plain, strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+@thorough
+@given(graphs())
+def test_default_passes_leave_nothing_for_a_second_round_of_merging(drawn: Any) -> None:
+    """No two equal expressions, no label and no stop-gradient are left."""
+    outputs, leaves, _ = drawn
+    graph = gn.compile(outputs, leaves).graph
+    assert len(passes.merge(graph)) == len(graph)
+    assert not {"Label", "StopGradient"} & set(ops_of(graph))
+
+
+# -- passes, one by one --------------------------------------------------------------------------------
+
+
+def ops_of(graph: Graph) -> Counter[str]:
+    """How many nodes of each op."""
+    return Counter(node.op.name for node in graph.order)
+
+
+x = gn.input((2, 3), "float64", name="x")
+y = gn.input((2, 3), "float64", name="y")
+W = gn.parameter(np.arange(6.0).reshape(3, 2), name="W")
+index = gn.input((2,), "int64", name="index")
+
+
+def same_values(before: Graph, after: Graph) -> None:
+    """Both graphs compute the same numbers, bit for bit."""
+    generator = np.random.default_rng(3)
+    arrays = [
+        generator.standard_normal(node.shape) if node.dtype.kind == "f" else np.array([2, 0])
+        for node in before.inputs
+    ]
+    for graph in (before, after):
+        assert graph.inputs == before.inputs
+    values = [gn.compile(g.outputs, g.inputs, passes=())(*arrays) for g in (before, after)]
+    for a, b in zip(*values, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+class TestPrune:
+    def test_labels_and_stop_gradients_vanish(self) -> None:
+        graph = Graph([gn.tanh(gn.label(gn.stop_gradient(gn.label(x, "a")), "b"))])
+        assert (len(graph), len(passes.prune(graph))) == (5, 2)
+
+    @pytest.mark.parametrize(
+        ("build", "left"),
+        [
+            (lambda a, b: gn.stack([a, b])[1], {"Sin", "Input"}),
+            (lambda a, b: gn.stack([a, b], 2)[..., 0], {"Tanh", "Input"}),
+            (lambda a, b: gn.stack([a, b])[0, 1], {"Tanh", "Slice", "Input"}),
+            (lambda a, b: gn.concatenate([a, b])[2:], {"Sin", "Input"}),
+            (lambda a, b: gn.concatenate([a, b])[3], {"Sin", "Slice", "Input"}),
+            (lambda a, b: gn.concatenate([a, b], 1)[:, 1:3], {"Tanh", "Slice", "Input"}),
+        ],
+    )
+    def test_a_slice_of_a_join_reads_its_piece(self, build: Any, left: set[str]) -> None:
+        graph = Graph([build(gn.tanh(x), gn.sin(x))])
+        pruned = passes.prune(graph)
+        assert set(ops_of(pruned)) == left
+        assert len(pruned) < len(graph)
+        same_values(graph, pruned)
+
+    @pytest.mark.parametrize(
+        "key", [slice(1, 3), slice(None), slice(None, None, -1), slice(0, 4, 2), slice(2, 2)]
+    )
+    def test_a_slice_across_pieces_stays(self, key: slice) -> None:
+        graph = Graph([gn.concatenate([gn.tanh(x), gn.sin(x)])[key]])
+        assert ops_of(passes.prune(graph))["Concatenate"] == 1
+
+    def test_names_of_labelled_outputs_survive_in_the_function(self) -> None:
+        function = gn.compile([gn.label(gn.tanh(x), "activation"), gn.label(x, "data")], [x])
+        assert [node.name for node in function.outputs] == ["activation", "data"]
+        assert "Label" not in ops_of(function.graph)
+
+
+class TestMerge:
+    def test_equal_expressions_become_one(self) -> None:
+        graph = Graph([gn.tanh(x @ W) + gn.tanh(x @ W) * gn.tanh(x @ W)])
+        merged = passes.merge(graph)
+        assert ops_of(graph)["MatMul"] == 3
+        assert (len(graph), len(merged)) == (10, 6)
+        same_values(graph, merged)
+
+    def test_chains_merge_in_one_sweep(self) -> None:
+        a, b = x, x
+        for _ in range(50):
+            a, b = gn.sin(a), gn.sin(b)
+        assert len(passes.merge(Graph([a, b]))) == 51
+
+    def test_equal_constants_merge(self) -> None:
+        graph = Graph([x * gn.constant(np.ones(3)), y * gn.constant(np.ones(3))])
+        assert ops_of(passes.merge(graph))["Constant"] == 1
+
+    @pytest.mark.parametrize(
+        ("a", "b"),
+        [
+            (gn.input((3,), "float64"), gn.input((3,), "float64")),
+            (gn.parameter(np.ones(3)), gn.parameter(np.ones(3))),
+            (gn.RandomSource(0).normal(1.0, (3,)), gn.RandomSource(0).normal(1.0, (3,))),
+            (gn.fill(0.0, (3,), "float64"), gn.fill(-0.0, (3,), "float64")),
+            (gn.fill(1, (3,), "int64"), gn.fill(1.0, (3,), "float64")),
+            (gn.fill(1, (3,), "int64"), gn.fill(True, (3,), "bool")),
+            (gn.fill(1, (3,), "int64"), gn.fill(1, (3,), "int32")),
+            (gn.fill(1.0, (3,), "float64"), gn.fill(1.0, (3, 1), "float64")),
+            (gn.constant(np.array([0.0])), gn.constant(np.array([-0.0]))),
+            (gn.constant(np.array([1])), gn.constant(np.array([1.0]))),
+            (gn.constant(np.array([1, 0])), gn.constant(np.array([[1, 0]]))),
+            (gn.sum(x, 0), gn.sum(x, 1)),
+            (gn.sum(x, 0), gn.max(x, 0)),
+            (gn.max(x, 0), gn.min(x, 0)),
+            (x - y, y - x),
+            (x**2, x**3),
+            (gn.one_hot(index, 3, "float64"), gn.one_hot(index, 4, "float64")),
+            (gn.one_hot(index, 3, "float64"), gn.one_hot(index, 3, "float32")),
+            (gn.cast(x, "float32"), gn.cast(x, "int64")),
+            (gn.label(x, "one name"), gn.label(x, "another name")),
+            (x[0], x[1]),
+            (gn.softmax(x), gn.log_softmax(x)),
+        ],
+        ids=lambda node: f"{node.op.name}-{node.dtype}",
+    )
+    def test_what_is_not_equal_stays_apart(self, a: Node, b: Node) -> None:
+        merged = passes.merge(Graph([a, b]))
+        assert merged.outputs[0] is not merged.outputs[1]
+
+    def test_an_absent_derivative_and_zeros_as_data_stay_apart(self) -> None:
+        """Rules drop the one and must keep the other: 0 · ∞ is NaN."""
+        (absent,) = gn.gradient(gn.sum(x), y)
+        assert absent.op.is_zeros
+        merged = passes.merge(Graph([absent, gn.fill(0.0, y.shape, y.dtype)]))
+        assert [node.op.is_zeros for node in merged.outputs] == [True, False]
+
+
+class TestFold:
+    @pytest.mark.parametrize(
+        ("node", "op"),
+        [
+            (gn.constant(np.ones((2, 3))) + 1, "Constant"),
+            (gn.fill(2.0, (3, 2), "float32") * gn.fill(3.0, (3, 2), "float32"), "Fill"),
+            (gn.sum(gn.fill(2.0, (3, 2), "float32")), "Constant"),
+            (gn.tanh(gn.constant(0.5)), "Constant"),
+            (gn.cast(gn.fill(2.5, (3,), "float64"), "int64"), "Fill"),
+            (gn.one_hot([1, 2], 3), "Constant"),
+            (gn.where(gn.fill(True, (2,), "bool"), 1.0, gn.constant([2.0, 3.0])), "Constant"),
+        ],
+    )
+    def test_constants_are_computed_now(self, node: Node, op: str) -> None:
+        graph = Graph([node])
+        folded = passes.fold(graph)
+        assert len(graph) > len(folded) == 1
+        assert folded.outputs[0].op.name == op
+        assert (folded.outputs[0].dtype, folded.outputs[0].shape) == (node.dtype, node.shape)
+        same_values(graph, folded)
+
+    @pytest.mark.parametrize(
+        "node",
+        [
+            gn.tanh(x),
+            gn.tanh(W),
+            gn.tanh(gn.RandomSource(0).normal(1.0, (3,))),
+            gn.log(gn.constant(np.array([-1.0, 0.0]))),  # NaN and -inf are to be reported where they run
+            gn.fill(1.0, (2,), "float64") / gn.fill(0.0, (2,), "float64"),
+            gn.broadcast_to(gn.constant(np.arange(2.0)), (100_000, 2)),  # would take 1.6 MB
+            gn.one_hot([5], 3),  # fails: where it runs
+        ],
+    )
+    def test_what_is_not_constant_stays(self, node: Node) -> None:
+        assert passes.fold(Graph([node])).outputs[0].op.name == node.op.name
+
+    def test_a_parameter_may_change_after_compiling(self) -> None:
+        weights = gn.parameter(np.array([1.0, 2.0]))
+        function = gn.compile([weights * gn.constant([3.0, 4.0])], [])
+        weights.value = [10.0, 20.0]
+        np.testing.assert_array_equal(function()[0], [30.0, 80.0])
+
+    def test_signed_zero_survives(self) -> None:
+        folded = passes.fold(Graph([-gn.fill(0.0, (), "float64")])).outputs[0]
+        assert np.signbit(folded.op.forward())
+
+
+class TestSimplify:
+    @pytest.mark.parametrize(
+        ("node", "left"),
+        [
+            (x + gn.fill(-0.0, (2, 3), "float64"), {"Input": 1}),
+            (gn.add(x), {"Input": 1}),
+            (index + 0, {"Input": 1}),
+            (x - 0.0, {"Input": 1}),
+            (x - (-y), {"Input": 2, "Add": 1}),
+            (x * 1, {"Input": 1}),
+            (1 * x, {"Input": 1}),
+            (-1 * x, {"Input": 1, "Negative": 1}),
+            (x * -1, {"Input": 1, "Negative": 1}),
+            (x / 1, {"Input": 1}),
+            (gn.negative(-x), {"Input": 1}),
+            (x.T.T, {"Input": 1}),
+            (gn.transpose(gn.input((2, 3, 4)), (1, 2, 0)).T, {"Input": 1, "Transpose": 1}),
+            (gn.reshape(gn.reshape(x, (6,)), (3, 2)), {"Input": 1, "Reshape": 1}),
+            (gn.reshape(gn.reshape(x, (6,)), (2, 3)), {"Input": 1}),
+            (gn.broadcast_to(gn.broadcast_to(x, (4, 2, 3)), (5, 4, 2, 3)), {"Input": 1, "BroadcastTo": 1}),
+            (gn.sum(gn.input((1, 3)), 0), {"Input": 1, "Reshape": 1}),
+            (gn.log(gn.softmax(x)), {"Input": 1, "LogSoftmax": 1}),
+            (gn.one_hot(index, 3, "float64") @ W, {"Input": 1, "Parameter": 1, "Take": 1}),
+            (gn.one_hot(index, 4, "float64").T @ x, {"Input": 2, "ScatterAdd": 1}),
+            (
+                gn.one_hot(gn.input((4, 2), "int64")[1], 3, "float64") @ W,
+                {"Input": 1, "Parameter": 1, "Slice": 1, "Take": 1},
+            ),
+        ],
+    )  # fmt: skip
+    def test_rule_fires(self, node: Node, left: dict[str, int]) -> None:
+        graph = Graph([node])
+        simpler = passes.simplify(graph)
+        assert dict(ops_of(simpler)) == left
+        assert ops_of(simpler) != ops_of(graph)
+
+    def test_a_symbol_beside_features_is_looked_up(self) -> None:
+        """[one_hot(i); f] @ W = W[i] + f @ W_f, and its gradient has no product with codes either."""
+        weights = gn.parameter(np.arange(14.0).reshape(7, 2))
+        joined = gn.concatenate([gn.one_hot(index, 4, "float64"), x], 1)
+        cost = gn.sum(gn.sin(joined @ weights))
+        graph = Graph([cost, *gn.gradient(cost, weights)])
+        simpler = passes.simplify(graph)
+        assert ops_of(graph)["OneHot"] == 1
+        assert ops_of(simpler)["OneHot"] == 0
+        assert ops_of(simpler)["Take"] == ops_of(simpler)["ScatterAdd"] == 1
+
+    def test_slices_of_an_array_have_a_join_for_gradient(self) -> None:
+        a = gn.input((4, 3), "float64")
+        for pieces, join in [([a[0], a[1], a[2], a[3]], "Stack"), ([a[:1], a[1:3], a[3:]], "Concatenate")]:
+            cost = gn.add(*(gn.sum(gn.sin(piece)) for piece in pieces))
+            graph = Graph(gn.gradient(cost, a))
+            simpler = passes.simplify(graph)
+            assert (ops_of(graph)["Place"], ops_of(graph)[join]) == (len(pieces), 0)
+            assert (ops_of(simpler)["Place"], ops_of(simpler)[join]) == (0, 1)
+            same_values(graph, simpler)
+
+    def test_gaps_and_overlaps_are_not_joined(self) -> None:
+        a = gn.input((4,), "float64")
+        for pieces in ([a[:1], a[2:]], [a[:2], a[1:]], [a[:2], a[:2], a[2:]], [a[::2], a[1::2]]):
+            cost = gn.add(*(gn.sum(gn.sin(piece)) for piece in pieces))
+            graph = Graph(gn.gradient(cost, a))
+            assert ops_of(passes.simplify(graph))["Place"] == len(pieces)
+
+    def test_lookups_of_all_steps_have_one_scatter(self) -> None:
+        symbols = gn.input((6, 2), "int64")
+        cost = gn.add(*(gn.sum(gn.sin(gn.take(W, symbols[t]))) for t in range(6)))
+        simpler = passes.simplify(Graph(gn.gradient(cost, W)))
+        assert ops_of(simpler)["ScatterAdd"] == 1
+
+    @pytest.mark.parametrize(
+        "node",
+        [
+            x * 0.0,  # NaN where x is infinite
+            0.0 * x,
+            x + 0.0,  # makes +0 of -0
+            x - gn.fill(-0.0, (2, 3), "float64"),
+            0.0 / x,
+            x - x,
+            x / x,
+            -(x - y),
+            gn.log(gn.sigmoid(x)),
+            gn.sum(x, 0),
+            x.T,
+            gn.softmax(gn.log(x)),
+        ],
+    )
+    def test_what_does_not_hold_for_all_values_stays(self, node: Node) -> None:
+        graph = Graph([node])
+        assert ops_of(passes.simplify(graph)) == ops_of(graph)
+
+    @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf, -0.0])
+    def test_rules_hold_for_special_numbers(self, special: float) -> None:
+        a = gn.input((1,), "float64")
+        nodes = [
+            a * 0.0,
+            a + 0.0,
+            a - 0.0,
+            a * 1,
+            gn.negative(-a),
+            a / 1,
+            -1 * a,
+            a - gn.fill(-0.0, (1,), "float64"),
+        ]
+        value = np.array([special])
+        plain = gn.compile(nodes, [a], passes=())(value)
+        for found, expected in zip(gn.compile(nodes, [a])(value), plain, strict=True):
+            np.testing.assert_array_equal(found, expected)
+            if not np.isnan(expected):
+                assert np.signbit(found) == np.signbit(expected)
+
+
+class TestAll:
+    def test_without_leaves_a_pass_out(self) -> None:
+        names = [step.name for step in passes.without("fold", "prune")]
+        assert names == [step.name for step in passes.DEFAULT if step.name not in ("fold", "prune")]
+
+    def test_graphs_are_not_changed(self) -> None:
+        graph = Graph([gn.label(gn.tanh(x * 1) + gn.tanh(x * 1), "y")])
+        before = [(node, node.op, node.inputs) for node in graph.order]
+        passes.optimize(graph)
+        assert [(node, node.op, node.inputs) for node in graph.order] == before
+
+    def test_reports_count_nodes(self) -> None:
+        graph = Graph([gn.tanh(x * 1) + gn.tanh(x * 1)])
+        result, reports = passes.optimize(graph)
+        assert [report.name for report in reports] == [step.name for step in passes.DEFAULT]
+        assert reports[0].before == len(graph)
+        assert reports[-1].after == len(result)
+        assert all(a.after == b.before for a, b in itertools.pairwise(reports))
+
+    def test_new_nodes_keep_line_and_scope(self) -> None:
+        with gn.scope(layer="first", time=3):
+            product = gn.one_hot(index, 3, "float64") @ W
+        (looked_up,) = passes.simplify(Graph([product])).outputs
+        assert looked_up.op.name == "Take"
+        assert looked_up.origin == product.origin
+        assert dict(looked_up.scope) == {"layer": "first", "time": 3}

@@ -1,0 +1,582 @@
+"""What the architectures are for: each learns, and what networks add to them does what it says."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array, Node
+from graphnet_rnn.cells.feedforward import AUTOENCODERS, autoencoder_layers
+from graphnet_rnn.data import Vocabulary
+from graphnet_rnn.errors import CellError, DataError, UsageError
+
+SYMBOLS = 3
+
+
+def trained(
+    network: rnn.Network, cost: Node, inputs: list[Node], arrays: list[Array], steps: int = 200
+) -> float:
+    objective = rnn.Objective(cost, list(network.parameters.values()), inputs)
+    objective.feed(*arrays)
+    # Without clipping, some leave what they have learned again: then rounding decides whether they come back in time.
+    return rnn.minimize(objective, rnn.Adam(rate=0.02, clip_norm=1.0), steps=steps).loss
+
+
+# -- every row of the table ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=rnn.cells.ALL)
+def test_every_architecture_learns(cell: type[rnn.Cell]) -> None:
+    """To give back the symbol read one step before (the same symbol, without states), on sequences it has not seen."""
+    network = rnn.Network([cell().resized(16)], SYMBOLS, SYMBOLS, seed=1)
+    u = network.unroll(8, 32, initial="zero", unscored=1)
+    x = np.random.default_rng(0).integers(0, SYMBOLS, (2, 8, 32))
+    t = np.roll(x, 1, axis=1) if network.layers[0].states else x
+    chance = math.log(SYMBOLS)
+    fixed = {name: node.value.copy() for name, node in network.fixed.items()}
+    trained(network, u.cost, [u.inputs, u.targets], [x[0], t[0]])
+    (unseen,) = gn.compile([u.cost], [u.inputs, u.targets])(x[1], t[1])
+    assert unseen < 0.25 * chance
+    for name, before in fixed.items():
+        assert np.array_equal(network.fixed[name].value, before)
+
+
+@pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=rnn.cells.ALL)
+def test_stacked_with_others_skipping_and_shared(cell: type[rnn.Cell]) -> None:
+    """Any architecture stands between others; every parameter but unread ones gets a gradient."""
+    made = cell().resized(4)
+    network = rnn.Network([rnn.Dense(4), made, rnn.GRU(4)], 5, 5, skip=True, dropout=0.3, dtype="float64")
+    u = network.unroll(3, 2)
+    generator = np.random.default_rng(0)
+    network.theta = 0.5 * generator.standard_normal(network.theta.shape)
+    arrays = [generator.integers(0, 5, (3, 2)), generator.integers(0, 5, (3, 2))]
+    arrays += [0.5 * generator.standard_normal(node.shape) for node in u.initial]
+    gradient = gn.compile(
+        gn.gradient(u.cost, list(network.parameters.values())), [u.inputs, u.targets, *u.initial]
+    )(*arrays)
+    assert all(np.isfinite(g).all() for g in gradient)
+    dead = [name for name, g in zip(network.parameters, gradient, strict=True) if not g.any()]
+    assert not dead
+
+
+# -- deep autoencoders ---------------------------------------------------------------------------
+
+
+def test_autoencoder_shapes() -> None:
+    """The sources' encoders, mirrored; and the number of parameters of the CURVES net."""
+    layers = autoencoder_layers(AUTOENCODERS["CURVES"])
+    assert [layer.units for layer in layers] == [400, 200, 100, 50, 25, 6, 25, 50, 100, 200, 400]
+    assert [layer.activation for layer in layers] == ["sigmoid"] * 5 + ["linear"] + ["sigmoid"] * 5
+    network = rnn.Network(layers, 784, 784, loss="sigmoid")
+    sizes = [784, 400, 200, 100, 50, 25, 6, 25, 50, 100, 200, 400, 784]
+    assert network.theta.size == sum((a + 1) * b for a, b in itertools.pairwise(sizes))
+
+
+def test_autoencoder_learns_a_code() -> None:
+    """Eight patterns of one unit each go through three units; not knowing which it is costs 3.01 nats."""
+    network = rnn.Network(autoencoder_layers((8, 6, 3), "tanh"), 8, 8, loss="sigmoid", seed=0)
+    u = network.unroll(1, 8, initial="zero")
+    patterns = np.eye(8, dtype="float32")[None]
+    assert trained(network, u.cost, [u.inputs, u.targets], [patterns, patterns], 400) < 0.5
+
+
+# -- networks: skips, shared layers, dropout -----------------------------------------------------
+
+
+@pytest.mark.parametrize(("skip", "reads", "projections"), [
+    (False, [5, 4], ["W_ho"]), ("inputs", [5, 9], ["W_ho"]), ("outputs", [5, 4], ["W_h0o", "W_h1o"]),
+    (True, [5, 9], ["W_h0o", "W_h1o"]),
+])  # fmt: skip
+def test_skips_by_halves(skip: Any, reads: list[int], projections: list[str]) -> None:
+    network = rnn.Network([rnn.Elman(4), rnn.Elman(3)], 5, 2, skip=skip)
+    assert [cell.reads for cell in network.layers] == reads
+    assert [name for name in network.parameters if name.startswith("output.W")] == [
+        f"output.{name}" for name in projections
+    ]
+
+
+def test_without_output_bias() -> None:
+    network = rnn.Network([rnn.Elman(4)], 5, 2, output_bias=False)
+    assert "output.b_o" not in network.parameters
+    assert network.theta.size == 5 * 4 + 4 * 4 + 4 + 4 * 2
+
+
+def test_learned_states_of_many_layers_have_names_of_their_own() -> None:
+    """h1 of layer 0 and h of layer 10 would both be called h10."""
+    network = rnn.Network([rnn.NARX(2), *[rnn.Elman(2)] * 10], 3, 3, initial_state="learned")
+    learned = [name for name in network.parameters if name.startswith("initial.")]
+    assert len(learned) == len(network.state_names()) == 15
+    assert network.unroll(2, 1, initial="learned").final
+
+
+def test_shared_layers_are_one_set_of_weights() -> None:
+    """Layer 2 uses the weights of layer 1: the gradient is the sum of both uses."""
+    network = rnn.Network([rnn.GRU(4), rnn.GRU(4), rnn.GRU(4)], 4, 3, share={1: 0, 2: 0}, dtype="float64")
+    assert {name.partition(".")[0] for name in network.parameters} == {"layer0", "output"}
+    own = rnn.Network([rnn.GRU(4), rnn.GRU(4), rnn.GRU(4)], 4, 3, dtype="float64")
+    for name, node in own.parameters.items():
+        layer, _, weight = name.partition(".")
+        node.value[...] = network.parameters[name if layer == "output" else f"layer0.{weight}"].value
+    generator = np.random.default_rng(0)
+    x, t = generator.integers(0, 4, (5, 2)), generator.integers(0, 3, (5, 2))
+    results = []
+    for net in (network, own):
+        u = net.unroll(5, 2, initial="zero")
+        nodes = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))]
+        cost, *gradient = gn.compile(nodes, [u.inputs, u.targets])(x, t)
+        results.append((cost, dict(zip(net.parameters, gradient, strict=True))))
+    (cost, shared), (cost_own, separate) = results
+    assert np.isclose(cost, cost_own, rtol=1e-14)
+    for name, found in shared.items():
+        layer, _, weight = name.partition(".")
+        expected = (
+            sum(separate[f"layer{l}.{weight}"] for l in range(3)) if layer == "layer0" else separate[name]
+        )
+        assert np.allclose(found, expected, rtol=1e-12, atol=1e-15), name
+
+
+@pytest.mark.parametrize(
+    ("share", "content"),
+    [
+        ({1: 1}, "layer 1 cannot use the weights of layer 1"),
+        ({0: 1}, "layer 0 cannot use the weights of layer 1"),
+        ({2: 0}, "there are layers 0 ... 1"),
+        ({1: -1}, "share: a layer must be a whole number >= 0, not -1"),
+        ({1: 0}, "which reads 4 values) cannot use the weights of layer0 (Elman(units=4), which reads 5)"),
+    ],
+    ids=str,
+)
+def test_layers_that_cannot_share(share: dict[int, int], content: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        rnn.Network([rnn.Elman(4), rnn.Elman(4)], 5, 5, share=share)
+    assert content in str(caught.value)
+
+
+def masks_of(network: rnn.Network, time: int = 6) -> list[Node]:
+    u = network.unroll(time, 4)
+    return [node for node in gn.Graph([u.cost]).order if node.op.name == "Random"]
+
+
+def test_variational_masks_stay_for_all_steps() -> None:
+    layers = [rnn.LSTM(8), rnn.LSTM(8)]
+    assert len(masks_of(rnn.Network(layers, 5, 5, dropout=0.5))) == 6
+    assert len(masks_of(rnn.Network(layers, 5, 5, dropout=0.5, variational=True))) == 1
+
+
+def test_recurrent_dropout_acts_on_states_in_products() -> None:
+    """One mask a step for each state that enters products: h of an LSTM, whose c enters none."""
+    each_step = masks_of(rnn.Network([rnn.LSTM(8)], 5, 5, recurrent_dropout=0.5))
+    kept = masks_of(rnn.Network([rnn.LSTM(8)], 5, 5, recurrent_dropout=0.5, variational=True))
+    assert len(each_step) == 6
+    assert len(kept) == 1
+    network = rnn.Network([rnn.LSTM(8)], 5, 5, recurrent_dropout=0.5)
+    u = network.unroll(3, 4, training=False)
+    assert not [node for node in gn.Graph([u.cost]).order if node.op.name == "Random"]
+
+
+def test_highway_dropout_is_on_t_alone() -> None:
+    """With t dropped altogether the state stays: s = (1 - t) s + 0 h, so c keeps the t that was not dropped."""
+    network = rnn.Network([rnn.RHN(8, depth=2, t_dropout=0.5)], 5, 5, dtype="float64")
+    u = network.unroll(1, 3)
+    masks = [node for node in gn.Graph([u.cost]).order if node.op.name == "Random"]
+    assert len(masks) == 2
+    w = {name.partition(".")[2]: node.value for name, node in network.parameters.items()}
+    generator = np.random.default_rng(0)
+    symbols, s = generator.integers(0, 5, (1, 3)), generator.standard_normal((3, 8))
+    (found,) = gn.compile([u.final[0]], [u.inputs, *u.initial])(symbols, s)
+    x = np.eye(5)[symbols[0]]
+    for l, mask in enumerate(masks):
+        a = [s @ w[f"W_s{k}{l}"] + (x @ w[f"W_x{k}{l}"] if l == 0 else 0) for k in "ht"]
+        h, t = np.tanh(a[0]), 1 / (1 + np.exp(-a[1]))
+        s = (1 - t) * s + 2 * mask.value * t * h
+    assert np.allclose(found, s, rtol=1e-12, atol=1e-14)
+
+
+# -- layers that read the whole sequence ---------------------------------------------------------
+
+
+def test_bidirectional_reads_the_future() -> None:
+    """o_t depends on the last input; and a causal network's does not."""
+    changes = []
+    for layer in (rnn.Bidirectional(4), rnn.LSTM(4)):
+        network = rnn.Network([layer], 3, 3)
+        u = network.unroll(5, 1, initial="zero")
+        logits = gn.compile([u.logits], [u.inputs])
+        x = np.zeros((5, 1), np.int64)
+        y = x.copy()
+        y[4] = 1
+        changes.append(bool((logits(x)[0][0] != logits(y)[0][0]).any()))
+    assert changes == [True, False]
+
+
+def test_what_cannot_predict_what_comes_next_is_refused() -> None:
+    network = rnn.Network([rnn.Residual(rnn.Bidirectional(2))], 2, 2)
+    network.vocabulary = Vocabulary("ab")
+    assert not network.causal
+    for make in (lambda: rnn.Sampler(network), lambda: rnn.Evaluator(network)):
+        with pytest.raises(UsageError, match="reads a sequence from its end as well"):
+            make()
+
+
+@pytest.mark.parametrize("wrap", [rnn.Bidirectional, rnn.Residual, lambda c: rnn.Residual(rnn.Normalized(c))])
+def test_initializers_of_parts_fit_or_are_told(wrap: Any) -> None:
+    fits = rnn.Network([wrap(rnn.Elman(4, initial={"W_h*": rnn.initializers.constant(7)}))], 3, 3)
+    assert any((node.value == 7).all() for name, node in fits.parameters.items() if name.endswith("W_hh"))
+    with pytest.raises(
+        CellError, match=r"initial names 'typo', but no weight is called so; there are W_xh, W_hh, b_h"
+    ):
+        rnn.Network([wrap(rnn.Elman(4, initial={"typo": rnn.initializers.zeros()}))], 3, 3)
+
+
+def test_hyper_takes_what_goes_forward_only() -> None:
+    with pytest.raises(UsageError, match="main must go forward in time"):
+        rnn.Hyper(rnn.Bidirectional(4))
+    with pytest.raises(UsageError, match="controller must not keep its inputs"):
+        rnn.Hyper(4, rnn.NARX(4))
+    with pytest.raises(UsageError, match=r"main must be a cell, e.g. rnn.GRU\(64\), not 'LSTM'"):
+        rnn.Hyper("LSTM")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "main", ["Elman", "GRU", "GRUResetAfter", "MRNN", "MultiplicativeLSTM", "NARX", "RHN"]
+)
+@pytest.mark.parametrize("rank", [None, 1, 3])
+def test_hyper_starts_as_the_cell_itself(main: str, rank: int | None) -> None:
+    """With W_a* = 0 all scales are 1, whatever the cell and the rank, so the network is the plain one."""
+    plain = rnn.Network([rnn.cells.ALL[main](5)], 3, 3, dtype="float64")
+    hyper = rnn.Network([rnn.Hyper(rnn.cells.ALL[main](5), rnn.GRU(2), rank)], 3, 3, dtype="float64")
+    for name, node in hyper.parameters.items():
+        if name.startswith("layer0.main."):
+            node.value[...] = plain.parameters[name.replace("main.", "")].value
+        elif name.startswith("output"):
+            node.value[...] = plain.parameters[name].value
+        elif name.startswith("layer0.W_a"):
+            node.value[...] = 0
+    x = np.random.default_rng(0).integers(0, 3, (4, 2))
+    found, expected = (
+        gn.compile([u.logits], [u.inputs])(x)[0]
+        for u in (net.unroll(4, 2, initial="zero") for net in (hyper, plain))
+    )
+    assert np.allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+# -- products scaled by case ---------------------------------------------------------------------
+
+
+def test_scaled_product_never_makes_a_matrix_for_a_case() -> None:
+    """Value and gradient of rank 2 at batch 64: the memory of the naive graph is many times larger."""
+    generator = np.random.default_rng(0)
+    b, n, m, r = 64, 48, 40, 2
+    W = gn.parameter(generator.standard_normal((n, m)).astype("f"), name="W")
+    x, u, v = gn.input((b, n), name="x"), gn.input((b, r, n), name="u"), gn.input((b, r, m), name="v")
+    scale = gn.sum(u[:, :, :, None] * v[:, :, None, :], axis=1)
+    naive = gn.sum(x[:, :, None] * W * scale, axis=1)
+    arrays = [generator.standard_normal(node.shape).astype("f") for node in (x, u, v)]
+    peaks, values = [], []
+    for y in (gn.scaled_matmul(x, W, u, v), naive):
+        function = gn.compile([y, *gn.gradient(gn.sum(y * y), [W, u, v])], [x, u, v])
+        values.append(function(*arrays))
+        peaks.append(function.memory.peak)
+    for found, expected in zip(*values, strict=True):
+        assert np.allclose(found, expected, rtol=2e-4, atol=2e-3 * np.abs(expected).max())
+    assert peaks[0] < peaks[1] / 4
+
+
+def test_scaled_product_names_what_does_not_fit() -> None:
+    with pytest.raises(gn.ShapeError, match="ScaledMatMul"):
+        gn.scaled_matmul(np.ones((2, 3)), np.ones((3, 4)), np.ones((2, 1, 3)), np.ones((2, 1, 5)))
+
+
+# -- echo-state networks -------------------------------------------------------------------------
+
+
+def echo(**settings: Any) -> rnn.Network:
+    return rnn.Network([rnn.EchoState(60, leak=0.2)], 1, 2, loss="squared", dtype="float64", **settings)
+
+
+def delayed(time: int = 230, batch: int = 3) -> tuple[Array, Array]:
+    """An input, and what it was 2 steps ago, and its product with that."""
+    x = np.random.default_rng(0).uniform(-0.5, 0.5, (time, batch, 1))
+    before = np.roll(x, 2, axis=0)
+    return x, np.concatenate([before, x * before], axis=2)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_fit_output_is_ridge_regression(bias: bool) -> None:
+    """Against the states of a plain loop, and least squares with a penalty row for each weight."""
+    network, (x, t), ridge, washout = echo(output_bias=bias), delayed(), 1e-3, 30
+    w = {name.partition(".")[2]: node.value for name, node in network.fixed.items()}
+    h, states = np.zeros((3, 60)), []
+    for row in x:
+        h = 0.2 * h + 0.8 * np.tanh(row @ w["W_xh"] + h @ w["W_hh"] + w["b_h"])
+        states.append(h)
+    a = np.concatenate(states[washout:])
+    b = t[washout:].reshape(-1, 2)
+    a = np.concatenate([a, np.ones((len(a), 1))], axis=1) if bias else a
+    penalty = np.sqrt(ridge * len(a)) * np.eye(60, a.shape[1])
+    expected = np.linalg.lstsq(np.concatenate([a, penalty]), np.concatenate([b, np.zeros((60, 2))]))[0]
+    loss = rnn.fit_output(network, x, t, ridge, washout)
+    assert np.allclose(network.parameters["output.W_ho"].value, expected[:60], rtol=1e-6, atol=1e-8)
+    assert np.isclose(loss, ((a @ expected - b) ** 2).sum(axis=1).mean(), rtol=1e-8)
+    u = network.unroll(len(x), 3, initial="zero", unscored=washout)
+    assert np.isclose(gn.compile([u.cost], [u.inputs, u.targets])(x, t)[0], loss, rtol=1e-9)
+
+
+def test_echo_state_network_remembers() -> None:
+    network, (x, t) = echo(), delayed()
+    assert rnn.fit_output(network, x, t, 1e-9, 30) < 0.01 * t.var(axis=(0, 1)).sum()
+
+
+def test_fit_output_of_layers_that_skip_and_of_any_cell() -> None:
+    network = rnn.Network([rnn.GRU(4), rnn.LSTM(3)], 1, 2, loss="squared", skip=True, dtype="float64")
+    x, t = delayed(40)
+    loss = rnn.fit_output(network, x, t, 0.0)
+    u = network.unroll(40, 3, initial="zero")
+    gradient = gn.compile(gn.gradient(u.cost, [*network.output_weights]), [u.inputs, u.targets])(x, t)
+    assert all(np.abs(g).max() < 1e-9 for g in gradient)  # a minimum
+    assert np.isclose(gn.compile([u.cost], [u.inputs, u.targets])(x, t)[0], loss)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "content"),
+    [
+        ({"network": rnn.Network([rnn.Elman(2)], 3, 3)}, UsageError, "the network's loss is 'softmax'"),
+        ({"ridge": -1}, UsageError, "ridge must be a finite number >= 0, not -1"),
+        ({"ridge": math.inf}, UsageError, "ridge must be a finite number >= 0, not inf"),
+        ({"targets": np.full((230, 3, 2), np.nan)}, DataError, "targets at [0, 0, 0] is nan"),
+        ({"inputs": np.full((230, 3, 1), np.inf)}, DataError, "inputs at [0, 0, 0] is inf"),
+        ({"washout": 230}, DataError, "230 steps and a washout of 230 leave nothing to fit"),
+        (
+            {"inputs": np.zeros((5, 3))},
+            DataError,
+            "inputs must be (time, batch, 1), none of them 0, not [5, 3]",
+        ),
+        ({"targets": np.zeros((230, 3, 1))}, DataError, "targets must be [230, 3, 2] for these inputs"),
+        (
+            {"inputs": np.zeros((230, 3, 1)), "ridge": 0.0},
+            DataError,
+            "no solution is unique; give a larger one",
+        ),
+    ],
+    ids=str,
+)
+def test_what_fit_output_refuses(change: dict[str, Any], error: type[Exception], content: str) -> None:
+    x, t = delayed()
+    arguments = {"network": echo(), "inputs": x, "targets": t, **change}
+    with pytest.raises(error) as caught:
+        rnn.fit_output(**arguments)
+    assert content in str(caught.value)
+
+
+# -- running a network on arrays ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("time", [1, 99, 100, 101, 230])
+@pytest.mark.parametrize("reads", ["symbols", "vectors"])
+def test_run_is_the_unrolled_network(time: int, reads: str) -> None:
+    network = rnn.Network(
+        [rnn.GRU(4), rnn.LSTM(3)], 5, 2, reads=reads, dtype="float64", initial_state="learned"
+    )
+    network.theta = np.random.default_rng(0).standard_normal(network.theta.shape)
+    generator = np.random.default_rng(1)
+    x = generator.integers(0, 5, (time, 2)) if reads == "symbols" else generator.standard_normal((time, 2, 5))
+    u = network.unroll(time, 2, initial="learned")
+    expected, *final = gn.compile([u.logits, *u.final], [u.inputs])(x)
+    outputs, states = rnn.run(network, x)
+    assert np.allclose(outputs, expected, rtol=1e-12, atol=1e-14)
+    assert all(np.allclose(a, b, rtol=1e-12, atol=1e-14) for a, b in zip(states, final, strict=True))
+    if time > 1:
+        first, carried = rnn.run(network, x[:1])
+        rest, _ = rnn.run(network, x[1:], carried)
+        assert np.allclose(np.concatenate([first, rest]), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_run_of_what_reads_the_whole_sequence() -> None:
+    network = rnn.Network([rnn.Bidirectional(3)], 4, 3, loss="ctc")
+    x = np.random.default_rng(0).standard_normal((150, 2, 4)).astype("f")
+    u = network.unroll(150, 2, initial="zero", labels=1)
+    (expected,) = gn.compile([u.logits], [u.inputs])(x)
+    assert np.allclose(rnn.run(network, x)[0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "states", "content"),
+    [
+        (np.zeros((3, 2, 2)), None, "inputs must be (time, batch), none of them 0, not [3, 2, 2]"),
+        (np.zeros((0, 2), int), None, "none of them 0, not [0, 2]"),
+        (np.zeros((3, 2)), None, "inputs must be symbols, whole numbers in 0 ... 4"),
+        (np.full((3, 2), 5), None, "in 0 ... 4, not int64 from 5 to 5"),
+        (np.zeros((3, 2), int), [np.zeros((2, 3))], "the states must be h_0 [2, 4], not [2, 3]"),
+        ([[0], [1, 2]], None, "inputs must be an array (time, batch)"),
+    ],
+    ids=str,
+)
+def test_what_run_refuses(inputs: Any, states: Any, content: str) -> None:
+    with pytest.raises(DataError) as caught:
+        rnn.run(rnn.Network([rnn.Elman(4)], 5, 2), inputs, states)
+    assert content in str(caught.value)
+
+
+def test_a_network_is_not_called() -> None:
+    with pytest.raises(UsageError, match=r"rnn\.run"):
+        rnn.Network([rnn.Elman(4)], 5, 2)(np.zeros((1, 1)))
+
+
+# -- wrappers around everything --------------------------------------------------------------------
+
+#: What has no product of `affine` or `product`, or goes both ways: Hyper says so.
+NOT_TO_SCALE = {"GraphRNN", "GNN", "GLNN", "EchoState", "HMMFilter", "Bidirectional"}
+
+
+@pytest.mark.parametrize("name", rnn.cells.ALL)
+def test_wrappers_take_every_cell(name: str) -> None:
+    made = rnn.cells.ALL[name]().resized(3)
+    for wrapped in (rnn.Residual(made), rnn.Normalized(made), rnn.Bidirectional(made, rnn.Residual(made))):
+        network = rnn.Network([wrapped], 4, 4, initial_state="learned")
+        assert network.unroll(2, 2, initial="learned").logits.shape == (2, 2, 4)
+    if name in NOT_TO_SCALE:
+        with pytest.raises((UsageError, CellError)):
+            rnn.Network([rnn.Hyper(made)], 4, 4)
+    else:
+        scaled = rnn.Network([rnn.Hyper(made, rnn.Elman(2))], 4, 4)
+        matrices = [key for key in scaled.parameters if ".main." in key and "W_" in key]
+        assert any(key.startswith("layer0.W_ap_") for key in scaled.parameters), matrices
+
+
+class Twice(rnn.Cell):
+    """y = [x, x] tanh(x W), k' = x: widths that follow from the input's
+
+    Source: this test.
+    """
+
+    states = (rnn.State("k", "reads"),)
+    output = rnn.State("y", "double")
+
+    @property
+    def double(self) -> int:
+        return 2 * self.reads
+
+    def step(self, x: Node, k: Node) -> tuple[Node, Node]:
+        wide = gn.concatenate([x, k], axis=1)
+        return wide * gn.tanh(self.affine("y", x=x, units=self.double)), x
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("wrap", [rnn.Residual, rnn.Normalized, rnn.Bidirectional, rnn.Hyper])
+def test_widths_that_follow_from_the_input_pass_wrappers(wrap: Any, depth: int) -> None:
+    cell: rnn.Cell = Twice()
+    for _ in range(depth):
+        cell = wrap(cell)
+    network = rnn.Network([cell, rnn.GRU(3)], 5, 5, initial_state="learned")
+    double = 10 if wrap is not rnn.Bidirectional else 10 * 2**depth
+    assert network.layers[0].output_width == double
+    u = network.unroll(3, 2, initial="learned")
+    assert u.hidden[0].shape == (3, 2, double)
+
+
+def test_hyper_scales_what_is_inside_of_parts() -> None:
+    network = rnn.Network([rnn.Hyper(rnn.Residual(rnn.LSTM(5)), rnn.Elman(2))], 5, 5)
+    assert sum(key.startswith("layer0.W_ap_inner_") for key in network.parameters) == 8
+
+
+@pytest.mark.parametrize("name", rnn.cells.ALL)
+def test_recurrent_dropout_reaches_every_state_or_says_so(name: str) -> None:
+    network = rnn.Network([rnn.cells.ALL[name]().resized(4)], 5, 5, recurrent_dropout=0.5)
+    if name == "HMMFilter":
+        with pytest.raises(UsageError, match=r"recurrent_dropout = 0.5 does nothing in HMMFilter\(units=4\)"):
+            network.unroll(2, 3)
+        return
+    u = network.unroll(2, 3)
+    masks = [node for node in gn.Graph([u.cost]).order if node.op.name == "Random"]
+    assert bool(masks) == bool(network.layers[0].states)
+    assert not [
+        n for n in gn.Graph([network.unroll(2, 3, training=False).cost]).order if n.op.name == "Random"
+    ]
+
+
+def test_recurrent_dropout_and_a_cells_own_are_two_masks() -> None:
+    class Both(rnn.Cell):
+        """h' = tanh(x, dropout(h)), with the network's recurrent dropout of h as well
+
+        Source: this test.
+        """
+
+        states = (rnn.State("h"),)
+
+        def step(self, x: Node, h: Node) -> Node:
+            return gn.tanh(self.affine("h", x=x, h=h) + self.dropout("h", h, 0.9))
+
+    network = rnn.Network([Both(8)], 5, 5, recurrent_dropout=0.1, variational=True)
+    kept = sorted(node.op.number for node in masks_of(network))  # type: ignore[attr-defined]
+    assert kept == [pytest.approx(0.1), pytest.approx(0.9)]
+
+
+# -- sparse graphs -------------------------------------------------------------------------------
+
+
+def test_the_random_graph_is_the_same_for_ever() -> None:
+    """Each unit sends so many edges, all distinct, one to itself; a stored model makes the same graph again."""
+    cell = rnn.GLNN(6, edges=3, graph_seed=5)
+    pairs = list(zip(cell.sources.tolist(), cell.targets.tolist(), strict=True))
+    assert len(set(pairs)) == 18
+    assert all([source for source, _ in pairs].count(unit) == 3 for unit in range(6))
+    assert {(unit, unit) for unit in range(6)} <= set(pairs)
+    assert pairs == RECORDED
+
+
+RECORDED = [
+    (0, 0), (1, 0), (2, 0), (5, 0), (1, 1), (3, 1), (4, 1), (5, 1), (1, 2),
+    (2, 2), (3, 2), (0, 3), (2, 3), (3, 3), (4, 3), (0, 4), (4, 4), (5, 5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", [rnn.GraphRNN, rnn.GNN, rnn.GLNN, rnn.GraphLSTM])
+def test_work_grows_with_edges_not_with_units_squared(cell: type[rnn.Cell]) -> None:
+    """No array of a compiled step is larger than a few times batch × edges, or the weights."""
+    units, edges, batch = 400, 3, 2
+    network = rnn.Network([cell(units, edges=edges)], 4, 4)
+    u = network.unroll(2, batch)
+    graph = gn.compile(
+        gn.gradient(u.cost, list(network.parameters.values())), [u.inputs, u.targets, *u.initial]
+    ).graph
+    largest = max(node.size for node in graph.order)
+    assert largest <= 2 * 4 * units * edges
+    assert not [n for n in graph.order if "MatMul" in n.op.name and {units} == set(n.shape)]
+
+
+def test_frequencies_must_fit() -> None:
+    with pytest.raises(UsageError, match="2 frequencies were given, but x has 3 values"):
+        rnn.Network([rnn.GLNN(4, frequencies=[0.5, 0.5])], 3, 3)
+    with pytest.raises(
+        UsageError, match=r"frequencies: each must be a finite number >= 0|frequencies must be >= 0"
+    ):
+        rnn.GNN(4, frequencies=[-1, 2])
+
+
+# -- fixed weights -------------------------------------------------------------------------------
+
+
+class Half(rnn.Cell):
+    """h' = tanh(x W_xh + h W_hh), W_hh once trained and once not
+
+    Source: this test.
+    """
+
+    states = (rnn.State("h"),)
+
+    def step(self, x: Node, h: Node) -> Node:
+        W = self.weight("W_hh", (self.units, self.units), trained=False)
+        return gn.tanh(self.affine("h", x=x, bias=None) + h @ W + h @ self.weight("W_hh", W.shape))
+
+
+def test_a_weight_is_trained_or_fixed_not_both() -> None:
+    with pytest.raises(
+        CellError, match=r"the weight W_hh is trained at .*test_architectures.py:\d+, but not where"
+    ):
+        rnn.Network([Half(3)], 2, 2)

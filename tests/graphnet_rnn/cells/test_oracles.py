@@ -1,0 +1,584 @@
+"""Law 11: an unrolled network = a plain loop written by hand in NumPy (oracles.py), and what follows from it."""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from tests.graphnet_rnn.cells.oracles import (
+    ORACLES,
+    TINY,
+    Array,
+    Result,
+    Settings,
+    along,
+    assert_close,
+    elman_bptt,
+    layers_of,
+    run,
+)
+
+TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
+SYMBOLS, OUTPUTS = 5, 4
+UNITS = (4, 3, 6)  # of the first, second and third layer
+
+#: Cells of few units for each class, named `Class` or `Class, what is special`.
+CELLS: dict[str, Callable[[int], rnn.Cell]] = {
+    "Elman": rnn.Elman,
+    "Dense": rnn.cells.Dense,
+    "Dense, linear": lambda n: rnn.cells.Dense(n, activation="linear", bias=False),
+    "Dense, sigmoid": lambda n: rnn.cells.Dense(n, activation="sigmoid"),
+    "LSTM": rnn.LSTM,
+    "LSTMPeephole": rnn.cells.LSTMPeephole,
+    "LSTM1997": rnn.cells.LSTM1997,
+    "LSTMKrause": rnn.cells.LSTMKrause,
+    "LSTMSutskever": rnn.cells.LSTMSutskever,
+    "GRU": rnn.GRU,
+    "GRUResetAfter": rnn.cells.GRUResetAfter,
+    "TensorRNN": rnn.cells.TensorRNN,
+    "MRNN": rnn.cells.MRNN,
+    "MRNN, few factors": lambda n: rnn.cells.MRNN(n, factors=n - 1),
+    "StackedMRNN": lambda n: rnn.cells.StackedMRNN((n, n + 1, n - 1)),
+    "MultiplicativeLSTM": rnn.cells.MultiplicativeLSTM,
+    "RHN": lambda n: rnn.cells.RHN(n, depth=3),
+    "HyperRHN": lambda n: rnn.cells.HyperRHN(n, hyper_units=2, depth=2),
+    "Hyper": lambda n: rnn.cells.Hyper(rnn.LSTM(n), rnn.Elman(2)),
+    "Hyper, rank 2": lambda n: rnn.cells.Hyper(rnn.GRU(n), rnn.LSTM(2), rank=2),
+    "HyperLSTM": lambda n: rnn.cells.HyperLSTM(n, hyper_units=2, embedding=3),
+    "HyperLSTM, layer norm": lambda n: rnn.cells.HyperLSTM(n, 4, 2, layer_norm=True),
+    "Normalized": lambda n: rnn.cells.Normalized(rnn.cells.GLNN(n, edges=2)),
+    "LayerNormLSTM": rnn.cells.LayerNormLSTM,
+    "GraphRNN": lambda n: rnn.cells.GraphRNN(n, edges=2),
+    "GNN": lambda n: rnn.cells.GNN(n, edges=2),
+    "GLNN": lambda n: rnn.cells.GLNN(n, edges=2),
+    "GraphRNN, sigmoid": lambda n: rnn.cells.GraphRNN(n, edges=2, activation="sigmoid"),
+    "GNN, linear": lambda n: rnn.cells.GNN(n, edges=2, activation="linear"),
+    "GLNN, sigmoid": lambda n: rnn.cells.GLNN(n, edges=2, activation="sigmoid"),
+    "GLNN, linear": lambda n: rnn.cells.GLNN(n, edges=2, activation="linear"),
+    "GraphLSTM": lambda n: rnn.cells.GraphLSTM(n, edges=2),
+    "LeakyRNN": lambda n: rnn.cells.LeakyRNN(n, leak=0.3),
+    "EchoState": lambda n: rnn.cells.EchoState(n, density=0.9, leak=0.2),
+    "NARX": lambda n: rnn.cells.NARX(n, order=3, taps=2),
+    "NARX, order 0": lambda n: rnn.cells.NARX(n, order=0, taps=2),
+    "NARX, taps 0": lambda n: rnn.cells.NARX(n, order=1, taps=0),
+    "RTRBM": rnn.cells.RTRBM,
+    "HMMFilter": rnn.cells.HMMFilter,
+    "Residual": lambda n: rnn.cells.Residual(rnn.LSTM(n)),
+    "Residual, same width": lambda n: rnn.cells.Residual(rnn.cells.LSTMSutskever(n)),
+    "Residual, both directions": lambda n: rnn.cells.Residual(
+        rnn.cells.Bidirectional(rnn.cells.GLNN(n, edges=2), rnn.Elman(n))
+    ),
+    "Bidirectional": lambda n: rnn.cells.Bidirectional(rnn.LSTM(n), rnn.Elman(n - 1)),
+    "Bidirectional, nested": lambda n: rnn.cells.Bidirectional(
+        rnn.cells.Bidirectional(rnn.Elman(2)),
+        rnn.cells.Residual(rnn.cells.Bidirectional(rnn.GRU(n), rnn.Elman(2))),
+    ),
+}
+
+every_cell = pytest.mark.parametrize("cell", list(CELLS))
+#: Those for which every combination of the network's settings is tried.
+some_cells = pytest.mark.parametrize("cell", ["Elman", "LSTMPeephole"])
+shallow_and_deep = pytest.mark.parametrize("layers", [1, 2], ids=["1layer", "2layers"])
+with_and_without_skip = pytest.mark.parametrize("skip", [False, True], ids=["plain", "skip"])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network with random weights (biases too), unrolled, and random arrays to put in."""
+
+    settings: Settings
+    net: Any
+    unrolled: Any
+    inputs: Array
+    targets: Array
+    initial: list[Array]
+    given: bool  # the initial states are inputs
+
+    def weights(self) -> dict[str, Array]:
+        """In float64, by name; those that are never trained too."""
+        nodes = {**self.net.parameters, **self.net.fixed}
+        return {name: np.array(p.value, "float64") for name, p in nodes.items()}
+
+    def nodes(self) -> list[Any]:
+        """The inputs of a compiled function, in the order of `arrays`."""
+        u = self.unrolled
+        return [u.inputs, u.targets, *(u.initial if self.given else [])]
+
+    def arrays(self) -> list[Array]:
+        return [self.inputs, self.targets, *(self.initial if self.given else [])]
+
+    def compute(self, outputs: list[Any]) -> tuple[Array, ...]:
+        return gn.compile(outputs, self.nodes())(*self.arrays())
+
+    def oracle(self, weights: dict[str, Array] | None = None, **more: Any) -> Result:
+        return run(self.settings, weights or self.weights(), self.inputs, self.targets, self.initial, **more)
+
+
+def make_case(
+    cell: str | tuple[str, ...],
+    layers: int = 1,
+    batch: int = 3,
+    time: int = 5,
+    loss: str = "softmax",
+    skip: bool = False,
+    reads: str = "symbols",
+    unscored: int = 0,
+    initial: str = "given",
+    dtype: str = "float64",
+    **network: Any,
+) -> Case:
+    names = (cell,) * layers if isinstance(cell, str) else cell
+    if "HMMFilter" in names:  # it reads symbols, which are found in the first layer only
+        names, reads = ("HMMFilter", *("Elman" for _ in names[1:])), "symbols"
+    cells = tuple(CELLS[name](units) for name, units in zip(names, UNITS, strict=False))
+    settings = Settings(cells, SYMBOLS, OUTPUTS, loss, skip, reads, unscored)
+    net = rnn.Network(
+        cells,
+        inputs=SYMBOLS,
+        outputs=OUTPUTS,
+        loss=loss,
+        skip=skip,
+        reads=reads,
+        dtype=dtype,
+        initial_state="learned" if initial == "learned" else "zero",
+        **network,
+    )
+    rng = np.random.default_rng(zlib.crc32(repr((settings, batch, time, initial)).encode()))
+    net.theta[:] = rng.normal(0, 0.8, net.theta.shape)
+    u = net.unroll(
+        time=time, batch=batch, training=bool(network.get("dropout")), initial=initial, unscored=unscored
+    )
+    symbols = reads == "symbols"
+    x = rng.integers(SYMBOLS, size=(time, batch)) if symbols else rng.normal(size=(time, batch, SYMBOLS))
+    if loss == "softmax":
+        targets = rng.integers(OUTPUTS, size=(time, batch))
+    elif loss == "sigmoid":
+        targets = rng.random((time, batch, OUTPUTS))
+    else:
+        targets = rng.normal(size=(time, batch, OUTPUTS))
+    x, targets = (a if a.dtype == np.int64 else a.astype(dtype) for a in (x, targets))
+    declared = [
+        (f"initial.{name}{l}", width)
+        for l, layer in enumerate(layers_of(settings))
+        for name, width in layer.states
+    ]
+    if initial == "given":
+        states = [rng.normal(size=(batch, width)).astype(dtype) for _, width in declared]
+    elif initial == "zero":
+        states = [np.zeros((batch, width)) for _, width in declared]
+    else:
+        learned = [np.array(net.parameters[name].value, "float64") for name, _ in declared]
+        states = [np.tile(value, (batch, 1)) for value in learned]
+    return Case(settings, net, u, x, targets, states, initial == "given")
+
+
+def check_case(case: Case, dtype: str = "float64", **more: Any) -> None:
+    """Everything that Unrolled names equals the plain loop's."""
+    u, want = case.unrolled, case.oracle(**more)
+    pairs = {
+        "logits": (u.logits, want.logits),
+        "losses": (u.losses, want.losses),
+        "cost": (u.cost, want.cost),
+    }
+    pairs |= {f"hidden[{l}]": pair for l, pair in enumerate(zip(u.hidden, want.hidden, strict=True))}
+    pairs |= {f"final[{k}]": pair for k, pair in enumerate(zip(u.final, want.final, strict=True))}
+    got = case.compute([node for node, _ in pairs.values()])
+    for what, value, (_, expected) in zip(pairs, got, pairs.values(), strict=True):
+        assert value.dtype == dtype, what
+        assert_close(value, expected, TOLERANCE[dtype], f"{case.settings}, {what}")
+
+
+# ---- the law -----------------------------------------------------------------------------------------------
+
+
+def test_every_cell_has_an_oracle() -> None:
+    assert set(ORACLES) == set(rnn.cells.ALL)
+    assert {name.partition(",")[0] for name in CELLS} == set(rnn.cells.ALL)
+    for name, make in CELLS.items():
+        assert type(make(3)) is rnn.cells.ALL[name.partition(",")[0]], name
+
+
+@every_cell
+def test_an_oracle_takes_the_weights_and_states_that_the_cell_declares(cell: str) -> None:
+    """Each weight, and each state, changes what the oracle says: none is declared for nothing."""
+    case = make_case(cell, initial="learned", time=3)
+    (layer,) = layers_of(case.settings)
+    declared = [*case.net.parameters, *case.net.fixed]
+    assert [n for n in declared if n.startswith("initial.")] == [f"initial.{s}0" for s, _ in layer.states]
+    assert [s.name for s in case.net.layers[0].states] == [s for s, _ in layer.states]
+    assert case.net.layers[0].output_width == layer.width
+    rng = np.random.default_rng(0)
+    weights, before = case.weights(), case.oracle().cost
+    for name in declared:
+        if not name.startswith("initial."):
+            changed = {**weights, name: weights[name] + rng.normal(size=weights[name].shape)}
+            assert abs(case.oracle(changed).cost - before) > 1e-6, name
+    for k, state in enumerate(case.initial):
+        others = [*case.initial[:k], state + rng.normal(size=state.shape), *case.initial[k + 1 :]]
+        assert abs(replace(case, initial=others).oracle().cost - before) > 1e-6, layer.states[k]
+
+
+@pytest.mark.parametrize("time", [1, 5], ids=["T1", "T5"])
+@pytest.mark.parametrize("batch", [1, 3], ids=["B1", "B3"])
+@pytest.mark.parametrize("loss", ["softmax", "sigmoid", "squared"])
+@with_and_without_skip
+@shallow_and_deep
+@some_cells
+def test_unrolled_is_the_plain_loop(
+    cell: str, layers: int, skip: bool, loss: str, batch: int, time: int
+) -> None:
+    for reads in ("symbols", "vectors"):
+        check_case(make_case(cell, layers, batch, time, loss, skip, reads))
+
+
+@every_cell
+def test_every_cell_unrolled_is_the_plain_loop(cell: str) -> None:
+    """Each setting of a network twice or more, in few combinations."""
+    check_case(make_case(cell, 1, batch=1, time=1))
+    check_case(make_case(cell, 1, loss="squared", reads="vectors", unscored=4))
+    check_case(make_case(cell, 2, time=1, loss="sigmoid", skip=True, reads="vectors"))
+    check_case(make_case(cell, 2, batch=1, loss="squared", unscored=1, initial="zero"))
+    check_case(make_case(cell, 2, skip=True, initial="learned"))
+    if cell != "HMMFilter":
+        check_case(make_case(cell, 3, time=2, reads="vectors"))
+
+
+@every_cell
+def test_every_cell_unrolled_is_the_plain_loop_in_float32(cell: str) -> None:
+    check_case(make_case(cell, 2, skip=True, dtype="float32"), dtype="float32")
+    check_case(
+        make_case(cell, 1, loss="squared", reads="vectors", initial="learned", dtype="float32"),
+        dtype="float32",
+    )
+
+
+@pytest.mark.parametrize("initial", ["given", "zero", "learned"])
+@pytest.mark.parametrize("unscored", [0, 1, 4])
+@with_and_without_skip
+@some_cells
+def test_unscored_steps_and_initial_states(cell: str, skip: bool, unscored: int, initial: str) -> None:
+    case = make_case(cell, layers=2, skip=skip, unscored=unscored, initial=initial)
+    check_case(case)
+    if unscored:  # the cost would be another if those steps were scored
+        everything = run(
+            replace(case.settings, unscored=0), case.weights(), case.inputs, case.targets, case.initial
+        )
+        assert abs(everything.cost - case.oracle().cost) > 1e-6
+
+
+@pytest.mark.parametrize("initial", ["given", "zero", "learned"])
+@pytest.mark.parametrize(
+    ("loss", "reads"), [("softmax", "symbols"), ("sigmoid", "vectors"), ("squared", "vectors")]
+)
+@with_and_without_skip
+@shallow_and_deep
+@some_cells
+def test_unrolled_is_the_plain_loop_in_float32(
+    cell: str, layers: int, skip: bool, loss: str, reads: str, initial: str
+) -> None:
+    case = make_case(cell, layers, loss=loss, skip=skip, reads=reads, initial=initial, dtype="float32")
+    check_case(case, dtype="float32")
+
+
+@with_and_without_skip
+def test_layers_of_different_cells(skip: bool) -> None:
+    """States are handed on layer by layer, state by state, though the layers have different counts."""
+    check_case(make_case(("LSTMKrause", "Elman", "LSTMPeephole"), skip=skip))
+    check_case(make_case(("GRU", "LSTM", "Elman"), skip=skip, initial="learned"))
+    check_case(make_case(("Dense", "NARX", "Normalized"), skip=skip))
+    check_case(make_case(("StackedMRNN", "Bidirectional", "GLNN"), skip=skip, reads="vectors"))
+
+
+@pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
+def test_losses_stand_large_logits(loss: str) -> None:
+    """σ and softmax saturate at logits of thousands, where the naive formulas overflow."""
+    case = make_case("Elman", loss=loss)
+    case.net.parameters["output.W_ho"].value[:] *= 3000
+    assert np.abs(case.oracle().logits).max() > 1000
+    check_case(case)
+
+
+@pytest.mark.parametrize("cell", ["LSTMPeephole", "LSTMSutskever", "NARX", "GLNN", "HyperLSTM"])
+def test_carrying_the_final_states_on_is_one_longer_run(cell: str) -> None:
+    case = make_case(cell, layers=2, time=6)
+    half = case.net.unroll(time=3, batch=3)
+    f = gn.compile([half.logits, *half.final], [half.inputs, *half.initial])
+    first, *carried = f(case.inputs[:3], *case.initial)
+    second, *_ = f(case.inputs[3:], *carried)
+    assert_close(np.concatenate([first, second]), case.oracle().logits, 1e-12, "logits of both halves")
+
+
+# ---- derivatives -------------------------------------------------------------------------------------------
+
+
+def check_gradient(case: Case) -> None:
+    """For each parameter and initial state, along a random direction, with no difference taken: to 1e-11."""
+    parameters, weights = case.net.parameters, case.weights()
+    states = [f"initial.{name}{l}" for l, o in enumerate(layers_of(case.settings)) for name, _ in o.states]
+    wrt = dict(parameters)
+    if case.given:
+        wrt |= dict(zip(states, case.unrolled.initial, strict=True))
+    gradient = dict(zip(wrt, case.compute(gn.gradient(case.unrolled.cost, list(wrt.values()))), strict=True))
+    scale = max(np.abs(g).max() for g in gradient.values())
+    rng = np.random.default_rng(1)
+    for name, g in gradient.items():
+        v = rng.normal(size=g.shape)
+        moved = dict(zip(states, case.initial, strict=True))
+        if name in moved:
+            moved[name] = moved[name] + 1j * TINY * v
+        moved_weights = along(weights, {name: v})
+        initial = list(moved.values())
+        cost = run(case.settings, moved_weights, case.inputs, case.targets, initial).cost
+        want = cost.imag / TINY
+        assert want != 0, name
+        assert abs(np.sum(g * v) - want) <= 1e-11 * max(scale, abs(want)), name
+
+
+@pytest.mark.parametrize("initial", ["given", "learned"])
+@pytest.mark.parametrize("loss", ["softmax", "sigmoid", "squared"])
+@with_and_without_skip
+@some_cells
+def test_gradient_is_the_complex_step_of_the_plain_loop(
+    cell: str, skip: bool, loss: str, initial: str
+) -> None:
+    check_gradient(make_case(cell, layers=2, loss=loss, skip=skip, unscored=1, initial=initial))
+
+
+@every_cell
+def test_gradient_of_every_cell_is_the_complex_step_of_the_plain_loop(cell: str) -> None:
+    check_gradient(make_case(cell, layers=2, time=4))
+    check_gradient(make_case(cell, layers=1, time=4, loss="squared", reads="vectors", initial="learned"))
+
+
+@every_cell
+def test_rop_and_hessian_product_are_the_complex_step_of_the_plain_loop(cell: str) -> None:
+    """R of the logits, of the hidden layers and of the cost, and u·Hv, along directions in all parameters.
+
+    v·∇cost is exact by the complex step; how it changes along u, by differences of it of order 8.
+    """
+    case = make_case(cell, layers=2, time=4, skip=cell.startswith("L"))
+    u, parameters, rng = case.unrolled, case.net.parameters, np.random.default_rng(2)
+    v = {name: rng.normal(size=p.shape) for name, p in parameters.items()}
+    w = {name: rng.normal(size=p.shape) for name, p in parameters.items()}
+    size = np.sqrt(sum(np.sum(part**2) for part in w.values()))
+    w = {name: part / size for name, part in w.items()}
+    tangents = {p: gn.constant(v[name]) for name, p in parameters.items()}
+    jv = gn.rop([u.logits, *u.hidden, u.cost], tangents)
+    hv = gn.hessian_product(u.cost, tangents)
+    got = case.compute([*jv, *hv])
+
+    weights = case.weights()
+    moved = case.oracle(along(weights, v))
+    for value, want in zip(got, [moved.logits, *moved.hidden, moved.cost], strict=False):
+        if np.abs(want.imag).max():  # no parameter lies below the output of an echo-state net
+            assert_close(value, want.imag / TINY, 1e-11, f"{case.settings}")
+        else:
+            assert not value.any()
+
+    def slope(step: float) -> Any:
+        shifted = {name: a + step * w[name] if name in w else a for name, a in weights.items()}
+        return case.oracle(along(shifted, v)).cost.imag / TINY
+
+    h, order_8 = 0.001, {1: 4 / 5, 2: -1 / 5, 3: 4 / 105, 4: -1 / 280}
+    want = sum(c * (slope(k * h) - slope(-k * h)) for k, c in order_8.items()) / h
+    terms = [part * w[name] for name, part in zip(parameters, got[len(jv) :], strict=True)]
+    scale = sum(np.abs(term).sum() for term in terms)
+    assert abs(want) > 1e-6
+    assert abs(sum(term.sum() for term in terms) - want) <= 1e-9 * scale
+
+
+@pytest.mark.parametrize("unscored", [0, 2])
+@pytest.mark.parametrize("reads", ["symbols", "vectors"])
+@with_and_without_skip
+@shallow_and_deep
+def test_gradient_of_an_elman_net_is_backpropagation_by_hand(
+    layers: int, skip: bool, reads: str, unscored: int
+) -> None:
+    case = make_case("Elman", layers, skip=skip, reads=reads, unscored=unscored)
+    wanted, wanted_initial = elman_bptt(
+        case.settings, case.weights(), case.inputs, case.targets, case.initial
+    )
+    wrt = [*case.net.parameters.values(), *case.unrolled.initial]
+    got = case.compute(gn.gradient(case.unrolled.cost, wrt))
+    names = [*case.net.parameters, *(f"h_0 of layer {l}" for l in range(layers))]
+    want = [*(wanted[name] for name in case.net.parameters), *wanted_initial]
+    for name, value, expected in zip(names, got, want, strict=True):
+        assert_close(value, expected, 1e-12, name)
+
+
+# ---- dropout -----------------------------------------------------------------------------------------------
+
+DROP = 0.4
+
+
+def make_transparent(skip: bool = False, time: int = 4, batch: int = 5, units: int = 6) -> Any:
+    """Three layers that only pass on what they read, h^l = tanh(h^{l−1} ⊙ mask), and never 0 themselves."""
+    net = rnn.Network(
+        [rnn.Elman(units)] * 3, SYMBOLS, OUTPUTS, skip=skip, dropout=DROP, dtype="float64", seed=3
+    )
+    rng = np.random.default_rng(4)
+    net.theta[:] = 0
+    net.parameters["layer0.W_xh"].value[:] = rng.choice([-1, 1], (SYMBOLS, units)) * rng.uniform(
+        0.3, 0.7, (SYMBOLS, units)
+    )
+    for l in (1, 2):
+        net.parameters[f"layer{l}.W_xh"].value[:units] = np.eye(units)
+    u = net.unroll(time=time, batch=batch, training=True, initial="zero")
+    return net, u, rng.integers(SYMBOLS, size=(time, batch))
+
+
+def masks_of(hidden: tuple[Array, ...]) -> list[Array]:
+    """The factors between the layers of a transparent net; nan where a 0 came in from below."""
+    with np.errstate(invalid="ignore"):
+        return [np.arctanh(above) / below for below, above in itertools.pairwise(hidden)]
+
+
+def test_masks_are_zero_or_one_over_keep_and_drawn_for_each_step_case_unit_and_layer() -> None:
+    _, u, x = make_transparent()
+    first, second = masks_of(gn.compile(u.hidden, [u.inputs])(x))
+    known = ~np.isnan(second)  # where the first mask let a value pass
+    np.testing.assert_array_equal(known, first != 0)
+    for mask in (first, second[known]):
+        kept = mask != 0
+        assert 0 < kept.mean() < 1
+        np.testing.assert_allclose(mask[kept], 1 / (1 - DROP), rtol=1e-12)
+    for axis in range(3):  # no axis along which the mask only repeats
+        assert (np.diff(first, axis=axis) != 0).any()
+    assert (first[known] != second[known]).any()
+
+
+def test_masks_are_held_between_runs_and_functions_until_redrawn() -> None:
+    _, u, x = make_transparent()
+    f, g = (gn.compile(u.hidden, [u.inputs]) for _ in range(2))
+    before = f(x)
+    for again in (f(x), g(x)):
+        for a, b in zip(before, again, strict=True):
+            np.testing.assert_array_equal(a, b)
+    u.random.redraw()
+    after = f(x)
+    np.testing.assert_array_equal(after[0], before[0])  # below the first mask
+    assert ((after[1] == 0) != (before[1] == 0)).any()
+    assert ((after[2] == 0) != (before[2] == 0)).any()
+    for a, b in zip(after, g(x), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_masks_keep_the_expectation() -> None:
+    """The mean factor is 1, to five standard errors, over a mask and over redraws for every unit."""
+    _, u, x = make_transparent(time=10, batch=40, units=25)
+    f = gn.compile(u.hidden[:2], [u.inputs])
+    error = np.sqrt(DROP / (1 - DROP))  # of one factor: variance 1/keep − 1
+    (mask,) = masks_of(f(x))
+    assert abs(mask.mean() - 1) < 5 * error / np.sqrt(mask.size)
+    _, u, x = make_transparent(time=2, batch=3, units=4)
+    f = gn.compile(u.hidden[:2], [u.inputs])
+    total, draws = np.zeros((2, 3, 4)), 400
+    for _ in range(draws):
+        u.random.redraw()
+        total += masks_of(f(x))[0]
+    assert np.abs(total / draws - 1).max() < 5 * error / np.sqrt(draws)
+
+
+def test_dropout_lies_between_layers_only() -> None:
+    """Not on the inputs, not on the way to the output, not in the recurrence, nor on skip connections."""
+    for skip in (False, True):
+        net, u, x = make_transparent(skip=skip)
+        (mask,) = masks_of(gn.compile(u.hidden[:2], [u.inputs])(x))
+        assert (mask == 0).any()
+        rng = np.random.default_rng(5)
+        for name, p in net.parameters.items():  # the masks hold while the weights change
+            if not name.startswith("layer2."):
+                p.value[:] = rng.normal(0, 0.8, p.shape)
+        settings = Settings((rnn.Elman(6),) * 2, SYMBOLS, OUTPUTS, "softmax", skip)
+        weights = {name: p.value.copy() for name, p in net.parameters.items()}
+        weights["output.W_ho"] = np.zeros((6, OUTPUTS))  # of the two lower layers, no output is asked
+        want = run(settings, weights, x, np.zeros_like(x), [np.zeros((5, 6))] * 2, [mask])
+        *hidden, top, logits = gn.compile([*u.hidden, u.logits], [u.inputs])(x)
+        for value, expected in zip(hidden, want.hidden, strict=True):
+            assert_close(value, expected, 1e-12, f"skip={skip}")
+        if skip:
+            want_logits = sum(
+                h @ net.parameters[f"output.W_h{l}o"].value for l, h in enumerate([*hidden, top])
+            )
+        else:
+            want_logits = top @ net.parameters["output.W_ho"].value
+        assert_close(logits, want_logits + net.parameters["output.b_o"].value, 1e-12, f"skip={skip}")
+
+
+@with_and_without_skip
+def test_gradient_under_dropout_is_backpropagation_by_hand_with_the_same_masks(skip: bool) -> None:
+    case = make_case("Elman", layers=2, skip=skip, dropout=DROP)
+    net, u = case.net, case.unrolled
+    f = gn.compile([*u.hidden, *gn.gradient(u.cost, list(net.parameters.values()))], case.nodes())
+    drawn = net.theta.copy()
+    net.theta[:] = 0  # made transparent for a moment, to see the mask: layer 1 shows 3 units at a time
+    net.parameters["layer0.b_h"].value[:] = 0.5
+    mask = np.ones((5, 3, UNITS[0]))
+    for units in ([0, 1, 2], [1, 2, 3]):
+        net.parameters["layer1.W_xh"].value[:] = 0
+        net.parameters["layer1.W_xh"].value[units, range(3)] = 1
+        h0, h1, *_ = f(*case.arrays())
+        mask[..., units] = np.arctanh(h1) / h0[..., units]
+    net.theta[:] = drawn
+    assert (mask == 0).any()
+    check_case(case, masks=[mask])
+    want, _ = elman_bptt(case.settings, case.weights(), case.inputs, case.targets, case.initial, [mask])
+    _, _, *got = f(*case.arrays())
+    for name, value in zip(net.parameters, got, strict=True):
+        assert_close(value, want[name], 1e-12, name)
+
+
+@pytest.mark.parametrize("cell", ["Elman", "LSTMPeephole", "Dense", "NARX", "Bidirectional"])
+def test_no_dropout_in_a_single_layer_or_outside_training(cell: str) -> None:
+    check_case(make_case(cell, layers=1, dropout=DROP))  # unrolled for training, yet nothing to drop
+    case = make_case(cell, layers=2, dropout=DROP)
+    assert np.abs(case.compute([case.unrolled.logits])[0] - case.oracle().logits).max() > 1e-3
+    calm = case.net.unroll(time=5, batch=3, training=False)
+    check_case(replace(case, unrolled=calm))
+
+
+def factors_of(w: dict[str, Array], x: Array, before: Array, after: Array, state: str, scale: Any) -> Array:
+    """m in s' = (1 − t) s + m t h, for the one layer of a highway net: what dropout did to t."""
+    suffix = "_a" if state == "a" else ""
+    h, t = ((x @ w[f"W_x{k}0{suffix}"] + before @ w[f"W_{state}{k}0{suffix}"]) * scale for k in ("h", "t"))
+    t = 1 / (1 + np.exp(-t))
+    return (after - (1 - t) * before) / (t * np.tanh(h))
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("hyper", [False, True], ids=["RHN", "HyperRHN"])
+def test_dropout_of_a_highway_net_is_of_t_alone(hyper: bool, training: bool) -> None:
+    """Suarez 2017, (3): c = 1 − t comes first, then t is dropped, in the small net and in the large one."""
+    cells = rnn.cells
+    cell = (
+        cells.HyperRHN(30, hyper_units=20, depth=1, t_dropout=DROP)
+        if hyper
+        else cells.RHN(30, depth=1, t_dropout=DROP)
+    )
+    net = rnn.Network([cell], SYMBOLS, OUTPUTS, dtype="float64")
+    u = net.unroll(time=1, batch=8, training=training)
+    rng = np.random.default_rng(6)
+    symbols, states = rng.integers(SYMBOLS, size=(1, 8)), [rng.normal(size=s.shape) for s in u.initial]
+    after = gn.compile(u.final, [u.inputs, *u.initial])(symbols, *states)
+    w = {name.removeprefix("layer0."): p.value for name, p in net.parameters.items()}
+    x = np.eye(SYMBOLS)[symbols[0]]
+    scale = 1 if not hyper else after[1] @ w["W_az0"]
+    factors = [factors_of(w, x, states[0], after[0], "s", scale)]
+    if hyper:
+        factors.append(factors_of(w, x, states[1], after[1], "a", 1))
+    for m in factors:
+        if training:
+            kept = np.abs(m) > 1e-6
+            np.testing.assert_allclose(m[kept], 1 / (1 - DROP), rtol=1e-6)
+            assert abs(kept.mean() - (1 - DROP)) < 5 * np.sqrt(DROP * (1 - DROP) / m.size)
+            assert (np.diff(kept, axis=0) != 0).any()
+        else:
+            np.testing.assert_allclose(m, 1, rtol=1e-6)

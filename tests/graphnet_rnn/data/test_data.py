@@ -1,0 +1,278 @@
+"""Texts: reading files, vocabularies, splits and batches."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphnet_rnn.data import Batches, Corpus, Vocabulary, read_text, standard_library_text
+from graphnet_rnn.errors import DataError, UsageError
+
+#: Any characters at all: lone surrogates and those beyond 16 bits too.
+#: Any characters; halves of one (category Cs) are none, and a vocabulary refuses them.
+any_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60)
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=re.escape(f"there is no file {tmp_path / 'none.txt'}.")):
+        read_text(tmp_path / "none.txt")
+
+
+def test_folder(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=re.escape(f"{tmp_path} is a folder; name a file in it.")):
+        read_text(tmp_path)
+
+
+def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("graphnet.system.files.os.open", refuse)
+    with pytest.raises(DataError, match="cannot be read: Permission denied"):
+        read_text(tmp_path / "secret.txt")
+
+
+@pytest.mark.parametrize(
+    ("raw", "encoding", "content"),
+    [
+        (b"", "utf-8", "is empty."),
+        (b"ab\0c", "utf-8", "is a binary file (byte 0 at offset 2), not a text."),
+        (
+            b"gr\xfc\xdfe",
+            "utf-8",
+            "is not utf-8 text (byte 0xfc at offset 2); name its encoding, e.g. --encoding latin-1.",
+        ),
+        ("grüße".encode(), "ascii", "is not ascii text (byte 0xc3 at offset 2)"),
+        (b"abc", "klingon", "'klingon' is not an encoding that Python knows."),
+        (b"\x00\xd8a\x00", "utf-16-le", "is not utf-16-le text (byte 0x00 at offset 0)"),
+    ],
+    ids=["empty", "NUL", "latin-1", "ascii", "unknown encoding", "utf-16"],
+)
+def test_bad_file(tmp_path: Path, raw: bytes, encoding: str, content: str) -> None:
+    file = tmp_path / "text.txt"
+    file.write_bytes(raw)
+    with pytest.raises(DataError, match=re.escape(content)) as caught:
+        read_text(file, encoding)
+    assert str(file) in str(caught.value) or "encoding" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("raw", "encoding", "text"),
+    [
+        (b"a\r\nb\rc\n\r\n", "utf-8", "a\nb\nc\n\n"),
+        (b"\r\r\n\n", "utf-8", "\n\n\n"),
+        (b"\xef\xbb\xbfa", "utf-8", "\ufeffa"),
+        (b"\xef\xbb\xbfa", "utf-8-sig", "a"),
+        (b"gr\xfc\xdfe", "latin-1", "grüße"),
+        ("a\n😀".encode("utf-16"), "utf-16", "a\n😀"),
+        ("\u2028\x0b".encode(), "utf-8", "\u2028\x0b"),
+    ],
+    ids=["line endings", "lone returns", "BOM kept", "BOM asked off", "latin-1", "utf-16", "others kept"],
+)
+def test_good_file(tmp_path: Path, raw: bytes, encoding: str, text: str) -> None:
+    file = tmp_path / "text.txt"
+    file.write_bytes(raw)
+    assert read_text(file, encoding) == text
+
+
+def test_standard_library_text_is_long_and_always_the_same() -> None:
+    text = standard_library_text()
+    assert len(text) == 1_000_000
+    assert standard_library_text(1000) == text[:1000] == standard_library_text(1000)
+    assert text.count("\ndef ") > 100
+    assert len(Vocabulary.of(text)) < 300
+
+
+# -- vocabularies --------------------------------------------------------------------------------
+
+
+@given(any_text)
+def test_encode_then_decode(text: str) -> None:
+    vocabulary = Vocabulary.of(text)
+    symbols = vocabulary.encode(text)
+    assert symbols.dtype == np.int64
+    assert symbols.shape == (len(text),)
+    assert vocabulary.decode(symbols) == text
+    assert set(symbols) == set(range(len(vocabulary)))
+
+
+def test_half_a_character_is_none() -> None:
+    with pytest.raises(DataError, match="is only half of one"):
+        Vocabulary.of("ab\ud800")
+
+
+@given(any_text, any_text)
+def test_unseen_characters_are_found_and_replaced(known: str, text: str) -> None:
+    vocabulary, stand_in = Vocabulary.of(known), known[0]
+    unseen = set(text) - set(known)
+    expected = "".join(stand_in if c in unseen else c for c in text)
+    assert vocabulary.decode(vocabulary.encode(text, unknown=stand_in)) == expected
+    if unseen:
+        with pytest.raises(DataError, match=rf"holds {len(unseen)} character\(s\)"):
+            vocabulary.encode(text)
+    else:
+        assert vocabulary.decode(vocabulary.encode(text)) == text
+
+
+def test_unseen_characters_are_named() -> None:
+    with pytest.raises(DataError) as caught:
+        Vocabulary.of("abc").encode("a😀b\nz")
+    assert "the text holds 3 character(s) that the model has not seen in training: '\\n' 'z' '😀'." in str(
+        caught.value
+    )
+    assert "--unknown '?'" in str(caught.value)
+    with pytest.raises(DataError, match=re.escape("'d' 'e' 'f' 'g' 'h' 'i' 'j' 'k' ...")):
+        Vocabulary.of("abc").encode("defghijkl")
+
+
+@pytest.mark.parametrize("unknown", ["z", "ab", ""])
+def test_stand_in_must_be_a_known_character(unknown: str) -> None:
+    with pytest.raises(
+        DataError, match=re.escape(f"unknown={unknown!r} must itself be one character that the model")
+    ):
+        Vocabulary.of("abc").encode("x", unknown=unknown)
+
+
+def test_empty_text_is_no_symbols() -> None:
+    assert Vocabulary.of("abc").encode("").shape == (0,)
+
+
+@pytest.mark.parametrize("characters", ["", "ba", "aab"])
+def test_no_vocabulary(characters: str) -> None:
+    with pytest.raises(DataError, match="each character once, sorted, and at least one"):
+        Vocabulary(characters)
+
+
+# -- splits --------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 500))
+def test_split_keeps_order_and_loses_nothing(length: int) -> None:
+    text = "".join(chr(97 + i % 26) for i in range(length))
+    corpus = Corpus.split(text)
+    whole = np.concatenate([corpus.train, corpus.valid, corpus.test])
+    assert corpus.vocabulary.decode(whole) == text
+    assert abs(len(corpus.train) - 0.8 * length) <= 1
+    assert abs(len(corpus.valid) - 0.1 * length) <= 1
+    assert abs(len(corpus.test) - 0.1 * length) <= 1
+
+
+def test_split_of_a_thousand() -> None:
+    corpus = Corpus.split("ab" * 500)
+    assert [len(part) for part in (corpus.train, corpus.valid, corpus.test)] == [800, 100, 100]
+    corpus = Corpus.split("ab" * 500, valid=0.25, test=0)
+    assert [len(part) for part in (corpus.train, corpus.valid, corpus.test)] == [750, 250, 0]
+
+
+@pytest.mark.parametrize(("valid", "test"), [(-0.1, 0.1), (0.1, -0.1), (0.5, 0.5), (float("nan"), 0.1)])
+def test_impossible_shares(valid: float, test: float) -> None:
+    with pytest.raises(DataError, match="must be >= 0 and sum to less than 1"):
+        Corpus.split("abc", valid, test)
+
+
+def test_empty_texts() -> None:
+    with pytest.raises(DataError, match="the text is empty"):
+        Corpus.split("")
+    with pytest.raises(DataError, match="the training text is empty"):
+        Corpus.given("", "a")
+
+
+def test_a_file_s_name_is_not_a_text(tmp_path: Path) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("abc" * 100)
+    for name in (str(file), file):
+        with pytest.raises(
+            DataError, match=r"the text is '.*text\.txt', a file's name; .* rnn\.data\.read_text"
+        ):
+            Corpus.split(name)  # type: ignore[arg-type]
+        with pytest.raises(DataError, match=r"the training text is '.*', a file's name"):
+            Corpus.given(name, "a")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="the text must be a str, not bytes"):
+        Corpus.split(b"abc")  # type: ignore[arg-type]
+    assert len(Corpus.split("no name at all " * 1000).train) == 12_000
+
+
+def test_given_texts_share_the_training_vocabulary() -> None:
+    corpus = Corpus.given("cab", "bb", "ac")
+    assert corpus.vocabulary.characters == "abc"
+    assert [part.tolist() for part in (corpus.train, corpus.valid, corpus.test)] == [
+        [2, 0, 1],
+        [1, 1],
+        [0, 2],
+    ]
+    with pytest.raises(DataError, match="has not seen in training: 'x'"):
+        Corpus.given("cab", "bxb")
+
+
+# -- batches -------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 7), st.integers(1, 6), st.integers(0, 60))
+def test_batches(time: int, batch: int, extra: int) -> None:
+    """Targets are the next symbols; each lane is contiguous over all pieces; lanes follow one another."""
+    symbols = np.arange(time * batch + 1 + extra)
+    batches = Batches(symbols, time, batch)
+    pieces = list(batches)
+    assert len(pieces) == len(batches) >= 1
+    inputs = np.concatenate([x for x, _ in pieces])
+    targets = np.concatenate([t for _, t in pieces])
+    assert all(x.shape == t.shape == (time, batch) for x, t in pieces)
+    assert np.array_equal(targets, inputs + 1)
+    assert (np.diff(inputs, axis=0) == 1).all()
+    lane = (len(symbols) - 1) // batch
+    assert inputs[0].tolist() == [k * lane for k in range(batch)]
+    left_out = len(symbols) - 1 - inputs.size
+    assert left_out < time * batch + batch
+
+
+def test_lanes_follow_the_text() -> None:
+    inputs, targets = Batches(np.arange(13), time=3, batch=2)[1]
+    assert inputs.T.tolist() == [[3, 4, 5], [9, 10, 11]]
+    assert targets.T.tolist() == [[4, 5, 6], [10, 11, 12]]
+
+
+def test_exactly_the_shortest_text() -> None:
+    assert len(Batches(np.zeros(3 * 4 + 1, np.int64), time=3, batch=4)) == 1
+    with pytest.raises(DataError) as caught:
+        Batches(np.zeros(3 * 4, np.int64), time=3, batch=4)
+    assert "the text has 12 characters, fewer than one batch needs: 4 lanes of 3 steps take 13." in str(
+        caught.value
+    )
+    assert "Use a longer text, or a smaller batch or time." in str(caught.value)
+
+
+@pytest.mark.parametrize("length", [0, 1])
+def test_no_text_at_all(length: int) -> None:
+    with pytest.raises(DataError, match=f"the text has {length} characters"):
+        Batches(np.zeros(length, np.int64), 1, 1)
+
+
+@pytest.mark.parametrize("i", [2, -1])
+def test_piece_out_of_range(i: int) -> None:
+    with pytest.raises(IndexError, match=f"piece {i} of 2"):
+        Batches(np.arange(13), 3, 2)[i]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "content"),
+    [
+        ((0, 2), "time must be a whole number >= 1, not 0"),
+        ((3, 0), "batch must be a whole number >= 1, not 0"),
+        ((3, -1), "batch must be a whole number >= 1, not -1"),
+        ((-3, -1), "time must be a whole number >= 1, not -3"),
+        ((1.5, 1), "time must be a whole number >= 1, not 1.5"),
+    ],
+)
+def test_impossible_sizes(sizes: tuple[Any, Any], content: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(content)):
+        Batches(np.arange(100), *sizes)

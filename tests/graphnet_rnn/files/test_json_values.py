@@ -1,0 +1,174 @@
+"""Settings in files: what is given back is what was given, kind by kind, or saving is refused."""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+import random
+import re
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.graph.node import Node
+from graphnet_rnn.errors import CellError
+from graphnet_rnn.files.json_values import from_json, to_json
+
+
+class Holding(rnn.Cell):
+    """h' = tanh(x W_xh + h W_hh + b_h), with a setting of any kind"""
+
+    states = (rnn.State("h"),)
+
+    def __init__(self, units: int = 2, kept: Any = (1.0, 2.0)) -> None:
+        super().__init__(units)
+        self.kept = kept
+
+    def step(self, x: Node, h: Node) -> Node:  # type: ignore[override]
+        return gn.tanh(self.affine("h", x=x, h=h))
+
+
+class Speed(enum.Enum):
+    SLOW = 1
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Word(str, enum.Enum):  # noqa: UP042 (what older code has)
+    YES = "yes"
+
+
+@dataclass(frozen=True)
+class Window:
+    size: int = 3
+
+
+Pair = namedtuple("Pair", "a b")
+
+
+def same(a: Any, b: Any) -> bool:
+    """Of one kind and equal, in all parts; a NaN is itself, and -0.0 is not 0.0."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return same(list(a.items()), list(b.items()))
+    if isinstance(a, rnn.Cell):
+        return same(a.settings(), b.settings())
+    return repr(a) == repr(b)
+
+
+def anything(generator: random.Random, depth: int = 3) -> Any:
+    """A setting of any kind that a file can hold."""
+    plain = [
+        None, True, False, 0, -7, 2**70, 0.1, -0.0, 1e-320, math.inf, -math.inf, math.nan, "", "tanh", "ω\n\"\\\ud800",
+        np.float32(0.1), np.float64(0.1), np.float16(2.5), np.int64(-3), np.uint8(200), np.bool_(True),
+        np.float32(math.nan), rnn.LSTM(2), rnn.Residual(rnn.GRU(3)),
+    ]  # fmt: skip
+    kind = generator.choice(["plain", "plain", "tuple", "list", "dict"]) if depth else "plain"
+    if kind == "plain":
+        return generator.choice(plain)
+    parts = [anything(generator, depth - 1) for _ in range(generator.randrange(4))]
+    if kind == "dict":
+        keys = ["list", "dict", "numpy", "value", "float", "cell", 3, (1, "a"), None, 2.5]
+        return dict(zip(generator.sample(keys, len(parts)), parts, strict=True))
+    return tuple(parts) if kind == "tuple" else parts
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_setting_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
+    generator = random.Random(seed)
+    for _ in range(50):
+        value = anything(generator)
+        network = rnn.Network([Holding(2, value)], 3, 3)
+        rnn.save(network, tmp_path / "m")
+        found = rnn.load(tmp_path / "m", Holding).layers[0]
+        assert isinstance(found, Holding)
+        assert same(found.kept, value), value
+        assert network.settings() == json.loads(json.dumps(network.settings()))
+
+
+def test_a_tuple_is_no_list(tmp_path: Path) -> None:
+    rnn.save(rnn.Network([Holding(2, (1.0, 2.0))], 3, 3), tmp_path / "m")
+    found = rnn.load(tmp_path / "m", Holding).layers[0]
+    assert isinstance(found, Holding)
+    assert (*found.kept, 0.5) == found.kept + (0.5,)  # noqa: RUF005 (a list would raise)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Speed.SLOW, Level.LOW, Word.YES, Window(), Pair(1, 2), OrderedDict(a=1), {1, 2}, frozenset(), b"bytes", 1j,
+        range(3), np.zeros(2), np.longdouble(1), np.str_("a"), np.datetime64("2020-01-01"), Fraction(1, 2), gn.tanh,
+        rnn.LSTM, Path("."), object,
+    ],
+    ids=lambda value: getattr(value, "__name__", type(value).__name__),
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "inside", [lambda v: v, lambda v: (1, [v]), lambda v: {"a": v}], ids=["alone", "in a list", "in a dict"]
+)
+def test_what_would_not_come_back_is_refused_when_it_is_saved(
+    value: Any, inside: Any, tmp_path: Path
+) -> None:
+    network = rnn.Network([Holding(2, inside(value))], 3, 3)
+    with pytest.raises(
+        CellError, match=r"^Holding: the setting kept is .*, and no JSON gives back a "
+    ) as caught:
+        rnn.save(network, tmp_path / "m")
+    assert f"a {type(value).__name__} as it was" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {}, {"list": 3}, {"list": [], "more": 1}, {"dict": [1]}, {"dict": [[1, 2, 3]]}, {"dict": [[{"list": []}, 1]]},
+        {"float": "1"}, {"float": 1}, {"numpy": "float32"}, {"numpy": "object", "value": 1},
+        {"numpy": "int8", "value": 300}, {"numpy": "int8", "value": "3"}, {"numpy": "float32", "value": 0.1},
+        {"numpy": "int64", "value": 1.5}, {"numpy": "float32", "value": [1.0]}, {"cell": 3},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_nobody_wrote_is_refused(stored: Any) -> None:
+    def described(entry: Any) -> Any:
+        raise ValueError("no cell")
+
+    with pytest.raises(ValueError, match=re.compile(".+")):
+        from_json(stored, described)
+
+
+def test_an_array_of_json_is_a_tuple() -> None:
+    """As files have it that were written before lists were told from tuples."""
+    assert from_json([1, [2.5]], lambda entry: None) == (1, (2.5,))
+    assert to_json(((1,), [2])) == [[1], {"list": [2]}]
+
+
+class Forgetful(rnn.Cell):
+    """A cell that makes another setting of the one it is given."""
+
+    states = (rnn.State("h"),)
+
+    def __init__(self, units: int = 2, scales: Any = (1.0,)) -> None:
+        super().__init__(units)
+        self.scales = [*scales, 1.0]
+
+    def step(self, x: Node, h: Node) -> Node:  # type: ignore[override]
+        return gn.tanh(self.affine("h", x=x, h=h)) * self.scales[0]
+
+
+def test_the_law_of_files_finds_a_setting_that_grows() -> None:
+    with pytest.raises(gn.GraphnetError, match=r"Network\.layers\[0\]\.scales"):
+        rnn.testing.check_cell(Forgetful)
+    rnn.testing.check_cell(Holding(2, (np.float32(0.5), [rnn.GRU(2)], {"a": (1,)})))

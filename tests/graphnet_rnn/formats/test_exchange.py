@@ -1,0 +1,766 @@
+"""Weights from and to PyTorch, and ONNX files: the same numbers on both sides, and clear words where there are none."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from safetensors.numpy import save as safetensors_save
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array
+from graphnet_rnn.cli import main
+from graphnet_rnn.data import Vocabulary
+from graphnet_rnn.errors import DataError, ModelFileError, SaveError, UsageError
+from graphnet_rnn.formats import export_onnx, from_torch, save_torch, to_torch
+
+TIME, BATCH, INPUTS, UNITS, OUTPUTS = 5, 3, 4, 6, 7
+#: Module of torch -> our cell, and how many gates.
+KINDS: dict[str, tuple[type[rnn.Cell], int]] = {
+    "RNN": (rnn.Elman, 1),
+    "LSTM": (rnn.LSTM, 4),
+    "GRU": (rnn.GRUResetAfter, 3),
+}
+TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def network_of(*cells: rnn.Cell, seed: int = 0, **settings: Any) -> rnn.Network:
+    """A network with random weights and biases."""
+    network = rnn.Network(
+        list(cells), **{"inputs": INPUTS, "outputs": OUTPUTS, "reads": "vectors", **settings}
+    )
+    network.theta = np.random.default_rng(seed).normal(0, 0.5, network.theta.size)
+    return network
+
+
+def state_dict(
+    kind: str = "LSTM", layers: int = 1, bias: bool = True, dtype: str = "float32", prefix: str = "rnn."
+) -> dict[str, Array]:
+    """Random tensors as torch names and shapes them, with an output layer `linear`."""
+    rng, gates = np.random.default_rng(1), KINDS[kind][1]
+    shapes: dict[str, tuple[int, ...]] = {}
+    for l in range(layers):
+        shapes[f"{prefix}weight_ih_l{l}"] = (gates * UNITS, UNITS if l else INPUTS)
+        shapes[f"{prefix}weight_hh_l{l}"] = (gates * UNITS, UNITS)
+        if bias:
+            shapes[f"{prefix}bias_ih_l{l}"] = shapes[f"{prefix}bias_hh_l{l}"] = (gates * UNITS,)
+    shapes |= {"linear.weight": (OUTPUTS, UNITS), "linear.bias": (OUTPUTS,)}
+    return {name: rng.normal(0, 0.5, shape).astype(dtype) for name, shape in shapes.items()}
+
+
+def data_for(network: rnn.Network, time: int = TIME, batch: int = BATCH) -> tuple[Array, list[Array]]:
+    """x and the states before it."""
+    rng = np.random.default_rng(2)
+    if network.reads == "symbols":
+        x = rng.integers(network.inputs, size=(time, batch))
+    else:
+        x = rng.normal(size=(time, batch, network.inputs)).astype(network.dtype)
+    states = [rng.normal(0, 0.5, s.shape).astype(network.dtype) for s in network.zero_states(batch)]
+    return x, states
+
+
+def run(network: rnn.Network, x: Array, states: list[Array]) -> list[Array]:
+    """Logits and final states."""
+    u = network.unroll(*x.shape[:2], training=False)
+    return list(gn.compile([u.logits, *u.final], [u.inputs, *u.initial])(x, *states))
+
+
+def close(got: Any, want: Any, dtype: str) -> None:
+    got, want = np.asarray(got), np.asarray(want)
+    assert got.shape == want.shape
+    assert np.abs(got - want).max() <= TOLERANCE[dtype] * max(1.0, float(np.abs(want).max()))
+
+
+def fails(kind: type[Exception], *parts: str) -> Any:
+    """Raises this kind of error, with all parts in one sentence, in this order."""
+    return pytest.raises(kind, match=".*".join(map(re.escape, parts)))
+
+
+# -- PyTorch: the same numbers -------------------------------------------------------------------
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+def modules(
+    torch: Any, kind: str, dtype: str = "float32", layers: int = 1, inputs: int = INPUTS, **settings: Any
+) -> Any:
+    """A torch model of two modules, rnn and linear."""
+    torch.manual_seed(3)
+    number = getattr(torch, dtype)
+    return torch.nn.ModuleDict(
+        {
+            "rnn": getattr(torch.nn, kind)(inputs, UNITS, layers, dtype=number, **settings),
+            "linear": torch.nn.Linear(UNITS, OUTPUTS, dtype=number),
+        }
+    )
+
+
+def run_torch(torch: Any, model: Any, x: Any, states: list[Any]) -> list[Any]:
+    """Logits and final states; states layer by layer, as we list them."""
+    layers = model["rnn"].num_layers
+    count = len(states) // layers
+    before = [torch.stack(states[k::count]) for k in range(count)]
+    hidden, after = model["rnn"](x, tuple(before) if count > 1 else before[0])
+    ends = after if count > 1 else (after,)
+    return [model["linear"](hidden), *(end[l] for l in range(layers) for end in ends)]
+
+
+@every_kind
+@pytest.mark.parametrize(
+    ("layers", "dtype", "bias"),
+    [(1, "float32", True), (3, "float64", True), (2, "float64", False)],
+    ids=["1 layer, float32", "3 layers, float64", "no bias"],
+)
+def test_values_and_gradients_are_those_of_torch(
+    torch: Any, kind: str, layers: int, dtype: str, bias: bool
+) -> None:
+    """Logits, final states, cost, and its gradient by every weight, by x and by the states before it."""
+    model = modules(torch, kind, dtype, layers, bias=bias)
+    network = from_torch(model.state_dict(), loss="softmax")
+    assert [type(cell) for cell in network.layers] == [KINDS[kind][0]] * layers
+    assert (network.inputs, network.outputs, network.reads) == (INPUTS, OUTPUTS, "vectors")
+    assert network.theta.dtype == dtype
+    x, states = data_for(network)
+    targets = np.random.default_rng(4).integers(OUTPUTS, size=(TIME, BATCH))
+    leaves = [torch.tensor(a, requires_grad=True) for a in (x, *states)]
+    logits, *ends = run_torch(torch, model, leaves[0], leaves[1:])
+    cost = torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.tensor(targets).flatten())
+    cost.backward()
+
+    u = network.unroll(TIME, BATCH)
+    wrt = [*network.parameters.values(), u.inputs, *u.initial]
+    values = [u.logits, u.cost, *u.final]
+    got = gn.compile([*values, *gn.gradient(u.cost, wrt)], [u.inputs, u.targets, *u.initial])(
+        x, targets, *states
+    )
+    for value, want in zip(got, [logits, cost, *ends], strict=False):
+        close(value, want.detach(), dtype)
+    slopes = got[len(values) :]
+    for value, leaf in zip(slopes[len(network.parameters) :], leaves, strict=True):
+        close(value, leaf.grad, dtype)
+    # The gradient has the layout of the weights, so it converts as they do. Ours by the one bias is torch's by
+    # either of two; only n of the GRU has two of its own.
+    network.theta = np.concatenate([slope.ravel() for slope in slopes[: len(network.parameters)]])
+    converted = to_torch(network)
+    for name, parameter in model.named_parameters():
+        if "bias_hh" in name:
+            rows = slice(2 * UNITS, None) if kind == "GRU" else slice(0, 0)
+            assert converted[name][rows].size == (UNITS if kind == "GRU" else 0)
+            np.testing.assert_allclose(
+                converted[name][rows], parameter.grad.numpy()[rows], 0, TOLERANCE[dtype]
+            )
+        else:
+            close(converted[name], parameter.grad, dtype)
+
+
+@every_kind
+@pytest.mark.parametrize(("layers", "dtype"), [(1, "float64"), (2, "float32")])
+def test_saved_weights_run_in_torch(torch: Any, tmp_path: Path, kind: str, layers: int, dtype: str) -> None:
+    """Into modules of the user's names, through a file, with load_state_dict as strict as it is."""
+    from safetensors.torch import load_file as load_tensors
+
+    network = network_of(*[KINDS[kind][0](UNITS) for _ in range(layers)], dtype=dtype)
+    save_torch(network, tmp_path / "w.safetensors", prefix="core.", output_prefix="head.")
+    model = modules(torch, kind, dtype, layers)
+    renamed = {
+        name.replace("core.", "rnn.").replace("head.", "linear."): tensor
+        for name, tensor in load_tensors(tmp_path / "w.safetensors").items()
+    }
+    model.load_state_dict(renamed)
+    x, states = data_for(network)
+    with torch.no_grad():
+        want = run_torch(torch, model, torch.tensor(x), [torch.tensor(s) for s in states])
+    for value, expected in zip(run(network, x, states), want, strict=True):
+        close(value, expected, dtype)
+
+
+@every_kind
+def test_symbols_are_torch_on_one_hot_vectors(torch: Any, kind: str) -> None:
+    model = modules(torch, kind, "float64")
+    network = from_torch(model, reads="symbols")
+    x, states = data_for(network)
+    assert x.dtype == np.int64
+    one_hot = torch.nn.functional.one_hot(torch.tensor(x), INPUTS).double()
+    with torch.no_grad():
+        want = run_torch(torch, model, one_hot, [torch.tensor(s) for s in states])
+    for value, expected in zip(run(network, x, states), want, strict=True):
+        close(value, expected, "float64")
+
+
+@every_kind
+def test_an_embedding_is_multiplied_in(torch: Any, kind: str) -> None:
+    """Also one that is as wide as the output layer, which names must tell apart."""
+    symbols = 9
+    model = modules(torch, kind, "float64", inputs=UNITS)
+    model["table"] = torch.nn.Embedding(symbols, UNITS, dtype=torch.float64)
+    with fails(DataError, "table.weight [9, 6]", "output_prefix=", "embedding_prefix="):
+        from_torch(model.state_dict())
+    network = from_torch(model.state_dict(), embedding_prefix="table.")
+    assert (network.inputs, network.reads) == (symbols, "symbols")
+    x, states = data_for(network)
+    with torch.no_grad():
+        rows = model["table"](torch.tensor(x))
+        want = run_torch(torch, model, rows, [torch.tensor(s) for s in states])
+    for value, expected in zip(run(network, x, states), want, strict=True):
+        close(value, expected, "float64")
+
+
+def test_a_module_tells_its_dropout_and_its_nonlinearity(torch: Any) -> None:
+    """Neither is in a state dict."""
+    model = modules(torch, "LSTM", layers=2, dropout=0.25)
+    assert from_torch(model).dropout == 0.25
+    assert from_torch(model, dropout=0.5).dropout == 0.5
+    assert from_torch(model.state_dict()).dropout == 0
+    relu = modules(torch, "RNN", nonlinearity="relu")
+    with fails(DataError, "nonlinearity='relu'", "rnn.Cell"):
+        from_torch(relu)
+    assert isinstance(from_torch(modules(torch, "RNN")).layers[0], rnn.Elman)
+
+
+def test_tensors_in_a_graph_and_of_half_precision(torch: Any) -> None:
+    model = modules(torch, "GRU")
+    network = from_torch(dict(model.named_parameters()))
+    np.testing.assert_array_equal(network.theta, from_torch(model.state_dict()).theta)
+    half = from_torch(model.half())
+    assert half.theta.dtype == np.float32
+    np.testing.assert_array_equal(half.theta, from_torch(model.float()).theta)
+    one, other = (model["rnn"].get_parameter(f"bias_{side}_l0").detach().numpy() for side in ("ih", "hh"))
+    np.testing.assert_array_equal(half.layers[0].weights["b_r"].value, (one + other)[:UNITS])
+    with fails(DataError, "rnn.weight_ih_l0", "cannot be made an array", ".float()"):
+        from_torch(model.bfloat16())
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"bidirectional": True}, ("bidirectional", "weight_ih_l0_reverse")),
+        ({"proj_size": 3}, ("projection", "proj_size=0")),
+    ],
+    ids=["bidirectional", "projected"],
+)
+def test_what_torch_has_and_graphnet_has_not(
+    torch: Any, settings: dict[str, Any], sentence: tuple[str, ...]
+) -> None:
+    with fails(DataError, *sentence):
+        from_torch(modules(torch, "LSTM", **settings))
+
+
+# -- PyTorch: names and shapes -------------------------------------------------------------------
+
+
+@every_kind
+@pytest.mark.parametrize("initial_state", ["zero", "learned"])
+def test_to_torch_and_back_is_the_same_network_bit_by_bit(
+    tmp_path: Path, kind: str, initial_state: str
+) -> None:
+    network = network_of(*[KINDS[kind][0](UNITS) for _ in range(3)], initial_state=initial_state)
+    save_torch(network, tmp_path / "w.safetensors")
+    for given in (to_torch(network), tmp_path / "w.safetensors", str(tmp_path / "w.safetensors")):
+        back = from_torch(given)
+        assert back.settings() == network.settings()
+        assert back.theta.tobytes() == network.theta.tobytes()
+
+
+@every_kind
+@pytest.mark.parametrize("bias", [True, False])
+def test_from_torch_and_back_is_the_same_but_for_the_split_of_biases(kind: str, bias: bool) -> None:
+    tensors = state_dict(kind, layers=2, bias=bias, dtype="float64")
+    back = to_torch(from_torch(tensors))
+    assert set(state_dict(kind, layers=2)) == set(back)
+    for name, array in tensors.items():
+        if "bias_" not in name:
+            np.testing.assert_array_equal(back[name], array)
+    for l in range(2):
+        total = sum(tensors.get(f"rnn.bias_{side}_l{l}", np.zeros(1)) for side in ("ih", "hh"))
+        got = back[f"rnn.bias_ih_l{l}"] + back[f"rnn.bias_hh_l{l}"]
+        np.testing.assert_array_equal(got, np.broadcast_to(total, got.shape))
+
+
+def test_gates_lie_where_torch_has_them() -> None:
+    """Each block of rows holds its own number: no convention of this module is used to check it."""
+    for kind, letters in (("LSTM", "ifgo"), ("GRU", "rzn"), ("RNN", "h")):
+        tensors = state_dict(kind)
+        for j in range(len(letters)):
+            tensors["rnn.weight_hh_l0"][j * UNITS : (j + 1) * UNITS] = j
+        weights = from_torch(tensors).layers[0].weights
+        assert [float(weights[f"W_h{letter}"].value[0, 0]) for letter in letters] == list(range(len(letters)))
+        j = len(letters) - 1
+        np.testing.assert_array_equal(
+            weights[f"W_x{letters[j]}"].value, tensors["rnn.weight_ih_l0"][j * UNITS :].T
+        )
+
+
+def test_to_torch_gives_arrays_of_its_own_in_row_order(tmp_path: Path) -> None:
+    network = network_of(rnn.LSTM(UNITS), initial_state="learned")
+    for name, array in to_torch(network).items():
+        assert array.flags.c_contiguous, name
+        assert not np.shares_memory(array, network.theta), name
+    save_torch(network, tmp_path / "w")
+    for name, array in load_file(tmp_path / "w").items():
+        np.testing.assert_array_equal(array, to_torch(network)[name])
+
+
+@pytest.mark.parametrize(
+    ("prefix", "output"), [("lstm.", "fc."), ("", "head."), ("module.net.core.", "out_")]
+)
+def test_prefixes_are_found(prefix: str, output: str) -> None:
+    named = {k.replace("rnn.", prefix).replace("linear.", output): v for k, v in state_dict().items()}
+    want = from_torch(state_dict()).theta
+    np.testing.assert_array_equal(from_torch(named).theta, want)
+    np.testing.assert_array_equal(from_torch(named, "LSTM", prefix, output).theta, want)
+
+
+def test_an_output_layer_without_bias() -> None:
+    tensors = state_dict()
+    del tensors["linear.bias"]
+    assert not from_torch(tensors).parameters["output.b_o"].value.any()
+
+
+def test_prefixes_choose_among_several() -> None:
+    tensors = {**state_dict(), **state_dict("GRU", prefix="other.")}
+    with fails(DataError, "2 recurrent modules", "'rnn.', 'other.'", "prefix="):
+        from_torch(tensors)
+    tensors["second.weight"] = np.ones((2, UNITS), "float32")
+    network = from_torch(tensors, prefix="other.", output_prefix="second.")
+    assert isinstance(network.layers[0], rnn.GRUResetAfter)
+    assert network.outputs == 2
+
+
+def without(*names: str, **more: Array) -> dict[str, Array]:
+    return {k: v for k, v in {**state_dict(layers=2), **more}.items() if k not in names}
+
+
+ones = np.ones
+BAD_TENSORS: dict[str, tuple[dict[str, Array], tuple[str, ...]]] = {
+    "nothing": ({}, ("no weight_ih_l0", "found: nothing")),
+    "no recurrent module": (
+        {"fc.weight": ones((2, 3), "f")},
+        ("no weight_ih_l0", "LSTMCell", "found: fc.weight [2, 3]"),
+    ),
+    "our own names": (
+        {"layer0.W_xi": ones((2, 3), "f")},
+        ("no weight_ih_l0", "layer0.W_xi [2, 3]"),
+    ),
+    "no recurrent matrix": (without("rnn.weight_hh_l1"), ("rnn.weight_hh_l1 missing: 2 layer(s)",)),
+    "half the biases": (without("rnn.bias_hh_l0"), ("rnn.bias_hh_l0 missing",)),
+    "no middle layer": (
+        without("rnn.weight_ih_l1", **{"rnn.weight_ih_l2": ones((24, 6), "f")}),
+        ("rnn.weight_ih_l1", "missing"),
+    ),
+    "five gates": (
+        without(**{"rnn.weight_hh_l0": ones((30, 6), "f")}),
+        ("rnn.weight_hh_l0 has the shape [30, 6]", "3 (GRU)"),
+    ),
+    "not a matrix": (
+        without(**{"rnn.weight_hh_l0": ones(24, "f")}),
+        ("rnn.weight_hh_l0 has the shape [24]: not a matrix",),
+    ),
+    "rows that do not fit": (
+        without(**{"rnn.weight_ih_l0": ones((18, 4), "f")}),
+        ("rnn.weight_ih_l0 has the shape [18, 4]", "torch.nn.LSTM of 6 units needs [24, 4]"),
+    ),
+    "upper layer of another width": (
+        without(**{"rnn.weight_ih_l1": ones((24, 4), "f")}),
+        ("rnn.weight_ih_l1 has the shape [24, 4]", "needs [24, 6]"),
+    ),
+    "a matrix for a bias": (
+        without(**{"rnn.bias_ih_l1": ones((24, 1), "f")}),
+        ("rnn.bias_ih_l1 has the shape [24, 1]", "needs [24]"),
+    ),
+    "quantised": (without(**{"rnn.weight_ih_l0": ones((24, 4), "int8")}), ("int8", "quantised")),
+    "no output layer": (
+        without("linear.weight", "linear.bias"),
+        ("no output layer", "6 units", "torch.nn.Linear(6, outputs)"),
+    ),
+    "two output layers": (
+        without(**{"second.weight": ones((2, 6), "f")}),
+        ("linear.weight [7, 6], second.weight [2, 6] all read 6 units", "output_prefix="),
+    ),
+    "bias of another width": (
+        without(**{"linear.bias": ones(3, "f")}),
+        ("linear.bias has the shape [3]", "7 outputs needs [7]"),
+    ),
+    "more than a network": (
+        without(**{"norm.weight": ones(6, "f"), "norm.bias": ones(6, "f")}),
+        ("norm.weight [6], norm.bias [6]: no part of", "prefix='rnn.' and output_prefix="),
+    ),
+    "an embedding": (
+        without(**{"table.weight": ones((9, 4), "f")}),
+        ("table.weight [9, 4]: no part of", "embedding_prefix='table.'"),
+    ),
+    "half the initial states": (without(**{"initial.h": ones((2, 1, 6), "f")}), ("initial.c missing",)),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TENSORS)
+def test_tensors_that_make_no_network(case: str) -> None:
+    tensors, sentence = BAD_TENSORS[case]
+    with fails(DataError, *sentence):
+        from_torch(tensors)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "sentence"),
+    [
+        ({"prefix": "lstm."}, UsageError, ("prefix='lstm.'", "no lstm.weight_ih_l0", "found: 'rnn.'")),
+        ({"output_prefix": "fc."}, UsageError, ("output_prefix", "no fc.weight", "linear.weight [7, 6]")),
+        ({"output_prefix": "rnn."}, UsageError, ("output_prefix", "no rnn.weight")),
+        ({"embedding_prefix": "linear."}, DataError, ("linear.weight has the shape [7, 6]", "[7, 4]")),
+        ({"kind": "GRU"}, DataError, ("kind is 'GRU'", "torch.nn.LSTM")),
+        ({"kind": "Transformer"}, UsageError, ("kind must be 'RNN' or 'LSTM' or 'GRU'",)),
+        ({"reads": "words"}, UsageError, ("reads must be",)),
+        ({"loss": "hinge"}, UsageError, ("loss must be",)),
+        ({"dropout": 1.0}, UsageError, ("dropout",)),
+    ],
+)  # fmt: skip
+def test_arguments_that_do_not_fit(
+    arguments: dict[str, Any], kind: type[Exception], sentence: tuple[str, ...]
+) -> None:
+    with fails(kind, *sentence):
+        from_torch(state_dict(), **arguments)
+
+
+def test_what_is_no_state_dict() -> None:
+    with fails(UsageError, "state dict", "not a list"):
+        from_torch([1, 2])
+
+
+@pytest.mark.parametrize("cut", [0, 5, 200, -1])
+def test_damaged_files(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "w.safetensors"
+    with fails(ModelFileError, "there is no file"):
+        from_torch(path)
+    path.write_bytes(safetensors_save(state_dict())[:cut])
+    with fails(ModelFileError, f"{path} is not a safetensors file, or is damaged", "torch.load"):
+        from_torch(path)
+
+
+def test_a_file_of_bfloat16(tmp_path: Path) -> None:
+    header = json.dumps({"w": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}}).encode()
+    (tmp_path / "w").write_bytes(len(header).to_bytes(8, "little") + header + bytes(2))
+    with fails(ModelFileError, "BF16", "float32"):
+        from_torch(tmp_path / "w")
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: network_of(rnn.GRU(UNITS)), ("network of GRU", "after the product, as GRUResetAfter")),
+        (lambda: network_of(rnn.LSTMPeephole(4)), ("LSTMPeephole", "Elman (torch.nn.RNN)")),
+        (lambda: network_of(rnn.LSTM(4), rnn.Elman(4)), ("network of LSTM, Elman", "one kind for all")),
+        (lambda: network_of(rnn.LSTM(4), rnn.LSTM(5)), ("one width for all layers", "4, 5")),
+        (lambda: network_of(rnn.LSTM(4), rnn.LSTM(4), skip=True), ("skip=False", "export_onnx")),
+        (lambda: rnn.LSTM(4), ("rnn.Network is needed, not a LSTM",)),
+    ],
+    ids=["GRU", "peephole", "mixed", "widths", "skip", "cell"],
+)
+def test_networks_that_torch_has_not(make: Callable[[], Any], sentence: tuple[str, ...]) -> None:
+    with fails(UsageError, *sentence):
+        to_torch(make())
+
+
+def test_folder_in_the_way(tmp_path: Path) -> None:
+    with fails(SaveError, "is a folder"):
+        save_torch(network_of(rnn.LSTM(4)), tmp_path)
+
+
+# -- ONNX ----------------------------------------------------------------------------------------
+
+CELLS = [rnn.Elman, rnn.LSTM, rnn.LSTMPeephole, rnn.GRU, rnn.GRUResetAfter]
+every_cell = pytest.mark.parametrize("cell", CELLS)
+
+
+@pytest.fixture
+def onnx() -> Any:
+    return pytest.importorskip("onnx")
+
+
+@pytest.fixture
+def runtime(onnx: Any) -> Any:
+    return pytest.importorskip("onnxruntime")
+
+
+def named(session: Any, x: Array, states: list[Array]) -> dict[str, Array]:
+    """The arrays by the names of the session's inputs."""
+    return dict(zip([value.name for value in session.get_inputs()], [x, *states], strict=True))
+
+
+def check_onnx(onnx: Any, runtime: Any, network: rnn.Network, path: Path, initial: str = "given") -> None:
+    """A valid file, which gives what we compute, at any length and batch, and carries states on."""
+    export_onnx(network, path, initial=initial)
+    onnx.checker.check_model(onnx.load(path), full_check=True)
+    session = runtime.InferenceSession(path)
+    for time, batch in ((TIME, BATCH), (1, 1), (9, 2)):
+        x, states = data_for(network, time, batch)
+        if initial != "given":
+            states = network.first_states(batch) if initial == "learned" else network.zero_states(batch)
+        got = session.run(None, named(session, x, states if initial == "given" else []))
+        for value, want in zip(got, run(network, x, states), strict=True):
+            assert value.dtype == "float32"
+            close(value, want, "float32")
+    if initial == "given":
+        x, states = data_for(network)
+        first, *carried = session.run(None, named(session, x[:2], states))
+        second, *ends = session.run(None, named(session, x[2:], carried))
+        whole = session.run(None, named(session, x, states))
+        for value, want in zip([np.concatenate([first, second]), *ends], whole, strict=True):
+            close(value, want, "float32")
+
+
+@every_cell
+@pytest.mark.parametrize("reads", ["vectors", "symbols"])
+def test_onnxruntime_computes_the_network(
+    onnx: Any, runtime: Any, tmp_path: Path, cell: type[rnn.Cell], reads: str
+) -> None:
+    check_onnx(onnx, runtime, network_of(cell(UNITS), cell(4), reads=reads), tmp_path / "n.onnx")
+
+
+@pytest.mark.parametrize("skip", [True, False])
+@pytest.mark.parametrize(("initial_state", "initial"), [("zero", "zero"), ("learned", "learned")])
+def test_onnx_of_all_cells_in_one_network(
+    onnx: Any, runtime: Any, tmp_path: Path, skip: bool, initial_state: str, initial: str
+) -> None:
+    cells = [cell(3 + l) for l, cell in enumerate(CELLS)]
+    network = network_of(*cells, skip=skip, dropout=0.5, initial_state=initial_state, reads="symbols")
+    check_onnx(onnx, runtime, network, tmp_path / "n.onnx", initial)
+
+
+def test_onnx_of_a_network_with_skip_connections_and_given_states(
+    onnx: Any, runtime: Any, tmp_path: Path
+) -> None:
+    network = network_of(rnn.LSTM(4), rnn.GRU(5), rnn.Elman(3), skip=True)
+    check_onnx(onnx, runtime, network, tmp_path / "n.onnx")
+
+
+@every_cell
+def test_float64_against_the_reference_of_onnx(onnx: Any, tmp_path: Path, cell: type[rnn.Cell]) -> None:
+    """Runtimes have no float64 operators; the specification's own evaluator does."""
+    from onnx.reference import ReferenceEvaluator
+
+    network = network_of(cell(UNITS), cell(4), dtype="float64", skip=True)
+    export_onnx(network, tmp_path / "n.onnx", dtype="float64")
+    file = onnx.load(tmp_path / "n.onnx")
+    onnx.checker.check_model(file, full_check=True)
+    x, states = data_for(network)
+    names = ["x", *(f"initial_{s.name}{l}" for l, c in enumerate(network.layers) for s in c.states)]
+    got = ReferenceEvaluator(file).run(None, dict(zip(names, [x, *states], strict=True)))
+    for value, want in zip(got, run(network, x, states), strict=True):
+        assert value.dtype == "float64"
+        close(value, want, "float64")
+
+
+def test_names_and_axes_of_the_file(onnx: Any, tmp_path: Path) -> None:
+    network = network_of(rnn.LSTM(UNITS), rnn.GRU(4), reads="symbols")
+    network.vocabulary = Vocabulary("\n aé")
+    export_onnx(network, tmp_path / "open.onnx")
+    export_onnx(network, tmp_path / "fixed.onnx", time=8, batch=2)
+
+    def shapes(path: Path) -> dict[str, list[Any]]:
+        graph = onnx.load(path).graph
+        return {
+            v.name: [d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim]
+            for v in (*graph.input, *graph.output)
+        }
+
+    assert shapes(tmp_path / "open.onnx") == {
+        "x": ["time", "batch"],
+        "initial_h0": ["batch", UNITS],
+        "initial_c0": ["batch", UNITS],
+        "initial_h1": ["batch", 4],
+        "logits": ["time", "batch", OUTPUTS],
+        "final_h0": ["batch", UNITS],
+        "final_c0": ["batch", UNITS],
+        "final_h1": ["batch", 4],
+    }
+    fixed = shapes(tmp_path / "fixed.onnx")
+    assert (fixed["x"], fixed["logits"], fixed["final_h1"]) == ([8, 2], [8, 2, OUTPUTS], [2, 4])
+    (entry,) = onnx.load(tmp_path / "open.onnx").metadata_props
+    assert (entry.key, json.loads(entry.value)) == ("vocabulary", "\n aé")
+    before = (tmp_path / "open.onnx").read_bytes()
+    export_onnx(network, tmp_path / "open.onnx")
+    assert (tmp_path / "open.onnx").read_bytes() == before
+
+
+def test_a_symbol_that_is_too_large_is_an_error_in_onnxruntime(
+    onnx: Any, runtime: Any, tmp_path: Path
+) -> None:
+    export_onnx(network_of(rnn.Elman(3), reads="symbols"), tmp_path / "n.onnx", initial="zero")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4
+    session = runtime.InferenceSession(tmp_path / "n.onnx", options)
+    session.run(None, {"x": np.array([[INPUTS - 1]])})
+    with pytest.raises(Exception, match="out of data bounds"):
+        session.run(None, {"x": np.array([[INPUTS]])})
+
+
+class Mine(rnn.Elman):
+    """h' = tanh(…) / 2: an Elman cell by class, but not by its equations."""
+
+    def step(self, x: Any, h: Any) -> Any:
+        return super().step(x, h) / 2
+
+
+@pytest.mark.parametrize(
+    ("cell", "arguments", "sentence"),
+    [
+        (rnn.LSTMKrause, {}, ("LSTMKrause", "it has for Elman, LSTM, LSTMPeephole, GRU, GRUResetAfter")),
+        (Mine, {}, ("no operator for the cell Mine",)),
+        (rnn.LSTM, {"time": 0}, ("time must be a whole number >= 1, not 0",)),
+        (rnn.LSTM, {"batch": 2.5}, ("batch must be a whole number >= 1, not 2.5",)),
+        (rnn.LSTM, {"initial": "none"}, ("initial must be",)),
+        (rnn.LSTM, {"initial": "learned"}, ("initial_state='learned'",)),
+        (rnn.LSTM, {"dtype": "float16"}, ("dtype must be 'float32' or 'float64', not 'float16'",)),
+    ],
+)
+def test_what_onnx_has_not(
+    tmp_path: Path, cell: type[rnn.Cell], arguments: dict[str, Any], sentence: tuple[str, ...]
+) -> None:
+    with fails(UsageError, *sentence):
+        export_onnx(network_of(cell(4)), tmp_path / "n.onnx", **arguments)
+    with fails(UsageError, "rnn.Network is needed, not a LSTM"):
+        export_onnx(rnn.LSTM(4), tmp_path / "n.onnx")  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with fails(UsageError, "pip install 'onnx>=1.16'"):
+        export_onnx(network_of(rnn.LSTM(4)), tmp_path / "n.onnx")
+
+
+# -- the command ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> rnn.Network:
+    """Saved as model.safetensors in the folder where one is."""
+    monkeypatch.chdir(tmp_path)
+    network = network_of(rnn.LSTM(4), rnn.LSTM(4), reads="symbols")
+    rnn.save(network, "model.safetensors")
+    return network
+
+
+def export(*arguments: str) -> int:
+    return main(["export", "model.safetensors", *arguments])
+
+
+def test_export_to_torch(model: rnn.Network, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        export("--to", "torch", "--out", "w.safetensors", "--prefix", "lstm.", "--output-prefix", "fc.") == 0
+    )
+    assert capsys.readouterr().out == (
+        "wrote w.safetensors: lstm = torch.nn.LSTM(4, 4, num_layers=2), fc = torch.nn.Linear(4, 7)\n"
+    )
+    want = to_torch(model, "lstm.", "fc.")
+    for name, array in load_file("w.safetensors").items():
+        np.testing.assert_array_equal(array, want.pop(name))
+    assert not want
+
+
+@pytest.mark.parametrize(
+    ("prefix", "words"), [("", "torch.nn.LSTM"), ("model.0.", "model.0 = torch.nn.LSTM")]
+)
+def test_export_names_the_modules_as_their_keys_do(
+    model: rnn.Network, capsys: pytest.CaptureFixture[str], prefix: str, words: str
+) -> None:
+    for _ in range(2):  # the second replaces what the first wrote
+        assert export("--to", "torch", "--out", "w.safetensors", "--prefix", prefix) == 0
+        assert f"w.safetensors: {words}(4, 4" in capsys.readouterr().out
+    assert f"{prefix}weight_ih_l0" in load_file("w.safetensors")
+
+
+@pytest.mark.parametrize(
+    "prefixes", [("rnn",), ("..",), (".",), (5,), ("rnn.", "rnn."), ("", ""), ("rnn.", "a b.")], ids=repr
+)
+def test_prefixes_that_no_module_loads(prefixes: tuple[Any, ...]) -> None:
+    with pytest.raises(UsageError, match="prefix"):
+        to_torch(network_of(rnn.LSTM(4)), *prefixes)
+
+
+def test_export_of_learned_states_to_torch(model: rnn.Network, capsys: pytest.CaptureFixture[str]) -> None:
+    rnn.save(network_of(rnn.LSTM(4), initial_state="learned"), "model.safetensors")
+    assert export("--to", "torch", "--out", "w.safetensors") == 0
+    told = capsys.readouterr().out
+    assert told.endswith("initial.h (1, 1, 4), to be given as h_0, initial.c (1, 1, 4), to be given as c_0\n")
+    assert load_file("w.safetensors")["initial.c"].shape == (1, 1, 4)
+
+
+def test_the_modules_that_export_names_load_the_file(
+    torch: Any, model: rnn.Network, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from safetensors.torch import load_file as load_tensors
+
+    assert export("--to", "torch", "--out", "w.safetensors") == 0
+    modules = torch.nn.ModuleDict()
+    for line in capsys.readouterr().out.strip().partition(": ")[2].replace("), ", ")\n").splitlines():
+        name, _, made = line.partition(" = ")
+        modules[name] = eval(made, {"torch": torch})
+    modules.load_state_dict(load_tensors("w.safetensors"))
+
+
+def test_export_to_onnx(onnx: Any, model: rnn.Network, capsys: pytest.CaptureFixture[str]) -> None:
+    assert export("--to", "onnx", "--out", "a.onnx") == 0
+    assert capsys.readouterr().out == (
+        "wrote a.onnx: x, initial_h0, initial_c0, initial_h1, initial_c1 -> "
+        "logits, final_h0, final_c0, final_h1, final_c1\n"
+    )
+    export_onnx(model, "b.onnx")
+    assert Path("a.onnx").read_bytes() == Path("b.onnx").read_bytes()
+    assert export("--to", "onnx", "--out", "c.onnx", "--time", "3", "--batch", "2", "--initial", "zero") == 0
+    assert "c.onnx: x -> logits, final_h0" in capsys.readouterr().out
+    export_onnx(model, "d.onnx", time=3, batch=2, initial="zero")
+    assert Path("c.onnx").read_bytes() == Path("d.onnx").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (
+            "--to torch --out w.safetensors --time 3 --initial zero",
+            2,
+            "--time, --initial means nothing with --to torch",
+        ),
+        ("--to onnx --out n.onnx --prefix a.", 2, "--prefix means nothing with --to onnx"),
+        ("--to torch --out model.safetensors", 2, "--out model.safetensors would overwrite the model"),
+        ("--to onnx --out n.onnx --initial learned", 2, "initial_state='learned'"),
+        ("--to onnx --out n.onnx --time 0", 2, "time must be a whole number"),
+    ],
+)
+def test_export_refuses(
+    model: rnn.Network, capsys: pytest.CaptureFixture[str], arguments: str, code: int, sentence: str
+) -> None:
+    before = Path("model.safetensors").read_bytes()
+    assert export(*arguments.split()) == code
+    shown = capsys.readouterr().err
+    assert shown.startswith("graphnet-rnn export: ")
+    assert sentence in shown
+    assert shown.count("\n") == 1
+    assert [p.name for p in Path.cwd().iterdir()] == ["model.safetensors"]
+    assert Path("model.safetensors").read_bytes() == before
+
+
+def test_export_of_a_cell_that_torch_has_not(model: rnn.Network, capsys: pytest.CaptureFixture[str]) -> None:
+    rnn.save(network_of(rnn.GRU(4)), "model.safetensors")
+    assert export("--to", "torch", "--out", "w.safetensors") == 2
+    assert "GRUResetAfter" in capsys.readouterr().err
+
+
+def test_importing_graphnet_rnn_loads_neither_torch_nor_onnx() -> None:
+    code = "import sys, graphnet_rnn.cli; print([m for m in ('torch', 'onnx', 'safetensors') if m in sys.modules])"
+    root = Path(rnn.__file__).parents[1]
+    ended = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"

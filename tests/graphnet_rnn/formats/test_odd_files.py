@@ -1,0 +1,323 @@
+"""No file makes more than a sentence and a few megabytes, whatever it holds, and whether its checksum fits or not."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import time
+import tracemalloc
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save as safetensors_save
+
+import graphnet_rnn as rnn
+from graphnet_rnn import optimizers
+from graphnet_rnn.cli import main
+from graphnet_rnn.errors import DataError, ModelFileError, UsageError
+from graphnet_rnn.formats import from_torch, to_torch
+from graphnet_rnn.formats.model_file import ModelFile, read_model_file
+from graphnet_rnn.training import RunFolder, Trainer, Training
+from tests.graphnet_rnn.formats.resealed import (
+    PLAIN,
+    doubled,
+    nested,
+    odd_file,
+    odd_header,
+    odd_tensors,
+    parts_of,
+)
+
+MOST = 50e6
+TEXT = "abcd" * 40 + "dcba" * 40
+
+Read = Callable[[Path], Any]
+
+
+def model(kind: str) -> rnn.Network:
+    layers: dict[str, list[rnn.Cell]] = {
+        "LSTM": [rnn.LSTM(3), rnn.Dense(2)],
+        "wrapped": [rnn.Residual(rnn.Hyper(rnn.GRU(4), rank=2)), rnn.Bidirectional(3)],
+        "graph": [rnn.GLNN(6, edges=3, frequencies=[1.0, 2.0, 3.0, 4.0]), rnn.NARX(3, order=2)],
+        "more": [rnn.StackedMRNN((2, 3)), rnn.EchoState(5), rnn.RHN(2, depth=3)],
+    }
+    network = rnn.Network(layers[kind], 4, 4, skip=kind == "more", initial_state="learned", dropout=0.1)
+    network.vocabulary = rnn.data.Vocabulary("abcd")
+    return network
+
+
+def models(folder: Path) -> Iterator[tuple[str, bytes, Read]]:
+    for kind in ("LSTM", "wrapped", "graph", "more"):
+        rnn.save(model(kind), folder / "m", {"epoch": 3})
+        yield kind, (folder / "m").read_bytes(), rnn.load
+
+
+def checkpoints(folder: Path) -> Iterator[tuple[str, bytes, Read]]:
+    network = rnn.Network([rnn.LSTM(3)], 4, 4, dropout=0.2, initial_state="learned")
+    problem = rnn.CarriedText(network, rnn.data.Corpus.split(TEXT), time=5, batch=4, sample=0)
+    run = Trainer(problem, Training(optimizers.Adam(0.01), epochs=1), folder / "run")
+    run.run()
+    (newest,) = run.folder.checkpoints()[-1:]
+    for other in run.folder.checkpoints()[:-1]:
+        other.unlink()
+
+    def resume(path: Path) -> None:
+        newest.write_bytes(path.read_bytes())
+        run.resume()
+
+    yield "run", newest.read_bytes(), resume
+    trial = rnn.tasks.Trial(
+        rnn.tasks.Addition(10), optimizers.Adam(0.01), batch=2, gradient_batches=1, test=2
+    )
+    trial.step()
+    trial.save(folder / "trial")
+    yield "trial", (folder / "trial").read_bytes(), trial.resume
+
+
+def modules(folder: Path) -> Iterator[tuple[str, bytes, Read]]:
+    for cell in (rnn.LSTM, rnn.GRUResetAfter):
+        network = rnn.Network([cell(3), cell(3)], 4, 5, initial_state="learned")
+        yield cell.__name__, safetensors_save(to_torch(network), {"format": "pt"}), from_torch
+
+
+def outcome(read: Read, path: Path, content: bytes) -> str:
+    """What came of reading a file: AssertionError for more than a sentence, a warning or 50 MB."""
+    path.write_bytes(content)
+    before, _ = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            read(path)
+            found = "read"
+        except (ModelFileError, UsageError, DataError) as error:
+            found, sentence = type(error).__name__, str(error)
+            assert "\n" not in sentence, sentence
+            assert 20 < len(sentence) < 1500, sentence
+    _, peak = tracemalloc.get_traced_memory()
+    assert peak - before < MOST, f"{(peak - before) / 1e6:.0f} MB"
+    assert len(caught) <= 1, [str(each.message) for each in caught]
+    return found
+
+
+def mutated(kind: str, content: bytes, generator: random.Random) -> bytes:
+    if generator.random() < 0.15:
+        return odd_header(content, generator)
+    if kind != "torch":
+        return odd_file(content, generator)
+    from safetensors.numpy import load
+
+    return safetensors_save(odd_tensors(dict(load(content)), generator), {"format": "pt"})
+
+
+def fuzz(tmp_path: Path, make: Any, kind: str, count: int, seed: int) -> Counter[str]:
+    """Reads so many odd files of each sort, and counts what came of them."""
+    tally: Counter[str] = Counter()
+    tracemalloc.start()
+    try:
+        for sort, content, read in make(tmp_path):
+            assert outcome(read, tmp_path / "odd", content) == "read", sort
+            generator = random.Random(f"{seed} {sort}")
+            for number in range(count):
+                odd = mutated(kind, content, generator)
+                try:
+                    tally[outcome(read, tmp_path / "odd", odd)] += 1
+                except BaseException:
+                    (tmp_path / "culprit").write_bytes(odd)
+                    print(f"{sort} {number}: {tmp_path / 'culprit'}")
+                    raise
+    finally:
+        tracemalloc.stop()
+    return tally
+
+
+SORTS = {"model": models, "checkpoint": checkpoints, "torch": modules}
+
+
+@pytest.mark.parametrize("kind", SORTS)
+def test_odd_files_make_a_sentence(kind: str, tmp_path: Path) -> None:
+    tally = fuzz(tmp_path, SORTS[kind], kind, {"model": 40, "checkpoint": 60, "torch": 30}[kind], seed=0)
+    refused = tally.total() - tally["read"]
+    assert refused > 0.5 * tally.total(), tally
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("kind", SORTS)
+def test_ten_thousand_odd_files(kind: str, seed: int, tmp_path: Path) -> None:
+    print(fuzz(tmp_path, SORTS[kind], kind, {"model": 250, "checkpoint": 325, "torch": 175}[kind], seed))
+
+
+# -- what was seen --------------------------------------------------------------------------------
+
+
+def resealed(made: rnn.Network, path: Path, tensors: Any = lambda t: t, **changed: Any) -> Path:
+    """A network's file with another description or other tensors, and a checksum that fits."""
+    rnn.save(made, path)
+    file = read_model_file(path)
+    description = {k: v for k, v in {**file.description, **changed}.items() if v is not ...}
+    path.write_bytes(ModelFile(tensors(dict(file.tensors)), description).to_bytes())
+    return path
+
+
+def described(network: rnn.Network, **changed: Any) -> dict[str, Any]:
+    return {k: v for k, v in {**network.description(), **changed}.items() if v is not ...}
+
+
+LSTM = {"cell": "LSTM", "units": 3}
+SEEN: dict[str, tuple[dict[str, Any], str]] = {
+    "an unknown setting": ({"model": {"colour": 1}}, "a Network has no setting 'colour'"),
+    "a setting that is missing": ({"model": {"inputs": ...}}, "its settings do not fit"),
+    "no layers": ({"model": {"layers": ...}}, "its settings do not fit"),
+    "a setting of another kind": ({"model": {"variational": [1]}}, "variational must be True or False, not [1]"),
+    "a weight that is missing": ({"tensors": lambda t: {k: v for k, v in t.items() if k != "output.b_o"}},
+                                 "the weight output.b_o is missing"),
+    "a weight of another dtype": ({"tensors": lambda t: t | {"output.b_o": np.zeros(4, np.int64)}},
+                                  "the weight output.b_o is int64, not float32"),
+    "equations of words": ({"equations": ["a"]}, "its digest of equations is ['a'], not numbers"),
+    "equations that are none": ({"equations": {"a": 1}}, "its digest of equations is {'a': 1}, not numbers"),
+    "a vocabulary of numbers": ({"vocabulary": [1, 2]}, "its vocabulary is [1, 2], no characters"),
+    "a vocabulary twice": ({"vocabulary": "aabc"}, "a vocabulary holds each character once"),
+    "a vocabulary of another size": ({"vocabulary": "abcde"}, "5 characters for 4 symbols"),
+    "units that are not there": ({"model": {"layers": [{**LSTM, "units": 30_000}]}},
+                                 "the weight layer0.W_xi is missing or of another shape than [4, 30000]"),
+    "inputs that are not there": ({"model": {"inputs": 2**31 - 1}, "vocabulary": None}, "[2147483647, 3]"),
+    "a delay line that is not there": ({"model": {"layers": [{"cell": "NARX", "order": 10**9}]}},
+                                       "has at least 1000000002 weights, but the file holds"),
+    "a graph that is not there": ({"model": {"layers": [{"cell": "GNN", "units": 10**6, "edges": 10**5}]}},
+                                  "has at least 100000000000 weights"),
+    "cells that are not said": ({"model": {"layers": [doubled(60)]}}, "it does not say which cell is the backward"),
+    "cells within each other": ({"model": {"layers": [nested(300)]}}, "nested too deeply"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", SEEN)
+def test_what_was_seen_is_refused_in_a_sentence(what: str, tmp_path: Path) -> None:
+    changed, said = SEEN[what]
+    network = rnn.Network([rnn.LSTM(3)], 4, 4)
+    network.vocabulary = rnn.data.Vocabulary("abcd")
+    if "model" in changed:
+        changed = changed | {"model": described(network, **changed["model"])}
+    path = resealed(network, tmp_path / "odd", **changed)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelFileError, match=re.escape(said)) as caught:
+            rnn.load(path)
+        assert tracemalloc.get_traced_memory()[1] < 5e6
+    finally:
+        tracemalloc.stop()
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_line_says_it_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    network = rnn.Network([rnn.LSTM(3)], 4, 4)
+    path = resealed(network, tmp_path / "odd", model=described(network, colour=1))
+    assert main(["sample", str(path)]) == 1
+    assert re.fullmatch(
+        r"graphnet-rnn sample: .*a Network has no setting 'colour'.*\n", capsys.readouterr().err
+    )
+
+
+def test_a_file_that_is_long_but_no_model_is_not_read(tmp_path: Path) -> None:
+    """Files with holes: 64 GiB each, of which nothing is on the disk."""
+    starts = {
+        "zeros": b"",
+        "a long header": (1 << 23).to_bytes(8, "little") + b"{",
+        "a header of gigabytes": (1 << 35).to_bytes(8, "little") + b"{",
+        "longer than it says": safetensors_save({"w": np.zeros(3)}),
+    }
+    tracemalloc.start()
+    try:
+        for what, start in starts.items():
+            path = tmp_path / what
+            path.write_bytes(start)
+            os.truncate(path, 1 << 36)
+            for read in (rnn.load, from_torch):
+                with pytest.raises(ModelFileError, match=re.escape(str(path))):
+                    read(path)
+        assert tracemalloc.get_traced_memory()[1] < 5e6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(ModelFileError, match=f"{path} is not a graphnet model"):
+            rnn.load(path)
+
+
+def test_a_description_that_nothing_could_read_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="must be shorter than"):
+        rnn.save(rnn.Network([rnn.LSTM(3)], 4, 4), tmp_path / "m", {"all": "x" * (1 << 24)})
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_resuming_from_odd_arguments_is_a_line(
+    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the command keeps of itself in a checkpoint: each argument is one of its own, of its kind, or is refused."""
+    (tmp_path / "text").write_text(TEXT)
+    arguments = ["--units", "3", "--epochs", "1", "--sample", "0", "--time", "5", "--batch", "4", "--out"]
+    assert main(["train", "--quiet", str(tmp_path / "text"), *arguments, str(tmp_path / "run")]) == 0
+    (newest,) = RunFolder(tmp_path / "run").checkpoints()[-1:]
+    whole, generator = newest.read_bytes(), random.Random(seed)
+    capsys.readouterr()
+    for _ in range(25):
+        tensors, description = parts_of(whole)
+        kept = description["training"]["notes"]["arguments"]
+        name, value = generator.choice(sorted(kept)), generator.choice(PLAIN)
+        kept[name] = value
+        if generator.random() < 0.1:
+            description["training"]["notes"] = value
+        if generator.random() < 0.2:  # a claim that all of the description agrees with
+            kept["units"] = 30_000
+            for network in (description["model"], description["training"]["run"]["model"]):
+                network["layers"][0]["units"] = 30_000
+        newest.write_bytes(ModelFile(tensors, description).to_bytes())
+        for other in RunFolder(tmp_path / "run").checkpoints():
+            if other != newest:
+                other.unlink()
+        tracemalloc.start()
+        code = main(["train", "--quiet", "--resume", str(tmp_path / "run")])
+        assert tracemalloc.get_traced_memory()[1] < MOST
+        tracemalloc.stop()
+        said = capsys.readouterr().err
+        assert code in (0, 1, 2), (name, value)
+        assert code == 0 or re.fullmatch(r"graphnet-rnn train: .{20,1500}\n", said), (name, value, said)
+
+
+@pytest.mark.parametrize(
+    ("cell", "setting", "value"),
+    [(rnn.GNN(4, edges=2), "inputs", 10**8), (rnn.RHN(4, depth=2), "depth", 200_000)],
+    ids=["GNN of many symbols", "RHN of great depth"],
+)
+def test_what_a_file_has_no_weights_for_is_not_begun(
+    tmp_path: Path, cell: rnn.Cell, setting: str, value: int
+) -> None:
+    """Nothing is allocated, and no step traced to its end, for sizes that the description alone claims."""
+    network, path = rnn.Network([cell], 5, 5), tmp_path / "m.safetensors"
+    rnn.save(network, path)
+    file = read_model_file(path)
+    description = json.loads(json.dumps(dict(file.description)))
+    target = description["network"]
+    (target if setting in target else target["layers"][0])[setting] = value
+    path.write_bytes(ModelFile(file.tensors, description).to_bytes())
+    tracemalloc.start()
+    began = time.process_time()
+    with pytest.raises(ModelFileError, match="cannot be made"):
+        rnn.load(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6
+    assert time.process_time() - began < 5

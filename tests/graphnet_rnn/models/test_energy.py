@@ -1,0 +1,862 @@
+"""RBM, TRBM, RTRBM against enumeration, plain NumPy from the source's equations, and finite differences."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array
+from graphnet_rnn.cell import initializers
+from graphnet_rnn.errors import CellError, DataError, TrainingError, UsageError
+from graphnet_rnn.models.energy import RBM, RTRBM, TRBM, ContrastiveDivergence, EnergyModel, Stack, train
+from graphnet_rnn.models.energy.equations import all_states, free_energy
+from graphnet_rnn.models.energy.units import sigmoid
+from graphnet_rnn.optimizers import Optimizer
+
+LARGE = {"*": initializers.normal(0.8)}  # weights that matter
+
+
+def rbm(visible: int = 4, hidden: int = 3, **how: Any) -> RBM:
+    return RBM(visible, hidden, dtype="float64", initial=LARGE, **how)
+
+
+def bits(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).integers(0, 2, shape)
+
+
+def states(units: int) -> Array:
+    """Every binary vector, by another way than the package's."""
+    return np.array(list(itertools.product([0.0, 1.0], repeat=units)))
+
+
+def joint(p: dict[str, Array], b_v: Array | None = None, b_h: Array | None = None) -> Array:
+    """P(v, h) of a binary RBM from eq. 2.24, (2^visible, 2^hidden)."""
+    b_v, b_h = p["b_v"] if b_v is None else b_v, p["b_h"] if b_h is None else b_h
+    v, h = states(len(b_v)), states(len(b_h))
+    e = np.exp(v @ p["W"] @ h.T + (v @ b_v)[:, None] + (h @ b_h)[None, :])
+    return e / e.sum()
+
+
+def finite_difference(f: Callable[[Array], float], theta: Array, step: float = 1e-5) -> Array:
+    g = np.empty_like(theta)
+    for i in range(theta.size):
+        e = np.zeros_like(theta)
+        e[i] = step
+        g[i] = (f(theta + e) - f(theta - e)) / (2 * step)
+    return g
+
+
+def exact_gradient(model: EnergyModel, cost: gn.Node, inputs: list[gn.Node], *arrays: Array) -> Array:
+    grads = gn.gradient(cost, list(model.parameters.values()))
+    values = gn.compile(grads, inputs, backend="numpy")(*arrays)
+    return np.concatenate([g.ravel() for g in values])
+
+
+def at_theta(model: EnergyModel, f: Callable[[], float]) -> Callable[[Array], float]:
+    """f as a function of the parameters; they are what they were afterwards."""
+
+    def value(theta: Array) -> float:
+        kept = model.theta.copy()
+        model.theta = theta
+        result = f()
+        model.theta = kept
+        return result
+
+    return value
+
+
+# -- RBM: what is exact -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [(4, 3), (3, 5), (1, 1)])
+def test_conditionals_partition_and_probability_are_those_of_enumeration(sizes: tuple[int, int]) -> None:
+    model = rbm(*sizes)
+    p, P = model.values, joint(model.values)
+    v, h = states(sizes[0]), states(sizes[1])
+    assert np.allclose(model.infer(v), (P / P.sum(1, keepdims=True)) @ h, atol=1e-14)
+    assert np.allclose(model.read_out(h), (P / P.sum(0)).T @ v, atol=1e-14)
+    node = gn.input(v.shape, "float64")
+    log_p, log_z = gn.compile([model.log_probability(node), model.exact_log_partition()], [node])(v)
+    assert np.allclose(np.exp(log_p), P.sum(1), atol=1e-14)
+    unnormalised = np.exp(v @ p["W"] @ h.T + (v @ p["b_v"])[:, None] + h @ p["b_h"])
+    assert np.isclose(log_z, np.log(unnormalised.sum()), rtol=1e-13)
+    assert np.isclose(model.log_likelihood(v), np.log(P.sum(1)).mean(), rtol=1e-13)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 0.6])
+def test_gaussian_visibles_are_the_mixture_of_equation_2_33(sigma: float) -> None:
+    model = rbm(3, 4, visibles="gaussian", sigma=sigma)
+    W, b_v, b_h = model.values.values()
+    h = states(4)
+    means = sigma**2 * (b_v + h @ W.T)
+    weight = np.exp(h @ b_h + (means**2).sum(1) / (2 * sigma**2))
+    weight /= weight.sum()
+    v = np.random.default_rng(0).standard_normal((5, 3))
+    density = np.exp(-((v[:, None] - means) ** 2).sum(2) / (2 * sigma**2)) / (2 * np.pi * sigma**2) ** 1.5
+    node = gn.input(v.shape, "float64")
+    (log_p,) = gn.compile([model.log_probability(node)], [node])(v)
+    assert np.allclose(np.exp(log_p), density @ weight, rtol=1e-12)
+    assert np.allclose(model.read_out(h), means, rtol=1e-13)
+    posterior = density * weight
+    assert np.allclose(model.infer(v), posterior @ h / posterior.sum(1, keepdims=True), rtol=1e-12)
+    drawn = model.gibbs(np.zeros((100_000, 3)), steps=30)
+    assert np.allclose(drawn.mean(0), weight @ means, atol=0.03)
+    assert np.allclose(
+        np.cov(drawn.T), sigma**2 * np.eye(3) + np.cov(means.T, aweights=weight, ddof=0), atol=0.06
+    )
+
+
+@pytest.mark.parametrize("visibles", ["binary", "gaussian"])
+def test_the_exact_gradient_is_that_of_finite_differences(visibles: str) -> None:
+    model = rbm(visibles=visibles, sigma=1.0 if visibles == "binary" else 0.7)
+    v = bits(6, 4).astype(float) if visibles == "binary" else np.random.default_rng(2).standard_normal((6, 4))
+    node = gn.input(v.shape, "float64")
+    g = exact_gradient(model, gn.mean(model.log_probability(node)), [node], v)
+    expected = finite_difference(at_theta(model, lambda: model.log_likelihood(v)), model.theta.copy())
+    assert np.allclose(g, expected, rtol=1e-7, atol=1e-9)
+
+
+def test_log_partition_is_an_objective_of_any_optimizer() -> None:
+    """Maximum likelihood by exact gradients, through the ordinary Objective."""
+    model, v = rbm(3, 2), np.array([[1.0, 1, 0], [0, 0, 1], [1, 1, 0], [0, 0, 1]])
+    node = gn.input(v.shape, "float64")
+    objective = rnn.Objective(-gn.mean(model.log_probability(node)), list(model.parameters.values()), [node])
+    objective.feed(v)
+    result = rnn.minimize(objective, rnn.Adam(0.1), steps=200)
+    assert result.loss < 1.01 * np.log(2) + 0.02  # the entropy of the data
+    assert np.isclose(-model.log_likelihood(v), result.loss)
+
+
+# -- contrastive divergence ---------------------------------------------------------------------------
+
+
+def expected_divergence(model: RBM, v: Array, k: int) -> Array:
+    """The expectation of the CD-k gradient, from the k-th power of the chain's transition matrix."""
+    P, all_v = joint(model.values), states(model.visible)
+    T = (P / P.sum(1, keepdims=True)) @ (P / P.sum(0)).T
+    start = np.array([(v == row).all(1).mean() for row in all_v])
+    W = model.values["W"]
+
+    def mean_of_f(q: Array) -> Array:
+        """Σ_v q(v) ∂F/∂θ (2.32 and below)"""
+        h = sigmoid(all_v @ W + model.values["b_h"])
+        return -np.concatenate([(all_v.T @ (q[:, None] * h)).ravel(), q @ all_v, q @ h])
+
+    return mean_of_f(start) - mean_of_f(start @ np.linalg.matrix_power(T, k))
+
+
+def divergences(model: EnergyModel, v: Array, k: int, calls: int) -> tuple[Array, Array]:
+    """The mean of `calls` CD-k gradients, and its standard error."""
+    objective = ContrastiveDivergence(model, k, backend="numpy")
+    objective.feed(v)
+    g = np.array([objective.gradient(model.theta.copy())[1] for _ in range(calls)])
+    return g.mean(0), g.std(0, ddof=1) / np.sqrt(calls)
+
+
+def test_contrastive_divergence_has_its_expectation_and_tends_to_the_exact_gradient() -> None:
+    model = rbm(seed=3)
+    v = np.repeat(states(4)[[3, 5, 6, 15]], 300, axis=0)
+    node = gn.input(v.shape, "float64")
+    exact = exact_gradient(model, -gn.mean(model.log_probability(node)), [node], v)
+    bias = []
+    for k in (1, 5, 50):
+        expected = expected_divergence(model, v, k)
+        mean, error = divergences(model, v, k, 60)
+        assert np.all(np.abs(mean - expected) < 4.5 * error), k
+        bias.append(np.linalg.norm(expected - exact))
+    assert bias[0] > 0.05
+    assert bias[0] > 3 * bias[1] > 3e3 * bias[2]
+    assert np.linalg.norm(divergences(model, v, 1, 60)[0] - exact) > 0.8 * bias[0]
+
+
+def test_contrastive_divergence_of_gaussian_units_tends_to_the_exact_gradient() -> None:
+    model = rbm(2, 2, visibles="gaussian", sigma=0.8, seed=1)
+    v = np.repeat([[2.0, -1.0], [-1.0, 1.5]], 800, axis=0)
+    node = gn.input(v.shape, "float64")
+    exact = exact_gradient(model, -gn.mean(model.log_probability(node)), [node], v)
+    bias = {}
+    for k in (1, 5, 50):
+        mean, error = divergences(model, v, k, 60)
+        bias[k] = np.linalg.norm(mean - exact)
+    assert bias[1] > 1.5 * bias[5] > 1.5 * bias[50]
+    assert np.all(np.abs(mean - exact) < 4.5 * error)
+
+
+def test_the_gradient_is_a_function_of_seed_and_draw() -> None:
+    model, v = rbm(), bits(20, 4)
+    first, again, other = (ContrastiveDivergence(model, 2, seed, backend="numpy") for seed in (1, 1, 2))
+    for objective in (first, again, other):
+        objective.feed(v)
+    w = first.start()
+    one, two = first.gradient(w)[1], first.gradient(w)[1]
+    assert not np.array_equal(one, two)
+    again.draw = 1
+    assert np.array_equal(again.gradient(w)[1], two)
+    assert not np.array_equal(other.gradient(w)[1], one)
+    assert first.gradient(w)[0] >= 0
+
+
+def test_compiled_and_numpy_back_ends_agree_and_shapes_may_change() -> None:
+    model = RTRBM(4, 3, dtype="float64", initial=LARGE)
+    numba, plain = (ContrastiveDivergence(model, 2, backend=b) for b in ("numba", "numpy"))
+    for shape in ((3, 2, 4), (2, 5, 4), (3, 2, 4)):
+        for objective in (numba, plain):
+            objective.feed(bits(*shape))
+        (loss, g), (loss_, g_) = (o.gradient(model.theta.copy()) for o in (numba, plain))
+        assert loss == loss_
+        assert np.allclose(g, g_, rtol=1e-12, atol=1e-13)
+    assert len(numba._functions) == 2
+
+
+# -- temporal: equations ------------------------------------------------------------------------------
+
+
+def temporal(kind: type[Any] = RTRBM, **how: Any) -> Any:
+    return kind(**{"visible": 3, "hidden": 4, "dtype": "float64", "initial": LARGE, **how})
+
+
+def of_names(model: EnergyModel, gradient: Array) -> dict[str, Array]:
+    """A flat gradient by parameter name."""
+    ends = np.cumsum([node.size for node in model.parameters.values()])[:-1]
+    pieces = zip(model.parameters.items(), np.split(gradient, ends), strict=True)
+    return {name: piece.reshape(node.shape) for (name, node), piece in pieces}
+
+
+def node_divergence(model: EnergyModel, v: Array, v_k: Array) -> dict[str, Array]:
+    """The gradient of the mean divergence by nodes, for given ends of the chains, times time × batch: of the sum."""
+    a, b = (gn.input(v.shape, "float64") for _ in range(2))
+    g = exact_gradient(model, model.divergence(a, b), [a, b], v, v_k)
+    return of_names(model, g * v.shape[0] * v.shape[1])
+
+
+def rtrbm_recursions(p: dict[str, Array], v: Array, v_k: Array) -> dict[str, Array]:
+    """∂L/∂θ of one sequence by eqs 3.20 and 3.23-3.25, time from 1; columns are vectors, W is (hidden, visible).
+
+    ∂ log P/∂b_h etc. are those of CD: E[h|v] - E[h|v^k]. As printed, 3.23 has t for t+1 in its last term, 3.24 lacks
+    the part of W' that acts as a bias of step t, and 3.25's first sum multiplies by W'ᵀ where by the slope at r_t
+    and by ∂L/∂r_t; what stands here is what the text around them derives (and what finite differences confirm).
+    """
+    W, R, b_h, h_0 = p["W"].T, p["W'_1"].T, p["b_h"], p["h_0"]
+    T = len(v)
+    x, y = [v[0], *v], [v_k[0], *v_k]  # so that x[t] is v_t; place 0 is not used
+    r = [h_0]
+    for t in range(1, T + 1):
+        r.append(sigmoid(W @ x[t] + b_h + R @ r[t - 1]))  # 3.20
+    e_data = [h_0] + [sigmoid(W @ x[t] + b_h + R @ r[t - 1]) for t in range(1, T + 1)]
+    e_model = [h_0] + [sigmoid(W @ y[t] + b_h + R @ r[t - 1]) for t in range(1, T + 1)]
+    to_bias = [h_0] + [e_data[t] - e_model[t] for t in range(1, T + 1)]
+    to_r = [np.zeros_like(h_0) for _ in range(T + 1)]  # ∂L/∂r_t; ∂L/∂r_T = 0
+    for t in range(T - 1, -1, -1):
+        to_r[t] = R.T @ (r[t + 1] * (1 - r[t + 1]) * to_r[t + 1]) + R.T @ to_bias[t + 1]  # 3.23
+    inner = [h_0] + [r[t] * (1 - r[t]) * to_r[t] for t in range(1, T + 1)]  # ∂L/∂(argument of σ)
+
+    def over_time(term: Callable[[int], Array]) -> Array:
+        return np.sum([term(t) for t in range(1, T + 1)], axis=0)
+
+    return {
+        "W": over_time(lambda t: np.outer(inner[t] + e_data[t], x[t]) - np.outer(e_model[t], y[t])).T,  # 3.25
+        "b_v": over_time(lambda t: x[t] - y[t]),
+        "b_h": over_time(lambda t: inner[t] + to_bias[t]),
+        "W'_1": over_time(lambda t: np.outer(inner[t] + to_bias[t], r[t - 1])).T,  # 3.24
+        "h_0": to_r[0],
+    }
+
+
+def test_rtrbm_gradient_is_the_source_s_recursion_through_time() -> None:
+    model = temporal(hidden=5)
+    v, v_k = bits(6, 3, 3, seed=1).astype(float), bits(6, 3, 3, seed=2).astype(float)
+    found = node_divergence(model, v, v_k)
+    for name, g in found.items():
+        by_hand = np.sum([rtrbm_recursions(model.values, v[:, b], v_k[:, b])[name] for b in range(3)], axis=0)
+        assert np.allclose(-g, by_hand, rtol=1e-10, atol=1e-12), name
+    assert set(found) == {"W", "b_v", "b_h", "W'_1", "h_0"}
+
+
+def test_trbm_gradient_is_that_of_equations_3_7_to_3_10() -> None:
+    """No derivative goes through the past p; with two delays and every kind of connection."""
+    model = temporal(TRBM, delays=2)
+    p, T, B = model.values, 5, 2
+    v, v_k = bits(T, B, 3, seed=1).astype(float), bits(T, B, 3, seed=2).astype(float)
+    expected = {name: np.zeros_like(value) for name, value in p.items()}
+    for b in range(B):
+        seen = {t: v[t - 1, b] for t in range(1, T + 1)} | {0: p["v_0"], -1: p["v_-1"]}
+        q = {0: p["h_0"], -1: p["h_-1"]}
+        for t in range(1, T + 1):
+            bias = p["b_h"] + sum(q[t - n] @ p[f"W'_{n}"] + seen[t - n] @ p[f"W_{n}"] for n in (1, 2))
+            q[t] = sigmoid(seen[t] @ p["W"] + bias)  # 3.5
+            h_k, end = sigmoid(v_k[t - 1, b] @ p["W"] + bias), v_k[t - 1, b]
+            dh, dv = q[t] - h_k, seen[t] - end
+            expected["W"] += np.outer(seen[t], q[t]) - np.outer(end, h_k)  # 3.7
+            expected["b_v"] += dv
+            expected["b_h"] += dh
+            for n in (1, 2):
+                expected[f"W_{n}"] += np.outer(seen[t - n], dh)  # 3.8
+                expected[f"W'_{n}"] += np.outer(q[t - n], dh)  # 3.9
+                expected[f"A_{n}"] += np.outer(seen[t - n], dv)  # 3.10
+                if t - n <= 0:
+                    expected[f"h_{t - n}"] += p[f"W'_{n}"] @ dh
+                    expected[f"v_{t - n}"] += p[f"W_{n}"] @ dh + p[f"A_{n}"] @ dv
+        assert np.allclose(model.infer(v)[:, b], [q[t] for t in range(1, T + 1)], atol=1e-14)
+    for name, g in node_divergence(model, v, v_k).items():
+        assert np.allclose(-g, expected[name], rtol=1e-10, atol=1e-12), name
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"visible": 5, "hidden": 2},
+        {"delays": 2, "connections": ("HH", "VV", "VH")},
+        {"connections": "VV"},
+        {"visibles": "gaussian", "sigma": 0.7},
+    ],
+    ids=lambda how: "-".join(map(str, how.values())) or "plain",
+)
+def test_rtrbm_likelihood_is_enumerated_and_its_gradient_that_of_finite_differences(how: Any) -> None:
+    model = temporal(**how)
+    T, B = 4, 2
+    binary = model.visibles == "binary"
+    v = bits(T, B, model.visible, seed=4).astype(float)
+    v = v if binary else v + 0.3
+    node = gn.input(v.shape, "float64")
+    log_p = model.log_probabilities(node)
+    g = exact_gradient(model, gn.mean(gn.sum(log_p, axis=0)), [node], v)
+    expected = finite_difference(at_theta(model, lambda: model.log_likelihood(v)), model.theta.copy())
+    assert np.allclose(g, expected, rtol=1e-6, atol=1e-8)
+    if binary:  # each frame's RBM by enumeration
+        (found,) = gn.compile([log_p], [node], backend="numpy")(v)
+        b_v, b_h = model.biases(v)
+        for t, b in itertools.product(range(T), range(B)):
+            P = joint(model.values, b_v[t, b], b_h[t, b]).sum(1)
+            row = int((states(model.visible) == v[t, b]).all(1).argmax())
+            assert np.isclose(np.exp(found[t, b]), P[row], rtol=1e-12)
+
+
+def test_rtrbm_probabilities_of_all_sequences_add_up_to_one() -> None:
+    model = temporal(visible=2)
+    every = np.array(list(itertools.product(states(2), repeat=3))).transpose(1, 0, 2)
+    node = gn.input(every.shape, "float64")
+    (log_p,) = gn.compile([gn.sum(model.log_probabilities(node), axis=0)], [node])(every)
+    assert np.isclose(np.exp(log_p).sum(), 1, rtol=1e-12)
+
+
+def test_rtrbm_divergence_tends_to_the_exact_gradient() -> None:
+    model = temporal(seed=2)
+    v = np.repeat(bits(3, 4, 3, seed=1), 100, axis=1).astype(float)
+    node = gn.input(v.shape, "float64")
+    exact = exact_gradient(model, -gn.mean(model.log_probabilities(node)), [node], v)
+    one, _ = divergences(model, v, 1, 40)
+    many, error = divergences(model, v, 50, 40)
+    assert np.all(np.abs(many - exact) < 4.5 * error)
+    assert np.linalg.norm(one - exact) > 5 * np.linalg.norm(many - exact)
+
+
+# -- temporal: sampling -------------------------------------------------------------------------------
+
+
+def two_frames(model: Any, drawn: bool) -> Array:
+    """P(v_1, v_2) by enumeration: h_1 summed out (TRBM, eq. 3.14) or put at its mean (RTRBM, eq. 3.16)."""
+    p, v, h = model.values, states(2), states(model.hidden)
+    first = p["b_h"] + p["h_0"] @ p["W'_1"]
+    P_1 = joint(p, b_h=first)
+    result = np.zeros((4, 4))
+    for i in range(4):
+        if drawn:
+            for j, state in enumerate(h):
+                result[i] += P_1[i, j] * joint(p, b_h=p["b_h"] + state @ p["W'_1"]).sum(1)
+        else:
+            r = sigmoid(v[i] @ p["W"] + first)
+            result[i] = P_1[i].sum() * joint(p, b_h=p["b_h"] + r @ p["W'_1"]).sum(1)
+    return result
+
+
+def undecided(kind: type[Any]) -> Any:
+    """A model whose h_1 is often in doubt, and matters for v_2: drawn or not is then no small difference."""
+    model = kind(2, 2, connections=["HH"], dtype="float64")
+    p = model.values
+    p["W"][...], p["W'_1"][...] = [[3, 0.5], [0, 3]], [[8, 0], [0, 8]]
+    p["b_v"][...], p["b_h"][...], p["h_0"][...] = -1.5, -4, 0.5
+    return model
+
+
+@pytest.mark.parametrize(
+    ("kind", "mean_field", "drawn"), [(TRBM, None, True), (TRBM, True, False), (RTRBM, None, False)]
+)
+def test_samples_have_the_probabilities_of_their_model(kind: Any, mean_field: Any, drawn: bool) -> None:
+    model = undecided(kind)
+    exact, other = two_frames(model, drawn), two_frames(model, not drawn)
+    assert np.isclose(exact.sum(), 1)
+    assert np.abs(exact - other).sum() > 0.1  # so that the test tells the two models apart
+    n = 20_000
+    frames = model.sample(2, batch=n, gibbs_steps=15, mean_field=mean_field)
+    codes = (2 * frames[..., 0] + frames[..., 1]).astype(int)
+    found = np.bincount(4 * codes[0] + codes[1], minlength=16).reshape(4, 4) / n
+    assert np.abs(found - exact).sum() < 0.03
+    # After a warm-up
+    p, frame = model.values, np.array([1.0, 0.0])
+    again = model.sample(1, n, np.tile(frame, (1, n, 1)), gibbs_steps=15, mean_field=mean_field)[0]
+    r = sigmoid(frame @ p["W"] + p["b_h"] + p["h_0"] @ p["W'_1"])
+    weights = np.prod(np.where(states(2) == 1, r, 1 - r), axis=1) if drawn else [1.0]
+    pasts = states(2) if drawn else [r]
+    expected = sum(
+        q * joint(p, b_h=p["b_h"] + h @ p["W'_1"]).sum(1) for q, h in zip(weights, pasts, strict=True)
+    )
+    found = np.bincount((2 * again[:, 0] + again[:, 1]).astype(int), minlength=4) / n
+    assert np.abs(found - expected).sum() < 0.03
+
+
+def test_predictions_are_the_expectations_of_the_next_frame() -> None:
+    model = temporal(seed=3, connections=("HH", "VV"))
+    v = bits(4, 2, 3, seed=5).astype(float)
+    b_v, b_h = model.biases(v)
+    expected = [
+        [joint(model.values, b_v[t, b], b_h[t, b]).sum(1) @ states(3) for b in range(2)] for t in range(4)
+    ]
+    assert np.allclose(model.predict(v, gibbs_steps=15, chains=2000), expected, atol=0.02)
+    changed = v.copy()
+    changed[2] = 1 - changed[2]
+    same = model.predict(v, gibbs_steps=1) == model.predict(changed, gibbs_steps=1)
+    assert same[:3].all()  # frame t is not looked at
+    assert not same[3].all()
+
+
+def test_frames_read_out_with_connections_between_visible_units() -> None:
+    model = temporal(TRBM)
+    p, v, h = model.values, bits(4, 2, 3).astype(float), bits(4, 2, 4, seed=1).astype(float)
+    before = np.concatenate([np.broadcast_to(p["v_0"], (1, 2, 3)), v[:-1]])
+    expected = sigmoid(h @ p["W"].T + p["b_v"] + before @ p["A_1"])
+    assert np.allclose(model.read_out(h, v), expected, atol=1e-14)
+    assert np.allclose(model.reconstruct(v), model.read_out(model.infer(v), v))
+    one = model.emit(h[:1], warm_up=v[:2], means=True)
+    assert np.allclose(one[0], sigmoid(h[0] @ p["W"].T + p["b_v"] + v[1] @ p["A_1"]), atol=1e-14)
+    assert set(np.unique(model.emit(h))) <= {0.0, 1.0}
+
+
+# -- learning -----------------------------------------------------------------------------------------
+
+
+def bars_and_stripes() -> Array:
+    """The 14 pictures of 3 × 3 pixels whose rows, or whose columns, are each one colour."""
+    rows = [np.repeat(s, 3) for s in states(3)]
+    columns = [np.tile(s, 3) for s in states(3)]
+    return np.unique(np.array(rows + columns), axis=0)
+
+
+def shifting_bar(time: int, batch: int, seed: int, width: int = 6) -> Array:
+    """A bar of two pixels that goes left or right around a ring, one pixel a step: one frame does not say where."""
+    generator = np.random.default_rng(seed)
+    place, direction = generator.integers(0, width, batch), generator.choice([-1, 1], batch)
+    at = (place + direction * np.arange(time)[:, None])[..., None]
+    pixel = np.arange(width)
+    return (((pixel - at) % width) < 2).astype("float32")
+
+
+def train_on_bars(optimizer: Optimizer, updates: int) -> tuple[RBM, list[float]]:
+    model = RBM(9, 12, initial={"W": initializers.normal(0.1)})
+    result = train(model, bars_and_stripes(), optimizer, updates, gibbs_steps=5)
+    return model, [r.loss for r in result.reports]
+
+
+def test_rbm_learns_bars_and_stripes() -> None:
+    data = bars_and_stripes()
+    assert data.shape == (14, 9)
+    before = RBM(9, 12).log_likelihood(data)
+    model, losses = train_on_bars(rnn.Momentum(0.1), 1500)
+    after = model.log_likelihood(data)
+    assert before < -6  # 9 log 2 = 6.24
+    assert after > -3.4  # no model has more than -log 14 = -2.64
+    assert np.mean(losses[-50:]) < 0.5 * np.mean(losses[:50])
+    drawn = model.sample(2000, gibbs_steps=300)
+    known = (drawn[:, None] == data).all(2).any(1).mean()
+    assert known > 0.8  # 14 of 512 pictures: 0.03 by chance
+    noisy = np.where(np.random.default_rng(0).random((40, *data.shape)) < 0.08, 1 - data, data).reshape(-1, 9)
+    clean = np.tile(data, (40, 1))
+    assert np.mean((model.reconstruct(noisy) - clean) ** 2) < 0.6 * np.mean((noisy - clean) ** 2)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [rnn.SGD(1.0), rnn.Momentum(0.1), rnn.Nesterov(0.1), rnn.RMSprop(0.03), rnn.Adam(0.03)],
+    ids=repr,
+)
+def test_every_first_order_optimizer_trains(optimizer: Optimizer) -> None:
+    model, _ = train_on_bars(optimizer, 200)
+    assert model.log_likelihood(bars_and_stripes()) > -5.4
+
+
+def test_gaussian_rbm_learns_two_clusters() -> None:
+    generator = np.random.default_rng(0)
+    data = np.where(generator.random((400, 1)) < 0.5, [[2.0, 0.0]], [[-1.0, 1.0]])
+    data = data + generator.standard_normal(data.shape)
+    model = RBM(2, 2, "gaussian")
+    before = model.log_likelihood(data)
+    train(model, data, rnn.Momentum(0.02), 400, batch=100)
+    assert model.log_likelihood(data) > before + 0.5
+
+
+@pytest.fixture(scope="module")
+def trained_rtrbm() -> RTRBM:
+    model = RTRBM(6, 20, initial={"W": initializers.normal(0.1)})
+    train(
+        model, shifting_bar(12, 100, seed=0), rnn.Adam(0.01), 900, batch=20,
+        gibbs_steps=lambda n: 1 if n < 400 else 5, rate=lambda n: 0.01 if n < 600 else 0.004,
+    )  # fmt: skip
+    return model
+
+
+def test_rtrbm_predicts_a_shifting_bar(trained_rtrbm: RTRBM) -> None:
+    """The direction is not in one frame: it must be carried in r."""
+    v = shifting_bar(12, 50, seed=1)
+
+    def error(model: Any) -> float:
+        return float(np.mean((model.predict(v, chains=5) - v)[2:] ** 2))
+
+    copied = float(np.mean((v[1:-1] - v[2:]) ** 2))  # 1/3
+    mean = float(np.mean((v.mean() - v[2:]) ** 2))  # 2/9
+    two_ways = 4 / 6 * 0.25  # the best without the direction: four of six pixels on with probability 1/2
+    assert error(RTRBM(6, 20)) > 0.9 * mean
+    assert error(trained_rtrbm) < 0.1 * two_ways < 0.1 * min(copied, mean)
+
+
+def test_rtrbm_goes_on_where_a_warm_up_ends(trained_rtrbm: RTRBM) -> None:
+    v = shifting_bar(10, 50, seed=2)
+    future = trained_rtrbm.sample(4, 50, warm_up=v[:6])
+    assert np.mean(future != v[6:]) < 0.05 < np.mean(v[5] != v[7])
+    free = trained_rtrbm.sample(6, 200)
+    assert abs(free[3:].sum(2).mean() - 2) < 0.3  # bars of two pixels
+
+
+def test_trbm_learns_what_one_frame_and_its_past_say() -> None:
+    v = shifting_bar(12, 100, seed=0)
+    model = TRBM(6, 12, delays=2)
+    errors = []
+    for updates in (1, 300):
+        train(model, v, rnn.Adam(0.01), updates, batch=20)
+        errors.append(np.mean((model.predict(v) - v)[2:] ** 2))
+    assert errors[1] < 0.3 * errors[0]
+    noisy = np.where(np.random.default_rng(0).random(v.shape) < 0.05, 1 - v, v)
+    assert np.mean((model.reconstruct(noisy) - v) ** 2) < 0.8 * np.mean((noisy - v) ** 2)
+
+
+# -- stacks -------------------------------------------------------------------------------------------
+
+
+def test_a_flipped_rbm_has_the_distribution_of_the_hidden_units() -> None:
+    model = rbm(4, 3)
+    node = gn.input((8, 3), "float64")
+    (log_p,) = gn.compile([model.flipped().log_probability(node)], [node])(states(3))
+    assert np.allclose(np.exp(log_p), joint(model.values).sum(0), atol=1e-14)
+
+
+def test_a_stack_with_a_flipped_top_generates_what_the_first_model_does() -> None:
+    """2.7.1: started so, the augmented model is the first one."""
+    model = rbm(2, 3)
+    drawn = Stack([model, model.flipped()]).sample(20_000, gibbs_steps=30)
+    found = np.bincount((2 * drawn[:, 0] + drawn[:, 1]).astype(int), minlength=4) / 20_000
+    assert np.allclose(found, joint(model.values).sum(1), atol=0.015)
+
+
+def test_stack_of_rbms_learns_layer_by_layer() -> None:
+    data = bars_and_stripes()
+    first = RBM(9, 12, initial={"W": initializers.normal(0.1)})
+    top = RBM(12, 12, seed=1, initial={"W": initializers.normal(0.1)})
+    stack = Stack([first, top])
+    many = np.tile(data, (20, 1))
+    results = stack.train(many, rnn.Momentum(0.1), 500, gibbs_steps=2)
+    assert [len(result.reports) for result in results] == [500, 500]
+    h = stack.activities(many, level=1)
+    assert set(np.unique(h)) == {0.0, 1.0}
+    fixed, after = first.theta.copy(), top.log_likelihood(h)
+    assert after > -5 > -8 > RBM(12, 12).log_likelihood(h)
+    (more,) = stack.train(many, rnn.Momentum(0.02), 50, level=1, gibbs_steps=5)
+    assert len(more.reports) == 50
+    assert np.array_equal(first.theta, fixed)
+    assert not np.isclose(top.log_likelihood(h), after, atol=1e-6)
+    noisy = np.where(np.random.default_rng(0).random((40, *data.shape)) < 0.08, 1 - data, data).reshape(-1, 9)
+    clean = np.tile(data, (40, 1))
+    assert np.mean((stack.reconstruct(noisy) - clean) ** 2) < 0.7 * np.mean((noisy - clean) ** 2)
+    drawn = stack.sample(500, gibbs_steps=200)
+    assert (drawn[:, None] == data).all(2).any(1).mean() > 0.5
+    means = stack.sample(5, gibbs_steps=3, means=True)
+    assert np.all((means > 0) & (means < 1))
+    assert [h.shape for h in stack.infer(data)] == [(14, 12), (14, 12)]
+
+
+@pytest.mark.parametrize("kind", [TRBM, RTRBM])
+def test_stack_of_sequences(kind: Any, trained_rtrbm: RTRBM) -> None:
+    v = shifting_bar(10, 60, seed=3)
+    stack = Stack([trained_rtrbm, kind(20, 15)])
+    kept = trained_rtrbm.theta.copy()
+    reports = [result.reports for result in stack.train(v, rnn.Adam(0.01), 150, level=1, batch=20)]
+    assert np.array_equal(trained_rtrbm.theta, kept)
+    assert np.mean([r.loss for r in reports[0][-10:]]) < 0.5 * reports[0][0].loss
+    assert np.array_equal(stack.activities(v, 1), trained_rtrbm.infer(v))
+    assert np.mean((stack.reconstruct(v) - v) ** 2) < 0.1
+    future = stack.sample_sequences(3, 60, warm_up=v[:7])
+    assert future.shape == (3, 60, 6)
+    assert np.mean(future[0] != v[7]) < 0.25
+    means = stack.sample_sequences(2, 4, means=True)
+    assert np.all((means > 0) & (means < 1))
+    assert set(np.unique(stack.sample_sequences(2, 4))) <= {0.0, 1.0}
+    single = Stack([trained_rtrbm])
+    assert np.array_equal(single.sample_sequences(2, 3, seed=4), trained_rtrbm.sample(2, 3, seed=4))
+
+
+def test_a_stack_hands_the_warm_up_down() -> None:
+    """The lower layer repeats the frame before, whatever the hidden states are."""
+    lower, upper = TRBM(3, 4, connections=["VV"], dtype="float64"), TRBM(4, 2, dtype="float64")
+    lower.values["A_1"][...], lower.values["b_v"][...] = 60 * np.eye(3), -30
+    warm_up = bits(2, 50, 3, seed=1)
+    future = Stack([lower, upper]).sample_sequences(3, 50, warm_up=warm_up)
+    assert np.array_equal(future, np.tile(warm_up[-1], (3, 1, 1)))
+    assert np.array_equal(lower.sample(3, 50, warm_up=warm_up), future)
+
+
+# -- settings, data, parameters -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make", [rbm, temporal, lambda: temporal(TRBM, delays=2)], ids=["RBM", "RTRBM", "TRBM"]
+)
+def test_theta_is_all_parameters_and_restores_the_model(make: Callable[[], Any]) -> None:
+    model = make()
+    assert model.theta.size == sum(node.size for node in model.parameters.values())
+    saved = model.theta.copy()
+    v = bits(*((5, 4) if isinstance(model, RBM) else (3, 2, 3)))
+    before = model.infer(v)
+    model.theta = saved + 1
+    assert not np.allclose(model.infer(v), before)
+    assert np.allclose(
+        model.values["W"], saved[: model.values["W"].size].reshape(model.values["W"].shape) + 1
+    )
+    again = type(model)(**model.settings())
+    again.theta = saved
+    assert np.array_equal(again.infer(v), before)
+    assert repr(model).startswith(type(model).__name__ + "(visible=")
+    with pytest.raises(UsageError, match=r"theta has \d+ numbers"):
+        model.theta = saved[1:]
+
+
+def test_another_seed_is_another_model_and_defaults_are_small() -> None:
+    assert not np.array_equal(RBM(4, 3).values["W"], RBM(4, 3, seed=1).values["W"])
+    large = RTRBM(50, 60)
+    assert 0.009 < large.values["W"].std() < 0.011
+    assert 0.0045 < large.values["W'_1"].std() < 0.0055
+    assert large.dtype == np.float32
+    assert not RBM(4, 3).values["b_h"].any()
+
+
+def wrong(error: type[Exception], text: str, call: Callable[[], Any]) -> Any:
+    return pytest.param(error, text, call, id=text[:40])
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "call"),
+    [
+        wrong(UsageError, "RBM: visible must be a whole number >= 1, not 0", lambda: RBM(0, 3)),
+        wrong(UsageError, "RBM: visibles must be 'binary' or 'gaussian'", lambda: RBM(4, 3, "real")),
+        wrong(UsageError, "RBM: sigma must be a finite number > 0", lambda: RBM(4, 3, "gaussian", sigma=0)),
+        wrong(UsageError, "says nothing of binary units", lambda: RBM(4, 3, sigma=0.5)),
+        wrong(UsageError, "dtype must be float32 or float64", lambda: RBM(4, 3, dtype="int64")),
+        wrong(UsageError, "initial names 'U', but", lambda: RBM(4, 3, initial={"U": initializers.zeros()})),
+        wrong(CellError, "gave shape [3], not [4, 3]", lambda: RBM(4, 3, initial={"W": lambda g, s: np.zeros(3)})),
+        wrong(UsageError, "connections must be one or more of", lambda: TRBM(4, 3, connections=["HV"])),
+        wrong(UsageError, "Without any, use RBM", lambda: RTRBM(4, 3, connections=())),
+        wrong(UsageError, "RTRBM: delays must be a whole number >= 1", lambda: RTRBM(4, 3, delays=0)),
+        wrong(UsageError, "adds up 1 x 2^25 x 30 numbers", lambda: RBM(30, 25).exact_log_partition()),
+        wrong(UsageError, "adds up 400 x 2^14 x 20 numbers", lambda: RTRBM(20, 14).log_likelihood(bits(20, 20, 20))),
+        wrong(UsageError, "start has 2 rows, but 3 cases", lambda: rbm().sample(3, start=bits(2, 4))),
+        wrong(UsageError, "Gaussian visible units cannot become", lambda: RBM(4, 3, "gaussian").flipped()),
+        wrong(DataError, "the data go from -1 to 1", lambda: rbm().infer(bits(2, 4) * 2 - 1)),
+        wrong(DataError, "the data go from 0 to 255", lambda: ContrastiveDivergence(rbm()).feed(bits(9, 4) * 255)),
+        wrong(DataError, "only 0 and 1 have a probability", lambda: rbm().log_likelihood(np.full((2, 4), 0.5))),
+        wrong(DataError, "RBM: v must have shape (cases, 4)", lambda: rbm().infer(bits(2, 5))),
+        wrong(DataError, "RBM: v must have shape (cases, 4)", lambda: rbm().infer(bits(4))),
+        wrong(DataError, "h must have shape (cases, 3)", lambda: rbm().read_out(bits(2, 4))),
+        wrong(DataError, "h must lie in [0, 1]", lambda: rbm().read_out(2 * np.ones((2, 3)))),
+        wrong(DataError, "v at [1, 2] is nan, not a finite float64", lambda: rbm().infer([[1] * 4, [0, 0, np.nan, 0]])),
+        wrong(DataError, "is 1e+300, not a finite float32", lambda: RBM(1, 1, "gaussian").infer([[1e300]])),
+        wrong(DataError, "v must be numbers", lambda: rbm().infer([["a"] * 4])),
+        wrong(DataError, "must be an array of shape (cases, 4)", lambda: rbm().infer([[1], [1, 0]])),
+        wrong(DataError, "data must have shape (time, batch, 3)", lambda: train(temporal(), bits(3, 3), rnn.SGD(), 1)),
+        wrong(DataError, "none of them 0", lambda: temporal().infer(bits(0, 2, 3))),
+        wrong(DataError, "h has [1, 1] steps and sequences", lambda: temporal().read_out(bits(1, 1, 4), bits(2, 1, 3))),
+        wrong(DataError, "batch is 4, but", lambda: train(temporal(), bits(5, 3, 3), rnn.SGD(), 1, batch=4)),
+        wrong(UsageError, "warm_up holds 2 sequences", lambda: temporal().sample(1, 3, warm_up=bits(1, 2, 3))),
+        wrong(UsageError, "hidden states of an RTRBM are not drawn", lambda: temporal().sample(1, mean_field=False)),
+        wrong(UsageError, "call feed(data) first", lambda: ContrastiveDivergence(rbm()).gradient(np.zeros(19))),
+        wrong(UsageError, "takes an RBM, TRBM or RTRBM", lambda: ContrastiveDivergence(RBM)),  # type: ignore[arg-type]
+        wrong(UsageError, "gibbs_steps must be a whole number >= 1", lambda: ContrastiveDivergence(rbm(), 0)),
+        wrong(UsageError, "theta has 19 numbers", lambda: fed().gradient(np.zeros(3))),
+        wrong(UsageError, "train takes an RBM", lambda: train(None, bits(2, 4), rnn.SGD(), 1)),  # type: ignore[arg-type]
+        wrong(UsageError, "must be a first-order or a Hessian-free", lambda: train(rbm(), bits(2, 4), rnn.SGD, 1)),  # type: ignore[arg-type]
+        wrong(UsageError, "layers is empty", lambda: Stack([])),
+        wrong(UsageError, "on top of 3 hidden units", lambda: Stack([RBM(4, 3), RBM(4, 2)])),
+        wrong(UsageError, "gaussian visible units", lambda: Stack([RBM(4, 3), RBM(3, 2, "gaussian")])),
+        wrong(UsageError, "must be all RBMs, or all", lambda: Stack([RBM(4, 3), RTRBM(3, 2)])),
+        wrong(UsageError, "must be all RBMs, or all", lambda: Stack([RTRBM(4, 3), "x"])),  # type: ignore[list-item]
+        wrong(UsageError, "use Stack.sample_sequences", lambda: Stack([RTRBM(4, 3)]).sample(1)),
+        wrong(UsageError, "use Stack.sample", lambda: Stack([RBM(4, 3)]).sample_sequences(1)),
+        wrong(UsageError, "level 1 of 1 layers", lambda: Stack([RBM(4, 3)]).activities(bits(2, 4), 1)),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_said_in_words(
+    error: type[Exception], text: str, call: Callable[[], Any]
+) -> None:
+    with pytest.raises(error, match=re.escape(text)):
+        call()
+
+
+def fed() -> ContrastiveDivergence:
+    objective = ContrastiveDivergence(rbm(), backend="numpy")
+    objective.feed(bits(2, 4))
+    return objective
+
+
+@pytest.mark.parametrize(
+    ("make", "rate"),
+    [
+        (lambda: RBM(3, 4, "gaussian"), 1e4),
+        (lambda: RTRBM(3, 4, "gaussian"), 1e4),
+        (lambda: TRBM(3, 4, "gaussian"), 1e4),
+        (lambda: TRBM(3, 4), 1e36),
+    ],
+)
+def test_learning_that_runs_away_is_told(make: Callable[[], EnergyModel], rate: float) -> None:
+    model = make()
+    v = np.random.default_rng(0).random((20, 3) if isinstance(model, RBM) else (4, 5, 3))
+    data = v if model.visibles == "binary" else 1000 * v
+    with pytest.raises(
+        TrainingError, match=r"the loss is .*; try a smaller rate, clipping .* for Gaussian units"
+    ):
+        train(model, data, rnn.SGD(rate), 200)
+    model.infer(data)  # no warning, though W is very large
+
+
+@pytest.mark.parametrize("method", ["infer", "reconstruct", "sample", "predict", "gibbs", "emit"])
+def test_parameters_that_are_not_numbers_make_no_data(method: str) -> None:
+    for model in (rbm(), temporal()):
+        if hasattr(model, method):
+            model.values["b_h"][1] = np.nan
+            v = bits(2, 4) if isinstance(model, RBM) else bits(2, 5, 4 if method == "emit" else 3)
+            with pytest.raises(UsageError, match="the parameter b_h holds NaN"):
+                getattr(model, method)(4 if method == "sample" else v)
+
+
+SCHEDULED = rnn.Nesterov(rnn.Stepwise({0: 0.01, 7: 0.02}), momentum=rnn.NesterovMomentum(0.9))
+MODELS: dict[str, Callable[[], EnergyModel]] = {
+    "RBM": lambda: RBM(3, 4),
+    "Gaussian RBM": lambda: RBM(3, 4, "gaussian", dtype="float64"),
+    "TRBM": lambda: TRBM(3, 4, delays=2),
+    "RTRBM": lambda: RTRBM(3, 4),
+    "Gaussian RTRBM": lambda: RTRBM(3, 4, "gaussian"),
+}
+
+
+@pytest.mark.parametrize("stopped", [[10, 10], [1, 12, 7], "callback"], ids=str)
+@pytest.mark.parametrize(
+    "optimizer",
+    [rnn.SGD(0.1), rnn.Momentum(0.05), SCHEDULED, rnn.RMSprop(0.01), rnn.Adam(0.01)],
+    ids=lambda optimizer: type(optimizer).__name__,
+)
+@pytest.mark.parametrize("kind", MODELS)
+def test_training_goes_on_to_the_same_numbers(
+    kind: str, optimizer: rnn.optimizers.FirstOrder, stopped: Any, tmp_path: Path
+) -> None:
+    """10 updates and 10 more are 20, to the bit: batches, chains, velocity and the settings by update alike."""
+    generator = np.random.default_rng(0)
+    temporal = "T" in kind
+    lower = (TRBM if temporal else RBM)(5, 3, seed=3)
+    data = (generator.random((4, 7, 5) if temporal else (7, 5)) < 0.5).astype("float32")
+    how: dict[str, Any] = {
+        "batch": 3, "gibbs_steps": lambda n: 1 + n // 8, "below": [lower], "seed": 5,
+        "rate": None if optimizer is SCHEDULED else lambda n: 0.02 / (1 + n),
+    }  # fmt: skip
+    whole, parts = MODELS[kind](), MODELS[kind]()
+    expected = train(whole, data, optimizer, 20, **how)
+    reports, state = [], None
+    for updates in [20, 11] if stopped == "callback" else stopped:
+        stop = (lambda n, report: n == 8) if stopped == "callback" else None
+        result = train(parts, data, optimizer, updates, **how, state=state, callback=stop)
+        np.savez(tmp_path / "state.npz", **result.state)
+        reports, state = reports + result.reports, dict(np.load(tmp_path / "state.npz"))
+    assert parts.theta.tobytes() == whole.theta.tobytes() == expected.theta.tobytes()
+    assert reports == expected.reports
+    assert result.loss == expected.loss
+    assert {k: v.tobytes() for k, v in result.state.items()} == {
+        k: v.tobytes() for k, v in expected.state.items()
+    }
+
+
+def test_a_level_of_a_stack_goes_on_to_the_same_numbers() -> None:
+    data, how = bars_and_stripes(), {"optimizer": rnn.Momentum(0.1), "batch": 5, "level": 1}
+    stacks = [Stack([RBM(9, 4), RBM(4, 4, seed=1)]) for _ in range(2)]
+    stacks[0].train(data, updates=20, **how)
+    (first,) = stacks[1].train(data, updates=10, **how)
+    stacks[1].train(data, updates=10, **how, state=first.state)
+    assert stacks[0].layers[1].theta.tobytes() == stacks[1].layers[1].theta.tobytes()
+    with pytest.raises(UsageError, match=r"a state is of one layer; say which by level="):
+        stacks[1].train(data, rnn.Momentum(0.1), 1, state=first.state)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"update": None}, r"state lacks update; training with Momentum keeps v, update, random"),
+        ({"m": np.zeros(1)}, r"state has m;"),
+        ({"v": np.zeros(3)}, r"v in state must be finite, of shape \[19\]"),
+        ({"random": np.zeros(6, np.uint64)}, r"state is of a run with another seed; give the same one"),
+        ({"update": np.array([-1])}, r"none that train has given"),
+    ],
+)
+def test_a_state_that_training_cannot_have(changed: dict[str, Any], said: str) -> None:
+    state = train(rbm(), bits(5, 4), rnn.Momentum(), 1).state | changed
+    with pytest.raises(UsageError, match=f"train: .*{said}"):
+        train(rbm(), bits(5, 4), rnn.Momentum(), 1, state={k: v for k, v in state.items() if v is not None})
+
+
+def test_a_callback_stops_and_sees_every_update() -> None:
+    seen: list[int] = []
+
+    def callback(update: int, report: Any) -> bool:
+        seen.append(update)
+        return update == 3
+
+    result = train(rbm(), bits(5, 4), rnn.SGD(), 10, batch=2, callback=callback)
+    assert (len(result.reports), result.reason) == (4, "callback")
+    assert seen == [0, 1, 2, 3]
+
+
+def test_values_between_0_and_1_count_as_probabilities() -> None:
+    """The energy at a mean is what learning uses for grey pixels, and for activities of an RTRBM."""
+    model, grey = rbm(), np.random.default_rng(0).random((3, 4))
+    p = model.values
+    expected = -grey @ p["b_v"] - np.log1p(np.exp(grey @ p["W"] + p["b_h"])).sum(1)
+    node = gn.input((3, 4), "float64")
+    (found,) = gn.compile([model.free_energy(node)], [node])(grey)
+    assert np.allclose(found, expected)
+    assert len(train(model, grey, rnn.SGD(), 2).reports) == 2
+
+
+def test_every_state_once() -> None:
+    assert np.array_equal(np.unique(all_states(5), axis=0), states(5))
+
+
+def test_free_energy_takes_biases_of_each_row() -> None:
+    model, v = rbm(), states(4)[:3]
+    rows = np.random.default_rng(0).standard_normal((2, 3, 4))
+    p = {name: gn.constant(value) for name, value in model.values.items()}
+    b_v, b_h = gn.constant(rows[0]), gn.constant(rows[1][:, :3])
+    (found,) = gn.compile([free_energy(gn.constant(v), p["W"], b_v, b_h, model.units)], [])()
+    for i in range(3):
+        h = states(3)
+        e = np.exp(h @ (v[i] @ model.values["W"] + rows[1][i, :3]) + v[i] @ rows[0][i])
+        assert np.isclose(found[i], -np.log(e.sum()))

@@ -1,0 +1,465 @@
+"""Hidden Markov models against enumeration of all hidden paths and the textbook's recursions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import DataError, TrainingError, UsageError
+from graphnet_rnn.models.hmm import HMM
+
+RNG = np.random.default_rng
+
+
+def model(states: int = 3, symbols: int = 4, seed: int = 1, piece: int = 4) -> HMM:
+    """Tables without tiny entries; short pieces, so that sequences of the tests have several."""
+    hmm = HMM(states, symbols, seed=seed, piece=piece)
+    generator = RNG(seed)
+    hmm.pi = generator.dirichlet(np.full(states, 3.0))
+    hmm.A = generator.dirichlet(np.full(states, 3.0), states)
+    hmm.B = generator.dirichlet(np.full(symbols, 3.0), states)
+    return hmm
+
+
+def text(time: int, batch: int | None = None, symbols: int = 4, seed: int = 0) -> Array:
+    return RNG(seed).integers(0, symbols, time if batch is None else (time, batch))
+
+
+# -- oracles -------------------------------------------------------------------------------------
+
+
+def path_probability(hmm: HMM, path: tuple[int, ...], x: Array) -> float:
+    p = hmm.pi[path[0]] * hmm.B[path[0], x[0]]
+    for before, state, symbol in zip(path, path[1:], x[1:], strict=False):
+        p *= hmm.A[before, state] * hmm.B[state, symbol]
+    return float(p)
+
+
+def all_paths(hmm: HMM, x: Array) -> dict[tuple[int, ...], float]:
+    paths = itertools.product(range(hmm.states), repeat=len(x))
+    return {path: path_probability(hmm, path, x) for path in paths}
+
+
+def forward_backward(hmm: HMM, x: Array) -> tuple[Array, Array, Array]:
+    """Rabiner 1989, eqs 19-27 and 37-38, unscaled; expected starts, moves and prints for one sequence."""
+    pi, A, B, T = hmm.pi, hmm.A, hmm.B, len(x)
+    alpha, beta = np.zeros((T, hmm.states)), np.ones((T, hmm.states))
+    alpha[0] = pi * B[:, x[0]]
+    for t in range(T - 1):
+        alpha[t + 1] = (alpha[t] @ A) * B[:, x[t + 1]]
+    for t in range(T - 2, -1, -1):
+        beta[t] = A @ (B[:, x[t + 1]] * beta[t + 1])
+    likelihood = alpha[-1].sum()
+    gamma = alpha * beta / likelihood
+    moves = np.zeros_like(A)
+    for t in range(T - 1):
+        moves += np.outer(alpha[t], B[:, x[t + 1]] * beta[t + 1]) * A / likelihood
+    prints = np.zeros_like(B)
+    for t in range(T):
+        prints[:, x[t]] += gamma[t]
+    return gamma[0], moves, prints
+
+
+# -- likelihood ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("piece", [1, 3, 128])
+@pytest.mark.parametrize("states", [1, 2, 3])
+def test_likelihood_is_the_sum_over_all_paths(states: int, piece: int) -> None:
+    hmm, x = model(states, piece=piece), text(7, 2)
+    expected = [math.log(sum(all_paths(hmm, x[:, lane]).values())) for lane in range(2)]
+    assert hmm.log_likelihood(x) == pytest.approx(expected, rel=1e-13)
+    assert hmm.log_likelihood(x[:, 1]) == pytest.approx(expected[1], rel=1e-13)
+    assert hmm.bits(x) == pytest.approx(-sum(expected) / 14 / math.log(2), rel=1e-13)
+    u = hmm.unroll(7, 2)
+    (node,) = gn.compile([u.log_likelihood], [u.symbols])(x)
+    assert node == pytest.approx(expected, rel=1e-13)
+
+
+def test_all_sequences_of_a_length_have_probability_one_together() -> None:
+    sequences = np.array(list(itertools.product(range(3), repeat=5))).T
+    assert np.exp(model(2, 3).log_likelihood(sequences)).sum() == pytest.approx(1, rel=1e-13)
+
+
+def test_prediction_is_a_quotient_of_likelihoods() -> None:
+    hmm, x = model(), text(6, 2)
+    more = np.array([hmm.log_likelihood(np.vstack([x, np.full((1, 2), k)])) for k in range(4)]).T
+    assert hmm.predict(x) == pytest.approx(np.exp(more - hmm.log_likelihood(x)[:, None]), rel=1e-12)
+    assert hmm.predict(x[:, 0]) == pytest.approx(hmm.predict(x)[0])
+    assert hmm.predict([]) == pytest.approx(hmm.pi @ hmm.B)
+    assert hmm.predict(np.zeros((0, 2), int)).shape == (2, 4)
+
+
+def test_a_long_text_does_not_underflow() -> None:
+    """10,000 symbols; a plain product of probabilities would be 0 after 400. The oracle adds in the log domain."""
+    hmm, x = model(piece=128), text(10_000)
+    log_a = np.log(hmm.pi) + np.log(hmm.B[:, x[0]])
+    for symbol in x[1:]:
+        log_a = np.logaddexp.reduce(log_a[:, None] + np.log(hmm.A), axis=0) + np.log(hmm.B[:, symbol])
+    expected = np.logaddexp.reduce(log_a)
+    assert expected < -10_000
+    assert hmm.log_likelihood(x) == pytest.approx(expected, rel=1e-12)
+    counts = hmm.counts(x)
+    assert [table.sum() for table in (counts.pi, counts.A, counts.B)] == pytest.approx([1, 9_999, 10_000])
+
+
+def test_the_impossible() -> None:
+    hmm = model(2, 3)
+    hmm.B = [[0.5, 0.5, 0.0], [0.2, 0.8, 0.0]]
+    x = np.array([[0, 1], [1, 1], [0, 2], [1, 0], [1, 0], [0, 0]])
+    possible, impossible = hmm.log_likelihood(x)
+    assert np.isfinite(possible)
+    assert impossible == -math.inf
+    for method in (hmm.counts, hmm.fit, hmm.predict):
+        with pytest.raises(DataError, match="the symbol at time 2 of sequence 1 has probability 0"):
+            method(x)
+    with pytest.raises(DataError, match="no path of this model can print sequence 1"):
+        hmm.viterbi(x)
+
+
+# -- the gated network ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("time", [1, 6])
+def test_equals_the_linear_gated_network(time: int) -> None:
+    """Ollivier 2013, eq. 10 with s(V) = V, and the linear output of 1.2.2, as nodes over τ alone."""
+    hmm, x = model(), text(time)
+    tau = gn.constant(hmm.tau)
+    assert hmm.tau[1, 2, 3] == pytest.approx(hmm.B[1, 3] * hmm.A[1, 2])
+    w = hmm.B  # w_ix
+    a = gn.constant(hmm.pi)
+    log_likelihood: Any = 0.0
+    for symbol in x:
+        pi_t = (a @ w)[int(symbol)] / gn.sum(a)
+        log_likelihood = log_likelihood + gn.log(pi_t)
+        a = gn.sum(gn.reshape(a, (3, 1)) * tau[:, :, int(symbol)], axis=0)
+    value, final = gn.compile([log_likelihood, a / gn.sum(a)], [])()
+    u = hmm.unroll(time, 1)
+    (state,) = gn.compile([u.final], [u.symbols])(x[:, None])
+    assert value == pytest.approx(hmm.log_likelihood(x), rel=1e-12)
+    assert state[0] == pytest.approx(final, rel=1e-12)
+
+
+# -- expectation-maximisation --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("piece", [1, 4, 128])
+def test_counts_are_those_of_forward_backward(piece: int) -> None:
+    hmm, x = model(piece=piece), text(23, 3)
+    expected = [sum(tables) for tables in zip(*[forward_backward(hmm, lane) for lane in x.T], strict=True)]
+    counts = hmm.counts(x)
+    for found, wanted in zip((counts.pi, counts.A, counts.B), expected, strict=True):
+        assert found == pytest.approx(wanted, rel=1e-11)
+    assert counts.log_likelihood == pytest.approx(hmm.log_likelihood(x))
+
+
+def test_counts_are_means_over_paths() -> None:
+    """The oracle of the oracle, and where moves are forbidden."""
+    hmm, x = model(), text(6)
+    hmm.A = [[0.0, 0.4, 0.6], [0.3, 0.7, 0.0], [0.5, 0.0, 0.5]]
+    paths = all_paths(hmm, x)
+    moves = np.zeros((3, 3))
+    for path, p in paths.items():
+        np.add.at(moves, (path[:-1], path[1:]), p / sum(paths.values()))
+    counts = hmm.counts(x)
+    np.testing.assert_allclose(counts.A, moves, rtol=1e-12)
+    assert counts.A[0, 0] == 0
+
+
+def test_each_step_gains() -> None:
+    hmm, x = HMM(4, 4, seed=5), text(60, 3, seed=2)
+    history = hmm.fit(x, iterations=30)
+    assert len(history) == 31
+    assert history[-1] == hmm.bits(x)
+    assert all(before - after > -1e-12 for before, after in itertools.pairwise(history))
+    assert history[0] - history[-1] > 0.1
+    for table in (hmm.pi, hmm.A, hmm.B):
+        assert table.sum(axis=-1) == pytest.approx(1)
+        assert (table >= 0).all()
+
+
+def test_one_step_by_hand() -> None:
+    hmm, x = model(), text(11)
+    _, moves, prints = forward_backward(hmm, x)
+    hmm.fit(x, iterations=1, smoothing=0.25)
+    for table, count in ((hmm.A, moves), (hmm.B, prints)):
+        np.testing.assert_allclose(table, (count + 0.25) / (count + 0.25).sum(axis=1, keepdims=True))
+
+
+def test_zeros_stay_without_smoothing_and_go_with_it() -> None:
+    for smoothing in (0.0, 0.1):
+        hmm = model()
+        hmm.A = [[0.0, 0.4, 0.6], [0.3, 0.7, 0.0], [0.5, 0.0, 0.5]]
+        hmm.fit(text(40), 5, smoothing=smoothing)
+        assert [hmm.A[0, 0] == 0, hmm.A[1, 2] == 0, hmm.A[2, 1] == 0] == 3 * [smoothing == 0]
+
+
+def test_a_state_that_is_never_visited_keeps_its_rows() -> None:
+    hmm = model(2, 4)
+    A, B = np.array([[1.0, 0.0], [0.3, 0.7]]), hmm.B
+    hmm.pi, hmm.A = [1.0, 0.0], A
+    hmm.fit(text(20), 3)
+    np.testing.assert_allclose(hmm.A, A)
+    assert hmm.B[1] == pytest.approx(B[1])
+
+
+def test_tolerance_stops() -> None:
+    x = text(50, 2)
+    long, short = model(), model()
+    history, stopped = long.fit(x, 200), short.fit(x, 200, tolerance=1e-3)
+    assert 2 < len(stopped) < 100
+    assert stopped == history[: len(stopped)]
+    assert stopped[-2] - stopped[-1] < 1e-3 <= stopped[-3] - stopped[-2]
+    assert stopped[-1] == pytest.approx(short.bits(x), rel=1e-14), "those of the tables as they are left"
+
+
+def test_recovers_a_known_model() -> None:
+    """Two sticky states; judged on fresh data. The best of three starts: two stay near a saddle."""
+    true = HMM(2, 2)
+    true.pi, true.A, true.B = [0.5, 0.5], [[0.95, 0.05], [0.1, 0.9]], [[0.9, 0.1], [0.15, 0.85]]
+    train, fresh = true.sample(1500, seed=1, batch=4), true.sample(1500, seed=2, batch=4)
+    starts = [HMM(2, 2, seed=seed) for seed in (1, 2, 3)]
+    bits = [hmm.fit(train, 200, tolerance=1e-6)[-1] for hmm in starts]
+    found = starts[int(np.argmin(bits))]
+    memoryless = np.bincount(fresh.ravel()) / fresh.size
+    entropy = -(memoryless * np.log2(memoryless)).sum()
+    assert true.bits(fresh) < found.bits(fresh) < true.bits(fresh) + 0.002 < entropy - 0.15
+    order = np.argsort(found.B[:, 1])
+    assert found.A[np.ix_(order, order)] == pytest.approx(true.A, abs=0.03)
+    assert found.B[order] == pytest.approx(true.B, abs=0.03)
+
+
+def test_lost_states_are_told() -> None:
+    """State 1 has probability 9^-700 when the symbols that only it explains begin."""
+    hmm = HMM(2, 2)
+    hmm.pi, hmm.A, hmm.B = [0.5, 0.5], np.eye(2), [[0.9, 0.1], [0.1, 0.9]]
+    with pytest.raises(TrainingError, match="smoothing"):
+        hmm.counts(np.repeat([0, 1], 700))
+
+
+# -- gradient training ---------------------------------------------------------------------------
+
+
+def test_logits_give_the_tables_and_train() -> None:
+    hmm, x = model(), text(12, 2)
+    u = hmm.unroll(12, 2, tables="softmax")
+    objective = rnn.Objective(u.cost, list(u.parameters.values()), [u.symbols])
+    objective.feed(x)
+    before = objective.loss(objective.start())
+    assert before / math.log(2) == pytest.approx(hmm.bits(x), rel=1e-13)
+    found = rnn.minimize(objective, rnn.Adam(rate=0.05), steps=60)
+    assert found.loss < before - 0.05
+    assert hmm.bits(x) == pytest.approx(before / math.log(2)), "the model's own tables are untouched so far"
+    hmm.adopt(u)
+    assert hmm.bits(x) == pytest.approx(found.loss / math.log(2), rel=1e-12)
+
+
+def test_gradient_of_logits_is_what_expectation_maximisation_lacks() -> None:
+    """∂log p/∂logit_ij = count_ij - A_ij Σ_j count_ij (Bridle 1990): zero exactly at EM's fixed points."""
+    hmm, x = model(), text(15)
+    counts = hmm.counts(x)
+    u = hmm.unroll(15, 1, tables="softmax")
+    g = gn.compile(gn.gradient(gn.sum(u.log_likelihood), list(u.parameters.values())), [u.symbols])(
+        x[:, None]
+    )
+    for found, count, table in zip(g, (counts.pi, counts.A, counts.B), (hmm.pi, hmm.A, hmm.B), strict=True):
+        assert found == pytest.approx(count - table * count.sum(axis=-1, keepdims=True), rel=1e-9, abs=1e-12)
+
+
+def test_forbidden_moves_stay_forbidden() -> None:
+    hmm, x = model(2, 4), text(10, 2)
+    hmm.A = [[0.0, 1.0], [0.4, 0.6]]
+    u = hmm.unroll(10, 2, tables="softmax")
+    objective = rnn.Objective(u.cost, list(u.parameters.values()), [u.symbols])
+    objective.feed(x)
+    rnn.minimize(objective, rnn.Adam(rate=0.1), steps=10)
+    hmm.adopt(u)
+    assert hmm.A[0].tolist() == [0, 1]
+    assert hmm.A[1, 0] != 0.4
+
+
+def test_adopt_refuses_tables() -> None:
+    hmm = model()
+    with pytest.raises(UsageError, match="tables='softmax'"):
+        hmm.adopt(hmm.unroll(3, 1))
+    with pytest.raises(UsageError, match=r"holds no logits for this model's pi \[3\]"):
+        hmm.adopt(model(2).unroll(3, 1, tables="softmax"))
+
+
+# -- over a sparse graph ---------------------------------------------------------------------------
+
+
+def test_over_a_sparse_graph_no_other_move_is_ever_possible() -> None:
+    """Ollivier 2013, note 16: so many edges from each state, one to itself; the same graph as the cells'."""
+    hmm = HMM(6, 4, seed=2, edges=3, graph_seed=5)
+    cell = rnn.GLNN(6, edges=3, graph_seed=5)
+    edges = np.zeros((6, 6), bool)
+    edges[cell.sources, cell.targets] = True
+    assert np.array_equal(hmm.A > 0, edges)
+    assert hmm.A.sum(axis=1) == pytest.approx(np.ones(6))
+    x = text(30, 4)
+    found = hmm.fit(x, iterations=8, smoothing=0.1)
+    assert found[-1] < found[0]
+    assert np.array_equal(hmm.A > 0, edges), "smoothing makes no edges"
+    u = hmm.unroll(30, 4, tables="softmax")
+    objective = rnn.Objective(u.cost, u.parameters, [u.symbols])
+    objective.feed(x)
+    rnn.minimize(objective, rnn.HessianFree(), steps=3)
+    hmm.adopt(u)
+    assert np.array_equal(hmm.A > 0, edges)
+    with pytest.raises(UsageError, match="A must be 0 where the graph has no edge"):
+        hmm.A = np.full((6, 6), 1 / 6)
+    assert (HMM(3, 2, edges=9).A > 0).all()
+
+
+def test_what_is_drawn_along_edges_is_jeffreys() -> None:
+    """Dirichlet(½, ..., ½) over the edges of a state: each share has the mean 1/d and the variance (d-1)/d²/(d/2+1)."""
+    tables = [HMM(400, 1, seed=seed, edges=4, graph_seed=1).A for seed in range(8)]
+    shares = np.concatenate([A[A > 0].reshape(400, 4) for A in tables])
+    assert shares.mean(axis=0) == pytest.approx([0.25] * 4, abs=0.02)
+    assert shares.var(axis=0) == pytest.approx([3 / 16 / 3] * 4, rel=0.08)
+
+
+# -- decoding and sampling -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_viterbi_is_the_best_path(seed: int) -> None:
+    hmm, x = model(seed=seed), text(7, 3, seed=seed)
+    found = hmm.viterbi(x)
+    for lane in range(3):
+        paths = all_paths(hmm, x[:, lane])
+        assert tuple(found[:, lane]) == max(paths, key=paths.__getitem__)
+        assert np.array_equal(hmm.viterbi(x[:, lane]), found[:, lane])
+
+
+def test_viterbi_goes_round_closed_ways() -> None:
+    hmm = model(2, 2)
+    hmm.pi, hmm.A, hmm.B = [1, 0], [[0, 1], [1, 0]], [[0.9, 0.1], [0.9, 0.1]]
+    assert hmm.viterbi([0, 0, 1, 1, 0]).tolist() == [0, 1, 0, 1, 0]
+
+
+def test_samples_follow_the_model() -> None:
+    """Frequencies of all strings of three symbols, in 20,000 samples, against their probabilities."""
+    hmm = model(2, 3)
+    drawn = hmm.sample(3, seed=4, batch=20_000)
+    strings = np.array(list(itertools.product(range(3), repeat=3)))
+    expected = np.exp(hmm.log_likelihood(strings.T))
+    found = np.bincount(np.ravel_multi_index(tuple(drawn), (3, 3, 3)), minlength=27) / 20_000
+    assert found == pytest.approx(expected, abs=4 * math.sqrt(0.25 / 20_000))
+    assert (np.abs(found - expected) < 5 * np.sqrt(expected / 20_000)).all()
+
+
+def test_samples_are_of_their_seed() -> None:
+    hmm = model()
+    assert np.array_equal(hmm.sample(50, seed=1), hmm.sample(50, seed=1))
+    assert not np.array_equal(hmm.sample(50, seed=1), hmm.sample(50, seed=2))
+    assert hmm.sample(5).shape == (5,)
+    assert hmm.sample(5, batch=2).shape == (5, 2)
+
+
+def test_first_tables() -> None:
+    hmm = HMM(3, 4, seed=7, frequencies=[0, 1, 2, 997])
+    assert (hmm.B[:, 0] == 0).all()
+    assert (hmm.B[:, 3] > hmm.B[:, 1]).all()
+    for name in ("pi", "A", "B"):
+        assert np.array_equal(getattr(HMM(3, 4, seed=7), name), getattr(HMM(3, 4, seed=7), name))
+        assert not np.array_equal(getattr(HMM(3, 4, seed=7), name), getattr(HMM(3, 4, seed=8), name))
+    hmm.A[0, 0] = 5  # a copy
+    assert hmm.A[0].sum() == pytest.approx(1)
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"states": 0}, "states must be a whole number >= 1, not 0"),
+        ({"symbols": 2.5}, "symbols must be a whole number >= 1, not 2.5"),
+        ({"piece": 0}, "piece must be"),
+        ({"seed": -1}, "seed must be"),
+        ({"frequencies": [1, 2]}, r"frequencies must be 3 numbers >= 0.*\[2\]"),
+        ({"frequencies": [1, 2, -1]}, "frequencies must be 3 numbers >= 0"),
+        ({"frequencies": [0, 0, 0]}, "no symbol could ever be printed"),
+        ({"frequencies": "abc"}, "frequencies must be an array of numbers"),
+    ],
+)
+def test_impossible_settings(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        HMM(**{"states": 2, "symbols": 3, **settings})
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "message"),
+    [
+        ("pi", [0.5, 0.6], "each row with the sum 1.*sums are 1.1"),
+        ("pi", [1.5, -0.5], "smallest entry is -0.5"),
+        ("A", [[1, 0]], r"A must have the shape \[2, 2\], not \[1, 2\]"),
+        ("A", [[1, 0], [np.nan, 1]], "A must hold probabilities"),
+        ("B", "no", "B must be an array of numbers"),
+    ],
+)
+def test_impossible_tables(name: str, table: Any, message: str) -> None:
+    hmm = model(2, 3)
+    before = getattr(hmm, name)
+    with pytest.raises(UsageError, match=message):
+        setattr(hmm, name, table)
+    assert np.array_equal(getattr(hmm, name), before)
+
+
+@pytest.mark.parametrize(
+    ("symbols", "message"),
+    [
+        ([0, 4], "the symbol 4 is out of range: this model has the symbols 0 ... 3"),
+        ([0, -1], "the symbol -1 is out of range"),
+        ([0.0, 1.0], r"integers \(time, batch\) or \(time,\), not float64\[2\]"),
+        ([[[1]]], "not int64"),
+        ([], "hold nothing to read"),
+        (np.zeros((3, 0), int), "hold nothing to read"),
+        ([[1, 2], [3]], "sequences must be equally long"),
+        ("text", "must be integers"),
+    ],
+)
+def test_symbols_that_do_not_fit(symbols: Any, message: str) -> None:
+    hmm = model()
+    for method in (hmm.log_likelihood, hmm.bits, hmm.fit, hmm.viterbi, hmm.counts):
+        with pytest.raises(DataError, match=message):
+            method(symbols)
+
+
+def test_impossible_arguments() -> None:
+    hmm = model()
+    with pytest.raises(UsageError, match="smoothing must be a finite number >= 0, not -1"):
+        hmm.fit([0, 1], smoothing=-1)
+    with pytest.raises(UsageError, match="tolerance must be a finite number >= 0, not nan"):
+        hmm.fit([0, 1], tolerance=math.nan)
+    with pytest.raises(UsageError, match="iterations must be"):
+        hmm.fit([0, 1], iterations=0)
+    with pytest.raises(UsageError, match="length must be"):
+        hmm.sample(0)
+    with pytest.raises(UsageError, match="batch must be"):
+        hmm.sample(3, batch=0)
+    with pytest.raises(UsageError, match="tables must be 'free' or 'softmax', not 'logits'"):
+        hmm.unroll(3, 1, tables="logits")
+    with pytest.raises(UsageError, match="initial must be 'pi' or 'given'"):
+        hmm.unroll(3, 1, initial="zero")
+    assert repr(hmm) == "HMM(states=3, symbols=4)"
+
+
+def test_em_goes_on_to_the_same_numbers() -> None:
+    """The tables are all that a step of EM leaves: 10 steps and 10 more are 20, to NumPy's rounding."""
+    symbols = np.random.default_rng(0).integers(0, 4, (30, 3))
+    whole, parts = rnn.HMM(3, 4), rnn.HMM(3, 4)
+    bits = whole.fit(symbols, 20, smoothing=0.1)
+    first, second = (parts.fit(symbols, 10, smoothing=0.1) for _ in range(2))
+    np.testing.assert_allclose([*first, *second[1:]], bits, rtol=1e-13)
+    for name in ("pi", "A", "B"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-11)

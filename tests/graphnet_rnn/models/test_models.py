@@ -1,0 +1,375 @@
+"""All models as files: exact round trips; what does not fit is refused in a sentence, before it takes memory."""
+
+from __future__ import annotations
+
+import copy
+import random
+import re
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import ModelFileError, UsageError
+from graphnet_rnn.formats.model_file import (
+    MODELS,
+    ModelFile,
+    describe_model,
+    has_same_equations,
+    read_model_file,
+)
+from tests.graphnet_rnn.formats.resealed import ODD
+
+MOST = 5e6
+
+
+class Line(rnn.Model):
+    """y = x w + b"""
+
+    def __init__(self, width: int, seed: int = 0, values: Mapping[str, Array] | None = None) -> None:
+        self.width, self.seed = width, seed
+        shapes = {"w": ((width,), rnn.initializers.normal(0.1)), "b": ((1,), rnn.initializers.zeros())}
+        self.declare_parameters(shapes, seed, "float32", values=values)
+
+    def __graph__(self) -> gn.Graph:
+        x = gn.input((1, self.width), name="x")
+        return gn.Graph([x @ self.parameters["w"] + self.parameters["b"]], [x])
+
+
+class Bent(rnn.Model):
+    """y = tanh(k · below(x)), a model of which another is a part"""
+
+    def __init__(self, below: Line, k: float = 1.0, values: Mapping[str, Array] | None = None) -> None:
+        self.below, self.k = below, k
+        self.declare_parameters({"scale": ((1,), rnn.initializers.constant(k))}, 0, "float32", values=values)
+
+    def __graph__(self) -> gn.Graph:
+        graph = self.below.__graph__()
+        return gn.Graph([gn.tanh(self.parameters["scale"] * graph.outputs[0])], graph.inputs)
+
+
+class Sum(rnn.Model):
+    """y = Σ_l layer_l(x)"""
+
+    def __init__(self, layers: Any) -> None:
+        self.layers = layers
+        self.declare_parameters({}, 0, "float32")
+
+    def __graph__(self) -> gn.Graph:
+        graphs = [layer.__graph__() for layer in self.layers]
+        return gn.Graph([g.outputs[0] for g in graphs], [x for g in graphs for x in g.inputs])
+
+
+class Reader(rnn.Model):
+    """A cell over one step, with weights of its own."""
+
+    def __init__(self, cell: rnn.Cell, values: Mapping[str, Array] | None = None) -> None:
+        dtype = np.dtype("float32")
+        self.cell = cell.bind(3, "cell", 0, dtype, values)
+        self.lay_out([self.cell.bound_weights], dtype)  # type: ignore[list-item]
+
+    def __graph__(self) -> gn.Graph:
+        x, *old = [gn.input((1, n), name=f"x{i}") for i, n in enumerate((3, *self.cell.widths))]
+        return gn.Graph([self.cell.advance(x, tuple(old))[0]], [x, *old])
+
+
+OWN: list[type[rnn.Model]] = [Line, Bent, Sum, Reader]
+RBM, TRBM, RTRBM, Stack = rnn.energy.RBM, rnn.energy.TRBM, rnn.energy.RTRBM, rnn.energy.Stack
+MAKE: dict[str, Callable[[], rnn.Model]] = {
+    "Network": lambda: rnn.Network([rnn.LSTM(3), rnn.Elman(2)], 4, 5, loss="squared", skip=True, seed=3),
+    "RBM": lambda: RBM(4, 3),
+    "RBM of numbers": lambda: RBM(4, 3, visibles="gaussian", sigma=0.5, dtype="float64"),
+    "TRBM": lambda: TRBM(4, 3),
+    "RTRBM": lambda: RTRBM(4, 3, seed=2),
+    "Stack": lambda: Stack([RBM(5, 4), RBM(4, 3, seed=1)]),
+    "Stack of temporal ones": lambda: Stack([TRBM(5, 4), RTRBM(4, 3)]),
+    "HMM": lambda: rnn.HMM(3, 4, seed=1),
+    "Controller": lambda: rnn.control.Controller([rnn.Elman(3), rnn.GRU(2)], output="tanh"),
+    "one's own": lambda: Line(3, seed=4),
+    "one's own within one's own": lambda: Bent(Line(3), k=0.5),
+    "one's own list of them": lambda: Sum([Line(3), Bent(Line(2)), RBM(2, 2)]),
+    "one's own tuple of them": lambda: Sum((Line(3), Line(3, seed=1))),
+    "one's own with a cell": lambda: Reader(rnn.LSTM(2)),
+}  # fmt: skip
+every = pytest.mark.parametrize("name", MAKE)
+
+
+def made(name: str) -> rnn.Model:
+    """With weights that are nobody's first ones; tables stay tables."""
+    model = MAKE[name]()
+    if not isinstance(model, rnn.HMM):
+        model.theta = np.random.default_rng(7).standard_normal(model.theta.size)
+    return model
+
+
+def leaves(kind: type) -> Iterator[type]:
+    """The project's classes below one, but for those that others are made of."""
+    below = [each for each in kind.__subclasses__() if each.__module__.startswith("graphnet_rnn.")]
+    if not below:
+        yield kind
+    for each in below:
+        yield from leaves(each)
+
+
+def test_every_model_has_a_row_and_is_known_to_files() -> None:
+    kinds = set(leaves(rnn.Model))
+    assert kinds == set(MODELS.values())
+    assert kinds <= {type(make()) for make in MAKE.values()}
+
+
+# -- round trips ---------------------------------------------------------------------------------
+
+
+@every
+def test_what_is_loaded_is_what_was_saved(name: str, tmp_path: Path) -> None:
+    model = made(name)
+    rnn.save(model, tmp_path / "a", {"epoch": 3})
+    loaded = rnn.load(tmp_path / "a", OWN)
+    rnn.save(loaded, tmp_path / "b", {"epoch": 3})
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert type(loaded) is type(model)
+    assert loaded.description() == model.description()
+    assert list(loaded.parameters) == list(model.parameters)
+    assert loaded.theta.tobytes() == model.theta.tobytes()
+    assert loaded.theta.dtype == model.theta.dtype
+    assert set(read_model_file(tmp_path / "a").weights()) == set(model.parameters | model.fixed)
+
+
+@every
+def test_theta_is_all_parameters_in_their_order(name: str) -> None:
+    model = made(name)
+    laid = np.concatenate([node.value.ravel() for node in model.parameters.values()])
+    assert np.array_equal(laid, model.theta)
+    model.theta = 2 * model.theta
+    assert np.array_equal(np.concatenate([n.value.ravel() for n in model.parameters.values()]), 2 * laid)
+    with pytest.raises(UsageError, match=f"theta has {laid.size} numbers; an array of shape"):
+        model.theta = np.zeros(laid.size + 1)
+    assert np.array_equal(model.theta, 2 * laid)
+
+
+@every
+def test_a_model_computes_the_same_after_it(name: str, tmp_path: Path) -> None:
+    model = made(name)
+    rnn.save(model, tmp_path / "m")
+    loaded = rnn.load(tmp_path / "m", OWN)
+    before, after = model.__graph__(), loaded.__graph__()
+    generator = np.random.default_rng(0)
+    arrays = [
+        generator.random(x.shape).astype(x.dtype) if x.dtype.kind == "f" else np.zeros(x.shape, x.dtype)
+        for x in before.inputs
+    ]
+    for a, b in zip(
+        gn.compile(before.outputs, before.inputs)(*arrays),
+        gn.compile(after.outputs, after.inputs)(*arrays),
+        strict=True,
+    ):
+        assert np.array_equal(a, b)
+
+
+def test_layers_of_a_stack_are_models_of_their_own(tmp_path: Path) -> None:
+    stack = made("Stack")
+    rnn.save(stack, tmp_path / "m")
+    top = rnn.load(tmp_path / "m").layers[1]
+    assert np.array_equal(top.theta, stack.layers[1].theta)  # type: ignore[attr-defined]
+    assert top.settings() == stack.layers[1].settings()  # type: ignore[attr-defined]
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+def resealed(path: Path, change: Callable[[dict[str, Array], dict[str, Any]], None]) -> Path:
+    """The file with other tensors or another description, and a checksum that fits."""
+    file = read_model_file(path)
+    tensors, description = dict(file.tensors), dict(file.description)
+    description = copy.deepcopy(description)
+    change(tensors, description)
+    path.write_bytes(ModelFile(tensors, description).to_bytes())
+    return path
+
+
+def sentence(path: Path) -> str:
+    """What the refusal says, in one line, without memory for more than the file holds."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelFileError) as caught:
+            rnn.load(path, OWN)
+        assert tracemalloc.get_traced_memory()[1] < MOST
+    finally:
+        tracemalloc.stop()
+    said = str(caught.value)
+    assert said.startswith(str(path))
+    assert "\n" not in said
+    assert len(said) < 1500
+    return said
+
+
+@pytest.fixture
+def saved(name: str, tmp_path: Path) -> Path:
+    rnn.save(made(name), tmp_path / "m")
+    return tmp_path / "m"
+
+
+def parts(described: Any) -> Iterator[dict[str, Any]]:
+    """The models within a description, itself first."""
+    if isinstance(described, dict):
+        if "model" in described:
+            yield described
+        for value in described.values():
+            yield from parts(value)
+    elif isinstance(described, list):
+        for value in described:
+            yield from parts(value)
+
+
+@every
+def test_settings_that_are_none(name: str, saved: Path) -> None:
+    kind = type(MAKE[name]()).__name__
+    for key in ("colour", "values", "initial"):
+        resealed(saved, lambda tensors, said, key=key: said["model"].update({key: 1}))
+        assert f"a {kind} has no setting {key!r}" in sentence(saved)
+        resealed(saved, lambda tensors, said, key=key: said["model"].pop(key))
+    resealed(saved, lambda tensors, said: said["model"].update({"model": "Nobody"}))
+    assert "rnn.load(path, [Nobody])" in sentence(saved)
+    for odd in (None, 3, [], {}, {"model": 7}, "Line"):
+        resealed(saved, lambda tensors, said, odd=odd: said.update({"model": odd or {}}))
+        sentence(saved)
+
+
+@every
+def test_weights_that_are_not_there_or_others(name: str, saved: Path) -> None:
+    content = saved.read_bytes()
+    for weight, array in read_model_file(saved).tensors.items():
+        others = {
+            "missing": None,
+            "longer": np.concatenate([array.ravel(), [0]]).astype(array.dtype),
+            "a scalar": np.zeros((), array.dtype),
+            "integers": array.astype(np.int64),
+        }
+        for other in others.values():
+            saved.write_bytes(content)
+            resealed(
+                saved,
+                lambda tensors, said, weight=weight, other=other: (
+                    tensors.pop(weight) if other is None else tensors.update({weight: other})
+                ),
+            )
+            said = sentence(saved)
+            assert all(part in said for part in weight.split(".")), "of a part, too, by its name"
+    saved.write_bytes(content)
+    resealed(saved, lambda tensors, said: tensors.update({"more": np.zeros(3, np.float32)}))
+    assert "its weights have other names" in sentence(saved)
+
+
+@every
+def test_sizes_that_are_not_there_take_no_memory(name: str, saved: Path) -> None:
+    """Every whole number of a description, in a model within others, too, as a thousand millions."""
+    content = saved.read_bytes()
+    settings = [
+        (i, key)
+        for i, part in enumerate(parts(read_model_file(saved).description["model"]))
+        for key, value in part.items()
+        if type(value) is int and key not in ("seed", "piece")
+    ]
+    assert settings or not isinstance(MAKE[name](), (RBM, rnn.HMM, Line))
+    for i, key in settings:
+        saved.write_bytes(content)
+
+        def huge(tensors: dict[str, Array], said: dict[str, Any], i: int = i, key: str = key) -> None:
+            list(parts(said["model"]))[i][key] = 10**9
+
+        resealed(saved, huge)
+        sentence(saved)
+
+
+@every
+def test_odd_settings_are_refused_or_are_what_they_say(name: str, saved: Path) -> None:
+    content, generator, refused = saved.read_bytes(), random.Random(name), 0
+    for key in [key for key in read_model_file(saved).description["model"] if key != "model"]:
+        for odd in generator.sample(ODD, 8):
+            saved.write_bytes(content)
+            resealed(saved, lambda tensors, said, key=key, odd=odd: said["model"].update({key: odd}))
+            stored = read_model_file(saved).description["model"]
+            try:
+                loaded = rnn.load(saved, OWN)
+            except ModelFileError as error:
+                said, refused = str(error), refused + 1
+            else:
+                said = ""
+                assert loaded.description() == stored
+            assert "\n" not in said
+    assert refused
+
+
+@every
+def test_equations_that_have_changed_are_told(name: str, saved: Path) -> None:
+    """At the same weights; a network's are those of its cells (test_model_file has them)."""
+    kind = type(MAKE[name]())
+    if kind is rnn.Network:
+        return
+
+    def changed(self: rnn.Model) -> gn.Graph:
+        graph = kind.__graph__(self)
+        return gn.Graph(
+            [gn.sin(output) if output.dtype.kind == "f" else output for output in graph.outputs], graph.inputs
+        )
+
+    other = type(kind.__name__, (kind,), {"__graph__": changed, "__module__": __name__})
+    with pytest.warns(UserWarning, match=f"the equations of {kind.__name__} have changed since") as caught:
+        rnn.load(saved, [*OWN, other])
+    assert caught[0].filename == __file__
+
+
+@every
+def test_the_digest_is_of_the_equations_alone(name: str, saved: Path) -> None:
+    file, other = read_model_file(saved), MAKE[name]()
+    assert len(file.description["equations"]) > 0
+    assert has_same_equations(other, file), "the weights are others"
+
+
+def test_equations_tell_models_apart() -> None:
+    found = {name: describe_model(make())["equations"] for name, make in MAKE.items()}
+    assert len({tuple(numbers) for numbers in found.values()}) == len(found)
+
+
+# -- what is not saved ---------------------------------------------------------------------------
+
+
+class Forgetful(Line):
+    def __init__(self, width: int, colour: str = "red") -> None:
+        super().__init__(width)
+
+
+class Holding(Line):
+    def __init__(self, width: int, what: Any = None) -> None:
+        self.what = what
+        super().__init__(width)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (Forgetful(2), "Forgetful does not keep its argument 'colour', so nothing could make it again"),
+        (Holding(2, what=np.zeros(2)), "its setting what = array([0., 0.]) cannot be kept in a file: no JSON gives"),
+        (rnn.LSTM(2), "save takes a model and a path, not LSTM(units=2)"),
+        ({"w": np.zeros(2)}, "a class of your own becomes one as a subclass of rnn.Model"),
+    ],
+    ids=["forgotten", "an array", "a cell", "a dict"],
+)  # fmt: skip
+def test_what_could_not_be_loaded_is_not_saved(model: Any, words: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)):
+        rnn.save(model, tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_network_is_asked_for_where_only_networks_will_do(tmp_path: Path) -> None:
+    from graphnet_rnn.formats.model_file import load_network
+
+    rnn.save(RBM(3, 2), tmp_path / "m")
+    with pytest.raises(ModelFileError, match="holds a model RBM, no network"):
+        load_network(tmp_path / "m")

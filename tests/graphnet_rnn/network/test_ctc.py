@@ -1,0 +1,553 @@
+"""CTC: the loss against all alignments listed one by one and against PyTorch, decoding, and training with it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.errors import DtypeError, GraphnetError, ShapeError
+from graphnet_rnn.errors import DataError, TrainingError, UsageError
+from graphnet_rnn.network import ctc
+
+Array = npt.NDArray[Any]
+Labels = tuple[int, ...]
+
+both = pytest.mark.parametrize("repeats", ["merge", "keep"])
+backends = pytest.mark.parametrize("backend", ["numba", "numpy"])
+
+
+# -- the oracle: every alignment ------------------------------------------------------------------------------
+
+
+def spell(path: Sequence[int], repeats: str, blank: int) -> Labels:
+    """What an alignment spells."""
+    runs = [k for k, _ in itertools.groupby(path)] if repeats == "merge" else path
+    return tuple(k for k in runs if k != blank)
+
+
+def probabilities(logits: Array, repeats: str, blank: int) -> dict[Labels, float]:
+    """P(l) of every label sequence that some alignment spells; logits (time, symbols)."""
+    e = np.exp(logits - logits.max(axis=1, keepdims=True))
+    p = e / e.sum(axis=1, keepdims=True)
+    found: defaultdict[Labels, float] = defaultdict(float)
+    for path in itertools.product(range(p.shape[1]), repeat=len(p)):
+        found[spell(path, repeats, blank)] += float(np.prod([p[t, k] for t, k in enumerate(path)]))
+    return dict(found)
+
+
+def padded(sequences: Sequence[Sequence[int]], length: int) -> Array:
+    """Targets (batch, length) with -1 after each sequence."""
+    targets = np.full((len(sequences), length), -1)
+    for row, labels in zip(targets, sequences, strict=True):
+        row[: len(labels)] = labels
+    return targets
+
+
+def random_logits(*shape: int, seed: int = 0, scale: float = 2.0) -> Array:
+    return scale * np.random.default_rng(seed).standard_normal(shape)
+
+
+def compiled(
+    logits: Array, length: int, derivatives: bool = True, backend: str = "numba", **settings: Any
+) -> gn.Function:
+    """Function of (logits, targets) that gives the loss of each case and the gradient of their sum."""
+    z = gn.input(logits.shape, logits.dtype, name="logits")
+    t = gn.input((logits.shape[1], length), "int64", name="targets")
+    loss = ctc.ctc_loss(z, t, **settings)
+    more = gn.gradient(gn.sum(loss), [z]) if derivatives else []
+    return gn.compile([loss, *more], [z, t], backend=backend)
+
+
+# -- the loss ---------------------------------------------------------------------------------------------------
+
+
+@both
+@backends
+@pytest.mark.parametrize("blank", [0, 1, -1])
+def test_every_sequence_of_five_steps(repeats: str, backend: str, blank: int) -> None:
+    """All 63 sequences of two labels and length 0 to 5 have the probability of their alignments."""
+    time, symbols = 5, 3
+    index = blank % symbols
+    logits = random_logits(time, symbols)
+    exact = probabilities(logits, repeats, index)
+    others = [k for k in range(symbols) if k != index]
+    sequences = [s for n in range(time + 1) for s in itertools.product(others, repeat=n)]
+    batch = np.repeat(logits[:, None], len(sequences), axis=1)
+    loss, gradient = compiled(batch, time, backend=backend, repeats=repeats, blank=blank)(
+        batch, padded(sequences, time)
+    )
+    expected = np.array([exact.get(s, 0.0) for s in sequences])
+    assert np.exp(-loss) == pytest.approx(expected, rel=1e-12)
+    assert np.exp(-loss).sum() == pytest.approx(1)
+    impossible = expected == 0
+    assert impossible.any() == (repeats == "merge")
+    assert (np.isinf(loss) == impossible).all()
+    assert (gradient[:, impossible] == 0).all()
+    assert np.isfinite(gradient).all()
+    # The gradient of -log P over all cases weighted by P is that of -Σ P = -1: zero.
+    assert np.einsum("tbk,b->tk", gradient, expected) == pytest.approx(np.zeros((time, symbols)), abs=1e-13)
+
+
+def test_the_equations_of_sutskever() -> None:
+    """(2.48)-(2.51) as they stand, in probabilities."""
+    time, symbols, labels = 7, 4, [2, 2, 0]
+    logits = random_logits(time, 1, symbols, seed=3)
+    p = np.exp(logits[:, 0])
+    p /= p.sum(axis=1, keepdims=True)
+    S = np.zeros((len(labels) + 1, time + 1))
+    S[0, 0] = 1
+    for t in range(1, time + 1):
+        for m in range(len(labels) + 1):
+            S[m, t] = p[t - 1, -1] * S[m, t - 1]
+            if m:
+                S[m, t] += p[t - 1, labels[m - 1]] * S[m - 1, t - 1]
+    (loss,) = compiled(logits, 3, derivatives=False, repeats="keep")(logits, np.array([labels]))
+    assert loss == pytest.approx(-np.log(S[-1, -1]), rel=1e-13)
+
+
+@both
+def test_no_labels_at_all(repeats: str) -> None:
+    """Targets of length 0: the blank at every step."""
+    logits = random_logits(4, 2, 3)
+    loss, gradient = compiled(logits, 0, repeats=repeats)(logits, np.zeros((2, 0), np.int64))
+    log_p = logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))
+    assert loss == pytest.approx(-log_p[:, :, -1].sum(axis=0))
+    assert gradient == pytest.approx(np.exp(log_p) - np.eye(3)[2])
+
+
+@both
+def test_padding_does_not_matter(repeats: str) -> None:
+    logits = random_logits(6, 2, 4)
+    results = [
+        compiled(logits, length, repeats=repeats)(logits, padded([[1, 0], [2]], length)) for length in (2, 5)
+    ]
+    for short, long in zip(*results, strict=True):
+        assert short == pytest.approx(long, rel=1e-13, abs=1e-13)
+
+
+@pytest.mark.parametrize("time", [1, 12])
+def test_pytorch_agrees(time: int) -> None:
+    torch = pytest.importorskip("torch")
+    batch, symbols, length = 8, 5, 6
+    rng = np.random.default_rng(1)
+    logits = random_logits(time, batch, symbols, scale=3)
+    lengths = np.array([0, 1, 1, 2, 3, 4, 6, 6])
+    targets = padded([rng.integers(1, symbols, n) for n in lengths], length)
+    targets[-1] = 2  # six equal labels need eleven steps
+    loss, gradient = compiled(logits, length, blank=0)(logits, targets)
+    z = torch.tensor(logits, requires_grad=True)
+    expected = torch.nn.functional.ctc_loss(
+        torch.log_softmax(z, 2),
+        torch.tensor(np.maximum(targets, 1)),
+        torch.full((batch,), time),
+        torch.tensor(lengths),
+        reduction="none",
+        zero_infinity=True,  # its loss is then 0, its gradient too
+    )
+    expected.sum().backward()
+    assert np.where(np.isinf(loss), 0, loss) == pytest.approx(expected.detach().numpy(), rel=1e-10, abs=1e-10)
+    assert np.isinf(loss).any() == (time == 1)
+    assert gradient == pytest.approx(z.grad.numpy(), rel=1e-10, abs=1e-10)
+
+
+def test_inputs_of_different_lengths() -> None:
+    """As the docstring says: where a case has ended, the blank is sure."""
+    time, symbols = 6, 3
+    logits, ends = random_logits(time, 2, symbols), [4, 6]
+    z, t = gn.input(logits.shape, "float64"), gn.input((2, 2), "int64")
+    inside = gn.input((time, 2, 1), "bool")
+    loss = ctc.ctc_loss(gn.where(inside, z, np.array([-1e4, -1e4, 0.0])), t)
+    now = np.arange(time)[:, None, None] < np.array(ends)[:, None]
+    targets = np.array([[1, 1], [0, -1]])
+    values, gradient = gn.compile([loss, *gn.gradient(gn.sum(loss), [z])], [z, t, inside])(
+        logits, targets, now
+    )
+    exact = [probabilities(logits[:end, case], "merge", 2) for case, end in enumerate(ends)]
+    assert values == pytest.approx([-np.log(exact[0][1, 1]), -np.log(exact[1][0,])])
+    assert (gradient[4:, 0] == 0).all()
+
+
+# -- derivatives ------------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("blank", [0, -1])
+def test_derivatives(repeats: str, blank: int) -> None:
+    """Finite differences, R-operator, transpose, Hessian and Gauss-Newton products, passes, back ends."""
+    z, t = gn.input((5, 3, 4), "float32", name="z"), gn.input((3, 3), "int64", name="t")
+    loss = ctc.ctc_loss(z, t, repeats=repeats, blank=blank)
+    targets = np.array([[1, 1, 2], [2, -1, -1], [-1, -1, -1]])
+    gn.testing.check_graph([loss], [z, t], [random_logits(5, 3, 4, seed=5), targets])
+
+
+@both
+@backends
+@pytest.mark.parametrize("scale", [1e4, 1e30])
+def test_extreme_logits_in_float32(repeats: str, backend: str, scale: float) -> None:
+    """No overflow and no NaN, in value, gradient, R-operator and Hessian product, also of impossible cases."""
+    rng = np.random.default_rng(2)
+    logits = (scale * rng.choice([-1.0, 0, 1.0], (6, 5, 4))).astype(np.float32)
+    targets = np.array([[0, 1, 2], [2, 2, -1], [-1, -1, -1], [1, 1, 1], [0, 1, 0]])
+    v = rng.standard_normal(logits.shape).astype(np.float32)
+    z, t = gn.input(logits.shape, "float32"), gn.input(targets.shape, "int64")
+    loss = ctc.ctc_loss(z, t, repeats=repeats)
+    cost, u = gn.sum(loss), gn.input(v.shape, "float32")
+    outputs = [loss, *gn.gradient(cost, [z]), *gn.rop([loss], {z: u}), *gn.hessian_product(cost, {z: u})]
+    values = gn.compile(outputs, [z, t, u], backend=backend)(logits, targets, v)
+    assert [a.dtype for a in values] == [np.float32] * 4
+    assert not any(np.isnan(a).any() for a in values)
+    assert all(np.isfinite(a).all() for a in values[1:])
+    if scale < 1e30:
+        assert np.isfinite(values[0]).all()
+        exact = compiled(logits.astype(np.float64), 3, repeats=repeats)(logits.astype(np.float64), targets)
+        assert values[0] == pytest.approx(exact[0], rel=1e-6)
+
+
+@both
+def test_impossible_cases_leave_the_others_alone(repeats: str) -> None:
+    """Longer than time, too many repeats, a symbol of probability zero: inf, and zero derivatives of all kinds."""
+    logits = random_logits(3, 5, 4)
+    logits[:, 2, 1] = -np.inf
+    logits[:, 4, [0, 1, 3]] = -np.inf  # no symbol of the target's, nor the blank, at any step
+    targets = padded([[0, 1, 2, 0], [1, 1, 1], [1], [0], [0, 1]], 4)
+    z, t = gn.input(logits.shape, "float64"), gn.input((5, 4), "int64")
+    u = gn.input(logits.shape, "float64")
+    loss = ctc.ctc_loss(z, t, repeats=repeats)
+    cost = gn.sum(gn.where(loss < np.inf, loss, 0))
+    outputs = [loss, cost, *gn.gradient(cost, [z]), *gn.hessian_product(cost, {z: u})]
+    losses, total, gradient, product = gn.compile(outputs, [z, t, u])(logits, targets, np.ones_like(logits))
+    impossible = [True, repeats == "merge", True, False, True]
+    assert np.isinf(losses).tolist() == impossible
+    assert total == pytest.approx(losses[np.isfinite(losses)].sum())
+    assert (gradient[:, impossible] == 0).all()
+    assert (product[:, impossible] == 0).all()
+    alone = compiled(logits[:, 3:4], 4, repeats=repeats)(logits[:, 3:4], targets[3:4])
+    assert gradient[:, 3:4] == pytest.approx(alone[1])
+
+
+def test_training_tells_of_an_impossible_case() -> None:
+    """Two equal labels need three steps; the loss is named, and nothing is blamed where all goes well."""
+    x, t = gn.input((2, 2, 4), "float64", name="x"), gn.input((2, 2), "int64", name="t")
+    W = gn.parameter(random_logits(4, 3), name="W")
+    objective = rnn.Objective(gn.mean(ctc.ctc_loss(x @ W, t)), [W], [x, t])
+    objective.feed(random_logits(2, 2, 4), np.array([[0, 1], [1, 0]]))
+    rnn.minimize(objective, rnn.Adam(), steps=2)
+    assert not objective.explain_non_finite()
+    objective.feed(random_logits(2, 2, 4), np.array([[0, 1], [1, 1]]))
+    with pytest.raises(TrainingError, match="Log: log of: an alignment spells the target"):
+        rnn.minimize(objective, rnn.Adam(), steps=2)
+
+
+def test_a_nan_is_not_hidden() -> None:
+    logits = random_logits(3, 2, 3)
+    logits[1, 0, 0] = np.nan
+    (loss,) = compiled(logits, 1, derivatives=False)(logits, np.array([[0], [1]]))
+    assert np.isnan(loss[0])
+    assert np.isfinite(loss[1])
+
+
+def dense(nodes: list[gn.Node], tangent: gn.Node, held: Sequence[tuple[gn.Node, Array]] = ()) -> Array:
+    """The matrix of a product, column by column."""
+    function = gn.compile(nodes, [tangent, *(node for node, _ in held)])
+    columns = [
+        function(e.reshape(tangent.shape), *(array for _, array in held))[0] for e in np.eye(tangent.size)
+    ]
+    return np.stack([c.ravel() for c in columns], axis=1)
+
+
+def alignments(p: Array, target: Labels, repeats: str) -> tuple[Array, Array]:
+    """All that spell the target, one-hot (count, time, symbols), and their shares of its probability."""
+    time, symbols = p.shape
+    found = [
+        path
+        for path in itertools.product(range(symbols), repeat=time)
+        if spell(path, repeats, symbols - 1) == target
+    ]
+    weights = np.array([np.prod(p[np.arange(time), path]) for path in found])
+    return np.eye(symbols)[np.array(found)], weights / weights.sum()
+
+
+@both
+def test_curvature_is_the_information_of_the_alignment(repeats: str) -> None:
+    """G = Jᵀ H̃ J, H̃ = diag(p_t) - p_t p_tᵀ; the loss's own Hessian is less by the alignments' covariance."""
+    rng = np.random.default_rng(0)
+    time, width, symbols, target = 4, 2, 3, (0, 1)
+    x = rng.standard_normal((time, 1, width))
+    W = gn.parameter(rng.standard_normal((width, symbols)), name="W")
+    logits = gn.tanh(gn.constant(x) @ W)
+    cost = 3 * gn.sum(ctc.ctc_loss(logits, gn.constant(np.array([target])), repeats=repeats))
+    v = gn.input(W.shape, "float64")
+    J = dense(gn.rop([logits], {W: v}), v)
+    at = np.tanh(x @ W.value)
+    p = np.exp(at[:, 0]) / np.exp(at[:, 0]).sum(axis=1, keepdims=True)
+    information = np.zeros((time, symbols, time, symbols))
+    for t in range(time):
+        information[t, :, t] = np.diag(p[t]) - np.outer(p[t], p[t])
+    information = information.reshape(time * symbols, time * symbols)
+    G = dense(gn.gauss_newton_product(cost, {W: v}), v)
+    assert pytest.approx(3 * J.T @ information @ J, rel=1e-10, abs=1e-12) == G
+
+    paths, shares = alignments(p, target, repeats)
+    centred = (paths - np.tensordot(shares, paths, 1)).reshape(len(paths), -1)
+    z, u = gn.input(logits.shape, "float64"), gn.input(logits.shape, "float64")
+    of_logits = gn.sum(ctc.ctc_loss(z, gn.constant(np.array([target])), repeats=repeats))
+    H = dense(gn.hessian_product(of_logits, {z: u}), u, [(z, at)])
+    assert pytest.approx(information - centred.T @ (shares[:, None] * centred), rel=1e-9, abs=1e-12) == H
+    assert np.linalg.eigvalsh(H).min() < -0.01
+    own = dense(gn.gauss_newton_product(cost, {W: v}, at=[logits]), v)
+    assert pytest.approx(3 * J.T @ H @ J, rel=1e-9, abs=1e-12) == own
+
+
+def test_what_nothing_spells_has_no_curvature() -> None:
+    """A case whose loss is inf is left out; those beside it count as they do alone."""
+    rng = np.random.default_rng(1)
+    at, targets = rng.standard_normal((3, 2, 3)), np.array([[0, 1, 0, 1], [0, -1, -1, -1]])
+    z, u = gn.input(at.shape, "float64"), gn.input(at.shape, "float64")
+    loss = ctc.ctc_loss(z, gn.constant(targets))
+    cost = gn.sum(gn.where(loss < np.inf, loss, 0))
+    G = dense(gn.gauss_newton_product(cost, {z: u}), u, [(z, at)]).reshape(3, 2, 3, 3, 2, 3)
+    assert not G[:, 0].any()
+    assert not G[:, :, :, :, 0].any()
+    of_one = gn.sum(ctc.ctc_loss(z[:, 1:], gn.constant(targets[1:, :1])))
+    alone = dense(gn.gauss_newton_product(of_one, {z: u}), u, [(z, at)]).reshape(3, 2, 3, 3, 2, 3)
+    assert pytest.approx(alone) == G
+    assert alone.any()
+
+
+# -- errors -------------------------------------------------------------------------------------------------------
+
+
+def node(*shape: int, dtype: str = "float32") -> gn.Node:
+    return gn.input(shape, dtype)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "error", "message"),
+    [
+        ((node(5, 4), node(4, 2, dtype="int64")), {}, ShapeError, "logits must be (time, batch, labels + 1)"),
+        ((node(5, 4, 1), node(4, 2, dtype="int64")), {}, ShapeError, "a label and the blank at least, not [5, 4, 1]"),
+        ((node(0, 4, 3), node(4, 2, dtype="int64")), {}, ShapeError, "a step of time"),
+        ((node(5, 4, 3), node(3, 2, dtype="int64")), {}, ShapeError, "the batch of the logits, 4, not [3, 2]"),
+        ((node(5, 4, 3), node(4, dtype="int64")), {}, ShapeError, "targets must be (batch, length)"),
+        ((node(5, 4, 3), node(4, 2)), {}, DtypeError, "targets are float32; they must be integers"),
+        ((node(5, 4, 3), node(4, 2, dtype="bool")), {}, DtypeError, "targets are bool"),
+        ((node(5, 4, 3, dtype="int64"), node(4, 2, dtype="int64")), {}, DtypeError, "logits must be floats, not int64"),
+        ((node(5, 4, 3), node(4, 2, dtype="int64")), {"blank": 3}, UsageError, "3 symbols, in -3 ... 2, not 3"),
+        ((node(5, 4, 3), node(4, 2, dtype="int64")), {"blank": -4}, UsageError, "not -4"),
+        ((node(5, 4, 3), node(4, 2, dtype="int64")), {"blank": True}, UsageError, "not True"),
+        ((node(5, 4, 3), node(4, 2, dtype="int64")), {"repeats": "drop"}, UsageError, "'merge' or 'keep', not 'drop'"),
+    ],
+)  # fmt: skip
+def test_errors_when_built(
+    arguments: tuple[gn.Node, gn.Node], settings: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        ctc.ctc_loss(*arguments, **settings)
+
+
+@both
+@backends
+@pytest.mark.parametrize(
+    "row",
+    [[4, -1, -1], [0, -2, -1], [1, -1, 1], [-1, 1, -1], [3, -1, -1], [2**62, 1, 1]],
+    ids=["beyond", "negative", "after padding", "after all", "blank", "huge"],
+)
+def test_errors_when_run(repeats: str, backend: str, row: list[int]) -> None:
+    """Never another sequence's loss: also not in the first case, whose wrong labels would be the second's."""
+    logits = random_logits(5, 2, 4)
+    function = compiled(logits, 3, backend=backend, repeats=repeats)
+    right = [0, 1, -1]
+    assert np.isfinite(function(logits, np.array([right, right]))[0]).all()
+    for targets in ([row, right], [right, row]):
+        with pytest.raises(GraphnetError, match="out of range") as caught:
+            function(logits, np.array(targets))
+        if backend == "numba":
+            assert "targets of ctc_loss: 0 ... 3 but not the blank, 3; -1 after the last" in str(caught.value)
+            assert "test_ctc.py" in str(caught.value)
+
+
+def test_short_integers_are_targets_too() -> None:
+    logits = random_logits(4, 1, 3)
+    z, t = gn.input(logits.shape, "float64"), gn.input((1, 2), "int8")
+    (loss,) = gn.compile([ctc.ctc_loss(z, t)], [z, t])(logits, np.array([[1, -1]], np.int8))
+    assert loss == pytest.approx(-np.log(probabilities(logits[:, 0], "merge", 2)[1,]))
+
+
+# -- decoding -----------------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("blank", [0, 1, -1])
+def test_a_wide_beam_finds_everything(repeats: str, blank: int) -> None:
+    """All sequences with their exact probabilities, best first; the best path is not always the best sequence."""
+    time, batch, symbols = 4, 20, 3
+    logits = random_logits(time, batch, symbols, scale=0.7)
+    found = ctc.beam_search(logits, width=1000, repeats=repeats, blank=blank)
+    single = ctc.greedy(logits, repeats=repeats, blank=blank)
+    missed = 0
+    for case in range(batch):
+        exact = probabilities(logits[:, case], repeats, blank % symbols)
+        assert {tuple(labels): p for labels, p in found[case]} == pytest.approx(
+            {labels: np.log(p) for labels, p in exact.items()}
+        )
+        assert [p for _, p in found[case]] == sorted((p for _, p in found[case]), reverse=True)
+        best = max(exact, key=exact.__getitem__)
+        assert tuple(found[case][0][0]) == best
+        path = logits[:, case].argmax(axis=1)
+        assert tuple(single[case]) == spell(path.tolist(), repeats, blank % symbols)
+        missed += tuple(single[case]) != best
+    assert 0 < missed < batch
+
+
+@both
+def test_a_narrow_beam(repeats: str) -> None:
+    """At most `width` sequences, and never more probable than they are."""
+    logits = random_logits(12, 3, 5, scale=1)
+    found = ctc.beam_search(logits.astype(np.float32), width=4, repeats=repeats)
+    length = max(len(labels) for case in found for labels, _ in case)
+    for rank in range(4):
+        targets = padded([case[rank][0] for case in found], length)
+        (loss,) = compiled(logits, length, derivatives=False, repeats=repeats)(logits, targets)
+        lower = np.array([case[rank][1] for case in found])
+        assert (lower <= -loss + 1e-6).all()
+        assert (lower > -loss - 3).all()
+    assert [len(case) for case in found] == [4, 4, 4]
+    wide = ctc.beam_search(logits, width=500, repeats=repeats)
+    assert all(w[0][1] >= n[0][1] - 1e-6 for w, n in zip(wide, found, strict=True))
+
+
+def test_what_cannot_be_is_not_found() -> None:
+    """Symbols of probability zero appear in no sequence, and need no width."""
+    logits = np.full((3, 1, 3), -np.inf)
+    logits[[0, 1, 2], 0, [0, 2, 0]] = 0.0
+    assert ctc.beam_search(logits, width=8) == [[([0, 0], 0.0)]]
+    assert ctc.greedy(logits) == [[0, 0]]
+
+
+@pytest.mark.parametrize("decode", [ctc.greedy, ctc.beam_search])
+def test_errors_of_decoding(decode: Any) -> None:
+    logits = random_logits(3, 2, 3)
+    broken = logits.copy()
+    broken[1, 0, 2] = np.nan
+    never = logits.copy()
+    never[2, 1] = -np.inf
+    for array, message in [
+        (logits[0], "floats (time, batch, labels + 1)"),
+        (logits.astype(int), "not int64[3, 2, 3]"),
+        (logits[:, :, :1], "a label and the blank at least"),
+        (broken, "step 1, case 0"),
+        (never, "step 2, case 1"),
+    ]:
+        with pytest.raises(DataError, match=re.escape(message)):
+            decode(array)
+    with pytest.raises(UsageError, match="takes an array, not the node"):
+        decode(gn.input((3, 2, 3)))
+    with pytest.raises(UsageError, match="blank must be the index"):
+        decode(logits, blank=3)
+    with pytest.raises(UsageError, match="repeats must be"):
+        decode(logits, repeats="all")
+    with pytest.raises(UsageError, match="width must be a whole number >= 1, not 0"):
+        ctc.beam_search(logits, width=0)
+
+
+def test_label_error_rate() -> None:
+    """kitten -> sitting takes three edits."""
+    kitten, sitting = ([ord(c) for c in word] for word in ("kitten", "sitting"))
+    assert ctc.label_error_rate([kitten], [sitting]) == 3 / 7
+    assert ctc.label_error_rate([[], [1, 2]], np.array([[5, 6], [1, -1]])) == (2 + 1) / 3
+    assert ctc.label_error_rate([[3, 4]], [[3, 4]]) == 0
+    with pytest.raises(DataError, match="1 decoded sequences and 2 targets"):
+        ctc.label_error_rate([[1]], [[1], [2]])
+    with pytest.raises(DataError, match="no target has a label"):
+        ctc.label_error_rate([[1]], [[-1]])
+
+
+# -- a network ------------------------------------------------------------------------------------------------------
+
+TIME, BATCH, LABELS, LONGEST, WIDTH = 26, 16, 4, 4, 6
+
+
+def speech(rng: np.random.Generator) -> tuple[Array, Array]:
+    """Noisy frames (time, batch, width) in which each label sounds for 2 to 5 steps, and the labels."""
+    voices = np.vstack([np.random.default_rng(7).standard_normal((LABELS, WIDTH)), np.zeros(WIDTH)])
+    frames, targets = np.full((TIME, BATCH), LABELS), np.full((BATCH, LONGEST), -1)
+    for case in range(BATCH):
+        t = int(rng.integers(3))
+        for j in range(rng.integers(1, LONGEST + 1)):
+            targets[case, j] = rng.integers(LABELS)
+            t += int(j > 0 and targets[case, j] == targets[case, j - 1])  # a pause between equal labels
+            held = int(rng.integers(2, 6))
+            frames[t : t + held, case] = targets[case, j]
+            t += held
+    noisy = voices[frames] + 0.3 * rng.standard_normal((TIME, BATCH, WIDTH))
+    return noisy.astype(np.float32), targets
+
+
+def test_a_network_learns_to_spell() -> None:
+    """An LSTM is told what was said, never when."""
+    rng = np.random.default_rng(0)
+    net = rnn.Network([rnn.LSTM(24)], inputs=WIDTH, outputs=LABELS + 1, loss="ctc", seed=1)
+    u = net.unroll(time=TIME, batch=BATCH, initial="zero", labels=LONGEST)
+    objective = rnn.Objective(u.cost, list(net.parameters.values()), [u.inputs, u.targets])
+    objective.feed(*speech(rng))
+
+    def next_batch(step: int, report: object) -> None:
+        objective.feed(*speech(rng))
+
+    logits = gn.compile([u.logits], [u.inputs], check=True)
+
+    def errors() -> float:
+        batches = [speech(np.random.default_rng(100 + i)) for i in range(4)]
+        found = [labels for x, _ in batches for labels in ctc.greedy(logits(x)[0])]
+        return ctc.label_error_rate(found, [row for _, targets in batches for row in targets])
+
+    assert errors() > 0.8
+    rnn.minimize(objective, rnn.Adam(rate=0.01), steps=400, callback=next_batch)
+    assert errors() < 0.05
+
+
+def test_hessian_free_learns_to_spell() -> None:
+    """With the loss's own curvature conjugate gradient ends at its first step; with its surrogate it does not."""
+    net = rnn.Network([rnn.Elman(12)], inputs=WIDTH, outputs=LABELS + 1, loss="ctc", seed=1)
+    u = net.unroll(time=TIME, batch=BATCH, initial="zero", labels=LONGEST)
+    fed = speech(np.random.default_rng(0))
+    start, reached = net.theta.copy(), {}
+    for name, at in (("own", [u.logits]), ("surrogate", None)):
+        objective = rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets], at=at)
+        objective.feed(*fed)
+        optimizer = rnn.HessianFree(damping=0.1, structural=0.0 if at else 0.01, cg_steps=40)
+        result = rnn.minimize(objective, optimizer, steps=15, start=start)
+        reached[name] = result.loss
+        reasons = {report.cg_reason for report in result.reports}
+        assert ("curvature" in reasons) == (at is not None)
+    assert reached["surrogate"] < 0.35 * reached["own"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "settings", "content"),
+    [
+        ("ctc", {}, "with the loss 'ctc', give labels=..., the most that a target has"),
+        ("softmax", {"labels": 3}, "with the loss 'softmax', there are no labels to be given"),
+        ("ctc", {"labels": -1}, "unroll: labels must be a whole number >= 0, not -1"),
+        ("ctc", {"labels": 3, "unscored": 1}, "judges whole sequences, so unscored must be 0"),
+    ],
+)
+def test_labels_belong_to_sequences(loss: str, settings: dict[str, int], content: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(content)):
+        rnn.Network([rnn.Elman(2)], 3, 3, loss=loss).unroll(4, 2, **settings)
+
+
+def test_a_network_with_this_loss_is_stored_and_made_again(tmp_path: Path) -> None:
+    net = rnn.Network([rnn.Bidirectional(3)], 4, 3, loss="ctc")
+    rnn.save(net, tmp_path / "m")
+    assert rnn.load(tmp_path / "m").settings() == net.settings()

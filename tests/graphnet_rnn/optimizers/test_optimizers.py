@@ -1,0 +1,700 @@
+"""Optimisers against hand-written references; clipping, schedules, early stopping, minimize, Objective."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.errors import DifferentiationError, ValueAccessError
+from graphnet.graph.node import Array
+from graphnet_rnn import optimizers
+from graphnet_rnn.errors import TrainingError, UsageError
+from graphnet_rnn.optimizers import (
+    SGD,
+    Adam,
+    ConstantRate,
+    DelayedDecay,
+    Momentum,
+    Nesterov,
+    RMSprop,
+    clipping,
+    vectors,
+)
+from graphnet_rnn.optimizers.base import Optimizer
+from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
+from graphnet_rnn.training import EarlyStopping
+
+# -- hand-written references ---------------------------------------------------------------------
+
+Gradient = Callable[[Array], Array]
+
+
+def sgd(theta: Array, g: Gradient, steps: int) -> Array:
+    for _ in range(steps):
+        theta = theta - 0.07 * g(theta)
+    return theta
+
+
+def momentum(theta: Array, g: Gradient, steps: int) -> Array:
+    v = 0 * theta
+    for _ in range(steps):
+        v = 0.8 * v - 0.07 * g(theta)
+        theta = theta + v
+    return theta
+
+
+def nesterov(theta: Array, g: Gradient, steps: int) -> Array:
+    v = 0 * theta
+    for _ in range(steps):
+        v = 0.8 * v - 0.07 * g(theta + 0.8 * v)
+        theta = theta + v
+    return theta
+
+
+def rmsprop(theta: Array, g: Gradient, steps: int) -> Array:
+    r = 0 * theta
+    for _ in range(steps):
+        r = 0.9 * r + 0.1 * g(theta) ** 2
+        theta = theta - 0.07 * g(theta) / np.sqrt(r + 1e-6)
+    return theta
+
+
+def adam(theta: Array, g: Gradient, steps: int) -> Array:
+    m, v = 0 * theta, 0 * theta
+    for t in range(1, steps + 1):
+        m = 0.8 * m + 0.2 * g(theta)
+        v = 0.95 * v + 0.05 * g(theta) ** 2
+        theta = theta - 0.07 * (m / (1 - 0.8**t)) / (np.sqrt(v / (1 - 0.95**t)) + 1e-6)
+    return theta
+
+
+@dataclass(frozen=True)
+class Case:
+    """An optimiser, what it must do, and a rate at which it settles on a quadratic."""
+
+    optimizer: Optimizer
+    reference: Callable[[Array, Gradient, int], Array]
+    settling: Optimizer
+
+
+FIRST_ORDER = {name: kind for name, kind in optimizers.ALL.items() if issubclass(kind, optimizers.FirstOrder)}
+CASES = {
+    "sgd": Case(SGD(0.07), sgd, SGD(0.1)),
+    "momentum": Case(Momentum(0.07, momentum=0.8), momentum, Momentum(0.05)),
+    "nesterov": Case(Nesterov(0.07, momentum=0.8), nesterov, Nesterov(0.05)),
+    "rmsprop": Case(RMSprop(0.07, decay=0.9, delta=1e-6), rmsprop, RMSprop(1e-3)),
+    "adam": Case(Adam(0.07, beta1=0.8, beta2=0.95, delta=1e-6), adam, Adam(0.02)),
+}
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+H = np.array([[3.0, 1.0, 0.0], [1.0, 2.0, 0.5], [0.0, 0.5, 1.0]])
+CENTRE = np.array([1.0, -2.0, 0.5])
+
+
+class Quadratic:
+    """½ (w - c)ᵀ H (w - c)"""
+
+    def __init__(self, hessian: Array = H, break_at: int = -1) -> None:
+        self.hessian, self.calls, self.break_at = hessian, 0, break_at
+
+    def gradient(self, w: Array) -> tuple[float, Array]:
+        self.calls += 1
+        g = self.hessian.astype(w.dtype) @ (w - CENTRE.astype(w.dtype))
+        if self.calls == self.break_at:
+            g[1] = np.nan
+        return float((w - CENTRE) @ g / 2), g
+
+
+def test_every_optimizer_has_a_case() -> None:
+    assert set(CASES) == set(FIRST_ORDER)
+    for name, case in CASES.items():
+        assert type(case.optimizer) is type(case.settling) is optimizers.ALL[name]
+
+
+every_kind = pytest.mark.parametrize("kind", optimizers.ALL.values(), ids=optimizers.ALL)
+
+
+@every_kind
+def test_every_kind_resumes_from_its_state_and_settings(kind: type[Optimizer]) -> None:
+    """Bit for bit, from copies of θ and the state, and from the settings as JSON keeps them."""
+    limit = {"clip_norm": 1.0} if issubclass(kind, optimizers.FirstOrder) else {}
+    optimizer, objective = kind(**limit), rosenbrock()
+    theta = objective.start()
+    state = optimizer.init(theta)
+    for _ in range(3):
+        optimizer.step(objective, theta, state)
+    saved, saved_state = theta.copy(), copy.deepcopy(state)
+    again = kind(**json.loads(json.dumps(optimizer.settings())))
+    assert again == optimizer
+    for _ in range(4):
+        optimizer.step(objective, theta, state)
+        again.step(rosenbrock(), saved, saved_state)
+    assert theta.tobytes() == saved.tobytes()
+    assert {name: a.tobytes() for name, a in state.items()} == {
+        n: a.tobytes() for n, a in saved_state.items()
+    }
+
+
+@every_kind
+def test_every_kind_reports_as_json(kind: type[Optimizer]) -> None:
+    """A row is JSON without NaN, the same whenever the step is made; in words it is one line."""
+    rows = []
+    for _ in range(2):
+        objective = rosenbrock()
+        theta = objective.start()
+        before = objective.loss(theta)
+        report = kind().step(objective, theta, kind().init(theta))
+        assert report.loss == before
+        assert re.match(r"loss \S+  ?.*\|g\| \S+[^\n]*$", str(report))
+        rows.append(json.dumps(report.row(), allow_nan=False))
+    assert rows[0] == rows[1]
+
+
+@every_kind
+def test_no_kind_steps_on_a_nan(kind: type[Optimizer]) -> None:
+    x = gn.parameter(np.array([0.5, -1.0]), name="x")
+    objective = rnn.Objective(gn.sum(gn.squared_error(gn.log(x), np.ones(2))), [x])
+    theta = objective.start()
+    with np.errstate(invalid="ignore"):
+        report = kind().step(objective, theta, kind().init(theta))
+    assert not math.isfinite(report.loss)
+    assert np.array_equal(theta, [0.5, -1.0])
+    assert json.dumps(report.row(), allow_nan=False)
+
+
+@every_case
+@pytest.mark.parametrize("steps", [1, 2, 7])
+def test_steps_equal_the_reference(case: Case, steps: int) -> None:
+    theta = np.array([0.3, -0.4, 2.0])
+    expected = case.reference(theta, lambda w: H @ (w - CENTRE), steps)
+    state = case.optimizer.init(theta)
+    for _ in range(steps):
+        case.optimizer.step(Quadratic(), theta, state)
+    assert np.allclose(theta, expected, rtol=1e-13, atol=1e-14)
+
+
+@every_case
+def test_report_is_of_the_point_before(case: Case) -> None:
+    theta = np.array([0.3, -0.4, 2.0])
+    loss, g = Quadratic().gradient(theta)
+    report = case.optimizer.step(Quadratic(), theta, case.optimizer.init(theta))
+    assert report.loss == loss
+    assert report.gradient_norm == pytest.approx(np.linalg.norm(g))
+
+
+@every_case
+def test_settles_on_a_quadratic(case: Case) -> None:
+    theta, objective = np.zeros(3), Quadratic()
+    state = case.settling.init(theta)
+    for _ in range(4000):
+        case.settling.step(objective, theta, state)
+    assert np.allclose(theta, CENTRE, atol=3e-3)
+
+
+@every_case
+def test_float32_stays_float32(case: Case) -> None:
+    theta = np.zeros(3, np.float32)
+    state = case.optimizer.init(theta)
+    case.optimizer.step(Quadratic(), theta, state)
+    assert theta.dtype == np.float32
+    assert {a.dtype.name for name, a in state.items() if name != "t"} <= {"float32"}
+
+
+@every_case
+def test_state_resumes_exactly(case: Case) -> None:
+    """All that a step changes is θ and the state: with copies of both the run goes on bit for bit."""
+    theta, objective = np.array([0.3, -0.4, 2.0], np.float32), Quadratic()
+    state = case.optimizer.init(theta)
+    for _ in range(3):
+        case.optimizer.step(objective, theta, state)
+    saved, saved_state = theta.copy(), copy.deepcopy(state)
+    again = type(case.optimizer)(**case.optimizer.settings())
+    for _ in range(5):
+        case.optimizer.step(objective, theta, state)
+        again.step(objective, saved, saved_state)
+    assert np.array_equal(theta, saved)
+    assert all(np.array_equal(state[name], saved_state[name]) for name in state)
+
+
+@every_case
+def test_no_step_on_a_nan(case: Case) -> None:
+    theta, objective = np.array([0.3, -0.4, 2.0]), Quadratic(break_at=3)
+    state = case.optimizer.init(theta)
+    for _ in range(2):
+        case.optimizer.step(objective, theta, state)
+    before, before_state = theta.copy(), copy.deepcopy(state)
+    report = case.optimizer.step(objective, theta, state)
+    assert math.isnan(report.gradient_norm)
+    assert np.array_equal(theta, before)
+    assert all(np.array_equal(state[name], before_state[name]) for name in state)
+    case.optimizer.step(objective, theta, state)
+    assert not np.array_equal(theta, before)
+
+
+@every_case
+def test_rate_of_a_step_overrides_the_setting(case: Case) -> None:
+    ends = []
+    for setting, override in ((0.07, 0.01), (0.01, None)):
+        optimizer = type(case.optimizer)(**{**case.optimizer.settings(), "rate": setting})
+        theta = np.zeros(3)
+        optimizer.step(Quadratic(), theta, optimizer.init(theta), override)
+        ends.append(theta)
+    assert np.array_equal(*ends)
+
+
+@every_case
+def test_a_rate_of_zero_moves_nothing(case: Case) -> None:
+    theta = np.ones(3)
+    case.optimizer.step(Quadratic(), theta, case.optimizer.init(theta), rate=0.0)
+    assert np.array_equal(theta, np.ones(3))
+
+
+@pytest.mark.parametrize("kind", FIRST_ORDER.values(), ids=FIRST_ORDER)
+@pytest.mark.parametrize(
+    ("settings", "content"),
+    [
+        ({"rate": 0}, "rate must be > 0, not 0"),
+        ({"rate": -1.0}, "rate must be > 0, not -1.0"),
+        ({"rate": float("nan")}, "rate must be > 0, not nan"),
+        ({"clip_norm": 0}, "clip_norm must be > 0, or None for no limit, not 0"),
+        ({"clip_value": -5.0}, "clip_value must be > 0, or None for no limit, not -5.0"),
+    ],
+    ids=str,
+)
+def test_impossible_settings(kind: type[Optimizer], settings: dict[str, Any], content: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"{kind.__name__}: {content}")):
+        kind(**settings)
+
+
+@pytest.mark.parametrize(
+    ("make", "content"),
+    [
+        (lambda: Adam(beta1=1.0), "Adam: beta1 must be in [0, 1), not 1.0"),
+        (lambda: Adam(beta2=-3), "Adam: beta2 must be in [0, 1), not -3"),
+        (lambda: Adam(beta1="a"), "Adam: beta1 must be in [0, 1), not 'a'"),
+        (lambda: Adam(delta=-1), "Adam: delta must be a finite number >= 0, not -1"),
+        (lambda: Adam(clip_norm="a"), "Adam: clip_norm must be > 0, or None for no limit, not 'a'"),
+        (lambda: RMSprop(decay=2), "RMSprop: decay must be in [0, 1), not 2"),
+        (lambda: RMSprop(delta=float("nan")), "RMSprop: delta must be a finite number >= 0, not nan"),
+    ],
+)
+def test_impossible_averages(make: Callable[[], Optimizer], content: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(content)):
+        make()
+
+
+@pytest.mark.parametrize("value", [1.0, -0.1, float("nan")])
+@pytest.mark.parametrize("kind", [Momentum, Nesterov])
+def test_impossible_momentum(kind: type[Momentum], value: float) -> None:
+    with pytest.raises(UsageError, match=f"{kind.__name__}: momentum must be in"):
+        kind(momentum=value)
+
+
+# -- clipping ------------------------------------------------------------------------------------
+
+
+def of_arrays(function: Callable[..., gn.Node], g: Array, *limits: float) -> Array:
+    """What a function of nodes makes of an array."""
+    x = gn.input(g.shape, g.dtype)
+    return gn.compile(function(x, *limits), [x])(g)[0]
+
+
+def test_clip_by_norm() -> None:
+    g = np.array([3.0, 4.0])
+    assert np.allclose(of_arrays(clip_by_norm, g, 1.0), [0.6, 0.8])
+    assert np.array_equal(of_arrays(clip_by_norm, g, 5.0), g)
+    assert np.array_equal(of_arrays(clip_by_norm, 0 * g, 1.0), [0, 0])
+    assert of_arrays(clip_by_norm, g.astype(np.float32), 1.0).dtype == np.float32
+
+
+def test_norm_does_not_overflow_in_float32() -> None:
+    large = np.full(4, 1e30, np.float32)
+    assert vectors.norm(large) == pytest.approx(2e30)
+    assert of_arrays(clipping.norm, large) == pytest.approx(2e30)
+
+
+def test_clip_by_value() -> None:
+    assert np.array_equal(of_arrays(clip_by_value, np.array([-3.0, 0.5, 4.0]), 1.0), [-1, 0.5, 1])
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"clip_norm": 1.0}, [-0.6, -0.8, 0]),
+        ({"clip_value": 3.5}, [-3, -3.5, 0]),
+        ({"clip_value": 3.0, "clip_norm": 3.0}, [-3 / math.sqrt(2), -3 / math.sqrt(2), 0]),
+        ({"clip_norm": 9.0}, [-3, -4, 0]),
+    ],
+    ids=str,
+)
+def test_optimizer_clips_by_value_then_norm(settings: dict[str, float], expected: list[float]) -> None:
+    """The gradient here is (3, 4, 0); the report gives its length before clipping."""
+
+    class Slope:
+        def gradient(self, w: Array) -> tuple[float, Array]:
+            return 0.0, np.array([3.0, 4.0, 0.0])
+
+    theta = np.zeros(3)
+    report = SGD(rate=1.0, **settings).step(Slope(), theta, {})
+    assert np.allclose(theta, expected)
+    assert report.gradient_norm == 5
+
+
+# -- schedules and early stopping ------------------------------------------------------------------
+
+
+def test_delayed_decay_is_lynges() -> None:
+    """Ten epochs at the full rate, then 5 % less at each."""
+    factors = [DelayedDecay().factor(epoch) for epoch in range(13)]
+    assert factors == pytest.approx([1.0] * 10 + [0.95, 0.95**2, 0.95**3])
+    assert DelayedDecay(after=0, decay=0.5).factor(0) == 0.5
+    assert {ConstantRate().factor(epoch) for epoch in range(50)} == {1.0}
+
+
+@pytest.mark.parametrize("arguments", [{"after": -1}, {"decay": 0}, {"decay": 1.1}, {"decay": float("nan")}])
+def test_impossible_schedule(arguments: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"DelayedDecay: (after must be .* >= 0|decay must be in)"):
+        DelayedDecay(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("costs", "stops"),
+    [
+        ([], False),
+        ([1.0], False),
+        ([1.0, 2.0], False),  # no longer than the memory: nothing to compare with
+        ([1.0, 9.0, 0.8], False),  # 0.8 <= 1.0 · 0.9² = 0.81
+        ([1.0, 0.0, 0.82], True),
+        ([5.0, 1.0, 0.9, 0.5], False),
+        ([0.1, 1.0, 0.9, 0.9], True),
+        ([1.0, 1.0, math.nan], True),
+    ],
+)
+def test_early_stopping_rule(costs: Sequence[float], stops: bool) -> None:
+    assert EarlyStopping(memory=2, tolerance=0.1).should_stop(costs) is stops
+
+
+def test_early_stopping_at_the_boundary() -> None:
+    """Exactly the demanded decrease goes on; the next larger cost stops."""
+    rule = EarlyStopping(memory=1, tolerance=0.25)
+    assert not rule.should_stop([4.0, 3.0])
+    assert rule.should_stop([4.0, np.nextafter(3.0, 4.0)])
+    level = EarlyStopping(memory=1, tolerance=0)
+    assert not level.should_stop([3.0, 3.0])
+    assert level.should_stop([3.0, 3.1])
+
+
+def test_early_stopping_defaults_are_lynges() -> None:
+    rule = EarlyStopping()
+    assert (rule.memory, rule.tolerance) == (10, 5e-5)
+    assert not rule.should_stop([1.0] * 10)
+    assert rule.should_stop([1.0] * 11)
+
+
+@pytest.mark.parametrize("arguments", [{"memory": 0}, {"tolerance": -0.1}, {"tolerance": 1}])
+def test_impossible_early_stopping(arguments: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"EarlyStopping: (memory must be .* >= 1|tolerance must be in)"):
+        EarlyStopping(**arguments)
+
+
+# -- minimize ------------------------------------------------------------------------------------
+
+
+def rosenbrock() -> rnn.Objective:
+    """(1 - x)² + 100 (y - x²)², from (-1.2, 1), written in nodes."""
+    x = gn.parameter(np.array([-1.2]), name="x")
+    y = gn.parameter(np.array([1.0]), name="y")
+    return rnn.Objective(
+        gn.sum(gn.squared_error(x, 1.0)) + gn.sum(gn.squared_error(10 * (y - x**2), 0.0)), [x, y]
+    )
+
+
+ROSENBROCK_RATES = {"sgd": 1e-3, "momentum": 1e-4, "nesterov": 1e-4, "rmsprop": 1e-3, "adam": 0.02}
+
+
+@pytest.mark.parametrize("name", FIRST_ORDER)
+def test_minimize_rosenbrock(name: str) -> None:
+    objective = rosenbrock()
+    start = objective.loss(objective.start())
+    result = rnn.minimize(objective, optimizers.ALL[name](rate=ROSENBROCK_RATES[name]), steps=1500)
+    assert start == pytest.approx(24.2)
+    assert result.loss < 0.25 * start
+    assert len(result.reports) == 1500
+    assert result.reports[0].loss == pytest.approx(start)
+    assert np.array_equal(objective.start(), result.theta), "the parameters hold the last point"
+    assert objective.loss(result.theta) == result.loss
+
+
+def test_minimize_reaches_rosenbrocks_minimum() -> None:
+    result = rnn.minimize(rosenbrock(), steps=8000, tolerance=1e-6, optimizer=Adam(0.02))
+    assert np.allclose(result.theta, [1, 1], atol=1e-3)
+
+
+def test_callback_stops() -> None:
+    seen: list[int] = []
+
+    def callback(step: int, report: optimizers.Report) -> bool:
+        seen.append(step)
+        return step == 4
+
+    result = rnn.minimize(rosenbrock(), steps=100, callback=callback)
+    assert seen == [0, 1, 2, 3, 4]
+    assert len(result.reports) == 5
+
+
+def test_callback_that_returns_nothing_does_not_stop() -> None:
+    assert len(rnn.minimize(rosenbrock(), steps=3, callback=lambda step, report: None).reports) == 3
+
+
+def test_tolerance_stops() -> None:
+    result = rnn.minimize(rosenbrock(), SGD(1e-3), steps=10_000, tolerance=2.0)
+    assert 2 < len(result.reports) < 10_000
+    assert result.reports[-1].gradient_norm <= 2.0 < result.reports[-2].gradient_norm
+
+
+def test_start() -> None:
+    objective, start = rosenbrock(), np.array([0.9, 0.8])
+    result = rnn.minimize(objective, SGD(1e-4), steps=1, start=start)
+    assert result.reports[0].loss == pytest.approx(0.1**2 + 100 * (0.8 - 0.81) ** 2)
+    assert start.tolist() == [0.9, 0.8], "the caller's array is left alone"
+    with pytest.raises(UsageError, match=re.escape("start has shape [3], but there are 2 parameters")):
+        rnn.minimize(objective, start=np.zeros(3))
+
+
+@pytest.mark.parametrize("steps", [0, -1, 1.5, True], ids=repr)
+def test_impossible_steps(steps: Any) -> None:
+    with pytest.raises(UsageError, match="minimize: steps must be a whole number >= 1"):
+        rnn.minimize(rosenbrock(), steps=steps)
+
+
+def test_nan_names_the_node() -> None:
+    x = gn.parameter(np.array([0.5]), name="x")
+    with pytest.raises(
+        TrainingError, match=r"(?s)the loss is nan.*Log: Log\[1\] makes NaN.*test_optimizers\.py"
+    ):
+        rnn.minimize(rnn.Objective(gn.sum(gn.log(x)), [x]), SGD(1.0), steps=50)
+
+
+def test_infinite_gradient_of_a_finite_loss_is_told() -> None:
+    """√x at 0 is 0, its slope infinite: no step can be taken, and that must not pass in silence."""
+    x = gn.parameter(np.array([0.0]), name="x")
+    with pytest.raises(
+        TrainingError, match=r"(?s)the loss is 0 and the gradient's norm (inf|nan) at step 0.*makes"
+    ):
+        rnn.minimize(rnn.Objective(gn.sum(gn.sqrt(x)), [x]), SGD(0.1), steps=3)
+
+
+# -- Objective -----------------------------------------------------------------------------------
+
+
+def small_network() -> tuple[rnn.Network, rnn.Unrolled, list[Array]]:
+    network = rnn.Network([rnn.Elman(3)], inputs=3, outputs=3, dtype="float64", seed=3)
+    u = network.unroll(time=3, batch=2, training=False)
+    symbols = np.random.default_rng(0).integers(0, 3, (2, 3, 2))
+    return network, u, [symbols[0], symbols[1], *network.zero_states(2)]
+
+
+def objective_of(network: rnn.Network, u: rnn.Unrolled, **more: Any) -> rnn.Objective:
+    return rnn.Objective(u.cost, list(network.parameters.values()), [u.inputs, u.targets, *u.initial], **more)
+
+
+def test_objective_against_dense_matrices() -> None:
+    """Loss, gradient and Gauss-Newton product against differences and a dense JᵀHJ."""
+    network, u, arrays = small_network()
+    objective = objective_of(network, u)
+    objective.feed(*arrays)
+    w = objective.start()
+    loss, g = objective.gradient(w)
+    assert loss == objective.loss(w)
+
+    step = 1e-6
+    units = step * np.eye(objective.size)
+    slopes = [(objective.loss(w + e) - objective.loss(w - e)) / (2 * step) for e in units]
+    assert np.allclose(g, slopes, atol=1e-8)
+
+    logits = gn.compile([u.logits], objective.inputs)
+
+    def outputs(at: Array) -> Array:
+        network.theta = at
+        return logits(*arrays)[0].reshape(-1, 3)
+
+    jacobian = np.stack([(outputs(w + e) - outputs(w - e)) / (2 * step) for e in units])
+    o = outputs(w)
+    p = np.exp(o) / np.exp(o).sum(axis=1, keepdims=True)
+    dense = sum(
+        jacobian[:, i] @ (np.diag(p[i]) - np.outer(p[i], p[i])) @ jacobian[:, i].T for i in range(len(o))
+    ) / len(o)
+    product = objective.curvature(w)
+    found = np.stack([product(e) for e in np.eye(objective.size)])
+    assert np.allclose(found, dense, atol=1e-7)
+
+
+def test_objective_is_a_function_of_w_alone() -> None:
+    """What was evaluated before does not matter; a curvature product stays at its point."""
+    network, u, arrays = small_network()
+    objective = objective_of(network, u)
+    objective.feed(*arrays)
+    w = objective.start()
+    elsewhere, v = w + 0.3, np.linspace(-1, 1, objective.size)
+    loss, g = objective.gradient(w)
+    product = objective.curvature(w)
+    first = product(v)
+    objective.loss(elsewhere)
+    assert np.array_equal(network.theta, elsewhere), "the parameters hold the last point that was evaluated"
+    assert np.array_equal(product(v), first)
+    assert objective.loss(w) == loss
+    assert np.array_equal(objective.gradient(w)[1], g)
+    moved = w.copy()
+    fixed = objective.curvature(moved)
+    moved += 1
+    assert np.array_equal(fixed(v), first), "the point is copied"
+
+
+def test_start_and_results_belong_to_the_caller() -> None:
+    network, u, arrays = small_network()
+    objective = objective_of(network, u)
+    objective.feed(*arrays)
+    before = network.theta.copy()
+    objective.start()[:] = 9
+    _, g = objective.gradient(before)
+    g[:] = 9
+    assert np.array_equal(network.theta, before)
+    assert not (objective.gradient(before)[1] == 9).any()
+
+
+def test_also_values() -> None:
+    network, u, arrays = small_network()
+    objective = objective_of(network, u, also=u.final)
+    objective.feed(*arrays)
+    objective.gradient(objective.start())
+    (expected,) = gn.compile(u.final, objective.inputs)(*arrays)
+    assert np.array_equal(objective.also_values[0], expected)
+
+
+def test_clip_values_truncates_every_cotangent() -> None:
+    network, u, arrays = small_network()
+    clipped = objective_of(network, u, clip_values=1e-3)
+    clipped.feed(*arrays)
+    _, g = clipped.gradient(clipped.start())
+    assert 0 < np.abs(g).max() <= 1e-3
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_feed_counts_arrays(count: int) -> None:
+    network, u, _ = small_network()
+    with pytest.raises(UsageError, match=f"Objective.feed: 3 arrays are needed, {count} were given"):
+        objective_of(network, u).feed(*[0] * count)
+
+
+def test_objective_needs_parameters() -> None:
+    with pytest.raises(UsageError, match="`parameters` is empty"):
+        rnn.Objective(gn.sum(gn.input((2,))), [])
+
+
+def test_dropout_is_one_function_until_redrawn() -> None:
+    network = rnn.Network([rnn.Elman(8), rnn.Elman(8)], inputs=3, outputs=3, dropout=0.5)
+    u = network.unroll(3, 2)
+    objective = objective_of(network, u, random=u.random)
+    symbols = np.zeros((3, 2), np.int64)
+    objective.feed(symbols, symbols, *network.zero_states(2))
+    w = objective.start()
+    first = objective.loss(w)
+    assert objective.loss(w) == first
+    assert objective.gradient(w)[0] == pytest.approx(first)
+    objective.redraw()
+    assert objective.loss(w) != first
+
+
+def test_vectors_of_another_size() -> None:
+    """Refused before anything is written."""
+    a, b = gn.parameter(np.ones(3), name="a"), gn.parameter(np.ones(2), name="b")
+    objective = rnn.Objective(gn.sum(gn.squared_error(a, 0.0)) + gn.sum(gn.squared_error(b, 0.0)), [a, b])
+    for w, shape in ((np.arange(7.0), r"\[7\]"), (np.zeros(4), r"\[4\]"), (None, r"\[\]"), (3.0, r"\[\]")):
+        for method in ("loss", "gradient", "set", "curvature"):
+            with pytest.raises(
+                UsageError,
+                match=rf"Objective.{method}: the vector has shape {shape}, but there are 5 parameters",
+            ):
+                getattr(objective, method)(w)
+    for w, words in (
+        (np.array([1j, 0, 0, 0, 0]), "real numbers, not complex128"),
+        ([[1], [2, 3]], "is no array"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            objective.loss(w)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"Objective\.penalty: the vector has shape \[7\]"):
+        rnn.Objective(objective.cost, [a, b], l2=1.0).penalty(np.ones(7))
+    with pytest.raises(UsageError, match=r"Objective\.curvature: the vector has shape"):
+        objective.curvature(np.ones(5))(np.ones(4))
+    assert np.array_equal(objective.start(), np.ones(5))
+    assert objective.loss([1, 2, 0, 0, 0]) == pytest.approx(objective.loss(np.array([1.0, 2, 0, 0, 0])))  # type: ignore[arg-type]
+
+
+def test_what_an_objective_is_not_made_of() -> None:
+    w, x = gn.parameter(np.ones(3), name="w"), gn.input((3,), "float64", name="x")
+    cost = gn.sum(gn.squared_error(w, x))
+    wrong: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
+        ((gn.squared_error(w, x), [w]), {}, DifferentiationError, "the cost must be a scalar"),
+        ((3.0, [w]), {}, ValueAccessError, "the cost must be a node, not 3.0"),
+        ((cost, w), {}, UsageError, r"parameters must be a list of nodes; write \[w\]"),
+        ((cost, [x]), {}, UsageError, r"parameters lists x\[3\] .* an? Input"),
+        ((cost, [gn.tanh(w)]), {}, UsageError, "which is a Tanh; .* gn.parameter"),
+        ((cost, [w, w]), {}, UsageError, r"lists w\[3\] .* twice"),
+        ((cost, [np.ones(3)]), {}, UsageError, "parameters must be a list of nodes, but holds array"),
+        ((cost, [w], [w]), {}, UsageError, "only what gn.input makes is fed"),
+        ((cost, [w], [x, x]), {}, UsageError, r"inputs lists x\[3\] .* twice"),
+        ((cost, [w]), {"also": 5}, UsageError, "also must be a list of nodes, not 5"),
+        ((cost, [w]), {"structure": 5}, UsageError, "structure must be pairs of nodes"),
+        ((cost, [w]), {"structure": [w]}, UsageError, "structure must be pairs of nodes"),
+        (
+            (cost, [w]),
+            {"clip_values": -1},
+            UsageError,
+            "clip_values must be > 0, or None for no limit, not -1",
+        ),
+        ((cost, [w]), {}, UsageError, r"depends on x\[3\] \(made at .*test_optimizers.*; list it in inputs"),
+        (
+            (cost, [gn.parameter(1.0, name="v")], [x]),
+            {},
+            UsageError,
+            r"none of the parameters, v\[\]; are they ano",
+        ),
+    ]
+    for arguments, named, error, words in wrong:
+        with pytest.raises(error, match=words):
+            rnn.Objective(*arguments, **named)
+
+
+@pytest.mark.parametrize("array", [np.ones(4), np.ones((3, 1)), [1.0, 2.0], 1.0, [[1.0], [2.0, 3.0]]])
+def test_a_batch_of_another_shape_is_refused_where_it_is_fed(array: Any) -> None:
+    x = gn.input((3,), "float64", name="x")
+    w = gn.parameter(np.ones(3), name="w")
+    objective = rnn.Objective(gn.sum(gn.squared_error(w, x)), [w], [x])
+    with pytest.raises(UsageError, match=r"^Objective\.feed: .*x\[3\]"):
+        objective.feed(array)
+    objective.feed([1, 2, 3])
+    assert objective.loss(np.ones(3)) == 5.0
+
+
+def test_a_result_is_a_line() -> None:
+    w = gn.parameter(np.ones(1000), name="w")
+    result = rnn.minimize(rnn.Objective(gn.sum(gn.squared_error(w, 0)), [w]), rnn.SGD(0.5), steps=3)
+    assert repr(result) == "Result(loss 0 after 2 steps, reason 'tolerance', theta: 1,000 parameters)"
+
+
+def test_explain_non_finite() -> None:
+    x = gn.parameter(np.array([2.0]), name="x")
+    objective = rnn.Objective(gn.sum(gn.log(x)), [x])
+    assert objective.explain_non_finite() == ""
+    objective.loss(np.array([-1.0]))
+    assert "Log[1] makes NaN" in objective.explain_non_finite()

@@ -1,0 +1,421 @@
+"""Schedules by step against plain loops from the paper's equations; states that resume; settings that make it again."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.optimizers import (
+    SGD,
+    Adam,
+    Momentum,
+    Nesterov,
+    NesterovMomentum,
+    Optimizer,
+    RMSprop,
+    StepSchedule,
+    Stepwise,
+)
+from graphnet_rnn.tasks import TASKS, Trial, echo_state_weights, elman, momentum_settings, zero_one_loss
+
+MOMENTA = (0.8, 0.9, 0.95, 0.97, 0.99, 0.995, 0.997, 0.999)
+
+# -- the values ----------------------------------------------------------------------------------
+
+
+def test_values_hold_from_their_step_on() -> None:
+    """Sutskever 2013, 7.4.2: "3e-5 for the first 1500 iterations, 3e-4 for another 1500, 3e-3 for another 3000"."""
+    rate = Stepwise({3000: 3e-3, 0: 3e-5, 1500: 3e-4})
+    expected = [3e-5] * 1500 + [3e-4] * 1500 + [3e-3] * 3000
+    assert [rate.at(step) for step in range(6000)] == expected
+    assert rate.at(2**40) == 3e-3
+    assert rate.range == (3e-5, 3e-3)
+
+
+def test_any_way_to_write_it_is_the_same_schedule() -> None:
+    pairs = Stepwise([(10, 0.2), (0, 1)])
+    assert pairs == Stepwise({0: 1.0, 10: 0.2}) == Stepwise(((np.int64(0), np.float32(1)), (10, 0.2)))
+    assert pairs != Stepwise({0: 1.0, 11: 0.2})
+    assert len({pairs, Stepwise({0: 1.0, 10: 0.2})}) == 1
+    assert repr(pairs) == "Stepwise(values=((0, 1.0), (10, 0.2)))"
+    assert eval(repr(pairs)) == pairs
+    with pytest.raises(AttributeError):
+        pairs.values = ()  # type: ignore[misc]
+
+
+def test_momenta_at_exponentially_spaced_steps() -> None:
+    """7.3: eight values, the last from step 200,000 on; each step is twice the one before."""
+    momentum = Stepwise.spaced(MOMENTA, last=200_000)
+    steps, values = zip(*momentum.values, strict=True)
+    assert values == MOMENTA
+    assert steps[0] == 0
+    assert steps[-1] == 200_000
+    assert [b / a for a, b in itertools.pairwise(steps[1:])] == pytest.approx([2] * 6, rel=1e-3)
+    assert momentum.at(199_999) == 0.997
+    assert Stepwise.spaced(MOMENTA, 10**6, ratio=10).at(99) == 0.95
+    assert Stepwise.spaced([0.5], 3) == Stepwise({0: 0.5})
+
+
+def test_the_last_tenth_and_the_cap() -> None:
+    """7.3: classical momentum is capped at 0.99, and the last tenth has it too; at 0.9 the cap holds there as well."""
+    whole = Stepwise.spaced(MOMENTA, last=200_000).then(540_000, 0.99)
+    assert [whole.at(step) for step in (300_000, 539_999, 540_000, 599_999)] == [0.999, 0.999, 0.99, 0.99]
+    for cap in (0.99, 0.9):
+        capped = whole.capped(cap)
+        grid = range(0, 600_000, 777)
+        assert [capped.at(step) for step in grid] == [min(whole.at(step), cap) for step in grid]
+    assert whole.then(0, 0.5).values == ((0, 0.5),)
+    assert whole.then(200_000, 0.5).at(10**6) == 0.5, "what was to come later is gone"
+
+
+def test_nesterov_momentum() -> None:
+    """1 - 3/(t + 5) comes near (a_t - 1)/a_{t+1} of eqs 7.5, 7.6, and stays below `most`."""
+    schedule = NesterovMomentum(most=0.9999)
+    a = 1.0
+    for t in range(2000):
+        following = (1 + math.sqrt(4 * a * a + 1)) / 2
+        exact = (a - 1) / following
+        assert schedule.at(t) == 1 - 3 / (t + 5)
+        if t >= 100:
+            assert abs(exact - schedule.at(t)) < 0.1 * (1 - exact)
+        a = following
+    assert NesterovMomentum(0.95).at(10_000) == 0.95
+    assert [NesterovMomentum(0.95).range, NesterovMomentum(0.3).range] == [(0.4, 0.95), (0.3, 0.3)]
+
+
+@pytest.mark.parametrize(
+    ("make", "content"),
+    [
+        (lambda: Stepwise({}), "the first of the steps must be 0, not None"),
+        (lambda: Stepwise({5: 0.1}), "the first of the steps must be 0, not 5"),
+        (lambda: Stepwise({0: 0.1, 1.5: 0.2}), "a step must be a whole number >= 0, not 1.5"),
+        (lambda: Stepwise({0: 0.1, -1: 0.2}), "a step must be a whole number >= 0, not -1"),
+        (lambda: Stepwise({0: 0.1, "1": 0.2}), "a step must be a whole number >= 0, not '1'"),
+        (lambda: Stepwise({0: math.nan}), "the value from step 0 on must be a finite number, not nan"),
+        (lambda: Stepwise({0: "fast"}), "the value from step 0 on must be a finite number, not 'fast'"),
+        (lambda: Stepwise([(0, 1.0), (3, 1.0), (3, 2.0)]), "each step can have one value"),
+        (lambda: Stepwise([0.1, 0.2]), "values must be pairs (step, value), but one is 0.1"),
+        (lambda: Stepwise(0.1), "values must be a mapping or pairs"),
+        (lambda: Stepwise("0.1"), "values must be a mapping or pairs"),
+        (lambda: Stepwise.spaced([], 10), "the first of the steps must be 0, not None"),
+        (lambda: Stepwise.spaced(MOMENTA, 20), "8 values do not fit into 20 steps"),
+        (lambda: Stepwise.spaced(MOMENTA, 0), "last must be a whole number >= 1, not 0"),
+        (lambda: Stepwise.spaced(MOMENTA, 999, 1), "ratio must be a finite number > 1, not 1"),
+        (lambda: Stepwise({0: 0.5}).capped(math.nan), "capped: most must be a finite number >= 0, not nan"),
+        (lambda: Stepwise({0: 0.5}).then(-1, 0.2), "then: step must be a whole number >= 0, not -1"),
+        (lambda: NesterovMomentum(1.0), "NesterovMomentum: most must be in [0, 1), not 1.0"),
+    ],
+)
+def test_impossible_schedules(make: Any, content: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(content)):
+        make()
+
+
+# -- optimisers with them ------------------------------------------------------------------------
+
+H = np.array([[3.0, 1.0, 0.0], [1.0, 2.0, 0.5], [0.0, 0.5, 1.0]])
+CENTRE = np.array([1.0, -2.0, 0.5])
+RATE = Stepwise({0: 0.01, 2: 0.1, 5: 0.03})
+MU = Stepwise({0: 0.5, 3: 0.9})
+
+
+class Quadratic:
+    """½ (w - c)ᵀ H (w - c); not a number at one call."""
+
+    def __init__(self, break_at: int = -1) -> None:
+        self.calls, self.break_at = 0, break_at
+
+    def gradient(self, w: Array) -> tuple[float, Array]:
+        self.calls += 1
+        g = H.astype(w.dtype) @ (w - CENTRE.astype(w.dtype))
+        return (math.nan if self.calls == self.break_at else float((w - CENTRE) @ g / 2)), g
+
+
+SCHEDULED: dict[str, Optimizer] = {
+    "sgd": SGD(RATE),
+    "momentum": Momentum(RATE, momentum=MU),
+    "momentum, its rate alone": Momentum(RATE, momentum=0.9),
+    "nesterov, its momentum alone": Nesterov(0.05, momentum=NesterovMomentum(0.9)),
+    "nesterov": Nesterov(RATE, clip_norm=2.0, momentum=MU),
+    "rmsprop": RMSprop(RATE),
+    "adam": Adam(RATE),
+}
+every_optimizer = pytest.mark.parametrize("optimizer", SCHEDULED.values(), ids=SCHEDULED)
+
+
+@pytest.mark.parametrize("look_ahead", [False, True])
+def test_steps_are_those_of_the_equations(look_ahead: bool) -> None:
+    """Eqs 7.1, 7.2 and 7.12, 7.13 with μ and ε of each step."""
+    theta, v = np.array([0.3, -0.4, 2.0]), np.zeros(3)
+    expected = theta.copy()
+    optimizer = (Nesterov if look_ahead else Momentum)(RATE, momentum=MU)
+    state = optimizer.init(theta)
+    for t in range(9):
+        mu, epsilon = (0.5 if t < 3 else 0.9), (0.01 if t < 2 else 0.1 if t < 5 else 0.03)
+        assert (optimizer.rate_at(state), optimizer.momentum_at(state)) == (epsilon, mu)
+        at = expected + mu * v if look_ahead else expected
+        v = mu * v - epsilon * (H @ (at - CENTRE))
+        expected = expected + v
+        optimizer.step(Quadratic(), theta, state)
+        assert np.allclose(theta, expected, rtol=1e-13)
+    assert state["step"].tolist() == [9]
+    assert state["step"].dtype == np.int64
+
+
+@pytest.mark.parametrize("kind", [SGD, RMSprop, Adam])
+def test_a_rate_by_step_is_that_rate_handed_to_each_step(kind: type[SGD]) -> None:
+    scheduled, plain = kind(RATE), kind(7.0)
+    a, b = np.zeros(3, np.float32), np.zeros(3, np.float32)
+    states = scheduled.init(a), plain.init(b)
+    for t in range(8):
+        scheduled.step(Quadratic(), a, states[0])
+        plain.step(Quadratic(), b, states[1], RATE.at(t))
+        assert np.array_equal(a, b)
+
+
+@every_optimizer
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_stored_state_resumes_to_the_byte(optimizer: Optimizer, dtype: str) -> None:
+    """Across a change of the schedule, with an optimiser made of JSON."""
+    theta = np.array([0.3, -0.4, 2.0], dtype)
+    state = optimizer.init(theta)
+    for _ in range(4):
+        optimizer.step(Quadratic(), theta, state)
+    stored = {name: array.tobytes() for name, array in state.items()}
+    again = type(optimizer)(**json.loads(json.dumps(optimizer.settings())))
+    fresh = again.init(theta)
+    assert {name: array.dtype for name, array in fresh.items()} == {n: a.dtype for n, a in state.items()}
+    resumed = {name: np.frombuffer(stored[name], fresh[name].dtype).copy() for name in fresh}
+    other = theta.copy()
+    for _ in range(6):
+        optimizer.step(Quadratic(), theta, state)
+        again.step(Quadratic(), other, resumed)
+    assert theta.tobytes() == other.tobytes()
+    assert all(state[name].tobytes() == resumed[name].tobytes() for name in state)
+
+
+@every_optimizer
+def test_settings_and_repr_make_it_again(optimizer: Optimizer) -> None:
+    described = optimizer.settings()
+    assert json.loads(json.dumps(described)) == described, "as a checkpoint compares them"
+    assert type(optimizer)(**described) == optimizer
+    assert eval(repr(optimizer)) == optimizer
+    assert hash(eval(repr(optimizer))) == hash(optimizer)
+
+
+@every_optimizer
+def test_a_broken_step_is_not_counted(optimizer: Optimizer) -> None:
+    theta, objective = np.array([0.3, -0.4, 2.0]), Quadratic(break_at=3)
+    state = optimizer.init(theta)
+    for _ in range(2):
+        optimizer.step(objective, theta, state)
+    before, kept = theta.copy(), copy.deepcopy(state)
+    assert math.isnan(optimizer.step(objective, theta, state).loss)
+    assert np.array_equal(theta, before)
+    assert all(np.array_equal(state[name], kept[name]) for name in kept)
+    assert state["step"].tolist() == [2]
+
+
+@every_optimizer
+def test_a_rate_handed_to_step_comes_first_and_the_count_goes_on(optimizer: Optimizer) -> None:
+    theta = np.ones(3)
+    state = optimizer.init(theta)
+    optimizer.step(Quadratic(), theta, state, rate=0.0)
+    assert np.array_equal(theta, np.ones(3))
+    assert state["step"].tolist() == [1]
+
+
+def test_without_a_schedule_the_state_is_as_it_was() -> None:
+    """Checkpoints of before can be resumed."""
+    theta = np.zeros(2)
+    found = {kind.__name__: set(kind().init(theta)) for kind in (SGD, Momentum, Nesterov, RMSprop, Adam)}
+    assert found == {
+        "SGD": set(),
+        "Momentum": {"v"},
+        "Nesterov": {"v"},
+        "RMSprop": {"r"},
+        "Adam": {"m", "v", "t"},
+    }
+
+
+def test_a_state_without_a_count_is_told() -> None:
+    theta = np.zeros(3)
+    with pytest.raises(UsageError, match=r"SGD.step: state .* lacks step; make it with optimizer\.init"):
+        SGD(RATE).step(Quadratic(), theta, SGD(0.1).init(theta))
+
+
+class Wave(StepSchedule):
+    """A schedule of a user's own."""
+
+    def at(self, step: int) -> float:
+        return 0.02 + 0.01 * math.sin(step)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return 0.01, 0.03
+
+
+def test_a_schedule_of_ones_own() -> None:
+    theta = np.zeros(3)
+    optimizer = SGD(Wave())
+    state = optimizer.init(theta)
+    rates = []
+    for _ in range(3):
+        rates.append(optimizer.rate_at(state))
+        optimizer.step(Quadratic(), theta, state)
+    assert rates == [Wave().at(t) for t in range(3)]
+    assert optimizer.settings()["rate"] == {"schedule": "Wave"}
+
+
+@pytest.mark.parametrize(
+    ("make", "content"),
+    [
+        (lambda: SGD(Stepwise({0: 0.1, 9: 0.0})), "SGD: rate must be > 0, not 0.0"),
+        (lambda: Adam(Stepwise({0: -0.1, 9: 0.1})), "Adam: rate must be > 0, not -0.1"),
+        (lambda: Momentum(0.1, momentum=Stepwise({0: 0.9, 9: 1.0})), "momentum must be in [0, 1), not 1.0"),
+        (lambda: Nesterov(0.1, momentum=Stepwise({0: -0.1})), "momentum must be in [0, 1), not -0.1"),
+        (
+            lambda: SGD("0.1"),
+            "SGD: rate must be a number or a StepSchedule, e.g. Stepwise({0: 0.1}), not '0.1'",
+        ),
+        (lambda: SGD({0: 0.1}), "rate must be a number or a StepSchedule"),
+        (lambda: SGD({"schedule": "Wave"}), "rate must be a number or a StepSchedule"),
+        (lambda: SGD({"schedule": "Stepwise"}), "rate must be a number or a StepSchedule"),
+        (lambda: Nesterov(momentum=None), "Nesterov: momentum must be a number or a StepSchedule"),
+        (lambda: SGD(RATE, clip_norm=0), "SGD: clip_norm must be > 0, or None for no limit, not 0"),
+    ],
+)
+def test_impossible_optimizers(make: Any, content: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(content)):
+        make()
+
+
+def test_nesterovs_own_schedule_keeps_his_promise() -> None:
+    """7.14: for a convex f with an L-Lipschitz gradient and ε = 1/L, f(θ_t) - f* ≤ 4 L |θ_-1 - θ*|² / (t + 2)²."""
+    scale = np.geomspace(1e-4, 1, 50)
+    x = gn.parameter(np.ones(50), name="x")
+    objective = rnn.Objective(0.5 * gn.sum(gn.constant(scale) * x * x), [x])
+    optimizer, theta = Nesterov(1.0, momentum=NesterovMomentum(0.9999)), objective.start()
+    state = optimizer.init(theta)
+    for t in range(300):
+        optimizer.step(objective, theta, state)
+        loss = 0.5 * scale @ theta**2
+        assert loss <= 4 * 50 / (t + 2) ** 2
+    plain = rnn.minimize(objective, SGD(1.0), steps=300, start=np.ones(50))
+    assert loss < 0.1 * plain.loss
+
+
+# -- Sutskever's settings by step, as data -------------------------------------------------------
+
+
+def test_settings_of_section_7_4() -> None:
+    """As the text of 7.4.2 and table 7.3 have them."""
+    add, mul, few, many = (
+        momentum_settings(TASKS[name](length))
+        for name, length in (("addition", 80), ("multiplication", 80), ("memory-5", 200), ("memory-20", 50))
+    )
+    for numbers in (add, mul):
+        rates = [numbers.rate.at(t) for t in (0, 1499, 1500, 2999, 3000, 5999, 6000, 29_999, 30_000, 49_999)]
+        assert rates == [3e-5, 3e-5, 3e-4, 3e-4, 3e-3, 3e-3, 1e-3, 1e-3, 1e-4, 1e-4]
+    for settings in (add, mul, few, many):
+        assert [settings.momentum.at(t) for t in (0, 3999, 4000, 49_999)] == [0.9, 0.9, 0.98, 0.98]
+        assert (settings.iterations, settings.units) == (50_000, 100)
+        assert settings.optimizer() == Nesterov(settings.rate, momentum=settings.momentum)
+        assert type(settings.optimizer(Momentum)) is Momentum
+    assert [s.rate.at(1500) for s in (few, many)] == [1e-5, 1e-5]
+    assert [s.minibatch for s in (add, mul, few, many)] == [100, 100, 32, 100]
+    assert [s.length for s in (add, mul, few, many)] == [80, 80, 200, 50]
+    assert [s.nesterov for s in (add, mul, few, many)] == [0.011, 0.270, 0.025, 0.032]
+    assert [s.classical for s in (add, mul, few, many)] == [0.250, 0.340, 0.180, 0.00006]
+    with pytest.raises(UsageError, match="the source has none for xor, only for addition, multiplication"):
+        momentum_settings(TASKS["xor"](30))
+
+
+def test_a_trial_with_these_settings_learns() -> None:
+    """The short form of a run: the cost falls in 150 steps, and the count is that of the steps."""
+    task = TASKS["memory-5"](10)
+    settings = momentum_settings(task)
+    network = elman(task, settings.units, initial=echo_state_weights(task))
+    trial = Trial(task, settings.optimizer(), network, settings.minibatch, 1, 32)
+    reports = [trial.step() for _ in range(150)]
+    assert trial.state["step"].tolist() == [150]
+    assert reports[-1].loss < 0.3 * reports[0].loss
+
+
+def test_zero_one_loss_of_memory_is_by_symbol() -> None:
+    """Only the places to be remembered count, and each for itself; a NaN is wrong."""
+    task = TASKS["memory-20"](12)
+    _, t = task.batch(np.random.default_rng(0), 6)
+    o = np.eye(task.outputs)[t]
+    assert zero_one_loss(task, o, t) == 0
+    o[: task.time - 10] = 0.25  # of what is before, nothing is asked
+    assert zero_one_loss(task, o, t) == 0
+    assert task.wrong(o, t).all()
+    o[-1, 2] = np.roll(o[-1, 2], 1)
+    o[-10, 2] = np.roll(o[-10, 2], 1)
+    o[-4, 5, 0] = np.nan
+    assert zero_one_loss(task, o, t) == pytest.approx(3 / 60)
+    guess = np.broadcast_to(np.eye(task.outputs)[3], o.shape)
+    assert zero_one_loss(task, guess, t) == (t[-10:] != 3).mean()
+
+
+def test_zero_one_loss_of_numbers_is_by_sequence() -> None:
+    task = TASKS["addition"](10)
+    _, t = task.batch(np.random.default_rng(0), 8)
+    o = t.astype(float).copy()
+    o[-1, :3, 0] += [0.039, 0.041, -0.5]
+    assert zero_one_loss(task, o, t) == 2 / 8 == task.wrong(o, t).mean()
+    with pytest.raises(DataError, match="addition: logits must be"):
+        zero_one_loss(task, o[1:], t[1:])
+
+
+# -- training on a text --------------------------------------------------------------------------
+
+
+def test_a_trainer_with_schedules_resumes_to_the_byte(tmp_path: Path) -> None:
+    """The history has each step's own rate; an interrupted run ends with the same bytes as one that was not."""
+    text = "the quick brown fox jumps over the lazy dog. " * 40
+    rate = Stepwise({0: 0.05, 7: 0.01, 25: 0.002})
+
+    def trainer(folder: str, **more: Any) -> rnn.Trainer:
+        corpus = rnn.data.Corpus.split(text)
+        size = len(corpus.vocabulary)
+        network = rnn.Network([rnn.Elman(8)], size, size)
+        optimizer = Nesterov(rate, momentum=NesterovMomentum(0.9))
+        problem = rnn.CarriedText(network, corpus, time=10, batch=4, sample=0)
+        settings = rnn.Training(optimizer, epochs=1, stopping=None, log_every=1)
+        return rnn.Trainer(problem, settings, tmp_path / folder, **more)
+
+    class StopAt(rnn.training.Listener):
+        def stepped(self, trainer: rnn.Trainer, report: rnn.optimizers.Report) -> None:
+            if trainer.progress.step == 12:
+                trainer._interruption.came = True
+
+    whole = trainer("whole")
+    whole.run()
+    assert whole.settings.schedule.factor(99) == 1, "a rate by step falls by epoch only if that is asked for"
+    assert trainer("broken", listeners=[StopAt()]).run().reason == "interrupted"
+    again = trainer("broken")
+    again.resume()
+    again.run()
+    assert again.theta.tobytes() == whole.theta.tobytes()
+    assert again.state["step"].tolist() == whole.state["step"].tolist() == [whole.progress.step]
+    histories = [
+        (tmp_path / name / "history.jsonl").read_text().splitlines()[1:] for name in ("whole", "broken")
+    ]
+    assert histories[0] == histories[1]
+    rows = [row for row in map(json.loads, histories[0]) if row["event"] == "step"]
+    assert len(rows) > 25
+    assert [row["learning_rate"] for row in rows] == [rate.at(t) for t in range(len(rows))]

@@ -1,0 +1,762 @@
+"""The synthetic problems against programs that solve them by hand; the bits of texts against enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array
+from graphnet_rnn.cli import main
+from graphnet_rnn.errors import DataError, SaveError, TrainingError, UsageError
+from graphnet_rnn.optimizers import Adam, HessianFree
+from graphnet_rnn.tasks import (
+    TASKS,
+    TEXTS,
+    Memory5,
+    Permutation,
+    Task,
+    Trial,
+    alphabet,
+    anbn,
+    distant_xor,
+    elman,
+    initial_weights,
+    music,
+    settings,
+    summed_over_time,
+)
+
+RNG = np.random.default_rng
+by_task = pytest.mark.parametrize("name", TASKS)
+
+
+def one_hot(symbols: Array, width: int) -> Array:
+    return np.eye(width)[symbols]
+
+
+# -- programs that solve the problems, reading the inputs alone ----------------------------------
+
+
+def marked(answer: Callable[[float, float], float]) -> Callable[[Array, Task], Array]:
+    def solve(x: Array, task: Task) -> Array:
+        o = np.full((len(x), x.shape[1], 1), 7.0)  # what is said before the end does not matter
+        for case in range(x.shape[1]):
+            a, b = (u for u, mark in x[:, case] if mark)
+            o[-1, case, 0] = answer(a, b)
+        return o
+
+    return solve
+
+
+def order(x: Array, task: Task) -> Array:
+    o = np.zeros((len(x), x.shape[1], task.outputs))
+    for case, sequence in enumerate(x.T):
+        special = [str(symbol) for symbol in sequence if symbol < 2]
+        o[-1, case, int("".join(special), base=2)] = 1
+    return o
+
+
+def repeat_first(x: Array, task: Task) -> Array:
+    return one_hot(np.broadcast_to(x[0], x.shape), task.outputs)
+
+
+def recall(x: Array, task: Task) -> Array:
+    """Says the constant symbol until the trigger, then what it has heard before the constant symbol."""
+    constant = task.outputs - 1
+    said = np.full_like(x, constant)
+    for case, sequence in enumerate(x.T):
+        trigger = list(sequence).index(constant + 1)
+        heard = list(itertools.takewhile(lambda symbol: symbol != constant, sequence[:trigger]))
+        said[trigger + 1 : trigger + 1 + len(heard), case] = heard
+    return one_hot(said, task.outputs)
+
+
+SOLVERS: dict[str, Callable[[Array, Task], Array]] = {
+    "addition": marked(lambda a, b: (a + b) / 2),
+    "multiplication": marked(lambda a, b: a * b),
+    "xor": marked(lambda a, b: 1.0 if a != b else -1.0),
+    "temporal-order": order,
+    "temporal-order-3": order,
+    "permutation": repeat_first,
+    "memory-5": recall,
+    "memory-20": recall,
+}
+
+
+@by_task
+@pytest.mark.parametrize("length", [10, 19, 37])
+def test_a_program_solves_it(name: str, length: int) -> None:
+    task = TASKS[name](length)
+    x, t = task.batch(RNG(length), 300)
+    o = SOLVERS[name](x, task)
+    found = task.wrong(o, t)
+    assert found.shape == (300,)
+    assert found.dtype == bool
+    assert not found.any()
+    # One step before the end of what is judged nothing is asked for.
+    o[: task.time - task.judged] = 99
+    assert not task.wrong(o, t).any()
+    o[-1, 5] = np.nan
+    assert np.flatnonzero(task.wrong(o, t)).tolist() == [5]
+
+
+CONSTANT: dict[str, tuple[Any, float]] = {
+    # the answer, and how often it is wrong
+    "addition": (0.5, 0.92**2),  # 1 - P(|a + b - 1| <= 0.08)
+    "multiplication": (0.0, 1 - 0.04 * (1 - math.log(0.04))),  # P(a b > 0.04)
+    "xor": (1.0, 1 / 2),
+    "temporal-order": (2, 3 / 4),
+    "temporal-order-3": (5, 7 / 8),
+    "permutation": (1, 1 / 2),
+    "memory-5": (2, 1.0),
+    "memory-20": (5, 1.0),
+}
+
+
+@by_task
+def test_a_constant_answer_is_wrong_as_often_as_it_must_be(name: str) -> None:
+    task, count = TASKS[name](20), 4000
+    answer, expected = CONSTANT[name]
+    shape = (task.time, count)
+    o = (
+        one_hot(np.full(shape, answer), task.outputs)
+        if task.loss == "softmax"
+        else np.full((*shape, 1), answer)
+    )
+    share = task.wrong(o, task.batch(RNG(0), count)[1]).mean()
+    assert abs(share - expected) <= 4 * math.sqrt(expected * (1 - expected) / count)
+
+
+def test_the_limit_of_a_real_answer() -> None:
+    task = TASKS["addition"](10)
+    t = np.zeros((task.time, 4, 1))
+    o = t.copy()
+    o[-1, :, 0] = [0.039, -0.039, 0.041, -0.041]
+    assert task.wrong(o, t).tolist() == [False, False, True, True]
+
+
+def test_one_wrong_symbol_is_a_wrong_sequence() -> None:
+    task = TASKS["memory-20"](12)
+    x, t = task.batch(RNG(0), 3)
+    o = recall(x, task)
+    o[0, 1] = one_hot(np.array(0), task.outputs)
+    o[-1, 2] = one_hot((t[-1, 2] + 1) % 5, task.outputs)
+    assert task.wrong(o, t).tolist() == [False, True, True]
+
+
+# -- what sequences look like --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["addition", "multiplication", "xor"])
+@pytest.mark.parametrize("length", [10, 30, 57])
+def test_marked_numbers(name: str, length: int) -> None:
+    task = TASKS[name](length)
+    x, t = task.batch(RNG(1), 6000)
+    assert x.shape == (11 * length // 10, 6000, 2)
+    assert t.shape == (11 * length // 10, 6000, 1)
+    assert (x.dtype, t.dtype, task.unscored) == (np.float32, np.float32, task.time - 1)
+    assert not t[:-1].any()
+    assert (x[:, :, 1].sum(axis=0) == 2).all()
+    assert set(np.unique(x[:, :, 1])) == {0, 1}
+    if name == "xor":
+        assert set(np.unique(x[:, :, 0])) == {0, 1}
+        return
+    # A number is 0 with probability 2⁻²⁴, so the first that is not starts its sequence.
+    begin = (x[:, :, 0] > 0).argmax(axis=0)
+    lengths = task.time - begin
+    assert set(lengths) == set(range(length, task.time + 1))
+    most_common = Counter(lengths.tolist()).most_common()
+    assert most_common[0][1] - most_common[-1][1] < 8 * math.sqrt(6000 / len(most_common))
+    first, second = (np.array([np.flatnonzero(column)[i] for column in x[:, :, 1].T]) for i in (0, 1))
+    for T in range(length, task.time + 1):
+        chosen = lengths == T
+        # from 1, in each sequence
+        assert set((first - begin + 1)[chosen]) == set(range(1, T // 10 + 1))
+        assert set((second - begin + 1)[chosen]) == set(range(T // 10 + 1, T // 2 + 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "places"),
+    [
+        ("temporal-order", 10, [(1, 2), (5, 6)]),
+        ("temporal-order", 100, [(10, 20), (50, 60)]),
+        ("temporal-order-3", 55, [(6, 11), (17, 22), (33, 38)]),  # 5.5 ... 11, 16.5 ... 22, 33 ... 38.5
+        ("temporal-order-3", 10, [(1, 2), (3, 4), (6, 7)]),
+    ],
+)
+def test_places_of_ordered_symbols(name: str, length: int, places: list[tuple[int, int]]) -> None:
+    x, t = TASKS[name](length).batch(RNG(0), 3000)
+    assert x.shape == t.shape == (length, 3000)
+    assert set(np.unique(x)) == set(range(6))
+    found = np.array([np.flatnonzero(sequence < 2) + 1 for sequence in x.T])
+    assert [set(column) for column in found.T] == [set(range(a, b + 1)) for a, b in places]
+    assert set(t[-1]) == set(range(2 ** len(places)))
+
+
+def test_permutation() -> None:
+    task = Permutation(30)
+    x, t = task.batch(RNG(0), 2000)
+    assert x.shape == t.shape == (30, 2000)
+    assert (x[1:] == t[:-1]).all()
+    assert (x[0] == t[-1]).all()
+    assert set(x[0]) == {0, 1}
+    assert set(np.unique(x[1:])) == set(range(2, 100))
+    assert (task.unscored, task.judged) == (0, 1)
+
+
+def test_memory_as_in_the_source() -> None:
+    """v: 5 bits, then 3 but for the trigger 4 at T + 5; y: 3 up to T + 5, then the bits (from 1 in the source)."""
+    x, t = (array + 1 for array in Memory5(7).batch(RNG(3), 50))
+    for v, y in zip(x.T, t.T, strict=True):
+        assert len(v) == len(y) == 7 + 10
+        assert set(v[:5]) <= {1, 2}
+        assert v[5:].tolist() == [3] * 6 + [4] + [3] * 5
+        assert y.tolist() == [3] * 12 + v[:5].tolist()
+
+
+def test_every_memory_of_five_bits_is_there_once() -> None:
+    task = Memory5(9)
+    x, t = task.every()
+    assert x.shape[1] == task.distinct == len({tuple(column) for column in x.T}) == 32
+    assert not task.wrong(recall(x, task), t).any()
+    with pytest.raises(UsageError, match="memory-20 has too many"):
+        TASKS["memory-20"](9).every()
+
+
+@by_task
+def test_seeds(name: str) -> None:
+    task = TASKS[name](15)
+    one, same, other = (task.batch(RNG(seed), 40) for seed in (4, 4, 5))
+    assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
+    assert not np.array_equal(one[0], other[0])
+
+
+@by_task
+def test_impossible_lengths(name: str) -> None:
+    shortest = TASKS[name].shortest
+    TASKS[name](shortest).batch(RNG(0), 50)
+    for length in (shortest - 1, -5, 10.5, True, "30"):
+        with pytest.raises(UsageError, match=f"{name}: length must be a whole number >= {shortest}"):
+            TASKS[name](length)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="batch: count"):
+        TASKS[name](30).batch(RNG(0), 0)
+    with pytest.raises(UsageError, match=f"{name}: batch: generator must be one of NumPy"):
+        TASKS[name](30).batch(0, 5)  # type: ignore[arg-type]
+
+
+def test_arrays_that_do_not_fit() -> None:
+    task = TASKS["xor"](10)
+    o = np.zeros((task.time, 3, 1))
+    for logits, targets in ((o[1:], o[1:]), (o, o[:, :2]), (o[..., 0], o[..., 0]), (o, o[..., 0])):
+        with pytest.raises(DataError, match=r"logits must be \(11, count, 1\)"):
+            task.wrong(logits, targets)
+
+
+# -- training ------------------------------------------------------------------------------------
+
+
+def test_settings_of_the_source() -> None:
+    found = settings(TASKS["addition"](50))
+    assert (found.damping, found.structural, found.gradient, found.curvature) == (0.1, 1 / 30, 10_000, 1_000)
+    assert found.optimizer() == HessianFree(
+        damping=0.1, structural=1 / 30, cg_steps=300, tolerance=1e-4, retained=0.9
+    )
+    without = settings(TASKS["xor"](50), structural=False)
+    assert (without.damping, without.structural) == (0.3, 0)
+    assert settings(Permutation(70)).damping == pytest.approx(7)
+    few = settings(Memory5(50))
+    assert (few.gradient, few.curvature, few.test) == (32, 32, 32)
+
+
+@by_task
+def test_initial_weights(name: str) -> None:
+    """15 connections into each hidden and output unit, and out of each input, of the source's variances."""
+    network = elman(TASKS[name](30), units=400)
+    arrays = {key.split(".")[1]: node.value for key, node in network.parameters.items()}
+    assert set(arrays) == {"W_xh", "W_hh", "b_h", "W_ho", "b_o"}
+    for key, variance in (("W_xh", 1.0), ("W_hh", 1 / 15), ("W_ho", 1 / 15)):
+        w = arrays[key]
+        assert (np.count_nonzero(w, axis=1 if key == "W_xh" else 0) == 15).all()
+        n = np.count_nonzero(w)
+        assert abs((w**2).sum() / n / variance - 1) < 5 * math.sqrt(2 / n)
+    assert abs((arrays["b_h"] ** 2).mean() * 15 - 1) < 5 * math.sqrt(2 / 400)
+    assert arrays["b_o"].all()
+
+
+def test_initial_weights_are_accepted_by_the_cell() -> None:
+    cell, output = initial_weights()
+    rnn.Network([rnn.Elman(20, initial=cell)], 2, 1, loss="squared", initial=output)
+
+
+@pytest.mark.parametrize("last", [None, 2])
+@by_task
+def test_the_cost_is_summed_over_time(name: str, last: int | None) -> None:
+    """Against the loss of each step from plain NumPy, for the scored steps and for a choice of the last ones."""
+    task, count = TASKS[name](11), 6
+    network = elman(task, units=5)
+    x, t = task.batch(RNG(0), count)
+    unscored = task.unscored if last is None else task.time - last
+    objective = summed_over_time(task, network, count, None if last is None else unscored)
+    objective.feed(x, t)
+    u = network.unroll(task.time, count, initial="zero")
+    (o,) = gn.compile([u.logits], [u.inputs])(x)
+    o, wanted = o[unscored:].astype(float), t[unscored:]
+    if task.loss == "squared":
+        expected = ((o - wanted) ** 2).sum() / count
+    elif task.loss == "sigmoid":
+        expected = np.logaddexp(0, np.where(wanted > 0, -o, o)).sum() / count
+    else:
+        log_p = o - np.logaddexp.reduce(o, axis=2, keepdims=True)
+        expected = -np.take_along_axis(log_p, wanted[:, :, None], 2).sum() / count
+    assert objective.loss(objective.start()) == pytest.approx(expected, rel=1e-5)
+    scored = network.unroll(task.time, count, initial="zero", unscored=unscored)
+    mean = rnn.Objective(scored.cost, objective.parameters, [scored.inputs, scored.targets])
+    mean.feed(x, t)
+    v = RNG(1).standard_normal(objective.size)
+    products = [objective.curvature(objective.start(), weight)(v) @ v for weight in (0.0, 1.0)]
+    assert 0 < products[0] < products[1]
+    steps = task.time - unscored
+    assert products[0] == pytest.approx(steps * (mean.curvature(mean.start())(v) @ v), rel=1e-4)
+
+
+def test_a_gradient_over_several_batches_is_that_of_all_of_them() -> None:
+    task, size = TASKS["addition"](10), 20
+    network = elman(task, units=6)
+    x, t = task.batch(RNG(0), 3 * size)
+    whole = summed_over_time(task, network, 3 * size)
+    whole.feed(x, t)
+    single = summed_over_time(task, network, size)
+    pieces = rnn.BatchedObjective(single)
+    pieces.feed([(x[:, s : s + size], t[:, s : s + size]) for s in (0, size, 2 * size)])
+    w = whole.start()
+    (loss, g), (expected_loss, expected) = pieces.gradient(w), whole.gradient(w)
+    assert loss == pytest.approx(expected_loss, rel=1e-5)
+    assert g.dtype == expected.dtype
+    assert np.allclose(g, expected, rtol=1e-4, atol=1e-6)
+    # Loss and curvature are those of the first batch, also after the gradient.
+    first = summed_over_time(task, network, size)
+    first.feed(x[:, :size], t[:, :size])
+    assert pieces.loss(w) == first.loss(w)
+    v = RNG(1).standard_normal(w.size)
+    assert np.array_equal(pieces.curvature(w, 0.1)(v), first.curvature(w, 0.1)(v))
+
+
+def test_a_gradient_over_no_batches() -> None:
+    task = TASKS["addition"](10)
+    pieces = rnn.BatchedObjective(summed_over_time(task, elman(task, units=3), 2))
+    w = np.zeros(pieces.size)
+    for call in (
+        lambda: pieces.feed([]),
+        lambda: pieces.loss(w),
+        lambda: pieces.gradient(w),
+        lambda: pieces.curvature(w),
+    ):
+        with pytest.raises(UsageError, match="at least one batch"):
+            call()
+
+
+def test_trial_learns_and_counts() -> None:
+    task = TASKS["temporal-order"](10)
+    trial = Trial(task, HessianFree(damping=0.1, cg_steps=30), elman(task, 20), 100, 2, 330, seed=1)
+    # The test sequences: 330, each once, though they come in batches of 100.
+    x, t = task.batch(RNG([1, 1]), 330)
+    u = trial.network.unroll(task.time, 330, initial="zero")
+    (logits,) = gn.compile([u.logits], [u.inputs])(x)
+    before, sequences = trial.wrong(), 0
+    assert before == task.wrong(logits, t).mean() > 0.4
+    for _ in range(40):
+        report: Any = trial.step()
+        sequences += 100 * (2 + report.products)
+    assert (trial.steps, trial.sequences) == (40, sequences)
+    assert trial.wrong() < 0.02
+
+
+def test_trials_of_one_seed_are_the_same() -> None:
+    task = TASKS["xor"](10)
+
+    def trained(seed: int) -> Array:
+        trial = Trial(task, Adam(), elman(task, 5, seed), 10, 1, 10, seed)
+        trial.step()
+        trial.step()
+        assert np.array_equal(trial.network.theta, trial.theta)
+        return trial.theta
+
+    assert np.array_equal(trained(1), trained(1))
+    assert not np.array_equal(trained(1), trained(2))
+
+
+def test_trial_counts_what_a_line_search_evaluates() -> None:
+    trial = Trial(TASKS["addition"](10), rnn.LBFGS(iterations=3), elman(TASKS["addition"](10), 5), 20, 2, 30)
+    report: Any = trial.step()
+    assert report.evaluations >= 4
+    assert trial.sequences == 40 * report.evaluations
+
+
+def test_trial_takes_all_sequences_where_there_are_few() -> None:
+    trial = Trial(Memory5(10), network=elman(Memory5(10), 10))
+    assert (trial.batch, trial.gradient_batches, trial.test) == (32, 1, 32)
+    trial.step()
+    assert len({tuple(column) for column in trial.objective.gradient_batches[0][0].T}) == 32
+
+
+def test_defaults_of_a_trial_are_the_sources() -> None:
+    trial = Trial(TASKS["addition"](10))
+    assert (trial.batch, trial.gradient_batches, trial.test) == (1000, 10, 10_000)
+    assert trial.network.theta.size == 10_401  # "a little over 10,000 parameters"
+
+
+def test_trial_says_what_is_wrong() -> None:
+    task = TASKS["addition"](10)
+    with pytest.raises(UsageError, match="addition needs a network with inputs=2, outputs=1"):
+        Trial(task, network=elman(TASKS["xor"](10), 3))
+    for argument in ("batch", "gradient_batches", "test"):
+        with pytest.raises(UsageError, match=f"Trial: {argument} must be"):
+            Trial(task, **{argument: 0})  # type: ignore[arg-type]
+    trial = Trial(task, Adam(), elman(task, 3), 5, 1, 5)
+    trial.theta[:] = np.nan
+    with pytest.raises(TrainingError, match="the loss is nan"):
+        trial.step()
+
+
+# -- the command ---------------------------------------------------------------------------------
+
+QUICK = ["tasks", "--length", "10", "--units", "8", "--batch", "20", "--test", "30", "--steps", "2"]
+
+
+def test_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*QUICK, "--task", "addition", "--gradient-batches", "2", "--test-every", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Addition(length=10): 11 steps; Network([Elman(units=8)]")
+    assert "damping=0.1, structural=0.0333" in lines[1]
+    assert re.fullmatch(r"before training [\d.]+% of 30 test sequences are wrong", lines[2])
+    assert re.fullmatch(r" +1  loss .* lambda 0.1  structural 0.00333 .* s", lines[3])
+    assert re.fullmatch(r" +2  loss .*  wrong [\d.]+%", lines[4])
+    assert re.fullmatch(
+        r"addition, T = 10: not solved; [\d.]+% of 30 test sequences are wrong after 2 steps, "
+        r"[\d.]+ minibatches of 1,000 sequences",
+        lines[5],
+    )
+
+
+def test_command_stops_when_it_is_solved(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main([*QUICK[:5], "--task", "memory-5", "--length", "1", "--units", "40", "--test-every", "1"]) == 0
+    )
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert re.match(r"memory-5, T = 1: solved; 0.00% of 32 test sequences are wrong after \d+ steps", last)
+
+
+def test_command_with_a_first_order_optimiser(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*QUICK, "--task", "xor", "--optimizer", "nesterov", "--rate", "0.01"]) == 0
+    shown = capsys.readouterr().out
+    assert "Nesterov(rate=0.01, clip_norm=1.0" in shown
+    assert "after 2 steps, 0.0 minibatches" in shown
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        (["--length", "9"], "addition: length must be a whole number >= 10, not 9"),
+        (["--steps", "0"], "--steps and --test-every must be at least 1"),
+        (
+            ["--optimizer", "adam(damping=1)"],
+            "Adam: got an unexpected keyword argument 'damping'; its settings: Adam(",
+        ),
+        (["--optimizer", "adam", "--no-structural"], "--no-structural is only for --optimizer hf, not adam"),
+        (["--optimizer", "hff"], "there is no optimizer 'hff'; there are sgd, momentum, "),
+        (["--optimizer", "hff"], "Did you mean hf?"),
+        (["--optimizer", "hf(cg_steps=0)"], "HessianFree: cg_steps must be a whole number >= 1, not 0"),
+        (["--optimizer", "hf(20)"], "write settings of optimizers by name"),
+        (
+            ["--optimizer", "hf(cg_steps=20"],
+            "write settings as in Python: 'hf(structural=0.1, cg_steps=100)'",
+        ),
+        (
+            ["--optimizer", "hf", "--clip-norm", "2"],
+            "--clip-norm is not for --optimizer hf, which has no such",
+        ),
+        (["--optimizer", "adam(rate=1)", "--rate", "2"], "--rate 2 and 'adam(rate=1)' both say rate"),
+        (["--optimizer", "adam(rate={0: 1, 5: -1})"], "Adam: rate must be > 0, not -1"),
+        (["--picture", "run.txt"], "--picture"),
+        (["--picture", "no/such/folder/run.png"], "folder; make it first"),
+        (["--model", "net.bin"], "the name of a model must end in .safetensors"),
+        (["--record", "."], "the name of a record must end in .jsonl"),
+        (["--record", "no/such/folder/run.jsonl"], "folder; make it first"),
+        (["--no-structural", "--optimizer", "hf(structural=1)"], "both say structural; leave out one"),
+        (["--optimizer", "hf(adapts=structural)"], "a tuple or dict of these. 'structural' may be meant"),
+        (["--clip-norm", "1"], "--clip-norm is not for --optimizer hf"),
+        (["--batch", "0"], "batch must be a whole number >= 1"),
+        (["--seed", "-1"], "seed must be"),
+        (["--units", "0"], "units must be"),
+    ],
+    ids=str,
+)
+def test_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str], more: list[str], part: str) -> None:
+    assert main([*QUICK, *more]) == 2
+    assert part in capsys.readouterr().err
+
+
+def test_command_with_settings_of_the_optimizer(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is said of hf replaces the source's settings, what is not stays."""
+    assert main([*QUICK, "--optimizer", "hf(cg_steps=7, damping=1)"]) == 0
+    out = capsys.readouterr().out
+    assert "cg_steps=7" in out
+    assert "damping=1.0, structural=0.0333" in out
+    for text in ("greedy_hf(cg_steps=3)", "augmented_hf(cg_steps=3)", "lbfgs(iterations=2)", "nonlinear_cg"):
+        assert main([*QUICK, "--optimizer", text]) == 0
+    assert main([*QUICK, "--optimizer", "momentum(rate={0: 1e-4, 2: 1e-3})"]) == 0
+    assert "Stepwise" in capsys.readouterr().out
+
+
+def test_command_records_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record, picture = tmp_path / "run.jsonl", tmp_path / "run.png"
+    assert main([*QUICK, "--record", str(record), "--picture", str(picture)]) == 0
+    rows = [json.loads(line) for line in record.read_text().splitlines()]
+    steps = [row for row in rows if row["event"] == "step"]
+    assert [row["step"] for row in steps] == list(range(1, len(steps) + 1))
+    assert len(steps[0]["cg_values"]) == steps[0]["cg_steps"] + 1
+    assert all(row["seconds"] > 0 for row in steps)
+    assert rows[0]["event"] == "test"
+    assert rows[-1]["event"] == "outcome"
+    assert (rows[-1]["task"], rows[-1]["structural"]) == ("addition", True)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_command_keeps_the_network_however_it_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Solved or not, interrupted in the middle of a step, or broken: at the last point that was reached."""
+    model, picture = tmp_path / "net.safetensors", tmp_path / "run.png"
+    files = ["--model", str(model), "--picture", str(picture)]
+    trials: list[rnn.tasks.Trial] = []
+    step, breaks_at = rnn.tasks.Trial.step, [0]
+
+    def watched(trial: rnn.tasks.Trial) -> Any:
+        trials.append(trial)
+        if len(trials) == breaks_at[0]:
+            monkeypatch.setattr(trial.objective, "loss", lambda w: (trial.objective.set(0 * w), 1 / 0)[1])
+        return step(trial)
+
+    def kept() -> None:
+        """Both files are those of the last trial."""
+        assert trials[0].steps == 2
+        assert np.array_equal(rnn.load(model).theta, np.asarray(trials[0].theta))
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        for path in (model, picture):
+            path.unlink()
+        trials.clear()
+
+    monkeypatch.setattr(rnn.tasks.Trial, "step", watched)
+    assert main([*QUICK, *files]) == 0
+    kept()
+    breaks_at[0] = 3
+    assert main([*QUICK, "--steps", "5", *files]) == 1
+    assert "unexpected ZeroDivisionError" in capsys.readouterr().err
+    kept()
+    breaks_at[0] = 0
+    assert main([*QUICK, "--optimizer", "sgd(rate={0: 1e-6, 1: 1e30})", "--steps", "4", *files]) == 1
+    assert "the loss is inf" in capsys.readouterr().err
+    kept()
+
+
+def test_command_writes_each_file_whatever_becomes_of_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise SaveError("the disk is full")
+
+    monkeypatch.setattr("graphnet_rnn.cli.tasks.save", full)
+    model, picture = tmp_path / "net.safetensors", tmp_path / "run.png"
+    files = ["--model", str(model), "--picture", str(picture)]
+    assert main([*QUICK, *files]) == 1
+    assert "the disk is full" in capsys.readouterr().err
+    assert picture.exists()
+    assert main([*QUICK, "--optimizer", "sgd(rate=1e30)", "--steps", "4", *files]) == 1
+    err = capsys.readouterr().err
+    assert "not written: the disk is full" in err
+    assert "the loss is inf" in err
+
+
+def test_command_says_that_it_adds_to_a_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = str(tmp_path / "run.jsonl")
+    assert main([*QUICK, "--record", record]) == 0
+    assert "is there already" not in capsys.readouterr().out
+    assert main([*QUICK, "--record", record]) == 0
+    assert "run.jsonl is there already: this run is added to it" in capsys.readouterr().out
+
+
+def test_command_without_structural_damping(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*QUICK, "--no-structural"]) == 0
+    assert "damping=0.3, structural=0.0" in capsys.readouterr().out
+
+
+# -- texts whose bits are known ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts(name: str) -> None:
+    one, same, other = (TEXTS[name](RNG(seed), 20) for seed in (1, 1, 2))
+    assert one.text == same.text != other.text
+    assert np.array_equal(one.bits, same.bits)
+    assert len(one.text) == len(one.bits) == len(one.scored)
+    assert one.text.endswith("\n")
+    assert (one.bits >= 0).all()
+    assert not np.signbit(one.bits).any()
+    with pytest.raises(UsageError, match="must be a whole number >= 1, not 0"):
+        TEXTS[name](RNG(0), 0)
+    with pytest.raises(UsageError, match="generator must be one of NumPy"):
+        TEXTS[name](0)
+
+
+def parsed_alphabet(line: str) -> float:
+    """The bits of a line by its grammar: what is there, and where something might have been."""
+    bits = 0.0
+    for letter, inside in zip(string.ascii_lowercase, re.findall(r"[a-z](\([^)]*\))?", line), strict=True):
+        assert letter in line
+        bits -= math.log2(1 / 26 if inside else 25 / 26)
+        if inside:
+            digits = re.findall(r"(\d)(\[[A-Z]{9}\])?", inside)
+            assert "".join(digit for digit, _ in digits) == string.digits
+            bits += sum(math.log2(5) + 9 * math.log2(26) if more else -math.log2(4 / 5) for _, more in digits)
+    assert re.sub(r"\(.*?\)", "", line) == string.ascii_lowercase
+    return bits
+
+
+def test_alphabet() -> None:
+    drawn = alphabet(RNG(0), 400)
+    ends = np.flatnonzero(np.array(list(drawn.text)) == "\n")
+    pieces = np.split(drawn.bits, ends[:-1] + 1)
+    for line, bits in zip(drawn.text.splitlines(), pieces, strict=True):
+        assert bits.sum() == pytest.approx(parsed_alphabet(line))
+    # symbol by symbol: certain are the first letter, what follows an insertion, what opens and closes
+    for before, symbol, bits in zip("\n" + drawn.text, drawn.text, drawn.bits, strict=False):
+        if before in "\n(])" or symbol == "]":
+            assert bits == 0
+        elif symbol in string.ascii_uppercase:
+            assert bits == pytest.approx(math.log2(26))
+        else:
+            inserted = {"(": 1 / 26, "[": 1 / 5}
+            share = 1 / 26 if before in string.ascii_lowercase else 1 / 5
+            assert bits == pytest.approx(-math.log2(inserted.get(symbol, 1 - share)))
+
+
+def test_alphabet_comes_with_its_probabilities() -> None:
+    text = alphabet(RNG(1), 2000).text
+    blocks, inner = text.count("("), text.count("[")
+    assert abs(blocks - 2000) < 4 * math.sqrt(2000 * 25 / 26)
+    assert abs(inner - 2 * blocks) < 4 * math.sqrt(10 * blocks * 0.16)
+
+
+def test_alphabet_needs_the_bits_that_it_says() -> None:
+    """The mean of 4,000 lines, whose standard deviation is about 105 bits."""
+
+    def coin(p: float) -> float:
+        return -p * math.log2(p) - (1 - p) * math.log2(1 - p)
+
+    expected = 26 * coin(1 / 26) + 10 * coin(1 / 5) + 2 * 9 * math.log2(26)
+    assert expected == pytest.approx(97.9, abs=0.05)
+    assert abs(alphabet(RNG(2), 4000).total / 4000 - expected) < 4 * 105 / math.sqrt(4000)
+
+
+def every_bar() -> Iterator[tuple[str, float]]:
+    """The bars of harmony I with their probabilities."""
+    rhythms = ["4-4-4", "2-4", "4.-8-4", "2.", "4-4-8-8"]
+    for rhythm in rhythms:
+        values = rhythm.split("-")
+        for pitches in itertools.product("ceg", repeat=len(values)):
+            bar = " ".join(p + v for p, v in zip(pitches, values, strict=True))
+            yield bar + " |\n", 1 / len(rhythms) / 3 ** len(values)
+
+
+def conditional_bits(text: str, law: dict[str, float]) -> list[float]:
+    """-log2 Pr(x_t | x_1 ... x_{t-1}), by summing over all that may have been written."""
+    masses = [sum(p for other, p in law.items() if other.startswith(text[:t])) for t in range(len(text) + 1)]
+    return [math.log2(a / b) for a, b in itertools.pairwise(masses)]
+
+
+def test_music_against_every_bar() -> None:
+    law = dict(every_bar())
+    assert sum(law.values()) == pytest.approx(1)
+    entropy = -sum(p * math.log2(p) for p in law.values())
+    drawn = music(RNG(0), 2704)
+    bars, start = drawn.text.splitlines(keepends=True), 0
+    chords = {"I": "ceg", "IV": "cfa", "V": "gbd"}
+    for number, bar in enumerate(bars):
+        chord = chords[["I", "IV", "I", "V", "I", "IV", "V", "I"][number % 8]]
+        assert set(re.findall("[a-g]", bar)) <= set(chord)
+        if number < 80:
+            in_one = "".join("ceg"[chord.index(s)] if s in chord else s for s in bar)
+            assert np.allclose(drawn.bits[start : start + len(bar)], conditional_bits(in_one, law))
+        start += len(bar)
+    assert drawn.total / len(bars) == pytest.approx(entropy, rel=0.03)
+
+
+def every_line(T: int) -> Iterator[tuple[str, float]]:
+    """The lines of the distant XOR with all bits 0, and the probability of their lengths and marks."""
+    lengths = range(T, 11 * T // 10 + 1)
+    for n in lengths:
+        first = [i for i in range(n) if i < n / 10]
+        second = [j for j in range(n) if n / 10 <= j < n / 2]
+        for i, j in itertools.product(first, second):
+            line = "".join("X0" if k in (i, j) else " 0" for k in range(n)) + "=0\n"
+            yield line, 1 / len(lengths) / len(first) / len(second)
+
+
+@pytest.mark.parametrize("length", [3, 10, 29])
+def test_distant_xor_against_every_line(length: int) -> None:
+    law = dict(every_line(length))
+    drawn = distant_xor(RNG(0), 60, length)
+    assert drawn.total == 0
+    start, lengths = 0, set()
+    for line in drawn.text.splitlines(keepends=True):
+        marks = [int(bit) for bit in re.findall(r"X(\d)", line)]
+        assert len(marks) == 2
+        assert int(line[-2]) == marks[0] ^ marks[1]
+        blank = re.sub(r"\d", "0", line)
+        assert blank in law
+        expected = np.array(conditional_bits(blank, law))
+        expected[1:-3:2] += 1  # the random bits
+        found = slice(start, start + len(line))
+        assert np.allclose(drawn.bits[found], expected)
+        assert np.flatnonzero(drawn.scored[found]).tolist() == [len(line) - 2]
+        start += len(line)
+        lengths.add((len(line) - 3) // 2)
+    assert lengths == set(range(length, 11 * length // 10 + 1))
+
+
+def test_anbn() -> None:
+    drawn = anbn(RNG(0))
+    lines = drawn.text.splitlines()
+    assert len(lines) == 20
+    for a, b in zip(lines[::2], lines[1::2], strict=True):
+        assert a == "a" * len(a)
+        assert b == "b" * len(a)
+        assert 1024 <= len(a) < 2048
+    assert drawn.total == pytest.approx(100)  # 10 bits for each block, as the source has it
+    law = {"a" * n + "\n": 1 / 5 for n in range(3, 8)}
+    small = anbn(RNG(1), 40, least=3, end=8)
+    start = 0
+    for number, line in enumerate(small.text.splitlines(keepends=True)):
+        expected = [0.0] * len(line) if number % 2 else conditional_bits(line, law)
+        assert np.allclose(small.bits[start : start + len(line)], expected)
+        start += len(line)
+    assert {len(line) for line in small.text.splitlines()} == {3, 4, 5, 6, 7}
+
+
+def test_impossible_texts() -> None:
+    with pytest.raises(UsageError, match="distant_xor: length must be a whole number >= 3"):
+        distant_xor(RNG(0), 1, 2)
+    with pytest.raises(UsageError, match="anbn: end must be larger than least, not 5 for 5"):
+        anbn(RNG(0), 1, 5, 5)

@@ -1,0 +1,205 @@
+"""A small one of each problem that a Trainer takes, a user's own among them.
+
+python -m tests.graphnet_rnn.training.problems FOLDER begins a run of each there, and kills it at its second step.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array
+from graphnet_rnn.training import Problem, Trainer, Training
+from tests.graphnet_rnn.training.runs import At
+
+__all__ = ["PROBLEMS", "Fit", "Line", "Row", "begin"]
+
+TEXT = "the quick brown fox jumps over the lazy dog. " * 12
+
+
+def draws(seed: int = 1) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+class Line(rnn.Model):
+    """y = x w + b"""
+
+    def __init__(self, width: int, seed: int = 0, values: Mapping[str, Array] | None = None) -> None:
+        self.width, self.seed = width, seed
+        shapes = {"w": ((width,), rnn.initializers.normal(0.1)), "b": ((1,), rnn.initializers.zeros())}
+        self.declare_parameters(shapes, seed, "float32", values=values)
+
+    def __graph__(self) -> gn.Graph:
+        x = gn.input((1, self.width), name="x")
+        return gn.Graph([x @ self.parameters["w"] + self.parameters["b"]], [x])
+
+
+class Fit(Problem):
+    """C = mean (x w + b - y)², ten rows for each step."""
+
+    def __init__(self, model: Line, x: Array, y: Array) -> None:
+        self.model, self.x, self.y = model, x, y
+        nodes = gn.input((10, model.width), name="x"), gn.input((10,), name="y")
+        found = nodes[0] @ model.parameters["w"] + model.parameters["b"]
+        self.objective = rnn.Objective(gn.mean(gn.squared_error(found, nodes[1])), model.parameters, nodes)
+
+    def __len__(self) -> int:
+        return len(self.x) // 10
+
+    def feed(self, epoch: int, step: int) -> rnn.Objective:
+        rows = slice(10 * step, 10 * step + 10)
+        self.objective.feed(self.x[rows], self.y[rows])
+        return self.objective
+
+    def description(self) -> dict[str, Any]:
+        return {"x": self.x, "y": self.y}
+
+
+def corpus() -> rnn.data.Corpus:
+    return rnn.data.Corpus.split(TEXT)
+
+
+def reader(**how: Any) -> rnn.Network:
+    count = len(corpus().vocabulary)
+    return rnn.Network([rnn.GRU(6)], count, count, **how)
+
+
+def carried(**how: Any) -> Problem:
+    settings = {"time": 15, "batch": 5, "sample": 5, **how}
+    return rnn.CarriedText(reader(dropout=0.2, initial_state="learned"), corpus(), **settings)
+
+
+def drawn(**how: Any) -> Problem:
+    settings = {"time": 10, "batch": 5, "gradient_batches": 3, "curvature_batches": 2, "sample": 5, **how}
+    return rnn.DrawnText(reader(dropout=0.2), corpus(), **settings)
+
+
+def arrays(cases: int = 37, network: dict[str, Any] | None = None, **how: Any) -> Problem:
+    """By default the last batch of an epoch is not full."""
+    net = rnn.Network([rnn.LSTM(4)], 3, 2, "squared", dropout=0.2, **(network or {}))
+    x = draws().normal(size=(7, cases, 3))
+    settings = {
+        "inputs": x,
+        "targets": x.cumsum(0)[..., :2],
+        "batch": 8,
+        "weights": np.arange(1, cases + 1),
+        **how,
+    }
+    return rnn.Arrays(net, **settings)
+
+
+def fresh(kind: Any = rnn.tasks.FreshSequences, length: int = 10, **how: Any) -> Problem:
+    settings = {"batch": 10, "gradient_batches": 2, "test": 30, "steps": 3, **how}
+    if kind is rnn.tasks.Trial:
+        settings.pop("steps")
+    network = rnn.Network([rnn.Elman(5)], 2, 1, "squared")
+    return kind(rnn.tasks.TASKS["addition"](length), network=network, **settings)  # type: ignore[no-any-return]
+
+
+def rbm(visible: int = 6, seed: int = 0) -> rnn.energy.RBM:
+    return rnn.energy.RBM(visible, 4, seed=seed)
+
+
+def bits(*shape: int, seed: int = 1) -> Array:
+    return (draws(seed).random(shape) > 0.5) * 1.0
+
+
+def energy(**how: Any) -> Problem:
+    return rnn.EnergyCases(**{"model": rbm(), "data": bits(45, 6), "batch": 10, **how})
+
+
+def temporal(**how: Any) -> Problem:
+    """On the activities of a model below."""
+    below = rnn.energy.TRBM(6, 4)
+    settings = {
+        "data": bits(5, 22, 6),
+        "batch": 5,
+        "below": [below],
+        "gibbs_steps": lambda n: 1 + n // 4,
+        **how,
+    }
+    return rnn.EnergyCases(rnn.energy.RTRBM(4, 3), **settings)
+
+
+def movements(steps: int = 4, how: dict[str, Any] | None = None, **task: Any) -> Problem:
+    controller = rnn.control.Controller([rnn.Elman(5)])
+    settings = {"batch": 6, "time": 12, **task}
+    return rnn.Movements(rnn.control.DelayDisturbanceNoise(controller, **settings), steps, **(how or {}))
+
+
+def symbols(**how: Any) -> Problem:
+    settings = {"symbols": draws().integers(0, 4, (20, 5)), "valid": draws(2).integers(0, 4, (10, 3)), **how}
+    return rnn.SymbolSequences(rnn.HMM(3, 4), **settings)
+
+
+def stream(kind: type[rnn.online.Learner] = rnn.online.RTRL, batch: int = 2, **how: Any) -> Problem:
+    cell = rnn.LSTM(4) if kind is rnn.online.TruncatedLSTM else rnn.Elman(4)
+    s = draws().integers(0, 4, (20, batch))
+    learner = kind(rnn.Network([cell], 4, 4), batch=batch)
+    return rnn.Stream(learner, **{"inputs": s[:-1], "targets": s[1:], "every": 3, **how})
+
+
+def own(rows: int = 40, seed: int = 1) -> Problem:
+    x = draws(seed).normal(size=(rows, 3)).astype("float32")
+    return Fit(Line(3), x, (x @ [1, -2, 3]).astype("float32"))
+
+
+@dataclass(frozen=True)
+class Row:
+    """make: the problem anew; settings of the problem may be given. optimizer: one that fits."""
+
+    make: Callable[..., Problem]
+    optimizer: Callable[[], rnn.optimizers.Optimizer] = lambda: rnn.Adam(0.01)
+
+
+HESSIAN_FREE = lambda: rnn.HessianFree(damping=0.1, cg_steps=5)
+PROBLEMS: dict[str, Row] = {
+    "carried": Row(carried),
+    "carried, overlapping": Row(lambda **how: carried(stride=6, **how), lambda: rnn.Nesterov(0.05)),
+    "drawn": Row(drawn, HESSIAN_FREE),
+    "arrays": Row(arrays),
+    "arrays, several batches": Row(lambda **how: arrays(gradient_batches=2, **how), HESSIAN_FREE),
+    "fresh": Row(fresh, HESSIAN_FREE),
+    "trial": Row(lambda **how: fresh(rnn.tasks.Trial, **how)),
+    "energy": Row(energy, lambda: rnn.Momentum(0.05)),
+    "energy over time": Row(temporal, lambda: rnn.Nesterov(0.05)),
+    "movements": Row(movements),
+    "symbols": Row(symbols, rnn.ExpectationMaximization),
+    "stream": Row(stream),
+    "stream, truncated": Row(lambda **how: stream(rnn.online.TruncatedLSTM, **how), lambda: rnn.Nesterov(0.05)),
+    "one's own": Row(own, lambda: rnn.LBFGS(iterations=2)),
+}  # fmt: skip
+
+
+def begin(name: str, folder: Path, *, epochs: int = 3, problem: Problem | None = None, **how: Any) -> Trainer:
+    """A Trainer of this row; how: more of Training, and listeners."""
+    row = PROBLEMS[name]
+    listeners = how.pop("listeners", ())
+    settings = Training(
+        how.pop("optimizer", row.optimizer()), epochs=epochs, **{"log_every": 2, "stopping": None, **how}
+    )
+    return Trainer(row.make() if problem is None else problem, settings, folder, listeners=listeners)
+
+
+def _begin_and_kill(folder: Path) -> None:
+    """Each in a process that is forked before any kernel has run, which would leave it without threads."""
+    for name in PROBLEMS:
+        number = os.fork()
+        if not number:
+            end = At(2, lambda: os.kill(os.getpid(), signal.SIGKILL))
+            begin(name, folder / name, checkpoint_seconds=0, listeners=[end]).run()
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]) == -signal.SIGKILL, name
+
+
+if __name__ == "__main__":
+    _begin_and_kill(Path(sys.argv[1]))

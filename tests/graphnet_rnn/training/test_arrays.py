@@ -1,0 +1,270 @@
+"""Arrays as a problem, against loops that are written by hand."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.optimizers import ConstantRate
+from graphnet_rnn.training import Trainer, Training
+from tests.graphnet_rnn.training.runs import At, rows
+
+TIME, CASES, INPUTS, OUTPUTS = 6, 11, 3, 4
+WEIGHTS = np.array([1, 2, 3, 0.5, 1, 1, 4, 2, 1, 0, 3])
+
+
+def data(loss: str, cases: int = CASES, seed: int = 0) -> tuple[Array, Array]:
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(TIME, cases, INPUTS))
+    if loss == "softmax":
+        return x, generator.integers(0, OUTPUTS, (TIME, cases))
+    if loss == "ctc":
+        labels = generator.integers(0, OUTPUTS - 1, (cases, 2))
+        labels[::3, 1] = -1  # one label alone
+        return x, labels
+    if loss == "sigmoid":
+        return x, generator.integers(0, 2, (TIME, cases, OUTPUTS)) * 1.0
+    return x, generator.normal(size=(TIME, cases, OUTPUTS))
+
+
+def network(loss: str, **how: Any) -> rnn.Network:
+    return rnn.Network([rnn.GRU(5)], INPUTS, OUTPUTS, loss, reads="vectors", dtype="float64", **how)
+
+
+def losses_by_hand(
+    net: rnn.Network, x: Array, t: Array, unscored: int
+) -> Callable[[Array], tuple[Array, Any]]:
+    """weights -> the loss of each case, and the gradient of their weighted mean: a graph of exactly these cases."""
+    count, by_case = x.shape[1], net.loss == "ctc"
+    initial = "learned" if net.initial_state == "learned" else "zero"
+    u = net.unroll(TIME, count, training=False, initial=initial, labels=t.shape[1] if by_case else None)
+    each = u.losses if by_case else gn.sum(u.losses[unscored:], axis=0) / (TIME - unscored)
+
+    def found(weights: Array) -> tuple[Array, Any]:
+        cost = gn.sum(gn.constant(weights) * each) / float(weights.sum())
+        nodes = [each, *gn.gradient(cost, list(net.parameters.values()))]
+        cases, *gradients = gn.compile(nodes, [u.inputs, u.targets], backend="numpy")(x, t)
+        return cases, np.concatenate([g.ravel() for g in gradients])
+
+    return found
+
+
+def taken(problem: rnn.Arrays, x: Array) -> list[int]:
+    """Which cases the step was fed, in their order, but for those that only fill it up."""
+    objective = problem.objective
+    batches = objective.gradient_batches if isinstance(objective, rnn.BatchedObjective) else [objective.fed]
+    found = []
+    for inputs, _, weights in batches:
+        for column, weight in zip(np.moveaxis(inputs, 1, 0), weights, strict=True):
+            (case,) = np.flatnonzero((np.moveaxis(x, 1, 0) == column).all(axis=(1, 2)))
+            found += [int(case)] if weight or WEIGHTS[case] == 0 else []
+    return found
+
+
+@pytest.mark.parametrize("unscored", [0, 2])
+@pytest.mark.parametrize("initial_state", ["zero", "learned"])
+@pytest.mark.parametrize("loss", ["softmax", "sigmoid", "squared", "ctc"])
+def test_a_run_is_a_loop_by_hand(loss: str, initial_state: str, unscored: int, tmp_path: Path) -> None:
+    """Two epochs of 3 steps, of 3, 3 and 2 cases with weights, the last 3 of 11 kept."""
+    if loss == "ctc" and unscored:
+        return
+    x, t = data(loss)
+    net, other = (network(loss, initial_state=initial_state, seed=1) for _ in range(2))
+    problem = rnn.Arrays(net, x, t, 3, valid=0.25, weights=WEIGHTS, unscored=unscored)
+    assert len(problem) == 3
+    steps: list[list[int]] = []
+    listeners = [At(step, lambda: steps.append(taken(problem, x))) for step in range(1, 7)]
+    settings = Training(rnn.SGD(0.3), epochs=2, schedule=ConstantRate(), stopping=None, log_every=1)
+    run = Trainer(problem, settings, tmp_path / "run", listeners=listeners)
+    outcome = run.run()
+    orders = [sorted(itertools.chain(*some)) for some in (steps[:3], steps[3:])]
+    assert orders == [list(range(8))] * 2, "each case once in an epoch"
+    assert steps[:3] != steps[3:], "in another order"
+
+    def at(cases: list[int]) -> tuple[Array, Array, Array]:
+        return x[:, cases], t[cases] if loss == "ctc" else t[:, cases], WEIGHTS[cases]
+
+    epochs = rows(tmp_path / "run", "epoch")
+    costs = [row["train_loss"] for row in rows(tmp_path / "run", "step")]
+    for epoch in range(2):
+        total = 0.0
+        for step in range(3 * epoch, 3 * epoch + 3):
+            some_x, some_t, w = at(steps[step])
+            cases, gradient = losses_by_hand(other, some_x, some_t, unscored)(w)
+            assert costs[step] == pytest.approx(np.average(cases, weights=w), rel=1e-10)
+            total += float(cases @ w)
+            other.theta = other.theta - 0.3 * gradient
+        assert epochs[epoch]["train_loss"] == pytest.approx(total / WEIGHTS[:8].sum(), rel=1e-10)
+        some_x, some_t, w = at([8, 9, 10])
+        cases, _ = losses_by_hand(other, some_x, some_t, unscored)(w)
+        assert epochs[epoch]["valid_loss"] == pytest.approx(np.average(cases, weights=w), rel=1e-10)
+    np.testing.assert_allclose(net.theta, other.theta, rtol=1e-9, atol=1e-12)
+    assert outcome.best == min(row["valid_loss"] for row in epochs)
+
+
+def test_symbols_are_read_as_well(tmp_path: Path) -> None:
+    """What follows each symbol of a cycle is learned."""
+    s = (np.arange(8)[:, None] + np.arange(20)) % 5
+    problem = rnn.Arrays(rnn.Network([rnn.Elman(8)], 5, 5), s[:-1], s[1:], 4)
+    outcome = Trainer(problem, Training(rnn.Adam(0.05), epochs=30), tmp_path / "run").run()
+    assert outcome.best < 0.1
+
+
+def test_steps_of_several_batches_are_those_of_a_batched_objective(tmp_path: Path) -> None:
+    """Hessian-free, against steps by hand on the same batches; what fills no step is left out."""
+    x, t = data("softmax", 20)
+    net, other = (network("softmax", seed=1) for _ in range(2))
+    problem = rnn.Arrays(net, x, t, 3, valid=None, gradient_batches=2, curvature_batches=1)
+    assert len(problem) == 20 // 6
+    seen: list[list[Any]] = []
+
+    def look() -> None:
+        assert isinstance(problem.objective, rnn.BatchedObjective)
+        sizes = (problem.objective.gradient_batches, problem.objective.curvature_batches)
+        assert [len(batches) for batches in sizes] == [2, 1]
+        seen.append([(batch[0], batch[1]) for batch in sizes[0]])
+
+    optimizer = rnn.HessianFree(damping=0.1, cg_steps=5, structural=0.1)
+    settings = Training(optimizer, epochs=2, stopping=None)
+    Trainer(problem, settings, tmp_path / "run", listeners=[At(s, look) for s in range(1, 7)]).run()
+    u = other.unroll(TIME, 3, initial="zero")
+    objective = rnn.BatchedObjective(
+        rnn.Objective(
+            u.cost, other.parameters, [u.inputs, u.targets], structure=u.structure, structure_scale=1 / TIME
+        )
+    )
+    theta = objective.start()
+    state = optimizer.init(theta)
+    for batches in seen:
+        objective.feed(batches, curvature=batches[:1])
+        optimizer.step(objective, theta, state)
+    np.testing.assert_allclose(net.theta, theta, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("valid", "trained", "validated"),
+    [(0.1, 10, 1), (0.5, 5, 6), (0, 11, 0), (0.01, 11, 0), (None, 11, 0), ("pair", 11, 4)],
+)
+def test_what_is_kept_to_validate(valid: Any, trained: int, validated: int, tmp_path: Path) -> None:
+    x, t = data("squared")
+    given = data("squared", 4, seed=1) if valid == "pair" else valid
+    problem = rnn.Arrays(network("squared"), x, t, 4, valid=given)
+    assert len(problem) == -(-trained // 4)
+    cost = problem.validate()
+    assert (cost is None) == (not validated)
+    if validated:
+        kept = given if valid == "pair" else (x[:, -validated:], t[:, -validated:])
+        cases, _ = losses_by_hand(problem.model, *kept, 0)(np.ones(validated))
+        assert cost == pytest.approx(cases.mean(), rel=1e-10)
+    outcome = Trainer(problem, Training(epochs=1), tmp_path / "run").run()
+    (epoch,) = rows(tmp_path / "run", "epoch")
+    assert outcome.best == epoch["valid_loss" if validated else "train_loss"]
+
+
+def test_a_batch_without_weight_changes_nothing(tmp_path: Path) -> None:
+    x, t = data("squared")
+    weights = np.zeros(CASES)
+    weights[0] = 1
+    net = network("squared")
+    problem = rnn.Arrays(net, x, t, 2, valid=None, weights=weights)
+    before: list[Array] = [net.theta.copy()]
+    changes: list[bool] = []
+
+    def look() -> None:
+        changes.append(not np.array_equal(run.theta, before[-1]))
+        before.append(run.theta.copy())
+
+    settings = Training(rnn.SGD(0.1), epochs=1)
+    run = Trainer(problem, settings, tmp_path / "run", listeners=[At(s, look) for s in range(1, 7)])
+    run.run()
+    assert sum(changes) == 1
+    (epoch,) = rows(tmp_path / "run", "epoch")
+    assert np.isfinite(epoch["train_loss"])
+
+
+def test_a_batch_is_no_larger_than_what_there_is() -> None:
+    x, t = data("squared")
+    problem = rnn.Arrays(network("squared"), x, t, 1000, valid=None)
+    assert (problem.batch, len(problem), problem.items) == (CASES, 1, CASES)
+
+
+def test_networks_that_read_backwards_are_welcome(tmp_path: Path) -> None:
+    x, t = data("softmax")
+    net = rnn.Network([rnn.Bidirectional(3)], INPUTS, OUTPUTS, reads="vectors")
+    assert Trainer(rnn.Arrays(net, x, t, 4), Training(epochs=1), tmp_path / "run").run().steps == 3
+
+
+X, T = data("softmax")
+WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
+    "no network": (UsageError, {"network": "LSTM"}, "network must be a Network, not 'LSTM'"),
+    "inputs of another width": (DataError, {"inputs": X[..., :2]}, "inputs must be"),
+    "inputs that are not finite": (DataError, {"inputs": X * np.nan}, "inputs"),
+    "targets of other steps": (DataError, {"targets": T[1:]}, "targets must be (6, 11) for these inputs, not [5, 11]"),
+    "targets of other cases": (DataError, {"targets": T[:, 1:]}, "targets must be (6, 11) for these inputs"),
+    "targets that are none": (DataError, {"targets": [[1], [1, 2]]}, "targets must be an array (6, 11)"),
+    "numbers for symbols": (DataError, {"targets": T * 1.0}, "must be whole numbers in 0 ... 3, (6, 11), not float64"),
+    "a symbol too many": (DataError, {"targets": T + 1}, "targets must be whole numbers in 0 ... 3"),
+    "no batch": (UsageError, {"batch": 0}, "Arrays: batch must be a whole number >= 1"),
+    "weights of others": (DataError, {"weights": [1, 2]}, "weights must be [11], one for each case, not [2]"),
+    "weights below 0": (DataError, {"weights": -WEIGHTS}, "weights must be at least 0, and not all 0; the least is -4"),
+    "no weights": (DataError, {"weights": 0 * WEIGHTS}, "weights must be at least 0, and not all 0"),
+    "no weight to validate": (DataError, {"weights": np.arange(CASES) < 5}, "cases to validate on has a weight"),
+    "all to validate": (UsageError, {"valid": 1.0}, "valid = 1 of 11 cases leaves none to train on"),
+    "a share below 0": (UsageError, {"valid": -0.1}, "Arrays: valid must be"),
+    "three to validate": (UsageError, {"valid": (X, T, X)}, "valid must be (inputs, targets), a share, or None"),
+    "others to validate": (DataError, {"valid": (X[1:], T[1:])}, "to train on have 6 steps, those to validate on 5"),
+    "more for the curvature": (UsageError, {"curvature_batches": 2}, "must be at most gradient_batches, 1, not 2"),
+    "no step": (DataError, {"gradient_batches": 9}, "a step takes 36 cases, but there are 10 to train on"),
+    "nothing scored": (UsageError, {"unscored": TIME}, "unscored"),
+    "a limit below 0": (UsageError, {"clip_values": -1.0}, "clip_values must be"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_does_not_fit_is_told(what: str) -> None:
+    error, changed, said = WRONG[what]
+    given: dict[str, Any] = {
+        "network": network("softmax"),
+        "inputs": X,
+        "targets": T,
+        "batch": 4,
+        "valid": 0.1,
+    } | changed
+    with pytest.raises(error, match=re.escape(said)):
+        rnn.Arrays(**given)
+
+
+def test_optimizers_that_would_be_misled() -> None:
+    for how, optimizer, said in (
+        ({"clip_values": 1.0}, rnn.LBFGS(), "clip_values would make the gradient another function's"),
+        (
+            {"gradient_batches": 2, "curvature_batches": 2},
+            rnn.Adam(),
+            "curvature_batches means nothing to Adam",
+        ),
+    ):
+        problem = rnn.Arrays(network("softmax"), X, T, 4, **how)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=said):
+            Trainer(problem, Training(optimizer))
+
+
+def test_labels_are_of_one_length() -> None:
+    (x, t), (more_x, more_t) = data("ctc"), data("ctc", 3)
+    longer = np.concatenate([more_t, -np.ones((3, 1), int)], axis=1)
+    rnn.Arrays(network("ctc"), x, t, 4, valid=(more_x, more_t))
+    with pytest.raises(
+        DataError, match="have 2 labels, those to validate on 3; fill the shorter ones up with -1"
+    ):
+        rnn.Arrays(network("ctc"), x, t, 4, valid=(more_x, longer))
+    with pytest.raises(DataError, match=re.escape("whole numbers in -1 ... 2, (11, labels)")):
+        rnn.Arrays(network("ctc"), x, t + 1, 4)

@@ -1,0 +1,517 @@
+"""All problems in a Trainer: stopped anywhere and resumed, they end with the bytes of a run that nobody stopped."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet_rnn as rnn
+from graphnet.errors import GraphnetError
+from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
+from graphnet_rnn.training import Listener, Problem, Trainer, Training
+from tests.graphnet_rnn.training import problems
+from tests.graphnet_rnn.training.problems import PROBLEMS, Line, begin, bits, draws, rbm
+from tests.graphnet_rnn.training.runs import At, contents, interrupt_at, rows, settings_of
+
+every = pytest.mark.parametrize("name", PROBLEMS)
+
+
+def below(kind: type) -> Iterator[type]:
+    for each in kind.__subclasses__():
+        if not inspect.isabstract(each):
+            yield each
+        yield from below(each)
+
+
+def test_every_problem_has_a_row() -> None:
+    kinds = {kind for kind in below(Problem) if kind.__module__.startswith("graphnet_rnn.")}
+    assert kinds <= {type(row.make()) for row in PROBLEMS.values()}
+
+
+# -- stopped and resumed -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """name -> the run that nobody stopped: its Outcome, and its files."""
+    folder = tmp_path_factory.mktemp("whole")
+
+    @cache
+    def run(name: str) -> tuple[Any, dict[str, bytes]]:
+        outcome = begin(name, folder / name).run()
+        return outcome, contents(folder / name)
+
+    return run
+
+
+@every
+def test_interrupted_and_resumed_is_never_stopped(name: str, whole: Any, tmp_path: Path) -> None:
+    """After the first step, in the middle of an epoch, at its end, and before the last step."""
+    outcome, files = whole(name)
+    per_epoch = outcome.steps // 3
+    stops = sorted({1, per_epoch, per_epoch + max(1, per_epoch // 2), outcome.steps - 1})
+    for step in stops:
+        run = begin(name, tmp_path / "run", listeners=[interrupt_at(step)])
+        if step != stops[0]:
+            run.resume()
+        assert run.run().reason == "interrupted"
+        assert run.progress.step == step
+    last = begin(name, tmp_path / "run")
+    last.resume()
+    assert last.run() == outcome
+    assert contents(tmp_path / "run") == files
+
+
+@every
+def test_two_runs_are_the_same_bytes(name: str, whole: Any, tmp_path: Path) -> None:
+    assert begin(name, tmp_path / "run").run() == whole(name)[0]
+    assert contents(tmp_path / "run") == whole(name)[1]
+
+
+@every
+def test_more_epochs_are_the_same_run(name: str, whole: Any, tmp_path: Path) -> None:
+    begin(name, tmp_path / "run", epochs=1).run()
+    more = begin(name, tmp_path / "run")
+    more.resume()
+    more.run()
+    assert contents(tmp_path / "run") == whole(name)[1]
+
+
+@every
+def test_a_listener_that_fails_loses_no_step(name: str, whole: Any, tmp_path: Path) -> None:
+    def fail() -> None:
+        raise OSError(errno.EIO, "the terminal has gone")
+
+    with pytest.raises(OSError, match="the terminal has gone"):
+        begin(name, tmp_path / "run", listeners=[Listener(), At(2, fail)]).run()
+    last = begin(name, tmp_path / "run")
+    last.resume()
+    assert last.progress.step == 2
+    last.run()
+    assert contents(tmp_path / "run") == whole(name)[1]
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of all problems, each of which SIGKILL ended at its second step."""
+    folder, root = tmp_path_factory.mktemp("killed"), Path(rnn.__file__).parents[1]
+    command = [sys.executable, "-m", problems.__name__, str(folder)]
+    subprocess.run(command, check=True, cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
+    return folder
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@every
+def test_killed_and_resumed_is_never_stopped(name: str, whole: Any, killed: Path) -> None:
+    """The second step was made, and no checkpoint knows of it."""
+    last = begin(name, killed / name)
+    last.resume()
+    assert last.progress.step == 1
+    last.run()
+    assert contents(killed / name) == whole(name)[1]
+
+
+@every
+def test_what_is_kept_is_the_best_model(name: str, whole: Any, tmp_path: Path) -> None:
+    outcome, files = whole(name)
+    (tmp_path / "model.safetensors").write_bytes(files["model.safetensors"])
+    model = rnn.load(tmp_path / "model.safetensors", Line)
+    assert model.description() == PROBLEMS[name].make().model.description()
+    epochs = [row for row in map(json.loads, files["history.jsonl"].splitlines()) if row["event"] == "epoch"]
+    trained, validated = PROBLEMS[name].make().row_names
+    costs = [row[trained] if row[validated] is None else row[validated] for row in epochs]
+    assert outcome.best == min(costs)
+    assert outcome.best_epoch == 1 + costs.index(min(costs))
+    assert [row["best"] for row in epochs] == [
+        cost < min([np.inf, *costs[:i]]) for i, cost in enumerate(costs)
+    ]
+
+
+@every
+def test_a_chart_shows_it(name: str, whole: Any) -> None:
+    import viz
+
+    files = whole(name)[1]
+    history = [json.loads(line) for line in files["history.jsonl"].splitlines()]
+    assert viz.training_curve(history).axes
+    assert viz.compare_runs({"one": history, "again": history}).axes
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+#: kind -> setting -> (another value of it, what is said)
+OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
+    "arrays": {
+        "network": ({"network": {"seed": 1}}, "model.seed was 0, now it is 1"),
+        "inputs": ({"inputs": draws(3).normal(size=(7, 37, 3))}, "the data are others"),
+        "targets": ({"targets": np.zeros((7, 37, 2))}, "the data are others"),
+        "batch": ({"batch": 7}, "batch was 8, now it is 7"),
+        "valid": ({"valid": 0.2}, "the data are others"),
+        "weights": ({"weights": None}, "the data are others"),
+        "gradient_batches": ({"gradient_batches": 2}, "gradient_batches was 1, now it is 2"),
+        "unscored": ({"unscored": 1}, "unscored was 0, now it is 1"),
+        "clip_values": ({"clip_values": 1.0}, "clip_values was None, now it is 1.0"),
+        "l2": ({"l2": 0.1}, "l2 was 0.0, now it is 0.1"),
+    },
+    "arrays, several batches": {
+        "curvature_batches": ({"curvature_batches": 2}, "curvature_batches was 1, now it is 2"),
+    },
+    "fresh": {
+        "task": ({"length": 12}, "task.length was 10, now it is 12"),
+        "batch": ({"batch": 11}, "batch was 10, now it is 11"),
+        "gradient_batches": ({"gradient_batches": 3}, "gradient_batches was 2, now it is 3"),
+        "test": ({"test": 31}, "test was 30, now it is 31"),
+        "seed": ({"seed": 1}, "seed was 0, now it is 1"),
+        "steps": ({"steps": 4}, "steps was 3, now it is 4"),
+    },
+    "energy": {
+        "model": ({"model": rbm(seed=1)}, "model.seed was 0, now it is 1"),
+        "data": ({"data": bits(45, 6, seed=3)}, "the data are others"),
+        "batch": ({"batch": 9}, "batch was 10, now it is 9"),
+        "gibbs_steps": ({"gibbs_steps": 2}, "gibbs_steps was 1, now it is 2"),
+        "below": ({"below": [rbm()], "model": rbm(4)}, "model.visible was 6, now it is 4"),
+        "valid": ({"valid": 0.2}, "the data are others"),
+        "seed": ({"seed": 1}, "seed was 0, now it is 1"),
+    },
+    "energy over time": {
+        "below": ({"below": [rnn.energy.TRBM(6, 4, seed=1)]}, "the data are others"),
+        "gibbs_steps": ({"gibbs_steps": lambda n: 1 + n // 5}, "gibbs_steps was temporal.<locals>.<lambda> "),
+    },
+    "movements": {
+        "task": ({"noise": 0.3}, "task.noise was 0.1, now it is 0.3"),
+        "task, arm": ({"arm": rnn.control.Arm(mass1=0.4)}, "arm.mass1 was 0.35, now it is 0.4"),
+        "task, radius": ({"radius": 0.05}, "the data are others"),
+        "steps": ({"steps": 5}, "steps was 4, now it is 5"),
+        "how": ({"how": {"l2": 0.1}}, "l2 was 0.0, now it is 0.1"),
+    },
+    "symbols": {
+        "model": ({"symbols": draws(5).integers(0, 4, (20, 5))}, "the data are others"),
+        "symbols": ({"symbols": draws().integers(0, 4, (5, 20))}, "the data are others"),
+        "valid": ({"valid": None}, "the data are others"),
+    },
+    "stream": {
+        "learner": ({"batch": 3}, "batch was 2, now it is 3"),
+        "inputs": ({"inputs": np.zeros((19, 2), int)}, "the data are others"),
+        "targets": ({"targets": np.zeros((19, 2), int)}, "the data are others"),
+        "every": ({"every": 4}, "every was 3, now it is 4"),
+    },
+    "one's own": {"rows": ({"seed": 2}, "x was float32 [40, 3] ")},
+}  # fmt: skip
+#: Those that change how numbers are rounded at most; and what test_run_identity has.
+FREE = {"threads", "memory", "backend", "network"}
+
+
+@pytest.mark.parametrize(("name", "setting"), [(name, each) for name in OTHER for each in OTHER[name]])
+def test_another_run_is_refused_by_name(name: str, setting: str, tmp_path: Path) -> None:
+    changed, said = OTHER[name][setting]
+    begin(name, tmp_path / "run", epochs=1, listeners=[interrupt_at(1)]).run()
+    before = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()}
+    other = begin(name, tmp_path / "run", problem=PROBLEMS[name].make(**changed))
+    with pytest.raises(UsageError, match=re.escape(said)) as caught:
+        other.resume()
+    assert "cannot be continued" in str(caught.value)
+    assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == before
+
+
+def test_every_setting_has_its_row() -> None:
+    for kind in (
+        rnn.Arrays,
+        rnn.tasks.FreshSequences,
+        rnn.EnergyCases,
+        rnn.Movements,
+        rnn.SymbolSequences,
+        rnn.Stream,
+    ):
+        named = {s for name in OTHER if type(PROBLEMS[name].make()) is kind for s in OTHER[name]}
+        assert settings_of(kind) <= named | FREE, kind
+
+
+@every
+def test_another_problem_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    begin(name, tmp_path / "run", epochs=1, listeners=[interrupt_at(1)]).run()
+    other = "carried" if not name.startswith("carried") else "one's own"
+    kinds = [type(PROBLEMS[n].make()).__name__ for n in (name, other)]
+    with pytest.raises(
+        UsageError, match=re.escape(f"problem was {kinds[0]}, now it is {kinds[1]}. Say the same")
+    ):
+        begin(other, tmp_path / "run").resume()
+
+
+UNFIT: dict[str, tuple[rnn.optimizers.Optimizer, str]] = {
+    "energy": (rnn.HessianFree(), "EnergyCases: optimizer must be of first order"),
+    "arrays": (
+        rnn.HessianFree(preconditioner=0.75),
+        "Arrays: preconditioner needs the gradients of single cases",
+    ),
+    "symbols": (rnn.Adam(), "SymbolSequences: optimizer must be rnn.ExpectationMaximization()"),
+    "stream": (rnn.LBFGS(), "Stream: optimizer must be one of first order"),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_an_optimizer_that_does_not_fit_is_refused(name: str, tmp_path: Path) -> None:
+    optimizer, said = UNFIT[name]
+    with pytest.raises(UsageError, match=re.escape(said)):
+        begin(name, tmp_path / "run", optimizer=optimizer)
+    assert not (tmp_path / "run").exists()
+
+
+def test_expectation_maximization_is_for_what_can_be_maximised(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match="ExpectationMaximization asks an objective where its bound is highest"
+    ):
+        begin("one's own", tmp_path / "run", optimizer=rnn.ExpectationMaximization()).run()
+
+
+@pytest.mark.parametrize("name", ["carried", "drawn", "arrays", "arrays, several batches"])
+def test_a_run_that_cannot_begin_leaves_nothing(name: str, tmp_path: Path) -> None:
+    """It needs more than the bytes that it may keep."""
+    problem = PROBLEMS[name].make(memory=1)
+    with pytest.raises(GraphnetError, match="memory"):
+        begin(name, tmp_path / "run", problem=problem).run()
+    assert not list((tmp_path / "run").glob("*.*")), "nothing that would be in the way of a run"
+    begin(name, tmp_path / "run", epochs=1).run()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((rnn.Network([rnn.Elman(2)], 2, 2),), "problem must be a Problem, e.g. rnn.CarriedText(network, corpus), not"),
+        ((problems.own(), rnn.Adam()), "settings must be a Training, not Adam("),
+    ],
+    ids=["a network", "an optimizer"],
+)  # fmt: skip
+def test_what_is_no_problem(arguments: tuple[Any, ...], said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        Trainer(*arguments)
+
+
+class Bare(Problem):
+    """What it lacks is set from outside."""
+
+    steps = 1
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def feed(self, epoch: int, step: int) -> Any:
+        return self.objective
+
+
+def test_a_problem_of_ones_own_that_lacks_something() -> None:
+    problem = Bare()
+    with pytest.raises(UsageError, match=r"Bare must have what learns, an rnn\.Model, as self\.model"):
+        Trainer(problem)
+    problem.model = "a model"  # type: ignore[assignment]
+    with pytest.raises(UsageError, match="Bare must have what learns"):
+        Trainer(problem)
+    problem.model = Line(3)
+    with pytest.raises(UsageError, match=r"Bare must have its objective, .* as self\.objective"):
+        Trainer(problem)
+    problem.objective, problem.steps = problems.own().objective, 0
+    with pytest.raises(UsageError, match="an epoch of Bare has no step"):
+        Trainer(problem)
+
+
+def test_what_is_validated_may_be_a_number_of_numpy(tmp_path: Path) -> None:
+    problem = problems.own()
+    problem.validate = lambda: np.float32(0.25)  # type: ignore[assignment, method-assign, return-value]
+    assert Trainer(problem, Training(epochs=1), tmp_path / "run").run().best == 0.25
+
+
+@pytest.mark.parametrize("listeners", [Listener(), [print]], ids=["one", "a function"])
+def test_listeners_are_a_list(listeners: Any) -> None:
+    with pytest.raises(UsageError, match="listeners must be a list of Listeners, not"):
+        Trainer(problems.own(), listeners=listeners)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"epochs": 0}, "epochs must be a whole number >= 1, not 0"),
+        ({"log_every": 0}, "log_every must be a whole number >= 1, not 0"),
+        ({"checkpoint_seconds": -1}, "checkpoint_seconds must be"),
+        ({"checkpoint_seconds": float("nan")}, "checkpoint_seconds must be"),
+        ({"schedule": 0.9}, "Training: schedule must have a method factor, or be None, not 0.9"),
+        ({"stopping": True}, "Training: stopping must have a method should_stop, or be None, not True"),
+        ({"target": "0.1"}, "Training: target must be a number or None, not '0.1'"),
+        (
+            {"optimizer": "adam"},
+            "Training: optimizer must be an optimizer, e.g. rnn.Adam(rate=0.01), not 'adam'",
+        ),
+    ],
+    ids=str,
+)
+def test_impossible_settings(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        Training(**settings)
+
+
+# -- what a run says -----------------------------------------------------------------------------
+
+
+def test_a_target_ends_a_run(tmp_path: Path) -> None:
+    """A task is solved where at most a hundredth is wrong; training alone reaches no target."""
+    run = begin("fresh", tmp_path / "a", target=1.0)
+    assert run.run().reason == "target"
+    assert run.progress.epoch == 1
+    again = begin("fresh", tmp_path / "a", target=1.0, epochs=9)
+    again.resume()
+    assert again.run().epochs == 1, "what has ended stays ended"
+    assert begin("one's own", tmp_path / "b", target=1e9).run().reason == "epochs"
+
+
+def test_every_listener_is_told_in_turn(tmp_path: Path) -> None:
+    seen: list[tuple[str, str]] = []
+
+    class Writes(Listener):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def started(self, trainer: Trainer) -> None:
+            seen.append((self.name, "started"))
+
+        def epoch_ended(self, trainer: Trainer, row: Any) -> None:
+            seen.append((self.name, f"epoch {row['epoch']}"))
+
+        def ended(self, trainer: Trainer, outcome: Any) -> None:
+            seen.append((self.name, outcome.reason))
+
+    begin("one's own", tmp_path / "run", epochs=2, listeners=[Writes("a"), Writes("b")]).run()
+    assert seen == [(who, what) for what in ("started", "epoch 1", "epoch 2", "epochs") for who in "ab"]
+
+
+def test_a_listener_that_is_added_is_told(tmp_path: Path) -> None:
+    run = begin("one's own", tmp_path / "run")
+    run.listeners.append(interrupt_at(2))
+    assert run.run().steps == 2
+
+
+def test_costs_are_in_the_unit_of_the_problem(tmp_path: Path) -> None:
+    run = begin("symbols", tmp_path / "run", log_every=1)
+    first = run.problem.model.bits(draws().integers(0, 4, (20, 5)))  # type: ignore[attr-defined]
+    run.run()
+    start, step = rows(tmp_path / "run", "start")[0], rows(tmp_path / "run", "step")[0]
+    assert start["unit"] == "bits/symbol"
+    assert step["train_bits"] == pytest.approx(first, rel=1e-12)
+
+
+def test_a_loss_that_is_not_finite_reaches_no_file(tmp_path: Path) -> None:
+    run = begin("one's own", tmp_path / "run", optimizer=rnn.SGD(1e30), checkpoint_seconds=0)
+    with pytest.raises(TrainingError, match=r"checkpoints in .* are untouched"):
+        run.run()
+    for path in run.folder.checkpoints():
+        assert np.isfinite(rnn.load(path, Line).theta).all()
+
+
+@every
+def test_a_checkpoint_is_of_its_own_problem_and_whole(name: str, tmp_path: Path) -> None:
+    """A state that is cut off, or has another shape, is refused before anything is taken up."""
+    from graphnet_rnn.formats.model_file import ModelFile, read_model_file
+
+    run = begin(name, tmp_path / "run", listeners=[interrupt_at(2)])
+    run.run()
+    path = run.folder.checkpoints()[-1]
+    for other in run.folder.checkpoints()[:-1]:
+        other.unlink()
+    file, content = read_model_file(path), path.read_bytes()
+    for key in [key for key in file.tensors if key.startswith("state.")]:
+        for array in (None, np.zeros(17, np.float32)):
+            tensors = {k: v for k, v in file.tensors.items() if k != key} | (
+                {} if array is None else {key: array}
+            )
+            path.write_bytes(ModelFile(tensors, file.description).to_bytes())
+            with pytest.raises(ModelFileError, match=re.escape(key.removeprefix("state."))):
+                begin(name, tmp_path / "run").resume()
+    path.write_bytes(content)
+    begin(name, tmp_path / "run").resume()
+
+
+# -- the same as loops of one's own --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.5])
+def test_expectation_maximization_is_the_fit_of_a_model(smoothing: float, tmp_path: Path) -> None:
+    s = draws().integers(0, 4, (20, 5))
+    model, other = rnn.HMM(3, 4, seed=2), rnn.HMM(3, 4, seed=2)
+    run = Trainer(
+        rnn.SymbolSequences(model, s),
+        Training(rnn.ExpectationMaximization(smoothing), epochs=6),
+        tmp_path / "run",
+    )
+    run.run()
+    found = other.fit(s, 6, smoothing=smoothing)
+    for table in model.parameters:
+        np.testing.assert_allclose(model.parameters[table].value, other.parameters[table].value, rtol=1e-12)
+    costs = [row["train_bits"] for row in rows(tmp_path / "run", "epoch")]
+    assert all(b <= a * (1 + 1e-12) for a, b in itertools.pairwise(costs)) or smoothing
+    assert costs[0] == pytest.approx(rnn.HMM(3, 4, seed=2).bits(s), rel=1e-12)
+    assert len(found) >= 6
+
+
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("kind", [rnn.online.RTRL, rnn.online.TruncatedLSTM])
+def test_a_stream_is_online_learning(kind: Any, every: int, tmp_path: Path) -> None:
+    s = draws().integers(0, 4, (20, 2))
+    nets = [rnn.Network([rnn.LSTM(4)], 4, 4, seed=1) for _ in range(2)]
+    optimizer = rnn.Nesterov(0.1)
+    settings = Training(
+        optimizer, epochs=2, schedule=rnn.optimizers.ConstantRate(), stopping=None, log_every=1
+    )
+    Trainer(rnn.Stream(kind(nets[0], batch=2), s[:-1], s[1:], every), settings, tmp_path / "run").run()
+    learning = rnn.online.OnlineLearning(kind(nets[1], batch=2), optimizer, every)
+    costs = []
+    for _ in range(2):
+        learning.reset()
+        used = len(s[1:]) // every * every
+        losses = learning.learn(s[:-1][:used], s[1:][:used])
+        costs += list(losses.reshape(-1, every).mean(axis=1) / 2)
+    assert np.array_equal(nets[0].theta, nets[1].theta)
+    assert [row["train_loss"] for row in rows(tmp_path / "run", "step")] == pytest.approx(costs, rel=1e-6)
+
+
+def test_energy_cases_are_contrastive_divergence_by_hand(tmp_path: Path) -> None:
+    """Batches of an epoch are its cases once each; the steps follow the objective's own gradient."""
+    v = bits(45, 6)
+    model, other = rbm(), rbm()
+    problem = rnn.EnergyCases(model, v, 10, gibbs_steps=2, seed=3)
+    fed: list[Any] = []
+    own = problem.objective.feed
+    problem.objective.feed = lambda data: (fed.append(np.array(data)), own(data))[1]  # type: ignore[method-assign]
+    settings = Training(
+        rnn.Momentum(0.05), epochs=2, schedule=rnn.optimizers.ConstantRate(), stopping=None, log_every=1
+    )
+    Trainer(problem, settings, tmp_path / "run").run()
+    kept = v[-4:]  # a tenth, rounded
+    assert len(problem) == 4
+    assert [len(batch) for batch in fed] == [10] * 8
+    listed = {tuple(case): int((v[:41] == case).all(axis=1).sum()) for case in v[:41]}
+    for epoch in (fed[:4], fed[4:]):
+        seen = np.concatenate(epoch)
+        assert all(int((seen == case).all(axis=1).sum()) <= count for case, count in listed.items())
+    objective = rnn.energy.ContrastiveDivergence(other, 2, seed=3)
+    theta, velocity, errors = objective.start(), np.zeros_like(other.theta), []
+    for batch in fed:
+        objective.feed(batch)
+        loss, gradient = objective.gradient(theta)
+        errors.append(loss)
+        velocity = (0.9 * velocity - 0.05 * gradient).astype(velocity.dtype)
+        theta = theta + velocity
+    np.testing.assert_allclose(model.theta, theta, rtol=1e-5, atol=1e-7)
+    assert [row["train_error"] for row in rows(tmp_path / "run", "step")] == pytest.approx(errors, rel=1e-6)
+    other.theta = theta
+    (last,) = rows(tmp_path / "run", "epoch")[-1:]
+    assert last["valid_error"] == pytest.approx(np.mean((kept - other.reconstruct(kept)) ** 2), rel=1e-5)

@@ -1,0 +1,230 @@
+"""What makes a run the run that it is: who changes a setting that its numbers depend on is refused, by its name."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet_rnn as rnn
+from graphnet_rnn import optimizers
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.training import EarlyStopping, Listener, Trainer, Training
+from graphnet_rnn.training.state import said
+from tests.graphnet_rnn.training.runs import At, contents, settings_of, text_run
+
+TEXT = "abcd" * 40 + "acbd" * 40 + "dcba" * 40
+
+NET: dict[str, Any] = {
+    "layers": [rnn.LSTM(4), rnn.LSTM(4)], "dropout": 0.25, "recurrent_dropout": 0.1, "initial_state": "learned",
+}  # fmt: skip
+RUN: dict[str, Any] = {
+    "time": 6, "batch": 4, "epochs": 2, "sample": 5, "log_every": 2, "checkpoint_seconds": 0,
+    "optimizer": optimizers.Momentum(0.05, clip_norm=1.0),
+}  # fmt: skip
+DRAWN = {"gradient_batches": 2, "optimizer": optimizers.HessianFree(cg_steps=3)}
+
+
+def trainer(folder: Path, corpus: rnn.data.Corpus | None = None, **changed: Any) -> Trainer:
+    """A small run, with other settings of network or Trainer."""
+    of_network = inspect.signature(rnn.Network).parameters
+    net = NET | {name: value for name, value in changed.items() if name in of_network}
+    run = RUN | {name: value for name, value in changed.items() if name not in of_network}
+    corpus = rnn.data.Corpus.split(TEXT) if corpus is None else corpus
+    size = len(corpus.vocabulary)
+    return text_run(rnn.Network(inputs=size, outputs=size, **net), corpus, folder, **run)
+
+
+def kill() -> None:
+    """Leaves the run at once, as a killed process does."""
+    raise KeyboardInterrupt
+
+
+def begun(folder: Path, **changed: Any) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        trainer(folder, **changed, listeners=[At(3, kill)]).run()
+
+
+@dataclass
+class Halved:
+    """A user's schedule, which says nothing of itself."""
+
+    by: float = 0.5
+    __repr__ = object.__repr__
+
+    def factor(self, epoch: int) -> float:
+        return self.by**epoch
+
+
+#: setting -> (what the run was begun with, what is tried, what is named)
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "layers, units": ({}, {"layers": [rnn.LSTM(4), rnn.LSTM(5)]}, "model.layers[1].units was 4, now it is 5"),
+    "layers, cell": ({}, {"layers": [rnn.LSTM(4), rnn.GRU(4)]}, "model.layers[1].cell was LSTM, now it is GRU"),
+    "layers, setting": (
+        {"layers": [rnn.RHN(4, depth=2, t_dropout=0.1)]}, {"layers": [rnn.RHN(4, depth=2)]},
+        "model.layers[0].t_dropout was 0.1, now it is 0.0",
+    ),
+    "skip": ({}, {"skip": "outputs"}, "model.skip was False, now it is outputs"),
+    "dropout": ({}, {"dropout": 0.5}, "model.dropout was 0.25, now it is 0.5"),
+    "recurrent_dropout": ({}, {"recurrent_dropout": 0.0}, "model.recurrent_dropout was 0.1, now it is 0.0"),
+    "variational": ({}, {"variational": True}, "model.variational was False, now it is True"),
+    "initial_state": ({}, {"initial_state": "zero"}, "model.initial_state was learned, now it is zero"),
+    "seed": ({}, {"seed": 1}, "model.seed was 0, now it is 1"),
+    "dtype": ({}, {"dtype": "float64"}, "model.dtype was float32, now it is float64"),
+    "share": ({}, {"share": {1: 0}}, "model.share was [], now it is [[1, 0]]"),
+    "output_bias": ({}, {"output_bias": False}, "model.output_bias was True, now it is False"),
+    "truncated": ({"truncated": True}, {}, "model.truncated was True, now it is False"),
+    "truncated since": ({}, {"truncated": True}, "model.truncated was False, now it is True"),
+    "corpus, text": ({}, {"corpus": rnn.data.Corpus.split(TEXT[::-1])}, "the text is another one"),
+    "corpus, parts": ({}, {"corpus": rnn.data.Corpus.split(TEXT, valid=0.2)}, "parts[0] was 384, now it is 336"),
+    "corpus, characters": (
+        {}, {"corpus": rnn.data.Corpus.split(TEXT.upper())}, "the symbols stand for other characters",
+    ),
+    "optimizer": ({}, {"optimizer": optimizers.SGD(0.05)}, "optimizer.name was Momentum, now it is SGD"),
+    "time": ({}, {"time": 5}, "time was 6, now it is 5"),
+    "batch": ({}, {"batch": 5}, "batch was 4, now it is 5"),
+    "stride": ({}, {"stride": 3}, "stride was 6, now it is 3"),
+    "gradient_batches": (DRAWN, {"gradient_batches": 1}, "gradient_batches was 2, now it is 1"),
+    "curvature_batches": (DRAWN, {"curvature_batches": 2}, "curvature_batches was 1, now it is 2"),
+    "unscored": (DRAWN, {"unscored": 1}, "unscored was 0, now it is 1"),
+    "l2": ({}, {"l2": 0.1}, "l2 was 0.0, now it is 0.1"),
+    "schedule": ({}, {"schedule": optimizers.DelayedDecay(5)}, "schedule was DelayedDecay(after=10, decay=0.95), now"),
+    "schedule of a user": (
+        {"schedule": Halved()}, {"schedule": Halved(0.3)}, "was Halved(by=0.5), now it is Halved(by=0.3)",
+    ),
+    "stopping": ({}, {"stopping": None}, "stopping was EarlyStopping("),
+    "clip_values": ({}, {"clip_values": 1.0}, "clip_values was None, now it is 1.0"),
+    "sample": ({}, {"sample": 6}, "sample was 5, now it is 6"),
+    "target": ({}, {"target": 0.1}, "target was None, now it is 0.1"),
+    "log_every": ({}, {"log_every": 3}, "log_every was 2, now it is 3"),
+}  # fmt: skip
+#: Settings that the numbers do not depend on.
+ACCEPTED: dict[str, dict[str, Any]] = {
+    "initial": {"initial": {"W_ho": rnn.initializers.zeros()}},
+    "layers, initial": {"layers": [rnn.LSTM(4, initial={"W_*": rnn.initializers.normal(1.0)}), rnn.LSTM(4)]},
+    "values": {"values": None},
+    "threads": {"threads": 1},
+    "checkpoint_seconds": {"checkpoint_seconds": 20.0},
+    "notes": {},
+    "listeners": {"listeners": [Listener()]},
+    "schedule that says the same": {"schedule": optimizers.DelayedDecay()},
+    "stopping that says the same": {"stopping": EarlyStopping()},
+}  # fmt: skip
+#: Those that change how a number is rounded, and nothing else: for another machine, or less memory.
+ROUNDED: dict[str, dict[str, Any]] = {"backend": {"backend": "numpy"}, "memory": {"memory": "sqrt"}}
+#: Those of which a run on a text can have one value only, and those that say where and how long.
+FIXED = {"inputs", "outputs", "loss", "reads", "network", "folder", "epochs", "problem", "settings"}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_setting_that_changes_the_numbers_is_refused(what: str, tmp_path: Path) -> None:
+    before, now, named = REFUSED[what]
+    begun(tmp_path / "run", **before)
+    history = (tmp_path / "run" / "history.jsonl").read_bytes()
+    other = trainer(tmp_path / "run", **(before | now if what != "truncated" else now))
+    with pytest.raises(UsageError, match=re.escape(named)) as caught:
+        other.resume()
+    assert "cannot be continued" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert (tmp_path / "run" / "history.jsonl").read_bytes() == history
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The run that nobody stopped."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    trainer(folder).run()
+    return contents(folder)
+
+
+@pytest.mark.parametrize("what", ACCEPTED)
+def test_a_setting_that_changes_no_number_is_accepted(
+    what: str, whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    begun(tmp_path / "run")
+    other = trainer(tmp_path / "run", **ACCEPTED[what])
+    other.resume()
+    other.run()
+    assert contents(tmp_path / "run") == whole
+
+
+@pytest.mark.parametrize("what", ROUNDED)
+def test_a_setting_that_changes_the_rounding_is_accepted(
+    what: str, whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    begun(tmp_path / "run")
+    other = trainer(tmp_path / "run", **ROUNDED[what])
+    other.resume()
+    other.run()
+    (tmp_path / "whole").write_bytes(whole["model.safetensors"])
+    found, expected = (rnn.load(tmp_path / name).theta for name in ("run/model.safetensors", "whole"))
+    assert np.allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_more_epochs_are_the_same_run(whole: dict[str, bytes], tmp_path: Path) -> None:
+    trainer(tmp_path / "run", epochs=1).run()
+    other = trainer(tmp_path / "run")
+    other.resume()
+    other.run()
+    assert contents(tmp_path / "run") == whole
+
+
+KINDS = [rnn.Network, rnn.CarriedText, rnn.DrawnText, Training, Trainer]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_every_setting_has_its_row(kind: type) -> None:
+    rows = {name.partition(",")[0].partition(" ")[0] for name in itertools.chain(REFUSED, ACCEPTED, ROUNDED)}
+    assert settings_of(kind) <= rows | FIXED
+
+
+#: Other values than the defaults, where half or one more cannot be meant.
+OTHERS: dict[str, Any] = {
+    "clip_norm": 2.0, "clip_value": 2.0, "beta1": 0.5, "beta2": 0.5, "decay": 0.5, "momentum": 0.5, "adapts": "nothing",
+}  # fmt: skip
+
+
+def other_than(name: str, value: Any) -> Any:
+    """Another value of an optimiser's setting."""
+    if isinstance(value, str):
+        return "damping" if value == OTHERS.get(name) else OTHERS.get(name, value)
+    if name in OTHERS:
+        return OTHERS[name]
+    if isinstance(value, (bool, int)):
+        return not value if isinstance(value, bool) else value + 1
+    return 0.37 if value is None else 0.5 * value if value else 0.25
+
+
+@pytest.mark.parametrize("name", optimizers.ALL)
+def test_every_setting_of_an_optimizer_is_part_of_the_run(name: str, tmp_path: Path) -> None:
+    """A Trial's checkpoint, whose rule is the Trainer's."""
+    kind = optimizers.ALL[name]
+
+    def trial(optimizer: optimizers.Optimizer) -> Any:
+        return rnn.tasks.Trial(rnn.tasks.Addition(10), optimizer, batch=2, gradient_batches=1, test=2)
+
+    trial(kind()).save(tmp_path / "c")
+    trial(kind()).resume(tmp_path / "c")
+    tried = 0
+    for setting in fields(kind):
+        value = getattr(kind(), setting.name)
+        try:
+            changed = kind(**{setting.name: other_than(setting.name, value)})
+        except UsageError:  # not alone
+            continue
+        tried += 1
+        with pytest.raises(UsageError, match=re.escape(f"optimizer.{setting.name} was ")):
+            trial(changed).resume(tmp_path / "c")
+    assert tried >= len(fields(kind)) - 2
+
+
+def test_settings_of_a_user_say_what_they_are() -> None:
+    assert said(Halved(0.25)) == "Halved(by=0.25)"
+    assert said(EarlyStopping()) == repr(EarlyStopping())
+    assert said(None) == "None"
