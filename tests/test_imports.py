@@ -146,6 +146,15 @@ def test_the_engine_knows_no_networks_and_no_pictures(file: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("own", ["numba", "cuda", "compiled"])
+def test_compiled_back_ends_know_nothing_of_each_other(own: str) -> None:
+    """And what they share knows none of them."""
+    others = {f"graphnet.backends.{name}" for name in ("numba", "cuda") if name != own}
+    found = [module for file in modules(ENGINE / "backends" / own) for module, _ in imports_of(file)]
+    assert found
+    assert not [module for module in found if ".".join(module.split(".")[:3]) in others]
+
+
 @by_file
 def test_the_engine_needs_numpy_alone(file: Path) -> None:
     loaded = {module.split(".")[0] for module, at_load in imports_of(file) if at_load}

@@ -75,9 +75,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
         "v", BITS, exact=v
     ),
     "graphnet_rnn.energy.RBM.sample: means": lambda v: rnn.energy.RBM(3, 2).sample(2, 1, means=v),
-    "graphnet_rnn.energy.Stack.sample: means": lambda v: rnn.energy.Stack(
-        [rnn.energy.RBM(3, 2)]
-    ).sample(2, 1, means=v),
+    "graphnet_rnn.energy.Stack.sample: means": lambda v: rnn.energy.Stack([rnn.energy.RBM(3, 2)]).sample(
+        2, 1, means=v
+    ),
     "graphnet_rnn.energy.Stack.sample_sequences: means": lambda v: rnn.energy.Stack(
         [rnn.energy.TRBM(3, 2)]
     ).sample_sequences(2, means=v),
@@ -87,9 +87,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet_rnn.energy.TemporalRBM.emit: means": lambda v: rnn.energy.TRBM(3, 2).emit(
         np.zeros((2, 1, 2)), means=v
     ),
-    "graphnet_rnn.energy.TemporalRBM.sample: means": lambda v: rnn.energy.TRBM(3, 2).sample(
-        2, means=v
-    ),
+    "graphnet_rnn.energy.TemporalRBM.sample: means": lambda v: rnn.energy.TRBM(3, 2).sample(2, means=v),
     "graphnet_rnn.energy.TemporalRBM.sample: mean_field": lambda v: rnn.energy.TRBM(3, 2).sample(
         2, mean_field=v
     ),

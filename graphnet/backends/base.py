@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,9 @@ import numpy as np
 from graphnet.errors import BackendError
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
-from graphnet.ops import all_ops
-from graphnet.ops.elementwise import Elementwise
 from graphnet.plan import Memory
 
-__all__ = ["OUT_OF_RANGE", "Backend", "Program", "runs_in_python", "stored_parameters"]
+__all__ = ["OUT_OF_RANGE", "Backend", "Program"]
 
 #: What a program says that has no graph to tell more.
 OUT_OF_RANGE = (
@@ -54,38 +52,6 @@ class Program(ABC):
     def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The program as what JSON can hold, and arrays. BackendError where no file can hold it."""
         raise BackendError("functions of this back end cannot be stored; compile with backend='numba'.")
-
-
-def stored_parameters(leaves: Iterable[Node], brought: Iterable[Node]) -> dict[str, str]:
-    """name -> the array's key in a file, "leaf.0" or "brought.0", of the parameters among them.
-
-    Names that are taken get a number: b, b_2, b_3; those without one are called by their keys.
-    """
-    found: dict[str, str] = {}
-    for kind, nodes in (("leaf", leaves), ("brought", brought)):
-        for i, node in enumerate(nodes):
-            if node.op.is_parameter:
-                key = f"{kind}.{i}"
-                name, number = node.name or key, 1
-                while name in found:
-                    number += 1
-                    name = f"{node.name or key}_{number}"
-                found[name] = key
-    return found
-
-
-def runs_in_python(node: Node) -> BackendError:
-    """The error for a function that is to be stored and has this node, whose op only Python can compute."""
-    if type(node.op) in all_ops():
-        remedy = "It has none where all passes run: compile with passes=gn.passes.DEFAULT."
-    elif isinstance(node.op, Elementwise):
-        remedy = "Give the op a `kernel`."
-    else:
-        remedy = "Give the op `expanded`, which writes its value with graphnet's own ops, or leave it out."
-    return BackendError(
-        f"this function cannot be stored: {node.describe()} (made at {node.origin}) runs the Python rule of "
-        f"{node.op.name}, which no file can hold. {remedy}"
-    )
 
 
 class Backend(ABC):

@@ -7,6 +7,7 @@ placement     which values are written straight into the array that joins them
 stretches     what a long vector comes to, a stretch at a time
 updates       new values of inputs, written where these lie
 lowering      from a graph to instructions
+transfers     what passes between two memories, in one piece
 listing       instructions as text
 lifetimes     from when to when memory is needed
 axes          which axes of a loop run as one

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphnet.plan.instructions import Load
+from graphnet.plan.instructions import Load, Loop
 
-__all__ = ["joined", "strides_over"]
+__all__ = ["Strides", "is_along_reduced", "joined", "operand_strides"]
+
+#: Of every operand, along one axis; None where it has none.
+Strides = Sequence[int | None]
 
 
-def strides_over(load: Load, axes: int) -> list[int | None]:
-    """The operand's strides over the loop's axes; a lookup has none on the axis that it is no index of."""
+def operand_strides(loop: Loop) -> list[list[int | None]]:
+    """For each load, store and reduction, in the order of their numbers, its strides over the loop's axes."""
+    axes = len(loop.shape)
+    found = [_of_load(load, axes) for load in loop.loads]
+    found += [list(view.strides) for _, view in loop.stores]
+    for reduction in loop.reductions:
+        kept = iter(reduction.view.strides)
+        found.append([0 if axis in loop.reduced else next(kept) for axis in range(axes)])
+    return found
+
+
+def _of_load(load: Load, axes: int) -> list[int | None]:
+    """A lookup has none on the axis that it is no index of."""
     if load.kind == "plain":
         assert load.data is not None
         return list(load.data.strides)
@@ -19,6 +33,12 @@ def strides_over(load: Load, axes: int) -> list[int | None]:
         assert load.data is not None
         return [load.data.strides[0], None]
     return [*load.at.strides, *[None] * (axes - len(load.at.strides))]
+
+
+def is_along_reduced(loop: Loop, kept: Strides, reduced: Strides) -> bool:
+    """Whether more operands are contiguous along the last reduced axis than along the last one that is kept."""
+    loads = range(len(loop.loads))
+    return sum(reduced[k] in (1, None) for k in loads) >= sum(kept[k] == 1 for k in loads)
 
 
 def joined(

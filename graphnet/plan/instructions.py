@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from graphnet.graph.node import Dtype, Node, Shape
-from graphnet.plan.views import View
+from graphnet.plan.views import Buffer, View
 from graphnet.system.cached import cached_property
 
 __all__ = [
@@ -73,6 +73,11 @@ class Instruction(ABC):
     def writes(self) -> list[Access]:
         return list(self._writes())
 
+    @property
+    def buffers(self) -> list[Buffer]:
+        """All that it touches."""
+        return [access.view.buffer for access in (*self.reads, *self.writes)]
+
     @abstractmethod
     def _reads(self) -> Iterator[Access]: ...
 
@@ -105,6 +110,16 @@ class Loop(Instruction):
     reduced: tuple[int, ...] = ()
     reductions: list[Reduction] = field(default_factory=list)
 
+    def dtype_of(self, number: int) -> Dtype:
+        """Of the value of this number: a load's, or a step's."""
+        loads = len(self.loads)
+        return self.loads[number].dtype if number < loads else self.steps[number - loads].dtype
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether a load finds its element by an index."""
+        return any(load.kind != "plain" for load in self.loads)
+
     @property
     def row_axis(self) -> int:
         """Its rows run along the first axis that is kept; -1 if none is."""
@@ -123,11 +138,6 @@ class Loop(Instruction):
             yield Access(view, self.row_axis == 0)
         for reduction in self.reductions:  # its axes are those that are kept
             yield Access(reduction.view, self.row_axis >= 0)
-
-    def dtype_of(self, number: int) -> Dtype:
-        """Of the value of this number: a load, or a step."""
-        loads = len(self.loads)
-        return self.loads[number].dtype if number < loads else self.steps[number - loads].dtype
 
     @property
     def views(self) -> list[View]:

@@ -23,7 +23,7 @@ def in_stretches(loop: Loop) -> Sequence[Instruction]:
     these came to."""
     if len(loop.shape) != 1 or not loop.reductions or loop.shape[0] < LONG:
         return [loop]
-    if not all(load.kind == "plain" for load in loop.loads):
+    if loop.looks_up:
         return [loop]
     size = loop.shape[0]
     count = size // STRETCH

@@ -14,10 +14,7 @@ __all__ = ["can_fail", "copied", "write_updates"]
 
 def can_fail(instructions: Sequence[Instruction]) -> bool:
     """Whether a run may end without results: after an index out of range, or in Python. It must not have written."""
-    return not all(
-        isinstance(i, Product) or (isinstance(i, Loop) and all(load.kind == "plain" for load in i.loads))
-        for i in instructions
-    )
+    return not all(isinstance(i, Product) or (isinstance(i, Loop) and not i.looks_up) for i in instructions)
 
 
 def write_updates(

@@ -16,12 +16,12 @@ from numba import cuda
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from graphnet.backends.cuda.device import SIMULATED, this_device
+from graphnet.backends.cuda.division import GPU, ONE_THREAD, Division
 from graphnet.backends.cuda.exchange import CPU, CUDA, Lent, borrowed, capsule_of
 from graphnet.backends.cuda.expressions import convert, evaluate
 from graphnet.backends.cuda.kernels import compiled
 from graphnet.backends.cuda.loops import stepping
 from graphnet.backends.cuda.source import INDEX, Source, Value, array_name
-from graphnet.backends.cuda.target import GPU, ONE_THREAD, Target
 from graphnet.errors import DtypeError, ShapeError
 from graphnet.graph.dtypes import BOOL, FLOAT64, as_dtype
 from graphnet.graph.node import Array, Dtype, Shape
@@ -337,15 +337,15 @@ def _read(source: Source, kinds: Sequence[str], dtype: Dtype) -> list[Value]:
     return found
 
 
-def _target() -> Target:
+def _division() -> Division:
     return ONE_THREAD if SIMULATED else GPU
 
 
 def _launch(text: str, kinds: tuple[str, ...], work: int, arguments: Sequence[Any]) -> None:
-    target = _target()
-    blocks = max(1, min(-(-work // target.threads), target.most[0], 8 * target.blocks))
+    division = _division()
+    blocks = max(1, min(-(-work // division.threads), division.most[0], 8 * division.blocks))
     given = [x.memory if isinstance(x, DeviceArray) else x for x in arguments]
-    compiled(text, kinds)[blocks, target.threads, this_device().stream](*given, work)
+    compiled(text, kinds)[blocks, division.threads, this_device().stream](*given, work)
 
 
 # -- sums ------------------------------------------------------------------------------------------------------------
@@ -358,25 +358,25 @@ def _total(expression: str, inputs: Sequence[DeviceArray], dtype: Dtype) -> Any:
         raise ShapeError(
             f"arrays on the GPU of shapes {', '.join(str(list(s)) for s in shapes)} do not go together"
         )
-    work, target = inputs[0].size, _target()
+    work, division = inputs[0].size, _division()
     inside = np.result_type(*(x.dtype for x in inputs)) if dtype == INDEX else dtype
-    blocks = max(1, min(target.blocks, work // (4 * target.threads)))
+    blocks = max(1, min(division.blocks, work // (4 * division.threads)))
     parts = empty((blocks,), dtype)
-    _sum(expression, inputs, inside, parts, target)
+    _sum(expression, inputs, inside, parts, division)
     if blocks > 1:
         whole = empty((1,), dtype)
-        _sum("x", [parts], dtype, whole, target)
+        _sum("x", [parts], dtype, whole, division)
         parts = whole
     return np.asarray(parts)[0]
 
 
 def _sum(
-    expression: str, inputs: Sequence[DeviceArray], inside: Dtype, parts: DeviceArray, target: Target
+    expression: str, inputs: Sequence[DeviceArray], inside: Dtype, parts: DeviceArray, division: Division
 ) -> None:
     kinds = (_kind(parts), *map(_kind, inputs))
-    text = sum_text(expression, kinds, inside, target.threads)
+    text = sum_text(expression, kinds, inside, division.threads)
     kernel = compiled(text, (*kinds, "i8"))
-    kernel[parts.size, target.threads, this_device().stream](
+    kernel[parts.size, division.threads, this_device().stream](
         parts.memory, *(x.memory for x in inputs), inputs[0].size
     )
 

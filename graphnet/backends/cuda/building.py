@@ -9,10 +9,10 @@ from graphnet import passes
 from graphnet.backends.base import Backend
 from graphnet.backends.cuda.blas import cublas
 from graphnet.backends.cuda.device import SIMULATED, Device, this_device
+from graphnet.backends.cuda.division import GPU, ONE_THREAD
 from graphnet.backends.cuda.files import schedule_of
 from graphnet.backends.cuda.program import CudaProgram
-from graphnet.backends.cuda.schedule import LibraryProduct, Schedule, make_schedule
-from graphnet.backends.cuda.target import GPU, ONE_THREAD
+from graphnet.backends.cuda.schedule import LaunchSchedule, LibraryProduct, make_schedule
 from graphnet.errors import BackendError
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array
@@ -26,7 +26,7 @@ def build(graph: Graph, source: Graph, check: bool, tf32: bool = False) -> CudaP
     device = this_device()
     multiply = cublas(tf32)
 
-    def scheduled(graph: Graph) -> Schedule:
+    def scheduled(graph: Graph) -> LaunchSchedule:
         return make_schedule(graph, ONE_THREAD if SIMULATED else GPU, multiply is not None, check)
 
     schedule = scheduled(graph)
@@ -37,7 +37,7 @@ def build(graph: Graph, source: Graph, check: bool, tf32: bool = False) -> CudaP
 def restored(header: Mapping[str, Any], arrays: Mapping[str, Array], tf32: bool = False) -> CudaProgram:
     """The program that was stored. BackendError where cuBLAS, by which it multiplies, is not installed."""
     schedule, multiply = schedule_of(header, arrays), cublas(tf32)
-    if multiply is None and any(isinstance(r, LibraryProduct) for s in schedule.stretches for r in s.runs):
+    if multiply is None and any(isinstance(r, LibraryProduct) for work, _ in schedule.segments for r in work):
         raise BackendError(
             "this stored function multiplies by cuBLAS, which is not installed: pip install 'graphnet[cublas]'; or "
             "compile and save it again here."
@@ -53,7 +53,7 @@ def restored(header: Mapping[str, Any], arrays: Mapping[str, Array], tf32: bool 
 
 
 def _require_memory(
-    schedule: Schedule, device: Device, source: Graph, scheduled: Callable[[Graph], Schedule]
+    schedule: LaunchSchedule, device: Device, source: Graph, scheduled: Callable[[Graph], LaunchSchedule]
 ) -> None:
     free = device.free_memory()
     if schedule.arena_bytes <= free:

@@ -1,4 +1,5 @@
-"""A schedule as what a file can hold, and back. Kernels are kept as their code, which Numba compiles where they run."""
+"""A program of launches as what a file can hold, and back. Kernels are kept as their code, which Numba compiles where
+they run."""
 
 from __future__ import annotations
 
@@ -7,113 +8,56 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from graphnet.backends import contents
-from graphnet.backends.base import runs_in_python, stored_parameters
+from graphnet.backends.compiled.files import restored_schedule
 from graphnet.backends.cuda.launch import Launch
-from graphnet.backends.cuda.schedule import LibraryProduct, Part, Place, Schedule, Stretch, Upload
+from graphnet.backends.cuda.schedule import LaunchSchedule, LibraryProduct, Part, Upload
 from graphnet.backends.cuda.source import array_name
-from graphnet.graph.node import Array, Node
-from graphnet.ops.leaf import Constant, Parameter
-from graphnet.plan.order import Memory
+from graphnet.graph.node import Array
 
 __all__ = ["schedule_of", "told"]
 
 
-def told(schedule: Schedule) -> tuple[dict[str, Any], dict[str, Array]]:
-    """JSON and arrays. BackendError where Python has to run something."""
-    for stretch in schedule.stretches:
-        if stretch.host is not None:
-            raise runs_in_python(stretch.host[0])
+def told(schedule: LaunchSchedule) -> tuple[dict[str, Any], dict[str, Array]]:
+    """JSON and arrays."""
     texts: dict[str, int] = {}
-    leaves = [
-        (node, upload.byte + node.value.ctypes.data - upload.nodes[0].value.ctypes.data)
+    places = {
+        node: upload.byte + node.value.ctypes.data - upload.nodes[0].value.ctypes.data
         for upload in schedule.uploads
         for node in upload.nodes
-    ]
-    runs = [[_run(run, texts) for run in stretch.runs] for stretch in schedule.stretches]
+    }
+    runs = [[_run(run, texts) for run in segment.work] for segment in schedule.segments]
     header = {
-        "arena_bytes": schedule.arena_bytes,
-        "memory": [schedule.memory.leaves, schedule.memory.peak],
         "runs": runs,
         "texts": list(texts),
         "seal": _seal(list(texts), runs, schedule.arena_bytes),
-        "fixed": schedule.fixed,
-        "given": [None if place is None else _place(place) for place in schedule.given],
-        "varying": schedule.varying,
-        "bytes": [byte for _, byte in leaves],
-        "brought": [_place(place) for _, place in schedule.brought],
-        "results": [_place(place) for place in schedule.results],
+        "bytes": [places[node] for node in schedule.leaves],
         "flagged": schedule.flagged,
-        "parameters": stored_parameters([node for node, _ in leaves], [node for node, _ in schedule.brought]),
     }
-    arrays = {f"leaf.{i}": node.value for i, (node, _) in enumerate(leaves)}
-    arrays |= {
-        f"brought.{i}": np.ascontiguousarray(node.value) for i, (node, _) in enumerate(schedule.brought)
-    }
-    return header, arrays
+    return header, {}
 
 
-def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Schedule:
-    """The schedule that was stored; its leaves are the arrays, so what is written into these holds from then on.
+def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> LaunchSchedule:
+    """The schedule that was stored. BackendError for what is none.
 
-    BackendError for what is none. What kernels do with their arguments is not known, so these are sealed with them.
+    What kernels do with their arguments is not known, so these are sealed with them.
     """
-    trainable = set(contents.parameters(header, arrays).values())
-    leaves, peak = (contents.whole(size, "its memory") for size in _listed(header, "memory", 2))
-    arena = contents.whole(contents.entry(header, "arena_bytes"), "the size of its arena")
-    if arena != leaves + peak:
-        contents.refuse("its arena is of another size than its memory")
     texts, runs = _listed(header, "texts"), _listed(header, "runs")
+    arena = contents.whole(contents.entry(header, "arena_bytes"), "the size of its arena")
     if _seal(texts, runs, arena) != contents.entry(header, "seal"):
         contents.refuse("what it launches is not what was sealed")
-
-    def leaf(key: str) -> Node:
-        return (Parameter if key in trainable else Constant)(contents.array(arrays, key))()
-
-    def place(told: Any) -> Place:
-        byte, sizes, dtype = contents.listed(told, "the place of an array", 3)
-        found = Place(
-            contents.whole(byte, "a place", arena),
-            contents.shape(sizes, "an array"),
-            contents.dtype(dtype, "an array"),
-        )
-        if (
-            found.byte + math.prod(found.shape) * found.dtype.itemsize > arena
-            or found.byte % found.dtype.itemsize
-        ):
-            contents.refuse("an array lies outside of its memory")
-        return found
-
+    works = [[_run_of(run, texts, arena) for run in contents.listed(work, "a segment")] for work in runs]
+    common = restored_schedule(header, arrays, works, apart=True)
+    if arena != common.memory:
+        contents.refuse("its arena is of another size than its memory")
     uploads = []
-    for i, told in enumerate(_listed(header, "bytes")):
-        byte, node = contents.whole(told, "a place", arena), leaf(f"leaf.{i}")
-        if byte + node.value.nbytes > arena:
+    for node, told in zip(common.leaves, _listed(header, "bytes", len(common.leaves)), strict=True):
+        byte = contents.whole(told, "a place", arena)
+        if byte + node.nbytes > arena:
             contents.refuse("a leaf lies outside of its memory")
-        uploads.append(Upload((node,), byte, f"leaf.{i}" not in trainable))
-    brought = [(leaf(f"brought.{i}"), place(told)) for i, told in enumerate(_listed(header, "brought"))]
-    if any((node.shape, node.dtype) != (to.shape, to.dtype) for node, to in brought):
-        contents.refuse("an array does not fit its place")
-    stretches = [
-        Stretch([_run_of(run, texts, arena) for run in contents.listed(stretch, "a stretch")], None)
-        for stretch in runs
-    ]
-    given = [None if told is None else place(told) for told in _listed(header, "given")]
-    varying = [contents.truth(told, "whether an input varies") for told in _listed(header, "varying")]
-    contents.require_fit(given, varying, header)
-    return Schedule(
-        arena_bytes=arena,
-        memory=Memory(leaves, peak),
-        stretches=stretches,
-        fixed=contents.whole(contents.entry(header, "fixed"), "what does not vary", len(stretches)),
-        given=given,
-        varying=varying,
-        uploads=uploads,
-        brought=brought,
-        results=[place(told) for told in _listed(header, "results")],
-        flagged=contents.truth(contents.entry(header, "flagged"), "whether it may fail"),
-    )
+        uploads.append(Upload((node,), byte, not node.op.is_parameter))
+    flagged = contents.truth(contents.entry(header, "flagged"), "whether it may fail")
+    return LaunchSchedule(**vars(common), uploads=uploads, flagged=flagged)
 
 
 def _listed(header: Mapping[str, Any], name: str, length: int | None = None) -> list[Any]:
@@ -123,10 +67,6 @@ def _listed(header: Mapping[str, Any], name: str, length: int | None = None) -> 
 def _seal(texts: list[str], runs: list[list[Any]], arena: int) -> str:
     """Of the code that is executed, and of what it is given."""
     return contents.seal([json.dumps([texts, runs, arena]).encode()])
-
-
-def _place(place: Place) -> list[Any]:
-    return [place.byte, list(place.shape), place.dtype.str]
 
 
 def _run(run: Launch | LibraryProduct, texts: dict[str, int]) -> list[Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from graphnet.backends.cuda.division import Division
 from graphnet.backends.cuda.source import Offset, Source
-from graphnet.backends.cuda.target import Target
 from graphnet.graph.node import Node
-from graphnet.plan.views import View
+from graphnet.plan.views import Buffer, View
 
 __all__ = ["Launch", "Layout", "power_of_two"]
 
@@ -23,6 +23,10 @@ class Launch(NamedTuple):
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     nodes: tuple[Node, ...]
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        return [argument.buffer for argument in self.arguments if isinstance(argument, View)]
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -40,8 +44,10 @@ class Layout(NamedTuple):
     block: tuple[int, int, int]
 
     @classmethod
-    def of(cls, source: Source, grid: Sequence[int], block: tuple[int, int, int], target: Target) -> Layout:
-        limited = [max(1, min(wanted, most)) for wanted, most in zip(grid, target.most, strict=True)]
+    def of(
+        cls, source: Source, grid: Sequence[int], block: tuple[int, int, int], division: Division
+    ) -> Layout:
+        limited = [max(1, min(wanted, most)) for wanted, most in zip(grid, division.most, strict=True)]
         x, y, z = limited
         return cls(
             source.text(), tuple(sorted(source.arrays)), tuple(source.numbers.values()), (x, y, z), block

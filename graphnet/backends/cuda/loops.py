@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-import numpy as np
-
-from graphnet.backends.cuda.expressions import convert, evaluate
+from graphnet.backends.compiled.folds import Fold
+from graphnet.backends.compiled.layouts import remembered
+from graphnet.backends.cuda.division import Division
+from graphnet.backends.cuda.expressions import PythonEmitter, convert, evaluate
 from graphnet.backends.cuda.launch import Launch, Layout, power_of_two
 from graphnet.backends.cuda.source import INDEX, Offset, Source, Value
-from graphnet.backends.cuda.target import Target
-from graphnet.graph.dtypes import BOOL, FLOAT64
-from graphnet.graph.node import Dtype
-from graphnet.plan.axes import joined, strides_over
+from graphnet.graph.dtypes import BOOL
+from graphnet.plan.axes import is_along_reduced, joined, operand_strides
 from graphnet.plan.instructions import Load, Loop, Reduction
 from graphnet.plan.views import Buffer, View, contiguous_strides
 
@@ -27,27 +25,20 @@ Stride = int | None
 STRETCH = 16
 
 
-def loop_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
+def loop_launches(loop: Loop, division: Division, check: bool) -> list[Launch]:
     """check: the flag is raised where a value that is loaded or computed is not finite."""
     if not loop.reductions:
-        return [_layout_of(loop, target, check).launch(loop.nodes, loop.views)]
-    return reduction_launches(loop, target, check)
+        return [_layout_of(loop, division, check).launch(loop.nodes, loop.views)]
+    return reduction_launches(loop, division, check)
 
 
 _layouts: dict[Hashable, Layout] = {}
-#: So many layouts are remembered, far more than a program has.
-REMEMBERED = 1024
 
 
-def _layout_of(loop: Loop, target: Target, check: bool) -> Layout:
+def _layout_of(loop: Loop, division: Division, check: bool) -> Layout:
     """Loops of all time steps have one layout: it is made once."""
-    key = (target, check, loop.form)
-    found = _layouts.get(key)
-    if found is None:
-        if len(_layouts) >= REMEMBERED:
-            _layouts.clear()
-        found = _layouts[key] = _elementwise(loop, target, check)
-    return found
+    key = (division, check, loop.form)
+    return _layouts.get(key) or remembered(_layouts, key, _elementwise(loop, division, check))
 
 
 # -- what all loops share --------------------------------------------------------------------------------------------
@@ -162,12 +153,10 @@ def divided(source: Source, index: str, sizes: Sequence[str], names: str) -> lis
 # -- elementwise -----------------------------------------------------------------------------------------------------
 
 
-def _elementwise(loop: Loop, target: Target, check: bool) -> Layout:
-    tables = [strides_over(load, len(loop.shape)) for load in loop.loads]
-    tables += [list(view.strides) for _, view in loop.stores]
+def _elementwise(loop: Loop, division: Division, check: bool) -> Layout:
+    tables = operand_strides(loop)
     axes = joined(range(len(loop.shape)), loop.shape, tables)
-    lookup = any(load.kind != "plain" for load in loop.loads)
-    while len(axes) < (2 if lookup else 1):
+    while len(axes) < (2 if loop.looks_up else 1):
         axes.insert(0, (1, (0,) * len(tables)))
     sizes, columns = [size for size, _ in axes], [strides for _, strides in axes]
     source = Source()
@@ -202,103 +191,61 @@ def _elementwise(loop: Loop, target: Target, check: bool) -> Layout:
 
     over(0, [])
     width, height = sizes[-1], sizes[-2] if len(sizes) > 1 else 1
-    across = min(power_of_two(width), target.threads)
-    down = min(power_of_two(height), target.threads // across)
+    across = min(power_of_two(width), division.threads)
+    down = min(power_of_two(height), division.threads // across)
     grid = (-(-width // across), -(-height // down), math.prod(sizes[:-2]))
-    return Layout.of(source, grid, (across, down, 1), target)
+    return Layout.of(source, grid, (across, down, 1), division)
 
 
 # -- reductions ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Combining:
-    """How two numbers become one. Sums of floats are kept in double precision: as exact as they are stable."""
-
-    how: str
-    dtype: Dtype
-
-    @property
-    def kept(self) -> Dtype:
-        return FLOAT64 if self.how == "sum" and self.dtype.kind == "f" else self.dtype
-
-    @property
-    def is_rounded(self) -> bool:
-        """Whether what is kept is no more precise than the terms."""
-        return self.how == "sum" and self.dtype == FLOAT64
-
-    @property
-    def identity(self) -> str:
-        dtype = self.kept
-        if self.how == "sum":
-            return "False" if dtype == BOOL else f"{dtype.name}(0)"
-        if dtype == BOOL:
-            return str(self.how == "min")
-        if dtype.kind == "f":
-            return f"{dtype.name}({'-inf' if self.how == 'max' else 'inf'})"
-        info = np.iinfo(dtype)
-        return f"{dtype.name}({info.min if self.how == 'max' else info.max})"
-
-    def combined(self, total: str, x: str) -> str:
-        dtype = self.kept
-        if dtype == BOOL:
-            return f"{total} {'and' if self.how == 'min' else 'or'} {x}"
-        if self.how == "sum":
-            return f"{dtype.name}({total} + {x})"
-        better = f"{x} > {total}" if self.how == "max" else f"{x} < {total}"
-        return f"{x} if {better}{f' or {x} != {x}' if dtype.kind == 'f' else ''} else {total}"
-
-
-def reduction_launches(loop: Loop, target: Target, check: bool) -> list[Launch]:
+def reduction_launches(loop: Loop, division: Division, check: bool) -> list[Launch]:
     """One launch, or two where few results are made of many numbers: parts first, then their sum."""
     assert not loop.stores, "this back end takes no graph whose reductions are fused"
     ((how, number, result),), axes = loop.reductions, loop.reduced
-    assert all(load.kind == "plain" for load in loop.loads)
+    assert not loop.looks_up
     kept_axes = [i for i in range(len(loop.shape)) if i not in axes]
-    loads = [list(load.data.strides) for load in loop.loads if load.data is not None]
-    into: list[Stride] = [0] * len(loop.shape)
-    for axis, stride in zip(kept_axes, result.strides, strict=True):
-        into[axis] = stride
-    kept = joined(kept_axes, loop.shape, [*loads, into])
-    reduced = joined(axes, loop.shape, [*loads, into])
+    tables = operand_strides(loop)
+    kept = joined(kept_axes, loop.shape, tables)
+    reduced = joined(axes, loop.shape, tables)
     # Neighbouring threads read neighbouring numbers: along the reduced axis where more operands are contiguous there.
-    along = sum(reduced[-1][1][k] == 1 for k in range(len(loads))) if reduced else 0
-    across = sum(kept[-1][1][k] == 1 for k in range(len(loads))) if kept else 0
-    by_rows = not kept or along >= across
-    combining = _Combining(how, loop.dtype_of(number))
+    along = reduced[-1][1] if reduced else [0] * len(tables)
+    by_rows = not kept or is_along_reduced(loop, kept[-1][1], along)
+    fold = Fold(how, loop.dtype_of(number))
     total = math.prod(size for size, _ in reduced)
     results = math.prod(size for size, _ in kept)
     if by_rows:
-        lanes = target.lanes if total <= 4 * target.threads else target.threads
-        others = target.threads // lanes
+        lanes = division.lanes if total <= 4 * division.threads else division.threads
+        others = division.threads // lanes
         blocks = -(-results // others)
     else:
-        lanes, others = target.lanes, target.threads // target.lanes
+        lanes, others = division.lanes, division.threads // division.lanes
         blocks = -(-kept[-1][0] // lanes) * math.prod(size for size, _ in kept[:-1])
-    parts = max(1, min(-(-target.blocks // max(blocks, 1)), total // target.least))
+    parts = max(1, min(-(-division.blocks // max(blocks, 1)), total // division.least))
     views = loop.views
     if parts == 1:
-        source = _reduction(loop, kept, reduced, combining, by_rows, (lanes, others), None, check)
+        source = _Reduction(loop, kept, reduced, fold, by_rows, (lanes, others), None, check).source
         return [
-            Layout.of(source, _grid(blocks, kept, by_rows, lanes, 1), (lanes, others, 1), target).launch(
+            Layout.of(source, _grid(blocks, kept, by_rows, lanes, 1), (lanes, others, 1), division).launch(
                 loop.nodes, views
             )
         ]
-    scratch = Buffer(parts * results, combining.kept)
+    scratch = Buffer(parts * results, fold.kept)
     partial = scratch.whole((parts, results))
-    source = _reduction(loop, kept, reduced, combining, by_rows, (lanes, others), -(-total // parts), check)
-    first = Layout.of(source, _grid(blocks, kept, by_rows, lanes, parts), (lanes, others, 1), target).launch(
-        loop.nodes, [*views[:-1], partial]
-    )
+    source = _Reduction(loop, kept, reduced, fold, by_rows, (lanes, others), -(-total // parts), check).source
+    first = Layout.of(
+        source, _grid(blocks, kept, by_rows, lanes, parts), (lanes, others, 1), division
+    ).launch(loop.nodes, [*views[:-1], partial])
     # The parts side by side, seen with the result's own axes.
     shape = tuple(size for size, _ in kept)
     whole = View(scratch, 0, (parts, *shape), (results, *contiguous_strides(shape)))
-    target_view = View(result.buffer, result.offset, shape, tuple(strides[-1] or 0 for _, strides in kept))
+    whole_result = View(result.buffer, result.offset, shape, tuple(strides[-1] or 0 for _, strides in kept))
     summed = Loop(
-        loop.nodes, whole.shape, [Load("plain", whole, None, combining.kept)], [], [],
-        (0,), [Reduction(how, 0, target_view)],
+        loop.nodes, whole.shape, [Load("plain", whole, None, fold.kept)], [], [],
+        (0,), [Reduction(how, 0, whole_result)],
     )  # fmt: skip
-    return [first, *reduction_launches(summed, target, False)]
+    return [first, *reduction_launches(summed, division, False)]
 
 
 Axes = Sequence[tuple[int, tuple[Stride, ...]]]
@@ -310,83 +257,95 @@ def _grid(blocks: int, kept: Axes, by_rows: bool, lanes: int, parts: int) -> tup
     return (-(-kept[-1][0] // lanes), math.prod(size for size, _ in kept[:-1]), parts)
 
 
-def _reduction(
-    loop: Loop, kept: Axes, reduced: Axes, combining: _Combining, by_rows: bool, threads: tuple[int, int],
-    chunk: int | None, check: bool,
-) -> Source:  # fmt: skip
-    """threads: (x, y) of a block. chunk: so many terms are summed by each block along z, whose parts lie side by side.
+class _Reduction:
+    """The kernel. threads: (x, y) of a block. chunk: so many terms are summed by each block along z, whose parts lie
+    side by side.
 
     by_rows: threads along x share the terms of one result, threads along y work at different ones; else threads along x
     work at neighbouring results, and those along y share the terms of each.
     """
-    ((_, number, result),) = loop.reductions
-    lanes, others = threads
-    source = Source()
-    kept_names = [source.number(f"n{i}", size) for i, (size, _) in enumerate(kept)]
-    reduced_names = [source.number(f"m{i}", size) for i, (size, _) in enumerate(reduced)]
-    terms = math.prod(size for size, _ in reduced) if chunk is None else chunk
-    total = source.number("total", math.prod(size for size, _ in reduced))
-    operands = _Operands(source, loop, [strides for _, strides in (*kept, *reduced)], check)
-    if chunk is None:
-        to = Moved(source, "to", Offset(operands.count), [strides[-1] for _, strides in kept])
-        begin, end = "0", total
-    else:
-        sizes = tuple(size for size, _ in kept)
-        to = Moved(source, "to", Offset(operands.count), contiguous_strides(sizes))
-        source.number("results", math.prod(sizes))
-        source.line(f"begin = {INDEX.name}(cuda.blockIdx.z) * {source.number('chunk', chunk)}")
-        source.line("end = begin + chunk if begin + chunk < total else total")
-        begin, end = "begin", "end"
-    source.line("tx = cuda.threadIdx.x")
-    source.line("ty = cuda.threadIdx.y")
-    sharing = lanes if by_rows else others
-    if sharing > 1:
-        source.shared("shared", str(lanes * others), combining.kept)
 
-    def work(indices: Sequence[str], inside: str) -> None:
-        """The result at these indices, by all threads of the block."""
-        source.line(f"sum = {combining.identity}")
-        share = "tx" if by_rows else "ty"
+    def __init__(
+        self, loop: Loop, kept: Axes, reduced: Axes, fold: Fold, by_rows: bool, threads: tuple[int, int],
+        chunk: int | None, check: bool,
+    ) -> None:  # fmt: skip
+        ((_, self.number, self.result),) = loop.reductions
+        self.kept, self.fold, self.by_rows, self.chunk = kept, fold, by_rows, chunk
+        self.lanes, self.others = threads
+        self.sharing = self.lanes if by_rows else self.others
+        source = self.source = Source()
+        self.kept_names = [source.number(f"n{i}", size) for i, (size, _) in enumerate(kept)]
+        self.reduced_names = [source.number(f"m{i}", size) for i, (size, _) in enumerate(reduced)]
+        terms = math.prod(size for size, _ in reduced)
+        self.terms = terms if chunk is None else chunk
+        self.begin, self.end = "0", source.number("total", terms)
+        self.operands = _Operands(source, loop, [strides for _, strides in (*kept, *reduced)], check)
+        if chunk is None:
+            to: Sequence[Stride] = [strides[-1] for _, strides in kept]
+        else:
+            to = contiguous_strides(tuple(size for size, _ in kept))
+        self.to = Moved(source, "to", Offset(self.operands.count), to)
+        if chunk is not None:
+            source.number("results", math.prod(size for size, _ in kept))
+            source.line(f"begin = {INDEX.name}(cuda.blockIdx.z) * {source.number('chunk', chunk)}")
+            source.line("end = begin + chunk if begin + chunk < total else total")
+            self.begin, self.end = "begin", "end"
+        source.line("tx = cuda.threadIdx.x")
+        source.line("ty = cuda.threadIdx.y")
+        if self.sharing > 1:
+            source.shared("shared", str(self.lanes * self.others), fold.kept)
+        # All threads of a block go round together, also those that have nothing to do: they meet in between.
+        if by_rows:
+            self._over_rows()
+        else:
+            self._over_columns()
 
-        def add_to(sum_: str, first: str, end: str) -> None:
-            with stepping(source, "r", first, end, str(sharing)):
-                at = [*indices, *divided(source, "r", reduced_names, "r")]
-                value = convert(source, operands.values(at)[number], combining.kept)
-                source.line(f"{sum_} = {combining.combined(sum_, str(value))}")
-
-        with source.block(f"if {inside}"):
-            if combining.is_rounded and terms > STRETCH * sharing:
-                _in_stretches(source, f"{begin} + {share}", end, sharing, add_to)
-            else:
-                add_to("sum", f"{begin} + {share}", end)
-        if sharing > 1:
-            _tree(source, combining, lanes, sharing, by_rows)
-        with source.block(f"if {inside}" + (f" and {share} == 0" if sharing > 1 else "")):
-            moved = to.at(indices)
-            if chunk is None:
-                source.store(convert(source, Value("sum", combining.kept), result.dtype), moved)
-            else:
-                source.store(Value("sum", combining.kept), f"{moved} + cuda.blockIdx.z * results")
-        if sharing > 1:
-            source.line("cuda.syncthreads()")
-
-    # All threads of a block go round together, also those that have nothing to do: they meet in between.
-    if by_rows:
-        count = source.number("count", math.prod(size for size, _ in kept))
+    def _over_rows(self) -> None:
+        source, others = self.source, self.others
+        count = source.number("count", math.prod(size for size, _ in self.kept))
         with stepping(source, "first", f"cuda.blockIdx.x * {others}", count, f"cuda.gridDim.x * {others}"):
             source.line("o = first + ty")
-            work(divided(source, "o", kept_names, "o"), f"o < {count}")
-    else:
-        outer = kept_names[:-1]
-        count = source.number("count", math.prod(size for size, _ in kept[:-1]))
+            self._work(divided(source, "o", self.kept_names, "o"), f"o < {count}")
+
+    def _over_columns(self) -> None:
+        source, lanes = self.source, self.lanes
+        *outer, columns = self.kept_names
+        count = source.number("count", math.prod(size for size, _ in self.kept[:-1]))
         with stepping(source, "o", "cuda.blockIdx.y", count, "cuda.gridDim.y"):
             found = divided(source, "o", outer, "o")
             with stepping(
-                source, "first", f"cuda.blockIdx.x * {lanes}", kept_names[-1], f"cuda.gridDim.x * {lanes}"
+                source, "first", f"cuda.blockIdx.x * {lanes}", columns, f"cuda.gridDim.x * {lanes}"
             ):
                 source.line("c = first + tx")
-                work([*found, "c"], f"c < {kept_names[-1]}")
-    return source
+                self._work([*found, "c"], f"c < {columns}")
+
+    def _work(self, indices: Sequence[str], inside: str) -> None:
+        """The result at these indices, by all threads of the block."""
+        source, fold, sharing = self.source, self.fold, self.sharing
+        source.line(f"sum = {PythonEmitter(source).number(fold.identity, fold.kept)}")
+        share = "tx" if self.by_rows else "ty"
+
+        def add_to(sum_: str, first: str, end: str) -> None:
+            with stepping(source, "r", first, end, str(sharing)):
+                at = [*indices, *divided(source, "r", self.reduced_names, "r")]
+                value = convert(source, self.operands.values(at)[self.number], fold.kept)
+                source.line(f"{sum_} = {_combined(source, fold, sum_, str(value))}")
+
+        with source.block(f"if {inside}"):
+            if fold.is_rounded and self.terms > STRETCH * sharing:
+                _in_stretches(source, f"{self.begin} + {share}", self.end, sharing, add_to)
+            else:
+                add_to("sum", f"{self.begin} + {share}", self.end)
+        if sharing > 1:
+            _tree(source, fold, self.lanes, sharing, self.by_rows)
+        with source.block(f"if {inside}" + (f" and {share} == 0" if sharing > 1 else "")):
+            moved, total = self.to.at(indices), Value("sum", fold.kept)
+            if self.chunk is None:
+                source.store(convert(source, total, self.result.dtype), moved)
+            else:
+                source.store(total, f"{moved} + cuda.blockIdx.z * results")
+        if sharing > 1:
+            source.line("cuda.syncthreads()")
 
 
 def _in_stretches(
@@ -408,7 +367,12 @@ def _in_stretches(
     source.line("sum = float64(sum + lost) if lost == lost else sum")
 
 
-def _tree(source: Source, combining: _Combining, lanes: int, sharing: int, by_rows: bool) -> None:
+def _combined(source: Source, fold: Fold, total: str, x: str) -> Value:
+    a, b = Value(total, fold.kept), Value(x, fold.kept)
+    return fold.combined(PythonEmitter(source), a, b, fold.kept)
+
+
+def _tree(source: Source, fold: Fold, lanes: int, sharing: int, by_rows: bool) -> None:
     """`sum` of the threads that share a result, in the first of them: halves onto halves."""
     me = f"ty * {lanes} + tx"
     source.line(f"shared[{me}] = sum")
@@ -418,7 +382,7 @@ def _tree(source: Source, combining: _Combining, lanes: int, sharing: int, by_ro
     while half:
         with source.block(f"if {share} < {half}"):
             source.line(f"other = shared[{me} + {half * apart}]")
-            source.line(f"sum = {combining.combined('sum', 'other')}")
+            source.line(f"sum = {_combined(source, fold, 'sum', 'other')}")
             source.line(f"shared[{me}] = sum")
         source.line("cuda.syncthreads()")
         half //= 2

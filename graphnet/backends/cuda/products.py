@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
+from graphnet.backends.cuda.division import Division, Tile
 from graphnet.backends.cuda.launch import Launch, Layout
 from graphnet.backends.cuda.loops import loop_launches
 from graphnet.backends.cuda.source import INDEX, Offset, Source, array_name
-from graphnet.backends.cuda.target import Target, Tile
 from graphnet.graph.node import Dtype, Node
 from graphnet.plan.instructions import Load, Loop, Product, Reduction, Step
 from graphnet.plan.views import Buffer, View, contiguous_strides
@@ -27,6 +27,10 @@ class Products(NamedTuple):
     a: View
     b: View
     c: View
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        return [view.buffer for view in (self.a, self.b, self.c)]
 
     def part(self, start: int, stop: int) -> Products:
         return Products(self.nodes, *(view.row_range(start, stop) for view in (self.a, self.b, self.c)))
@@ -57,22 +61,22 @@ def orientation(shape: Sequence[int], strides: Sequence[int]) -> tuple[bool, int
     return None
 
 
-def product_launches(products: Products, target: Target) -> list[Launch]:
+def product_launches(products: Products, division: Division) -> list[Launch]:
     """c = a b, by one launch; by two where few numbers are sums of many terms: parts of the sums first."""
     count, rows, columns = products.c.shape
     inner = products.a.shape[2]
     if rows == 1 or columns == 1:
-        return _as_sums(products, target)
-    if count > target.most[2]:
+        return _as_sums(products, division)
+    if count > division.most[2]:
         half = count // 2
         return [
             launch
             for start, stop in ((0, half), (half, count))
-            for launch in product_launches(products.part(start, stop), target)
+            for launch in product_launches(products.part(start, stop), division)
         ]
-    tile = _tile(products, target)
+    tile = _tile(products, division)
     blocks = count * -(-rows // tile.rows) * -(-columns // tile.columns)
-    parts = max(1, min(target.blocks // blocks, inner // (2 * target.least), target.most[2] // count))
+    parts = max(1, min(division.blocks // blocks, inner // (2 * division.least), division.most[2] // count))
     if parts == 1:
         return [_launch(products, tile, products.c, inner)]
     scratch = Buffer(parts * products.c.size, products.c.dtype)
@@ -84,10 +88,10 @@ def product_launches(products: Products, target: Target) -> list[Launch]:
         (0,), [Reduction("sum", 0, products.c)],
     )  # fmt: skip
     whole = View(scratch, 0, shape, contiguous_strides(shape))
-    return [_launch(products, tile, whole, chunk), *loop_launches(summed, target, False)]
+    return [_launch(products, tile, whole, chunk), *loop_launches(summed, division, False)]
 
 
-def _as_sums(products: Products, target: Target) -> list[Launch]:
+def _as_sums(products: Products, division: Division) -> list[Launch]:
     """A vector times a matrix reads each number once: it is a loop that multiplies, and sums."""
     a, b, c = products.a, products.b, products.c
     (count, rows, columns), inner = c.shape, a.shape[2]
@@ -97,22 +101,22 @@ def _as_sums(products: Products, target: Target) -> list[Launch]:
     loads = [Load("plain", view, None, c.dtype) for view in (left, right)]
     step = Step("x * y", c.dtype, (0, 1))
     return loop_launches(
-        Loop(products.nodes, shape, loads, [step], [], (3,), [Reduction("sum", 2, c)]), target, False
+        Loop(products.nodes, shape, loads, [step], [], (3,), [Reduction("sum", 2, c)]), division, False
     )
 
 
-def _tile(products: Products, target: Target) -> Tile:
+def _tile(products: Products, division: Division) -> Tile:
     """The largest tile of which there are enough to keep the GPU at work; else the smallest."""
     count, rows, columns = products.c.shape
-    for tile in tiles_for(products.c.dtype, target):
-        if count * (rows // tile.rows) * (columns // tile.columns) >= target.blocks // 2:
+    for tile in tiles_for(products.c.dtype, division):
+        if count * (rows // tile.rows) * (columns // tile.columns) >= division.blocks // 2:
             return tile
-    return target.tiles[-1]
+    return division.tiles[-1]
 
 
-def tiles_for(dtype: Dtype, target: Target) -> tuple[Tile, ...]:
+def tiles_for(dtype: Dtype, division: Division) -> tuple[Tile, ...]:
     """The largest tile's numbers, in double precision, would not fit into a thread's registers."""
-    return target.tiles[dtype.itemsize > 4 and len(target.tiles) > 2 :]
+    return division.tiles[dtype.itemsize > 4 and len(division.tiles) > 2 :]
 
 
 def _launch(products: Products, tile: Tile, c: View, chunk: int) -> Launch:
@@ -146,47 +150,21 @@ def tile_text(tile: Tile, dtype: Dtype, a_flat: bool, b_flat: bool) -> str:
     # One more column than needed, so that threads that write down a column meet different banks of the memory.
     source.shared("left", f"({depth}, {rows + 1})", dtype)
     source.shared("right", f"({depth}, {columns + 1})", dtype)
-    line("tx = cuda.threadIdx.x")
-    line("ty = cuda.threadIdx.y")
-    line(f"me = ty * {tile.across} + tx")
-    line(f"item = {INDEX.name}(cuda.blockIdx.z) % count")
-    line(f"part = {INDEX.name}(cuda.blockIdx.z) // count")
-    line("begin = part * chunk")
-    line("end = begin + chunk if begin + chunk < inner else inner")
-    line(f"row = {INDEX.name}(cuda.blockIdx.x) * {rows}")
-    line(f"column = {INDEX.name}(cuda.blockIdx.y) * {columns}")
-    line("from_a = a + item * a0")
-    line("from_b = b + item * b0")
+    _tile_places(source, tile)
     for i in range(tile.height):
         for j in range(tile.width):
             line(f"s{i}_{j} = {name}(0)")
-    left = _Filling(
-        source, "left", memory, threads, (rows, depth), ("row", "rows", "from_a", "a1", "a2"), a_flat
-    )
+    of_a, of_b = ("row", "rows", "from_a", "a1", "a2"), ("column", "columns", "from_b", "b2", "b1")
+    left = _Filling(source, "left", memory, threads, (rows, depth), of_a, a_flat)
     # The right operand is read with its axes the other way round.
-    right = _Filling(
-        source,
-        "right",
-        memory,
-        threads,
-        (columns, depth),
-        ("column", "columns", "from_b", "b2", "b1"),
-        not b_flat,
-    )
+    right = _Filling(source, "right", memory, threads, (columns, depth), of_b, not b_flat)
     line("k = begin")
     with source.block("while k < end"):
         left.fill(name)
         right.fill(name)
         if threads > 1:
             line("cuda.syncthreads()")
-        with source.block(f"for d in range({depth})"):
-            for i in range(tile.height):
-                line(f"x{i} = left[slot(d), slot(ty + {i * tile.down})]")
-            for j in range(tile.width):
-                line(f"y{j} = right[slot(d), slot(tx + {j * tile.across})]")
-            for i in range(tile.height):
-                for j in range(tile.width):
-                    line(f"s{i}_{j} += x{i} * y{j}")
+        _add_products(source, tile)
         if threads > 1:
             line("cuda.syncthreads()")
         line(f"k += {depth}")
@@ -198,6 +176,35 @@ def tile_text(tile: Tile, dtype: Dtype, a_flat: bool, b_flat: bool) -> str:
             with source.block("if i < rows and j < columns"):
                 line(f"{source.element(dtype, 'to + i * c1 + j * c2')} = s{i}_{j}")
     return source.text()
+
+
+def _tile_places(source: Source, tile: Tile) -> None:
+    """Which thread this is, which terms its block sums, and where its tile and its operands begin."""
+    line = source.line
+    line("tx = cuda.threadIdx.x")
+    line("ty = cuda.threadIdx.y")
+    line(f"me = ty * {tile.across} + tx")
+    line(f"item = {INDEX.name}(cuda.blockIdx.z) % count")
+    line(f"part = {INDEX.name}(cuda.blockIdx.z) // count")
+    line("begin = part * chunk")
+    line("end = begin + chunk if begin + chunk < inner else inner")
+    line(f"row = {INDEX.name}(cuda.blockIdx.x) * {tile.rows}")
+    line(f"column = {INDEX.name}(cuda.blockIdx.y) * {tile.columns}")
+    line("from_a = a + item * a0")
+    line("from_b = b + item * b0")
+
+
+def _add_products(source: Source, tile: Tile) -> None:
+    """To a thread's numbers, of what lies in shared memory."""
+    line = source.line
+    with source.block(f"for d in range({tile.depth})"):
+        for i in range(tile.height):
+            line(f"x{i} = left[slot(d), slot(ty + {i * tile.down})]")
+        for j in range(tile.width):
+            line(f"y{j} = right[slot(d), slot(tx + {j * tile.across})]")
+        for i in range(tile.height):
+            for j in range(tile.width):
+                line(f"s{i}_{j} += x{i} * y{j}")
 
 
 class _Filling:

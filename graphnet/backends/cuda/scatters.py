@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from graphnet.backends.cuda.division import Division
 from graphnet.backends.cuda.launch import Launch, Layout, power_of_two
 from graphnet.backends.cuda.loops import Moved, stepping
 from graphnet.backends.cuda.source import INDEX, Offset, Source
-from graphnet.backends.cuda.target import Target
 from graphnet.graph.dtypes import FLOAT64
 from graphnet.plan.instructions import Scatter
 from graphnet.plan.views import Buffer, View
@@ -21,7 +21,7 @@ LINK = np.dtype("int32")
 Chains = dict[tuple[View, int], tuple[View, View]]
 
 
-def scatter_launches(scatter: Scatter, target: Target, chains: Chains) -> list[Launch]:
+def scatter_launches(scatter: Scatter, division: Division, chains: Chains) -> list[Launch]:
     """First the index becomes chains: for each stretch of it and each row of y, the first place that names the row; and
     for each place the next one in its stretch that names the same. Then each number of y follows its row's chains.
 
@@ -33,13 +33,13 @@ def scatter_launches(scatter: Scatter, target: Target, chains: Chains) -> list[L
     (rows, columns), places = y.shape, scatter.index.size
     launches = []
     if (scatter.index, rows) not in chains:
-        stretches = max(1, min(target.lanes, places // (target.least // 8 or 1)))
+        stretches = max(1, min(division.lanes, places // (division.least // 8 or 1)))
         first = Buffer(stretches * rows, LINK).whole((stretches, rows))
         following = Buffer(max(places, 1), LINK).whole((places,))
         chains[scatter.index, rows] = first, following
-        launches.append(_chains(scatter, first, following, target))
+        launches.append(_chains(scatter, first, following, division))
     first, following = chains[scatter.index, rows]
-    return [*launches, _following(scatter, x, y, first, following, target, columns)]
+    return [*launches, _following(scatter, x, y, first, following, division, columns)]
 
 
 def _stretch(source: Source, name: str, places: str, stretches: int) -> None:
@@ -48,7 +48,7 @@ def _stretch(source: Source, name: str, places: str, stretches: int) -> None:
     source.line(f"end = {places} * ({name} + 1) // {stretches}")
 
 
-def _chains(scatter: Scatter, first: View, following: View, target: Target) -> Launch:
+def _chains(scatter: Scatter, first: View, following: View, division: Division) -> Launch:
     """A thread for each row of each stretch, which looks for its first place; then one for each place, for its next."""
     source = Source()
     stretches, rows = first.shape
@@ -78,8 +78,8 @@ def _chains(scatter: Scatter, first: View, following: View, target: Target) -> L
             source.line("begin = p + 1")
             _search(source, at, scatter)
             source.line(f"{source.element(LINK, 'following + p')} = {LINK.name}(i)")
-    grid = (-(-work // target.threads), 1, 1)
-    return Layout.of(source, grid, (target.threads, 1, 1), target).launch(
+    grid = (-(-work // division.threads), 1, 1)
+    return Layout.of(source, grid, (division.threads, 1, 1), division).launch(
         scatter.nodes, [index, first, following]
     )
 
@@ -94,7 +94,7 @@ def _search(source: Source, at: Moved, scatter: Scatter) -> None:
 
 
 def _following(
-    scatter: Scatter, x: View, y: View, first: View, following: View, target: Target, columns: int
+    scatter: Scatter, x: View, y: View, first: View, following: View, division: Division, columns: int
 ) -> Launch:
     """Threads along x: columns; along y: the stretches, each a sum of its own; then these are added up in order."""
     source = Source()
@@ -108,8 +108,8 @@ def _following(
     source.number("following", Offset(1))
     load = Moved(source, "a", Offset(2), x.strides)
     to = Moved(source, "to", Offset(3), y.strides)
-    lanes = min(target.lanes, power_of_two(columns))
-    helpers = max(1, target.threads // lanes)
+    lanes = min(division.lanes, power_of_two(columns))
+    helpers = max(1, division.threads // lanes)
     helpers = min(helpers, power_of_two(stretches))
     if helpers > 1:
         source.shared("shared", str(lanes * helpers), kept)
@@ -139,6 +139,6 @@ def _following(
         if helpers > 1:
             source.line("cuda.syncthreads()")
     grid = (-(-columns // lanes), rows, 1)
-    return Layout.of(source, grid, (lanes, helpers, 1), target).launch(
+    return Layout.of(source, grid, (lanes, helpers, 1), division).launch(
         scatter.nodes, [first, following, x, y]
     )

@@ -6,9 +6,12 @@ expressions   an op's scalar expression as code
 loop, product, scatter    the kernels
 machine       the processor, and the cache of kernels
 jobs, product_jobs        instructions as records, divided among the cores
-schedule      from a graph to an image: jobs, meetings, places
-image         tapes and places as plain data, which a file can hold
-tape, threads the native loop, meetings, mailboxes, workers
-program       an image put to work
+barriers      before which jobs the cores meet
+schedule      from a graph to tapes
+tape          records as plain data, and the native loop that runs them
+team, threads meetings, mailboxes, workers
+pace          how many threads take part
+program       tapes put to work
+files, records, reach     a program in a file, and that it keeps to its memory
 backend       what `gn.compile` calls
 """

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from graphnet.backends.base import Backend, Program
-from graphnet.backends.numba.image import Image
+from graphnet.backends.numba.files import schedule_of
 from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.program import NumbaProgram
-from graphnet.backends.numba.schedule import make_image
+from graphnet.backends.numba.schedule import TapeSchedule, make_schedule
 from graphnet.graph.graph import Graph
-from graphnet.graph.node import Array, Node
+from graphnet.graph.node import Array
 
 __all__ = ["NumbaBackend"]
 
@@ -32,28 +31,23 @@ class NumbaBackend(Backend):
         check: bool,
         updated: Sequence[int] | None = None,
     ) -> Program:
-        image = make_image(graph, this_machine(), threads, check, updated=None if check else updated)
-        return _program(image, source, check)
+        written = None if check else updated
+        return _program(make_schedule(graph, this_machine(), threads, check, updated=written), source, check)
 
     def rehearse(
         self, graph: Graph, source: Graph, arrays: Sequence[Array], check: bool = False
     ) -> Iterator[tuple[str, list[Array]]]:
         for parts in REHEARSED:
-            program = _program(make_image(graph, this_machine(), parts, check, finely=True), source, check)
+            schedule = make_schedule(graph, this_machine(), parts, check, finely=True)
+            program = _program(schedule, source, check)
             for name, order in (("first", range(parts)), ("last", range(parts)[::-1])):
                 for again, outputs in program.run_alone(arrays, order):
                     yield f"{parts} cores, the {name} one first{again}", outputs
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Program:
-        return NumbaProgram.restored(header, arrays)
+        schedule, kernels = schedule_of(header, arrays)
+        return NumbaProgram(schedule, None, False, kernels)
 
 
-def _program(image: Image, source: Graph, check: bool) -> NumbaProgram:
-    return NumbaProgram(
-        image, source, check, this_machine().kernels(image.kernels), [node.value for node in image.leaves],
-        [partial(_value, node) for node in image.brought_from],
-    )  # fmt: skip
-
-
-def _value(node: Node) -> Array:
-    return node.value
+def _program(schedule: TapeSchedule, source: Graph, check: bool) -> NumbaProgram:
+    return NumbaProgram(schedule, source, check, this_machine().kernels(schedule.kernels))

@@ -13,8 +13,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from graphnet.backends.numba.jobs import HostJob, Job
-from graphnet.plan.instructions import Access
+from graphnet.backends.numba.jobs import Job
+from graphnet.plan.instructions import Access, Host
 from graphnet.plan.views import Buffer
 
 __all__ = ["barriers_of"]
@@ -22,7 +22,7 @@ __all__ = ["barriers_of"]
 _start = attrgetter("start")
 
 
-def barriers_of(jobs: Sequence[Job], fixed: int) -> set[int]:
+def barriers_of(jobs: Sequence[Job | Host], fixed: int) -> set[int]:
     """Before which jobs all cores must meet: those that touch what another core may have written since the last
     barrier, and the first that varies.
 
@@ -35,7 +35,7 @@ def barriers_of(jobs: Sequence[Job], fixed: int) -> set[int]:
     read: defaultdict[Buffer, _Touched] = defaultdict(_Touched)
     updated = {a.view.buffer for job in jobs for a in job.writes if a.view.buffer.leaf is not None}
     for i, job in enumerate(jobs):
-        if isinstance(job, HostJob):
+        if isinstance(job, Host):
             barriers.add(i)
             written.clear()
             read.clear()

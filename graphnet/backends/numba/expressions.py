@@ -1,29 +1,29 @@
-"""Scalar expressions as LLVM code: see graphnet.graph.expression."""
+"""Scalar expressions as LLVM code, on vectors."""
 
 from __future__ import annotations
 
-import ast
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial, reduce
 
 import numpy as np
 
+from graphnet.backends.compiled import expressions
+from graphnet.backends.compiled.expressions import Emitter
 from graphnet.backends.numba import mathematics
 from graphnet.backends.numba.ir import Code, Value, element, lanes_of, llvm_type, vector_type
 from graphnet.graph.dtypes import of_nan
-from graphnet.graph.expression import fixed_number, parse_expression
+from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step
 
-__all__ = ["FLOATS", "convert", "evaluate"]
+__all__ = ["FLOATS", "LLVMEmitter", "convert", "evaluate"]
 
 FLOATS = ("float", "double")
+CONDITIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
 
-def evaluate(code: Code, step: Step, inputs: Sequence[Value], lanes: int, unsigned: bool = False) -> Value:
-    """The step's value from its inputs' values. unsigned: these are whole numbers without a sign."""
-    expression = _Expression(code, inputs, llvm_type(step.dtype), lanes, unsigned)
-    result = expression.visit(parse_expression(step.kernel))
-    return convert(code, result, llvm_type(step.dtype), unsigned, step.dtype.kind == "u")
+def evaluate(code: Code, step: Step, inputs: Sequence[Value], dtypes: Sequence[Dtype], lanes: int) -> Value:
+    """The step's value from its inputs' values, of these dtypes."""
+    return expressions.evaluate(LLVMEmitter(code, lanes), step, inputs, dtypes)
 
 
 def convert(code: Code, x: Value, scalar: str, of_unsigned: bool = False, to_unsigned: bool = False) -> Value:
@@ -50,111 +50,51 @@ def convert(code: Code, x: Value, scalar: str, of_unsigned: bool = False, to_uns
     return code.convert("zext" if of_unsigned else "sext", x, scalar)
 
 
-class _Expression:
-    """Turns a parsed expression into code; numbers take the type of what stands beside them."""
+class LLVMEmitter(Emitter[Value]):
+    """On vectors of so many lanes."""
 
-    def __init__(self, code: Code, inputs: Sequence[Value], target: str, lanes: int, unsigned: bool) -> None:
-        self.code, self.lanes, self.unsigned = code, lanes, unsigned
-        self.variables = dict(zip("xyz", inputs, strict=False))
-        #: The type of numbers: that of the inputs, or what is wanted where there are none.
-        types = [element(v.type) for v in inputs if element(v.type) != "i1"]
-        self.scalar = types[0] if types else target
+    def __init__(self, code: Code, lanes: int) -> None:
+        self.code, self.lanes = code, lanes
 
-    def visit(self, tree: ast.expr) -> Value:
-        method: Callable[..., Value] = getattr(self, type(tree).__name__)
-        return method(tree)
+    def number(self, value: float, dtype: Dtype) -> Value:
+        return self.code.constant(vector_type(llvm_type(dtype), self.lanes), value)
 
-    def number(self, value: float) -> Value:
-        return self.code.constant(vector_type(self.scalar, self.lanes), value)
+    def convert(self, x: Value, of: Dtype, to: Dtype) -> Value:
+        return convert(self.code, x, llvm_type(to), of.kind == "u", to.kind == "u")
 
-    def Constant(self, tree: ast.Constant) -> Value:
-        assert isinstance(tree.value, (int, float))
-        return self.number(tree.value)
-
-    def Name(self, tree: ast.Name) -> Value:
-        if tree.id in ("inf", "nan"):
-            return self.number(math.inf if tree.id == "inf" else math.nan)
-        return self.variables[tree.id]
-
-    def arithmetic(self, tree: ast.expr) -> Value:
-        """The value as a number: booleans become 0 and 1."""
-        return convert(self.code, v, self.scalar) if element((v := self.visit(tree)).type) == "i1" else v
-
-    def truth(self, tree: ast.expr) -> Value:
-        return convert(self.code, self.visit(tree), "i1")
-
-    def BinOp(self, tree: ast.BinOp) -> Value:
-        if isinstance(tree.op, ast.Pow):
-            return self.power(tree)
-        a, b = self.visit(tree.left), self.visit(tree.right)
-        if element(a.type) == element(b.type) == "i1" and self.scalar == "i1":
-            return self.code.binary("or" if isinstance(tree.op, ast.Add) else "and", a, b)
-        a, b = (convert(self.code, v, self.scalar) if element(v.type) == "i1" else v for v in (a, b))
+    def arithmetic(self, symbol: str, a: Value, b: Value, dtype: Dtype) -> Value:
         code = self.code
-        if isinstance(tree.op, ast.Add):
-            return code.add(a, b)
-        if isinstance(tree.op, ast.Sub):
-            return code.subtract(a, b)
-        if isinstance(tree.op, ast.Mult):
-            return code.multiply(a, b)
+        match symbol:
+            case "+":
+                return code.add(a, b)
+            case "-":
+                return code.subtract(a, b)
+            case "*":
+                return code.multiply(a, b)
         return code.binary("fdiv", a, b)
 
-    def power(self, tree: ast.BinOp) -> Value:
-        base, code = self.arithmetic(tree.left), self.code
-        exponent = fixed_number(tree.right)
-        if exponent is None:
-            return mathematics.FUNCTIONS["pow"](code, base, self.arithmetic(tree.right))
-        if exponent == 0.5:
-            return mathematics.square_root(code, base)
-        # Integers are multiplied however often it takes: what a library's pow would lose, they keep.
-        if exponent == int(exponent) and (0 < abs(exponent) <= 8 or element(base.type) not in FLOATS):
-            result = base
-            for bit in bin(int(abs(exponent)))[3:]:
-                result = code.multiply(result, result)
-                if bit == "1":
-                    result = code.multiply(result, base)
-            return result if exponent > 0 else code.binary("fdiv", self.number(1), result)
-        return mathematics.FUNCTIONS["pow"](code, base, self.number(exponent))
-
-    def UnaryOp(self, tree: ast.UnaryOp) -> Value:
-        code = self.code
-        if isinstance(tree.op, ast.Not):
-            truth = self.truth(tree.operand)
-            return code.binary("xor", truth, code.constant(truth.type, True))
-        x = self.arithmetic(tree.operand)
-        if isinstance(tree.op, ast.UAdd):
-            return x
-        if element(x.type) in FLOATS:
-            return code.value(x.type, f"fneg {x}")
-        return code.subtract(code.constant(x.type, 0), x)
-
-    def Compare(self, tree: ast.Compare) -> Value:
-        a, b = self.visit(tree.left), self.visit(tree.comparators[0])
-        if element(a.type) != element(b.type):
-            a, b = (convert(self.code, v, self.scalar) for v in (a, b))
-        names = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
-        name = names[type(tree.ops[0])]
-        scalar = element(a.type)
-        if scalar in FLOATS:
+    def compare(self, symbol: str, a: Value, b: Value, dtype: Dtype) -> Value:
+        name = CONDITIONS[symbol]
+        if dtype.kind == "f":
             return self.code.compare("une" if name == "ne" else f"o{name}", a, b)
-        signed = name if name in ("eq", "ne") else ("u" if scalar == "i1" or self.unsigned else "s") + name
+        signed = name if name in ("eq", "ne") else ("s" if dtype.kind == "i" else "u") + name
         return self.code.compare(signed, a, b)
 
-    def IfExp(self, tree: ast.IfExp) -> Value:
-        condition, a, b = self.truth(tree.test), self.visit(tree.body), self.visit(tree.orelse)
-        if element(a.type) != element(b.type):
-            a, b = (convert(self.code, v, self.scalar) for v in (a, b))
+    def logical(self, word: str, values: Sequence[Value]) -> Value:
+        return reduce(partial(self.code.binary, word), values)
+
+    def inverse(self, x: Value) -> Value:
+        return self.code.binary("xor", x, self.code.constant(x.type, True))
+
+    def negative(self, x: Value, dtype: Dtype) -> Value:
+        if dtype.kind == "f":
+            return self.code.value(x.type, f"fneg {x}")
+        return self.code.subtract(self.code.constant(x.type, 0), x)
+
+    def select(self, condition: Value, a: Value, b: Value, dtype: Dtype) -> Value:
         return self.code.select(condition, a, b)
 
-    def BoolOp(self, tree: ast.BoolOp) -> Value:
-        values = [self.truth(v) for v in tree.values]
-        result = values[0]
-        for value in values[1:]:
-            result = self.code.binary("and" if isinstance(tree.op, ast.And) else "or", result, value)
-        return result
-
-    def Call(self, tree: ast.Call) -> Value:
-        assert isinstance(tree.func, ast.Name)
-        own = mathematics.OF_UNSIGNED if self.unsigned else {}
-        function = own.get(tree.func.id) or mathematics.FUNCTIONS[tree.func.id]
-        return function(self.code, *(self.arithmetic(a) for a in tree.args))
+    def call(self, name: str, arguments: Sequence[Value], dtype: Dtype) -> Value:
+        own = mathematics.OF_UNSIGNED if dtype.kind == "u" else {}
+        function = own.get(name) or mathematics.FUNCTIONS[name]
+        return function(self.code, *arguments)

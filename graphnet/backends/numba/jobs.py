@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
+from graphnet.backends.compiled.layouts import remembered
 from graphnet.backends.numba.loop import LoopKernel
 from graphnet.backends.numba.operands import Operand, Reduced, Stored, lanes_for
 from graphnet.backends.numba.records import RecordForm
@@ -20,13 +21,12 @@ from graphnet.backends.numba.reduction import STRETCH
 from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
 from graphnet.graph.dtypes import FLOAT64
 from graphnet.graph.node import Node
-from graphnet.plan.axes import joined, strides_over
-from graphnet.plan.instructions import Access, Host, Load, Loop, Reduction, Scatter
-from graphnet.plan.views import View
+from graphnet.plan.axes import is_along_reduced, joined, operand_strides
+from graphnet.plan.instructions import Access, Load, Loop, Reduction, Scatter
+from graphnet.plan.views import Buffer, View
 
 __all__ = [
     "Division",
-    "HostJob",
     "Job",
     "LoopJob",
     "Record",
@@ -75,10 +75,9 @@ class Record(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What records need to know: symbolic addresses of the error flag, the arena, the leaves and the cores' own
-    memory (`scratch` bytes apart), and the machine's vectors and registers."""
+    """What records need to know: symbolic addresses of the arena, which begins with the error flag, the leaves and the
+    cores' own memory (`scratch_stride` bytes apart), and the machine's vectors and registers."""
 
-    flag: int
     arena: int
     leaves: Mapping[Node, int]
     scratch: int
@@ -141,6 +140,10 @@ class Job(ABC):
         """Jobs of one key divide their rows at the same places."""
         return (self.split, self.count if self.split else 0, self.tiles)
 
+    @property
+    def buffers(self) -> list[Buffer]:
+        return [access.view.buffer for access in (*self.reads, *self.writes)]
+
     @abstractmethod
     def records(self, target: Target, share: int) -> list[Record]:
         """What one share is."""
@@ -151,18 +154,6 @@ class Job(ABC):
 
     def rows_of(self, share: int) -> tuple[int, int]:
         return self.division.rows_of(self.count, share, self.shares)
-
-
-class HostJob(Job):
-    """The op's own `forward`, between two stretches of native code."""
-
-    def __init__(self, host: Host, division: Division) -> None:
-        super().__init__(division)
-        self.host, self.nodes, self.reads, self.writes = host, host.nodes, host.reads, host.writes
-        self.split, self.count = "", 1
-
-    def records(self, target: Target, share: int) -> list[Record]:
-        return []
 
 
 # -- loops ---------------------------------------------------------------------------------------
@@ -177,8 +168,7 @@ class LoopJob(Job):
         rows = shape[kept[0]] if kept else 1
         self.split, self.count = "", 1
         # A row that is looked up, or made of a code, is found from its first column on.
-        looks_up = any(load.kind != "plain" for load in loop.loads)
-        divisible = bool(kept) and not (looks_up and kept[0] == len(shape) - 1)
+        divisible = bool(kept) and not (loop.looks_up and kept[0] == len(shape) - 1)
         large = follows or math.prod(shape) >= division.least
         if divisible and rows >= division.parts and large:
             self.split, self.count = "rows", rows
@@ -213,7 +203,7 @@ def loop_record(loop: Loop, target: Target, start: int, stop: int) -> Record:
     """Rows start ... stop - 1 of the loop (all where stop < 0)."""
     text, words, places = _layout_of(loop, stop - start, target)
     found = list(words)
-    found[0] = target.flag
+    found[0] = target.arena
     views = loop.views
     for at, number, pitch in places:
         found[at] = target.address(views[number]) + pitch * start
@@ -230,19 +220,12 @@ class Layout(NamedTuple):
 
 
 _layouts: dict[Hashable, Layout] = {}
-#: So many layouts are remembered, far more than a program has.
-REMEMBERED = 1024
 
 
 def _layout_of(loop: Loop, rows: int, target: Target) -> Layout:
     """Loops of all time steps have one layout: it is made once."""
     key = (rows, target.vector_bytes, target.check, target.avx512, loop.form)
-    found = _layouts.get(key)
-    if found is None:
-        if len(_layouts) >= REMEMBERED:
-            _layouts.clear()
-        found = _layouts[key] = _layout(loop, rows, target)
-    return found
+    return _layouts.get(key) or remembered(_layouts, key, _layout(loop, rows, target))
 
 
 class Axes(NamedTuple):
@@ -257,40 +240,26 @@ class Axes(NamedTuple):
 
 
 def _axes(loop: Loop, shape: Sequence[int], kept_axes: Sequence[int]) -> Axes:
-    # The strides of every operand over the loop's axes; lookups have none on the last axis.
-    tables: list[list[int | None]] = [strides_over(load, len(shape)) for load in loop.loads]
-    tables += [list(view.strides) for _, view in loop.stores]
-    for reduction in loop.reductions:
-        strides: list[int | None] = [0] * len(shape)
-        for axis, stride in zip(kept_axes, reduction.view.strides, strict=True):
-            strides[axis] = stride
-        tables.append(strides)
+    tables = operand_strides(loop)
     none: list[int | None] = [0] * len(tables)
     kept = [(n, list(c)) for n, c in joined(kept_axes, shape, tables)]
     reduced = [(n, list(c)) for n, c in joined(loop.reduced, shape, tables)]
-    lookup = any(load.kind != "plain" for load in loop.loads)
     by_rows = False
     if loop.reductions:
         reduced = reduced or [(1, none)]
         # As for the whole loop, whatever part of it this is: which sums come first must not depend on the division.
         outside = joined(kept_axes, loop.shape, tables)
-        by_rows = not outside or lookup or _is_along_reduced(loop, outside[-1][1], reduced[-1][1])
-        if lookup:
+        by_rows = not outside or loop.looks_up or is_along_reduced(loop, outside[-1][1], reduced[-1][1])
+        if loop.looks_up:
             kept = kept or [(1, none)]
         elif not by_rows:
             kept = kept or [(1, [strides[kept_axes[-1]] for strides in tables])]
     else:
-        while len(kept) < (2 if lookup else 1):
+        while len(kept) < (2 if loop.looks_up else 1):
             kept.insert(0, (1, none))
     # Vectors run along the last axis.
     order = [*kept, *reduced] if by_rows or not reduced else [*kept[:-1], *reduced, kept[-1]]
     return Axes([n for n, _ in order], [c for _, c in order], len(kept), len(reduced), by_rows)
-
-
-def _is_along_reduced(loop: Loop, kept: Sequence[int | None], reduced: Sequence[int | None]) -> bool:
-    """Whether more operands are contiguous along the last reduced axis than along the last one that is kept."""
-    loads = range(len(loop.loads))
-    return sum(reduced[k] in (1, None) for k in loads) >= sum(kept[k] == 1 for k in loads)
 
 
 class _Form:
@@ -449,7 +418,7 @@ class ScatterJob(Job):
             return []
         step = index.strides[0] if index.shape else 1
         words: tuple[int, ...] = (
-            target.flag, target.address(x), target.address(index), target.address(y), x.shape[0], x.shape[1]
+            target.arena, target.address(x), target.address(index), target.address(y), x.shape[0], x.shape[1]
         )  # fmt: skip
         if self.scatter.by_columns:
             kernel: Kernel = ColumnScatterKernel(x.dtype, index.dtype, target.vector_bytes)

@@ -216,8 +216,8 @@ class OperandCode(Code):
                 place = Place(self.bases[k], begin, operand.move, self.strides[operand.strides][-1])
                 values.append(self._load(operand.dtype, place, j, mask, lanes))
         for step in self.kernel.steps:
-            unsigned = any(self.kernel.dtype_of(s).kind == "u" for s in step.sources)
-            values.append(evaluate(self, step, [values[s] for s in step.sources], lanes, unsigned))
+            dtypes = [self.kernel.dtype_of(s) for s in step.sources]
+            values.append(evaluate(self, step, [values[s] for s in step.sources], dtypes, lanes))
         if self.kernel.check:
             self._check(values, mask)
         return values

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graphnet.backends.compiled.locations import ARENA, HEADER
 from graphnet.backends.contents import refuse
-from graphnet.backends.numba.image import ARENA, HEADER, SHIFT, Image, Place, Tape
 from graphnet.backends.numba.records import FLAG, RecordForm, Touched
+from graphnet.backends.numba.schedule import TapeSchedule
+from graphnet.backends.numba.tape import SHIFT, Tape
 from graphnet.graph.node import Array
 
 __all__ = ["arena_end"]
@@ -23,12 +25,13 @@ LARGE = 1 << SHIFT
 LONG = 1 << 24
 
 
-def arena_end(image: Image, forms: Sequence[RecordForm], leaves: Sequence[Array]) -> int:
-    """The end of the arena's last byte that is used. BackendError where anything lies outside of it, or of a leaf."""
-    sizes = np.array([0, image.arena_bytes, *(leaf.nbytes for leaf in leaves)], np.int64)
-    places = [place for place in (*image.given, *image.brought, *image.results) if place is not None]
-    ends = [HEADER, *(_end_of(place, sizes) for place in places)]
-    tapes = [tape for tapes, _ in image.segments for tape in tapes]
+def arena_end(schedule: TapeSchedule, forms: Sequence[RecordForm]) -> int:
+    """The end of the arena's last byte that is used. BackendError where a record reaches outside of it or of a leaf."""
+    sizes = np.array([0, schedule.arena_bytes, *(leaf.nbytes for leaf in schedule.leaves)], np.int64)
+    brought = [location for _, location in schedule.brought]
+    locations = [each for each in (*schedule.given, *brought, *schedule.results) if each is not None]
+    ends = [HEADER, *(each.end for each in locations if each.piece == ARENA)]
+    tapes = [tape for segment in schedule.segments for tape in segment.work]
     for tape in tapes:
         _require_whole(tape, forms)
     for number, form in enumerate(forms):
@@ -41,18 +44,6 @@ def arena_end(image: Image, forms: Sequence[RecordForm], leaves: Sequence[Array]
         if records:
             ends.append(_end(np.concatenate(records), form, sizes))
     return max(ends)
-
-
-def _end_of(place: Place, sizes: Array) -> int:
-    """The end of an array in the arena; 0 if it lies elsewhere, or takes none."""
-    if 0 in place.shape:
-        return 0
-    steps = [(size - 1) * stride for size, stride in zip(place.shape, place.strides, strict=True)]
-    first = place.byte + sum(min(step, 0) for step in steps)
-    end = place.byte + sum(max(step, 0) for step in steps) + place.dtype.itemsize
-    if not (HEADER if place.piece == ARENA else 0) <= first < end <= sizes[place.piece]:
-        refuse("an array lies outside of its memory")
-    return end if place.piece == ARENA else 0
 
 
 def _require_whole(tape: Tape, forms: Sequence[RecordForm]) -> None:

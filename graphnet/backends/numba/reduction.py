@@ -6,13 +6,11 @@ end of each row, of a few rows at once; if not, each lane is a column of its own
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from graphnet.backends.numba.expressions import FLOATS, convert
+from graphnet.backends.compiled.folds import Fold
+from graphnet.backends.numba.expressions import LLVMEmitter, convert
 from graphnet.backends.numba.ir import Value, element, lanes_of, llvm_type, vector_type
 from graphnet.backends.numba.operands import LoopForm, OperandCode, Place, Row
 from graphnet.graph.node import Dtype
@@ -45,9 +43,13 @@ class _Fold(NamedTuple):
         return llvm_type(self.dtype)
 
     @property
+    def rule(self) -> Fold:
+        return Fold(self.how, self.dtype)
+
+    @property
     def kept(self) -> str:
         """In what type the total of many is held."""
-        return "double" if self.how == "sum" and self.dtype.kind == "f" else self.scalar
+        return llvm_type(self.rule.kept)
 
     def is_apart(self, long: bool, by_rows: bool) -> bool:
         """Whether each stretch of terms has a sum of its own: rows of float32 are converted at once."""
@@ -110,15 +112,7 @@ class ReductionCode(OperandCode):
     # -- totals -------------------------------------------------------------------------------------
 
     def _identity(self, fold: _Fold, scalar: str) -> Value:
-        type_ = vector_type(scalar, self.lanes)
-        if fold.how == "sum":
-            return self.constant(type_, 0)
-        if scalar in FLOATS:
-            return self.constant(type_, -math.inf if fold.how == "max" else math.inf)
-        if scalar == "i1":
-            return self.constant(type_, fold.how == "min")
-        info = np.iinfo(fold.dtype)
-        return self.constant(type_, info.min if fold.how == "max" else info.max)
+        return self.constant(vector_type(scalar, self.lanes), fold.rule.identity)
 
     def _identities(self, count: int) -> _Totals:
         """What the totals begin with, of `count` vectors for each reduction."""
@@ -192,15 +186,9 @@ class ReductionCode(OperandCode):
     def _combined(self, fold: _Fold, total: Value, x: Value) -> Value:
         """x is of the total's type, or of one that it is converted from."""
         scalar = element(total.type)
-        if fold.how == "sum" and scalar != "i1":
-            return self.add(total, convert(self, x, scalar))
-        if scalar in FLOATS:
-            better = self.compare("ogt" if fold.how == "max" else "olt", x, total)
-            return self.select(self.binary("or", better, self.compare("uno", x, x)), x, total)
-        if scalar == "i1":
-            return self.binary("and" if fold.how == "min" else "or", total, x)
-        sign = "u" if fold.dtype.kind == "u" else "s"
-        return self.select(self.compare(sign + ("gt" if fold.how == "max" else "lt"), x, total), x, total)
+        emitter = LLVMEmitter(self, lanes_of(total.type))
+        dtype = fold.rule.kept if scalar == fold.kept else fold.dtype
+        return fold.rule.combined(emitter, total, convert(self, x, scalar), dtype)
 
     def _combined_where(self, fold: _Fold, total: Value, x: Value, mask: Value | None) -> Value:
         result = self._combined(fold, total, x)

@@ -57,68 +57,83 @@ class ScatterKernel:
         return RecordForm(13 if self.apart else 12, True, tuple(operands))
 
     def text(self) -> str:
-        code = Code(self.vector_bytes)
-        scalar = llvm_type(self.dtype)
-        lanes = self.vector_bytes // self.dtype.itemsize
-        flag, x, index, y = (code.pointer_slot(i) for i in range(2, 6))
-        rows, columns, size, x_row, index_step, y_row = (code.slot(i) for i in range(6, 12))
-        zero = code.integer(0)
-        type_ = vector_type(scalar, lanes)
-        whole = code.binary("and", columns, code.integer(-lanes))
-        rest = code.first_lanes(lanes, code.subtract(columns, whole))
-        some = code.compare("slt", whole, columns)
-        table, table_row = y, y_row
-        if self.apart:
-            table = code.pointer_slot(12)
-            above = code.add(columns, code.integer(lanes - 1))
-            table_row = code.binary("and", above, code.integer(-lanes))
+        return _ScatterCode(self).module()
 
-        def at(base: Value, row: Value, stride: Value) -> Value:
-            return code.offset(base, scalar, code.multiply(row, stride))
 
-        def by_vectors(one: Callable[[Value, Value | None], None]) -> list[Value]:
-            def inside(j: Value, mask: Value | None) -> list[Value]:
-                one(j, mask)
-                return []
+class _ScatterCode(Code):
+    """Clears the rows, adds to them, hands them over."""
 
-            code.loop(zero, whole, lanes, [], lambda j, _: inside(j, None))
-            code.when(some, lambda: inside(whole, rest))
+    def __init__(self, kernel: ScatterKernel) -> None:
+        super().__init__(kernel.vector_bytes)
+        self.kernel, self.scalar = kernel, llvm_type(kernel.dtype)
+        self.lanes = kernel.vector_bytes // kernel.dtype.itemsize
+        self.flag, self.x, self.index, self.y = (self.pointer_slot(i) for i in range(2, 6))
+        rows, columns, size, self.x_row, self.index_step, self.y_row = (self.slot(i) for i in range(6, 12))
+        self.size, self.zero = size, self.integer(0)
+        self.vector = vector_type(self.scalar, self.lanes)
+        self.whole = self.binary("and", columns, self.integer(-self.lanes))
+        self.rest = self.first_lanes(self.lanes, self.subtract(columns, self.whole))
+        self.some = self.compare("slt", self.whole, columns)
+        #: Where it adds up.
+        self.table, self.table_row = self.y, self.y_row
+        if kernel.apart:
+            self.table = self.pointer_slot(12)
+            above = self.add(columns, self.integer(self.lanes - 1))
+            self.table_row = self.binary("and", above, self.integer(-self.lanes))
+        self.loop(self.zero, size, 1, [], self._clear)
+        self.loop(self.zero, rows, 1, [], self._add)
+        if kernel.apart:
+            self.loop(self.zero, size, 1, [], self._hand_over)
+
+    def _row_at(self, base: Value, row: Value, stride: Value) -> Value:
+        return self.offset(base, self.scalar, self.multiply(row, stride))
+
+    def _by_vectors(self, one: Callable[[Value, Value | None], None]) -> list[Value]:
+        """one(j, mask) for each vector of a row; the last may be a part of one."""
+
+        def inside(j: Value, mask: Value | None) -> list[Value]:
+            one(j, mask)
             return []
 
-        def in_table(mask: Value | None) -> Value | None:
-            return None if self.apart else mask
+        self.loop(self.zero, self.whole, self.lanes, [], lambda j, _: inside(j, None))
+        self.when(self.some, lambda: inside(self.whole, self.rest))
+        return []
 
-        def clear(i: Value, _: list[Value]) -> list[Value]:
-            row = at(table, i, table_row)
-            none = code.constant(type_, 0.0)
-            return by_vectors(lambda j, mask: code.store(none, code.offset(row, scalar, j), in_table(mask)))
+    def _in_table(self, mask: Value | None) -> Value | None:
+        """A table of its own has whole vectors."""
+        return None if self.kernel.apart else mask
 
-        def add(i: Value, _: list[Value]) -> list[Value]:
-            target = _checked_index(code, self.index_dtype, index, code.multiply(i, index_step), size, flag)
-            source, goal = at(x, i, x_row), at(table, target, table_row)
-            ahead = at(x, code.add(i, code.integer(AHEAD)), x_row)
+    def _clear(self, i: Value, _: list[Value]) -> list[Value]:
+        row = self._row_at(self.table, i, self.table_row)
+        none = self.constant(self.vector, 0.0)
+        return self._by_vectors(
+            lambda j, mask: self.store(none, self.offset(row, self.scalar, j), self._in_table(mask))
+        )
 
-            def one(j: Value, mask: Value | None) -> None:
-                code.prefetch(code.offset(ahead, scalar, j), soon=True)
-                place = code.offset(goal, scalar, j)
-                more = code.load(type_, code.offset(source, scalar, j), mask)
-                code.store(code.add(code.load(type_, place, in_table(mask)), more), place, in_table(mask))
+    def _add(self, i: Value, _: list[Value]) -> list[Value]:
+        at = self.multiply(i, self.index_step)
+        target = _checked_index(self, self.kernel.index_dtype, self.index, at, self.size, self.flag)
+        source = self._row_at(self.x, i, self.x_row)
+        goal = self._row_at(self.table, target, self.table_row)
+        ahead = self._row_at(self.x, self.add(i, self.integer(AHEAD)), self.x_row)
 
-            return by_vectors(one)
+        def one(j: Value, mask: Value | None) -> None:
+            self.prefetch(self.offset(ahead, self.scalar, j), soon=True)
+            place = self.offset(goal, self.scalar, j)
+            more = self.load(self.vector, self.offset(source, self.scalar, j), mask)
+            held = self.load(self.vector, place, self._in_table(mask))
+            self.store(self.add(held, more), place, self._in_table(mask))
 
-        def hand_over(i: Value, _: list[Value]) -> list[Value]:
-            row, goal = at(table, i, table_row), at(y, i, y_row)
-            return by_vectors(
-                lambda j, mask: code.store(
-                    code.load(type_, code.offset(row, scalar, j)), code.offset(goal, scalar, j), mask
-                )
-            )
+        return self._by_vectors(one)
 
-        code.loop(zero, size, 1, [], clear)
-        code.loop(zero, rows, 1, [], add)
-        if self.apart:
-            code.loop(zero, size, 1, [], hand_over)
-        return code.module()
+    def _hand_over(self, i: Value, _: list[Value]) -> list[Value]:
+        row, goal = self._row_at(self.table, i, self.table_row), self._row_at(self.y, i, self.y_row)
+
+        def one(j: Value, mask: Value | None) -> None:
+            held = self.load(self.vector, self.offset(row, self.scalar, j))
+            self.store(held, self.offset(goal, self.scalar, j), mask)
+
+        return self._by_vectors(one)
 
 
 @dataclass(frozen=True)

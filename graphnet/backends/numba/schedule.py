@@ -1,4 +1,4 @@
-"""Schedule: from a graph to an image: jobs, barriers, places in memory, tapes."""
+"""Schedule: from a graph to tapes: jobs, barriers, places in memory, records."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from graphnet.backends.compiled.arena import require_arena
+from graphnet.backends.compiled.locations import ARENA
+from graphnet.backends.compiled.schedule import Schedule, Scheduler
 from graphnet.backends.numba.barriers import barriers_of
-from graphnet.backends.numba.image import ARENA, HEADER, LESS, RUN, Image, Place, address, make_tape
-from graphnet.backends.numba.jobs import Division, HostJob, Job, LoopJob, Record, ScatterJob, Target
+from graphnet.backends.numba.jobs import Division, Job, LoopJob, Record, ScatterJob, Target
 from graphnet.backends.numba.machine import Machine
 from graphnet.backends.numba.product_jobs import (
     BlockedProductJob,
@@ -19,19 +22,16 @@ from graphnet.backends.numba.product_jobs import (
     Piece,
     panel_width,
 )
-from graphnet.errors import BackendError
+from graphnet.backends.numba.tape import Tape, address, make_tape
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.passes.analysis import varying_nodes
-from graphnet.plan.arena import ALIGNMENT, Life, give_places
-from graphnet.plan.instructions import Access, Host, Instruction, Loop, Product, Scatter, looking_at
-from graphnet.plan.lifetimes import lifetimes
+from graphnet.plan.arena import ALIGNMENT
+from graphnet.plan.instructions import Access, Host, Instruction, Loop, Product, Scatter
 from graphnet.plan.lowering import Lowered, lower
-from graphnet.plan.order import Memory
 from graphnet.plan.views import Buffer, View
-from graphnet.system.memory import require_memory
 
-__all__ = ["make_image"]
+__all__ = ["TapeSchedule", "TapeScheduler", "make_schedule"]
 
 #: A program of fewer multiply-adds and elements runs on one core: waking another would cost more.
 WORTH_SHARING = 3_000_000
@@ -39,150 +39,159 @@ WORTH_SHARING = 3_000_000
 FEW_ROWS = 8
 
 
-def make_image(
+@dataclass
+class TapeSchedule(Schedule[list[Tape]]):
+    """The work of a segment: a tape for each part. kernels: their texts, by their numbers on the tapes.
+
+    lent: positions of the inputs that are read, and updated, where they lie, in the order of their pieces of memory,
+    which come after the leaves'. written: the positions of those that are updated.
+    """
+
+    parts: int
+    kernels: list[str]
+    lent: list[int]
+    written: list[int]
+
+
+def make_schedule(
     graph: Graph, machine: Machine, threads: int | None, check: bool, finely: bool = False,
     updated: Sequence[int] | None = None,
-) -> Image:  # fmt: skip
+) -> TapeSchedule:  # fmt: skip
     """The program of a graph. check: the error flag is raised where a value is not finite. finely: all that can be
     divided is, however small: what races there are in large programs, a small one has then, too. updated: see lower.
     """
     lowered = lower(graph, updated)
     parts = _parts(lowered, threads)
     division = Division(parts, least=0, tile=1, columns=1) if finely else Division(parts)
-    jobs, fixed = _jobs(lowered, division, machine, check)
-    barriers = barriers_of(jobs, fixed)
-    if parts == 1 and all(job.tiles == 1 for job in jobs):
-        barriers = set(range(len(jobs)))  # nothing runs out of order, so memory is free at once
-    size = _give_places(lowered, jobs, barriers, fixed)
-    scratch = max((job.scratch(machine.vector_bytes) for job in jobs), default=0)
-    scratch = -(-scratch // ALIGNMENT) * ALIGNMENT + 5 * ALIGNMENT
-    leaves: dict[Node, int] = {}
-    lent = [node for node in graph.inputs if lowered.lent and node in lowered.views]
-    for node in (*(node for node in graph.order if node not in graph.inputs), *lent):
-        view = lowered.views.get(node)
-        if view is not None and view.buffer.leaf is node:
-            leaves[node] = ARENA + 1 + len(leaves)
-    target = Target(
-        address(ARENA, 0), address(ARENA, HEADER), {n: address(i, 0) for n, i in leaves.items()},
-        address(ARENA, HEADER + size), scratch, machine.vector_bytes, machine.registers, check, machine.avx512,
-    )  # fmt: skip
-
-    def place(view: View) -> Place:
-        return Place.of(view, ARENA if view.buffer.leaf is None else leaves[view.buffer.leaf])
-
-    total = HEADER + size + scratch * parts
-    require_memory(
-        total, RUN, LESS
-    )  # before the work is cut into records, of which there are as many as rows
-    numbers: dict[str, int] = {}
-    segments, owners, kept = _segments(jobs, barriers, target, parts, fixed)
-    views = lowered.views
-    return Image(
+    scheduler = TapeScheduler(lowered, check, machine, division)
+    return TapeSchedule(
+        **vars(scheduler.schedule()),
         parts=parts,
-        arena_bytes=total,
-        memory=Memory(sum(node.nbytes for node in leaves), total),
-        segments=[
-            (
-                [make_tape(tape, numbers) for tape in tapes],
-                None if host is None else (host.node, [place(v) for v in host.sources], place(host.target)),
-            )
-            for tapes, host in segments
-        ],
-        kernels=list(numbers),
-        leaves=[node for node in leaves if node not in lent],
-        lent=[graph.inputs.index(node) for node in lent],
+        kernels=list(scheduler.numbers),
+        lent=[i for i, node in enumerate(graph.inputs) if node in scheduler.pieces],
         written=list(updated or ()) if lowered.lent else [],
-        given=[place(views[node]) if node in views and not lent else None for node in graph.inputs],
-        fixed=kept,
-        varying=[node.op.varying for node in graph.inputs],
-        brought=[place(views[node]) for node in lowered.brought],
-        brought_from=lowered.brought,
-        results=list(map(place, lowered.results)),
-        owners=owners,
     )
 
 
-def _give_places(lowered: Lowered, jobs: Sequence[Job], barriers: set[int], fixed: int) -> int:
-    """Sets the offset of every buffer in the arena; returns the bytes that they take."""
-    epochs, epoch = [], 0
-    for i in range(len(jobs)):
-        epoch += i in barriers
-        epochs.append(epoch)
-    end = len(jobs)
-    first, last = lifetimes(lowered, [[a.view.buffer for a in (*j.reads, *j.writes)] for j in jobs], fixed)
-    rows: dict[Buffer, tuple[int, int] | None] = {}
-    for job in jobs:
-        for access in (*job.reads, *job.writes):
-            buffer = access.view.buffer
-            tag = _rows_of(job, access)
-            rows[buffer] = tag if rows.setdefault(buffer, tag) == tag else None
-    for node in (*lowered.graph.inputs, *lowered.brought):
-        if node in lowered.views:
-            rows[lowered.views[node].buffer] = None
-
-    def epoch_at(i: int) -> int:
-        return 0 if i < 0 else epochs[i] if i < end else epoch + 1
-
-    return give_places(
-        [
-            Life(b, first[b], last[b], (epoch_at(first[b]), epoch_at(last[b])), rows.get(b))
-            for b in first
-            if b.leaf is None
-        ]
-    )
-
-
-Owners = list[list[tuple[Node, ...]]]
 #: What one part does: its records, by supersteps.
 Supersteps = list[list[Record]]
 
 
-def _segments(
-    jobs: Sequence[Job], barriers: set[int], target: Target, parts: int, fixed: int
-) -> tuple[list[tuple[list[Supersteps], Host | None]], list[Owners], int]:
-    """The records of each part, by supersteps, cut where Python has to do something and before job `fixed`; whom each
-    works for; and how many segments come before that job.
-    """
-    segments: list[tuple[list[Supersteps], Host | None]] = []
-    all_owners: list[Owners] = []
-    tapes: list[Supersteps] = [[[]] for _ in range(parts)]
-    owners: Owners = [[] for _ in range(parts)]
-    # What is done in this superstep: for each part, for each tile, (record, nodes)s.
-    since: list[dict[int, list[tuple[Record, tuple[Node, ...]]]]] = [defaultdict(list) for _ in range(parts)]
-    kept = 0
+class TapeScheduler(Scheduler[Job, list[Tape]]):
+    """Jobs are divided among the cores, which meet at barriers; what each does between them is written on its tape."""
 
-    def write_out() -> None:
-        for tape, owner, by_tile in zip(tapes, owners, since, strict=True):
-            for tile in sorted(by_tile):
-                tape[-1] += [record for record, _ in by_tile[tile]]
-                owner += [nodes for _, nodes in by_tile[tile]]
-            by_tile.clear()
+    def __init__(self, lowered: Lowered, check: bool, machine: Machine, division: Division) -> None:
+        super().__init__(lowered, check)
+        self.machine, self.division = machine, division
+        self.barriers: set[int] = set()
+        #: Text of a kernel -> its number.
+        self.numbers: dict[str, int] = {}
+        self._packing = _Packing(lowered, division, machine)
+        #: Into how many rows the memory was divided that a job wrote last.
+        self._divided: dict[Buffer, int] = {}
 
-    def cut(host: Host | None) -> None:
-        nonlocal tapes, owners
-        segments.append((tapes, host))
-        all_owners.append(owners)
-        tapes, owners = [[[]] for _ in range(parts)], [[] for _ in range(parts)]
+    # -- jobs --------------------------------------------------------------------------------------------------------
 
-    for i, job in enumerate(jobs):
-        if i in barriers:
-            write_out()
-        if fixed and i == fixed:
-            cut(None)
-            kept = len(segments)
-        if isinstance(job, HostJob):
-            cut(job.host)
-            continue
-        if i in barriers and parts > 1 and any(tape[-1] for tape in tapes):
-            for tape in tapes:
-                tape.append([])
-        for part, by_tile in enumerate(since):
-            for tile in range(job.tiles):
-                for record in job.records(target, part * job.tiles + tile):
-                    by_tile[tile].append((record, job.nodes))
-    write_out()
-    cut(None)
-    return segments, all_owners, kept
+    def before_inputs(self) -> Sequence[Job]:
+        return self._packing.early()
+
+    def loop(self, loop: Loop) -> Sequence[Job]:
+        if loop in self._packing.needless:
+            return ()
+        return [self._noted(loop, LoopJob(loop, self.division, self._follows(loop)))]
+
+    def scatter(self, scatter: Scatter) -> Sequence[Job]:
+        return [self._noted(scatter, ScatterJob(scatter, self.division, self._follows(scatter)))]
+
+    def products(self, products: Sequence[Product]) -> Sequence[Job]:
+        return [job for product in products for job in self._product(product)]
+
+    def _product(self, product: Product) -> list[Job]:
+        follows = self._follows(product)
+        first = self._packing.before(product)
+        packed = self._packing.packed.get(product.b)
+        job = (
+            BlockedProductJob(product, self.division)
+            if packed is None
+            else PackedProductJob(product, packed, self.division, follows)
+        )
+        return [*first, self._noted(product, job)]
+
+    def _follows(self, instruction: Instruction) -> bool:
+        """Whether it reads rows that a job has divided before it."""
+        return any(
+            a.by_rows and a.view.shape and self._divided.get(a.view.buffer) == a.view.shape[0]
+            for a in instruction.reads
+        )
+
+    def _noted(self, instruction: Instruction, job: Job) -> Job:
+        rows = job.count if job.split == "rows" else 0
+        self._divided.update((access.view.buffer, rows) for access in instruction.writes)
+        return job
+
+    # -- places ------------------------------------------------------------------------------------------------------
+
+    def place_values(self, start: int) -> int:
+        """Behind the values comes memory of each core's own."""
+        parts, machine = self.division.parts, self.machine
+        own = [job for job in self.jobs if not isinstance(job, Host)]
+        self.barriers = barriers_of(self.jobs, self.fixed)
+        if parts == 1 and all(job.tiles == 1 for job in own):
+            self.barriers = set(range(len(self.jobs)))  # nothing runs out of order, so memory is free at once
+        end = self.give_places(start, self.barriers, self._rows())
+        scratch = max((job.scratch(machine.vector_bytes) for job in own), default=0)
+        scratch = -(-scratch // ALIGNMENT) * ALIGNMENT + 5 * ALIGNMENT
+        self.target = Target(
+            address(ARENA, 0), {node: address(piece, 0) for node, piece in self.pieces.items()},
+            address(ARENA, end), scratch, machine.vector_bytes, machine.registers, self.check, machine.avx512,
+        )  # fmt: skip
+        end += scratch * parts
+        require_arena(end)  # before the work is cut into records, of which there are as many as rows
+        return end
+
+    def _rows(self) -> dict[Buffer, tuple[int, int] | None]:
+        """How the rows of a buffer are divided, where all jobs that touch it agree."""
+        rows: dict[Buffer, tuple[int, int] | None] = {}
+        for job in self.jobs:
+            for access in (*job.reads, *job.writes):
+                buffer = access.view.buffer
+                tag = None if isinstance(job, Host) else _rows_of(job, access)
+                rows[buffer] = tag if rows.setdefault(buffer, tag) == tag else None
+        for node in (*self.lowered.graph.inputs, *self.lowered.brought):
+            if node in self.lowered.views:
+                rows[self.lowered.views[node].buffer] = None
+        return rows
+
+    # -- tapes -------------------------------------------------------------------------------------------------------
+
+    def work(self, first: int, jobs: Sequence[Job]) -> list[Tape]:
+        parts = self.division.parts
+        tapes: list[Supersteps] = [[[]] for _ in range(parts)]
+        owners: list[list[tuple[Node, ...]]] = [[] for _ in range(parts)]
+        # What is done in this superstep: for each part, for each tile, (record, nodes)s.
+        since: list[dict[int, list[tuple[Record, tuple[Node, ...]]]]] = [
+            defaultdict(list) for _ in range(parts)
+        ]
+
+        def write_out() -> None:
+            for tape, owner, by_tile in zip(tapes, owners, since, strict=True):
+                for tile in sorted(by_tile):
+                    tape[-1] += [record for record, _ in by_tile[tile]]
+                    owner += [nodes for _, nodes in by_tile[tile]]
+                by_tile.clear()
+
+        for i, job in enumerate(jobs, first):
+            if i in self.barriers:
+                write_out()
+                if parts > 1 and any(tape[-1] for tape in tapes):
+                    for tape in tapes:
+                        tape.append([])
+            for part, by_tile in enumerate(since):
+                for tile in range(job.tiles):
+                    for record in job.records(self.target, part * job.tiles + tile):
+                        by_tile[tile].append((record, job.nodes))
+        write_out()
+        return [make_tape(tape, owner, self.numbers) for tape, owner in zip(tapes, owners, strict=True)]
 
 
 def _work(lowered: Lowered) -> int:
@@ -200,52 +209,6 @@ def _parts(lowered: Lowered, threads: int | None) -> int:
     if threads is not None:
         return min(threads, 64)
     return min(cores, 16) if _work(lowered) >= WORTH_SHARING else 1
-
-
-def _jobs(lowered: Lowered, division: Division, machine: Machine, check: bool) -> tuple[list[Job], int]:
-    """A job for each instruction, and the packing of right operands that several rows share; the first that varies.
-
-    check: loops look at all that they read and compute; what other jobs make is looked at by a loop of its own.
-    """
-    packing = _Packing(lowered, division, machine)
-    jobs: list[Job] = []
-    fixed = 0
-    divided: dict[Buffer, int] = {}  # into how many rows the memory was divided that a job wrote last
-    for i, instruction in enumerate(lowered.instructions):
-        if i == lowered.static:
-            jobs += packing.early()
-        if lowered.fixed and i == lowered.fixed:
-            fixed = len(jobs)
-        if instruction in packing.needless:
-            continue
-        follows = any(
-            a.by_rows and a.view.shape and divided.get(a.view.buffer) == a.view.shape[0]
-            for a in instruction.reads
-        )
-        jobs += packing.before(instruction)
-        job = _job(instruction, packing.packed, division, follows)
-        jobs.append(job)
-        rows = job.count if job.split == "rows" else 0
-        divided.update((access.view.buffer, rows) for access in instruction.writes)
-        if check and not (isinstance(instruction, Loop) and not instruction.reductions):
-            jobs += [LoopJob(looking_at(a.view, instruction.nodes), division) for a in instruction.writes]
-    return jobs, fixed
-
-
-def _job(instruction: Instruction, packed: Mapping[View, Packed], division: Division, follows: bool) -> Job:
-    """follows: it reads rows that a job has divided before it."""
-    match instruction:
-        case Product(b=b) if b in packed:
-            return PackedProductJob(instruction, packed[b], division, follows)
-        case Product():
-            return BlockedProductJob(instruction, division)
-        case Loop():
-            return LoopJob(instruction, division, follows)
-        case Scatter():
-            return ScatterJob(instruction, division, follows)
-        case Host():
-            return HostJob(instruction, division)
-    raise BackendError(f"the numba back end has no job for {type(instruction).__name__}")
 
 
 class _Packing:

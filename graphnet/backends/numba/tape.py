@@ -1,19 +1,78 @@
-"""Tapes: the flat lists that the machine runs, one for each part of a program, and the native loop that runs them.
+"""Tapes: the flat lists that the machine runs, one for each part of a segment, and the native loop that runs them.
 
-A record is a row of 64-bit words: the address of a kernel, the record's length, and what the kernel wants.
+A record is a launch: a row of 64-bit words with the address of a kernel, the record's length, and what the kernel
+wants. Addresses in a tape are symbolic until it is put to work: a word of 2**44 or more names a piece of memory (see
+`locations`) and a byte in it. A tape can therefore be kept in a file.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 
-from graphnet.backends.numba.machine import Kernel, this_machine
+import numpy as np
 
-__all__ = ["Native", "address_of_runner", "native", "runner"]
+from graphnet.backends.numba.jobs import Record
+from graphnet.backends.numba.machine import Kernel, this_machine
+from graphnet.graph.node import Array, Node
+
+__all__ = ["SHIFT", "Native", "Tape", "address", "address_of_runner", "make_tape", "native", "runner"]
 
 Native = Callable[[int], None]
+#: Bits of a symbolic address that count bytes; those above them name the piece of memory.
+SHIFT = 44
+
+
+def address(piece: int, byte: int) -> int:
+    return (piece << SHIFT) + byte
+
+
+@dataclass
+class Tape:
+    """What one part of a program does: words, the places of the kernels' addresses among them, which kernel each is,
+    and where supersteps end. owners: the nodes that each record works for (for profiles; no file holds them).
+    """
+
+    words: Array
+    heads: Array
+    kernels: Array
+    ends: Array
+    owners: Sequence[tuple[Node, ...]]
+
+    def of_piece(self, piece: int) -> Array:
+        """Which words are addresses in this piece of memory."""
+        return np.flatnonzero(self.words >> SHIFT == piece)
+
+    def located(self, pieces: Array, kernels: Array) -> Array:
+        """The words with real addresses."""
+        words = self.words.copy()
+        piece = words >> SHIFT
+        symbolic = np.flatnonzero(piece > 0)
+        words[symbolic] = pieces[piece[symbolic]] + (words[symbolic] & ((1 << SHIFT) - 1))
+        words[self.heads] = kernels[self.kernels]
+        return words
+
+
+def make_tape(
+    supersteps: Sequence[Sequence[Record]], owners: Sequence[tuple[Node, ...]], numbers: dict[str, int]
+) -> Tape:
+    """numbers: text of a kernel -> its number; new kernels are added."""
+    words: list[int] = []
+    heads: list[int] = []
+    kernels: list[int] = []
+    ends: list[int] = []
+    for records in supersteps:
+        for record in records:
+            heads.append(len(words))
+            kernels.append(numbers.setdefault(record.text, len(numbers)))
+            words.append(0)
+            words.append(2 + len(record.words))
+            words.extend(record.words)
+        ends.append(len(words))
+    columns = [np.array(column, np.int64) for column in (words, heads, kernels, ends)]
+    return Tape(columns[0], columns[1], columns[2], columns[3], owners)
 
 
 @cache

@@ -96,10 +96,32 @@ def _read(name: str, word: int) -> str:
 
 def _work_text() -> str:
     """@take_part: a thread's way through the supersteps of the run that the control block describes."""
-    settings = ("begun", "finished", "steps", "parts", "threads", "table", "run")
-    return f"""
-{_prelude()}
-define internal void @do_part(ptr %control, i64 %table, i64 %run, i64 %number) nounwind {{
+    return "".join(
+        (_prelude(), _do_part(), _begin(), _own_parts(), _waiting(), _others_parts(), _sleeping(), _next())
+    )
+
+
+def _claims(part: str) -> str:
+    """Where a part's claims are counted."""
+    return f"""  %{part}.line = mul i64 %{part}, {LINE}
+  %{part}.word = add i64 %{part}.line, {CLAIMS}
+  %{part}.at = getelementptr i64, ptr %control, i64 %{part}.word"""
+
+
+def _claim(part: str) -> str:
+    """Whether the part is now this thread's."""
+    return f"""  %{part}.pair = cmpxchg ptr %{part}.at, i64 %ticket, i64 %ticket.next acq_rel monotonic
+  %{part}.mine = extractvalue {{ i64, i1 }} %{part}.pair, 1"""
+
+
+def _do(part: str) -> str:
+    return f"""  %{part}.tape = add i64 %first, %{part}
+  call void @do_part(ptr %control, i64 %table, i64 %run, i64 %{part}.tape)"""
+
+
+def _do_part() -> str:
+    """@do_part: runs a tape, counts it, and wakes those who wait for it."""
+    return f"""define internal void @do_part(ptr %control, i64 %table, i64 %run, i64 %number) nounwind {{
   %row = mul i64 %number, 24
   %address = add i64 %table, %row
   %tape = inttoptr i64 %address to ptr
@@ -118,7 +140,13 @@ end:
   ret void
 }}
 
-define internal void @take_part(ptr %control, i64 %number) nounwind {{
+"""
+
+
+def _begin() -> str:
+    """@take_part begins: what this run is, and what a superstep counts."""
+    settings = ("begun", "finished", "steps", "parts", "threads", "table", "run")
+    return f"""define internal void @take_part(ptr %control, i64 %number) nounwind {{
 entry:
   %generation = load atomic i64, ptr %control acquire, align 8
   %odd = trunc i64 %generation to i1
@@ -143,26 +171,32 @@ step:
   %first = mul i64 %s, %parts
   br label %own
 
-own:
+"""
+
+
+def _own_parts() -> str:
+    """Claims the thread's own parts of the superstep."""
+    return f"""own:
   %p = phi i64 [ %number, %step ], [ %p.next, %own.next ]
   %p.is = icmp slt i64 %p, %parts
   br i1 %p.is, label %own.claim, label %wait
 own.claim:
-  %p.line = mul i64 %p, {LINE}
-  %p.word = add i64 %p.line, {CLAIMS}
-  %p.at = getelementptr i64, ptr %control, i64 %p.word
-  %p.pair = cmpxchg ptr %p.at, i64 %ticket, i64 %ticket.next acq_rel monotonic
-  %p.mine = extractvalue {{ i64, i1 }} %p.pair, 1
+{_claims("p")}
+{_claim("p")}
   br i1 %p.mine, label %own.do, label %own.next
 own.do:
-  %p.tape = add i64 %first, %p
-  call void @do_part(ptr %control, i64 %table, i64 %run, i64 %p.tape)
+{_do("p")}
   br label %own.next
 own.next:
   %p.next = add i64 %p, %threads
   br label %own
 
-wait:
+"""
+
+
+def _waiting() -> str:
+    """Looks whether all parts are done; after a moment takes over what nobody has begun; in the end sleeps."""
+    return f"""wait:
   %tries = phi i64 [ 0, %own ], [ %tries.more, %look.again ], [ {GRACE + 1}, %taken.over ], [ {GRACE + 1}, %slept ]
   %late = phi i1 [ %others.late, %own ], [ %late, %look.again ], [ %stolen, %taken.over ], [ %late, %slept ]
   %done = load atomic i64, ptr %done.at acquire, align 8
@@ -180,25 +214,26 @@ look.again:
   %tries.more = add i64 %tries, 1
   br label %wait
 
-take.over:
+"""
+
+
+def _others_parts() -> str:
+    """Claims what nobody has begun."""
+    return f"""take.over:
   %q = phi i64 [ 0, %wait.on ], [ %q.next, %q.end ]
   %stolen = phi i1 [ false, %wait.on ], [ %stolen.now, %q.end ]
   %q.is = icmp slt i64 %q, %parts
   br i1 %q.is, label %q.look, label %taken.over
 q.look:
-  %q.line = mul i64 %q, {LINE}
-  %q.word = add i64 %q.line, {CLAIMS}
-  %q.at = getelementptr i64, ptr %control, i64 %q.word
+{_claims("q")}
   %q.claimed = load atomic i64, ptr %q.at monotonic, align 8
   %q.free = icmp eq i64 %q.claimed, %ticket
   br i1 %q.free, label %q.claim, label %q.end
 q.claim:
-  %q.pair = cmpxchg ptr %q.at, i64 %ticket, i64 %ticket.next acq_rel monotonic
-  %q.mine = extractvalue {{ i64, i1 }} %q.pair, 1
+{_claim("q")}
   br i1 %q.mine, label %q.do, label %q.end
 q.do:
-  %q.tape = add i64 %first, %q
-  call void @do_part(ptr %control, i64 %table, i64 %run, i64 %q.tape)
+{_do("q")}
   br label %q.end
 q.end:
   %stolen.now = phi i1 [ %stolen, %q.look ], [ %stolen, %q.claim ], [ true, %q.do ]
@@ -207,7 +242,12 @@ q.end:
 taken.over:
   br label %wait
 
-lie.down:
+"""
+
+
+def _sleeping() -> str:
+    """Sleeps until a part is done."""
+    return """lie.down:
   %z0 = atomicrmw add ptr %asleep.at, i64 1 seq_cst
   %done.now = load atomic i64, ptr %done.at seq_cst, align 8
   %over.now = icmp sge i64 %done.now, %wanted
@@ -219,7 +259,12 @@ sleep.on:
 slept:
   %z1 = atomicrmw sub ptr %asleep.at, i64 1 seq_cst
   br label %wait
+"""
 
+
+def _next() -> str:
+    """The next superstep that is not done, if there is one."""
+    return """
 next:
   %progress = sub i64 %done, %finished
   %s.next = sdiv i64 %progress, %parts
@@ -227,7 +272,7 @@ next:
   br i1 %more, label %step, label %leave
 leave:
   ret void
-}}
+}
 """
 
 
@@ -257,7 +302,17 @@ entry:
 {_read("parts", 4)}
 {_read("begun", 8)}
 {_read("finished", 9)}
-  %before = load atomic i64, ptr %control monotonic, align 8
+{_describe_run()}
+  %block = ptrtoint ptr %control to i64
+  br label %post
+{_post(1 + len(asked))}
+attributes #0 = {{ nounwind }}
+"""
+
+
+def _describe_run() -> str:
+    """Writes the control block's settings, between two generations."""
+    return f"""  %before = load atomic i64, ptr %control monotonic, align 8
   %odd = add i64 %before, 1
   %even = add i64 %before, 2
   store atomic i64 %odd, ptr %control monotonic, align 8
@@ -273,15 +328,17 @@ entry:
   %made = mul i64 %steps, %parts
   %then_finished = add i64 %finished, %made
 {_write("then_begun", 8)}
-{_write("then_finished", 9)}
-  %block = ptrtoint ptr %control to i64
-  br label %post
-post:
+{_write("then_finished", 9)}"""
+
+
+def _post(mailboxes: int) -> str:
+    """Puts mail into the mailboxes, which begin at this word, wakes those who sleep, and takes part."""
+    return f"""post:
   %i = phi i64 [ 1, %entry ], [ %i.next, %posted ]
   %i.is = icmp slt i64 %i, %threads
   br i1 %i.is, label %put, label %go
 put:
-  %place = add i64 %i, {len(asked)}
+  %place = add i64 %i, {mailboxes - 1}
   %box.at = getelementptr ptr, ptr %request, i64 %place
   %box = load ptr, ptr %box.at
   %mail = or i64 %block, %i
@@ -299,9 +356,7 @@ posted:
 go:
   call void @take_part(ptr %control, i64 0)
   ret void
-}}
-attributes #0 = {{ nounwind }}
-"""
+}}"""
 
 
 @cache

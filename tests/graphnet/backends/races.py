@@ -15,10 +15,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from graphnet.backends.numba import schedule
-from graphnet.backends.numba.jobs import HostJob, Job, LoopJob, ScatterJob, share_of
+from graphnet.backends.numba.jobs import Job, LoopJob, ScatterJob, share_of
 from graphnet.backends.numba.product_jobs import BlockedProductJob, PackedProductJob, PackJob
+from graphnet.backends.numba.schedule import TapeScheduler
 from graphnet.graph.node import Array
+from graphnet.plan.instructions import Host
 from graphnet.plan.views import View
 
 __all__ = ["Planned", "planned", "races"]
@@ -29,7 +30,7 @@ Views = list[View]
 class Planned(NamedTuple):
     """What a schedule decided: the jobs, with their memory placed, and before which of them all cores meet."""
 
-    jobs: Sequence[Job]
+    jobs: Sequence[Job | Host]
     barriers: set[int]
     parts: int
     vector_bytes: int
@@ -38,14 +39,16 @@ class Planned(NamedTuple):
 def planned(build: Callable[[], object]) -> Planned:
     """The jobs and barriers of the program that `build` compiles."""
     found: list[Planned] = []
-    real = schedule._segments
+    real = TapeScheduler.place_values
 
-    def segments(jobs, barriers, target, parts, fixed):  # type: ignore[no-untyped-def]
-        found.append(Planned(jobs, set(barriers), parts, target.vector_bytes))
-        return real(jobs, barriers, target, parts, fixed)
+    def placed(scheduler: TapeScheduler, start: int) -> int:
+        end = real(scheduler, start)
+        parts, vector_bytes = scheduler.division.parts, scheduler.machine.vector_bytes
+        found.append(Planned(scheduler.jobs, set(scheduler.barriers), parts, vector_bytes))
+        return end
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedule, "_segments", segments)
+        patch.setattr(TapeScheduler, "place_values", placed)
         build()
     (only,) = found
     return only
@@ -55,10 +58,10 @@ def races(plan: Planned, without: int = -1) -> Iterator[tuple[int, int]]:
     """Pairs of jobs that race; without: as if this barrier were not there."""
     step: list[int] = []
     for i, job in enumerate(plan.jobs):
-        if (i in plan.barriers and i != without) or isinstance(job, HostJob):
+        if (i in plan.barriers and i != without) or isinstance(job, Host):
             yield from _races_in(plan, step)
             step = []
-        if not isinstance(job, HostJob):
+        if not isinstance(job, Host):
             step.append(i)
     yield from _races_in(plan, step)
 

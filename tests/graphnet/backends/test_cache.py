@@ -17,6 +17,7 @@ import pytest
 
 import graphnet as gn
 from graphnet.backends.cache import Cache, open_cache
+from graphnet.backends.compiled import layouts
 from graphnet.backends.numba import jobs
 from graphnet.backends.numba.machine import this_machine
 from graphnet.errors import BackendError
@@ -429,7 +430,7 @@ print(codes)
 
 
 def test_what_is_remembered_of_other_graphs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "REMEMBERED", 10)
+    monkeypatch.setattr(layouts, "REMEMBERED", 10)
     for i in range(12):
         distinct(7500 + i)
         assert len(jobs._layouts) <= 10

@@ -52,7 +52,7 @@ def test_kernels_of_one_processor_are_not_those_of_another(monkeypatch: pytest.M
 def test_products_call_nobody_where_numbers_cannot_be_fused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library's fma for each number makes products 25 times slower; elsewhere the instruction is taken."""
     x, w = gn.input((8, 8)), gn.input((8, 8))
-    texts = gn.compile([x @ w], [x, w])._program.image.kernels  # type: ignore[attr-defined]
+    texts = gn.compile([x @ w], [x, w])._program.schedule.kernels  # type: ignore[attr-defined]
     (product,) = [text for text in texts if "llvm.fm" in text]
     assert "fmaf" not in machine("sse2", monkeypatch).assembly(product)
     assert "vfmadd" in machine("avx2", monkeypatch).assembly(product)

@@ -157,7 +157,7 @@ def test_a_greedy_decoder_is_stored_and_runs_without_python(
     function = gn.compile(nodes, inputs)
     function.save(tmp_path / "decoder")
     expected = function(*arrays)
-    monkeypatch.setattr("graphnet.backends.numba.program.call_forward", None)
+    monkeypatch.setattr("graphnet.backends.compiled.program.call_forward", None)
     for found, right in zip(gn.load_function(tmp_path / "decoder")(*arrays), expected, strict=True):
         np.testing.assert_array_equal(found, right)
     require_same(nodes, inputs, arrays, rtol=1e-12)

@@ -15,6 +15,7 @@ from graphnet.backends import load_backend
 from graphnet.backends.numba import schedule
 from graphnet.backends.numba.backend import NumbaBackend
 from graphnet.backends.numba.machine import this_machine
+from graphnet.backends.numba.schedule import TapeScheduler
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array
 from graphnet.plan import instructions
@@ -94,7 +95,7 @@ each = pytest.mark.parametrize("name", SUBJECTS)
 
 
 def build(made: Subject, parts: int) -> None:
-    schedule.make_image(made.graph, this_machine(), parts, False, finely=True)
+    schedule.make_schedule(made.graph, this_machine(), parts, False, finely=True)
 
 
 def is_caught(made: Subject, expected: Sequence[Array]) -> bool:
@@ -190,12 +191,13 @@ def test_all_memory_that_is_used_again_too_early_is_seen_or_harmless(name: str) 
     made = SUBJECTS[name]()
     expected = right_outputs(made)
     plan = planned(lambda: build(made, 3))
-    real = schedule._give_places
+    real = TapeScheduler.give_places
     caught = seen = 0
     for early in sorted({*range(len(plan.jobs))} - plan.barriers):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("graphnet.backends.numba.backend.REHEARSED", (3,))
-            patch.setattr(schedule, "_give_places", lambda a, b, met, d, j=early: real(a, b, {*met, j}, d))
+            wrong = lambda made, start, barriers, rows, j=early: real(made, start, {*barriers, j}, rows)
+            patch.setattr(TapeScheduler, "give_places", wrong)
             racing = bool(list(races(planned(lambda: build(made, 3)))))
             found = is_caught(made, expected)
             assert racing or not found, early

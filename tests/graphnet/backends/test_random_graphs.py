@@ -13,7 +13,7 @@ import graphnet as gn
 from graphnet import passes
 from graphnet.backends.numba.backend import NumbaBackend
 from graphnet.backends.numba.machine import this_machine
-from graphnet.backends.numba.schedule import make_image
+from graphnet.backends.numba.schedule import make_schedule
 from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import Graph, substitute
 from graphnet.graph.node import Array, Node
@@ -82,7 +82,7 @@ def test_work_that_is_divided(drawn: Any) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
         for order, found in rehearsed:
             assert [a.tobytes() for a in found] == [b.tobytes() for b in rehearsed[0][1]], order
-    plan = planned(lambda: make_image(graph, this_machine(), 3, False, finely=True))
+    plan = planned(lambda: make_schedule(graph, this_machine(), 3, False, finely=True))
     assert list(races(plan)) == []
 
 

@@ -18,13 +18,13 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.backends import contents
+from graphnet.backends.compiled.locations import HEADER
 from graphnet.backends.numba import reach
-from graphnet.backends.numba.image import HEADER, address
 from graphnet.backends.numba.machine import symbol_of, this_machine
 from graphnet.backends.numba.program import NumbaProgram
 from graphnet.backends.numba.reach import arena_end
 from graphnet.backends.numba.records import form_of, from_told
-from graphnet.backends.numba.tape import runner
+from graphnet.backends.numba.tape import address, runner
 from graphnet.call import stored
 from graphnet.errors import BackendError, DtypeError, GraphnetError, ShapeError, ValueAccessError
 from graphnet.graph.node import Array
@@ -289,7 +289,7 @@ class TestBadFiles:
         wrong, right = gn.sin(x) * 1.375, gn.tanh(x) * 1.375
         gn.compile([wrong], [x]).save(tmp_path / "wrong")
         program = gn.compile([right], [x])._program
-        (key,) = this_machine().keys(program.image.kernels)  # type: ignore[attr-defined]
+        (key,) = this_machine().keys(program.schedule.kernels)  # type: ignore[attr-defined]
         del program
         header, data = split((tmp_path / "wrong").read_bytes())
         ((_, symbol, form),) = header["kernels"]
@@ -340,19 +340,19 @@ def test_what_records_touch_is_known(name: str) -> None:
     for threads in (1, 2):
         program = gn.compile(nodes, threads=threads)._program
         assert isinstance(program, NumbaProgram)
-        end = arena_end(program.image, [form_of(text) for text in program.image.kernels], program.leaves)
-        assert program.image.arena_bytes // 3 < end <= program.image.arena_bytes
+        end = arena_end(program.schedule, [form_of(text) for text in program.schedule.kernels])
+        assert program.schedule.arena_bytes // 3 < end <= program.schedule.arena_bytes
         write_where_they_say(program)
 
 
 def write_where_they_say(program: NumbaProgram) -> None:
     """Every record, run by itself over memory full of noise, changes nothing but what its form says it writes."""
-    memory, forms = program._arena.bytes, [form_of(text) for text in program.image.kernels]
+    memory, forms = program._arena.bytes, [form_of(text) for text in program.schedule.kernels]
     memory[HEADER:] = GENERATOR.integers(0, 256, len(memory) - HEADER)
-    for place in program.image.given:
-        if place is not None:
-            program._array(place)[...] = 1
-    for segment, (tapes, _) in zip(program._segments, program.image.segments, strict=True):
+    for location in program.schedule.given:
+        if location is not None:
+            program.at(location)[...] = 1
+    for segment, (tapes, _) in zip(program._segments, program.schedule.segments, strict=True):
         for tape, words in zip(tapes, segment.words, strict=True):
             for head, number in zip(tape.heads, tape.kernels, strict=True):
                 form, record = forms[number], tape.words[head:].tolist()

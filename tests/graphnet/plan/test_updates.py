@@ -12,7 +12,7 @@ import graphnet as gn
 from graphnet.backends import load_backend
 from graphnet.backends.numba.backend import REHEARSED, _program
 from graphnet.backends.numba.machine import this_machine
-from graphnet.backends.numba.schedule import make_image
+from graphnet.backends.numba.schedule import make_schedule
 from graphnet.errors import BackendError, DtypeError, GraphnetError
 from graphnet.graph.node import Array, Node
 from graphnet.ops.elementwise import Add
@@ -164,11 +164,11 @@ def test_cores_in_any_order(program: Callable[[int], Made]) -> None:
     positions = [inputs.index(node) for node in updates]
     found = set()
     for parts in REHEARSED:
-        image = make_image(graph, this_machine(), parts, False, finely=True, updated=positions)
+        schedule = make_schedule(graph, this_machine(), parts, False, finely=True, updated=positions)
         for order in (range(parts), range(parts)[::-1]):
             given = [a.copy() for a in arrays]
-            for _, outputs in _program(image, graph, False).run_alone(given, order):
-                written = given if image.written else []
+            for _, outputs in _program(schedule, graph, False).run_alone(given, order):
+                written = given if schedule.written else []
                 found.add(b"".join(np.ascontiguousarray(a).tobytes() for a in (*outputs, *written)))
     assert len(found) == 1
 

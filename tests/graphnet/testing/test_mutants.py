@@ -11,7 +11,8 @@ import pytest
 
 import graphnet as gn
 from graphnet import backends
-from graphnet.backends.numba import jobs, mathematics, product_jobs, schedule
+from graphnet.backends.compiled import schedule
+from graphnet.backends.numba import jobs, mathematics, product_jobs
 from graphnet.backends.numba.operands import OperandCode
 from graphnet.backends.numba.reduction import ReductionCode
 from graphnet.backends.numpy import NumpyBackend, NumpyProgram

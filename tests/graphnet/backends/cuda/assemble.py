@@ -18,12 +18,12 @@ from numba.cuda import compiler
 
 from graphnet.backends import Backend
 from graphnet.backends.cuda.arrays import EXPRESSIONS, TESTS, sum_text, ufunc_text
+from graphnet.backends.cuda.division import GPU
 from graphnet.backends.cuda.kernels import function_of, ptx_of, signature_of
 from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.products import tile_text, tiles_for
 from graphnet.backends.cuda.schedule import make_schedule
 from graphnet.backends.cuda.source import array_name
-from graphnet.backends.cuda.target import GPU
 from graphnet.graph.graph import Graph
 from graphnet.passes import optimize
 from tests.graphnet.backends.cuda.programs import PROGRAMS
@@ -39,8 +39,8 @@ def kernels() -> dict[tuple[str, tuple[str, ...]], str]:
         for dtype in ("float32", *(["float64"] if any(word in name for word in TWICE) else [])):
             nodes, inputs, _ = program.nodes(dtype)
             graph, _ = optimize(Graph(nodes, inputs), has=Backend.has)
-            for stretch in make_schedule(graph, GPU, library=False, check=False).stretches:
-                for run in stretch.runs:
+            for runs, _ in make_schedule(graph, GPU, library=False, check=False).segments:
+                for run in runs:
                     assert isinstance(run, Launch)
                     found[run.text, run.kinds] = f"{name}, {dtype}"
     for dtype in map(np.dtype, ("float32", "float64")):

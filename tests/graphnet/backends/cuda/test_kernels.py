@@ -8,7 +8,7 @@ import pytest
 import graphnet as gn
 from graphnet.backends.cuda import building
 from graphnet.backends.cuda.device import SIMULATED
-from graphnet.backends.cuda.target import Target, Tile
+from graphnet.backends.cuda.division import Division, Tile
 from tests.graphnet.backends.cuda.programs import PROGRAMS, Program
 
 pytestmark = pytest.mark.cuda
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cuda
 every_program = pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 
 #: Few threads, so that a simulator is done in time, but everything in more than one block, lane and part.
-FEW = Target(
+FEW = Division(
     threads=4, lanes=2, blocks=4, least=8, tiles=(Tile(2, 2, 2, 1, 2), Tile(1, 2, 1, 2, 3)), most=(2, 2, 65535)
 )  # fmt: skip
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import graphnet as gn
-from graphnet.backends.cuda import building, loops, products, scatters, schedule
+from graphnet.backends.compiled import schedule
+from graphnet.backends.cuda import building, loops, products, scatters
 from graphnet.backends.cuda.device import SIMULATED
 from graphnet.plan import arena
 from tests.graphnet.backends.cuda.programs import PROGRAMS
@@ -22,7 +23,7 @@ def no_ends(source: Any, index: str, sizes: Any, names: str) -> list[str]:
     return [index] * len(sizes)
 
 
-def forgetful_tree(source: Any, combining: Any, lanes: int, sharing: int, by_rows: bool) -> None:
+def forgetful_tree(source: Any, fold: Any, lanes: int, sharing: int, by_rows: bool) -> None:
     """Threads keep what they have."""
     source.line("shared[0] = sum")
 
@@ -46,7 +47,7 @@ original_search = scatters._search
 
 def early(lives: Any) -> int:
     shorter = [
-        life._replace(last=life.last - 1, epoch=(life.epoch[0], life.last - 1))
+        life._replace(last=life.last - 1, epoch=(life.epoch[0], life.epoch[1] - 1))
         if life.last > life.first
         else life
         for life in lives

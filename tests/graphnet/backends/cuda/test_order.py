@@ -15,6 +15,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
+from graphnet.backends.compiled import schedule
 from graphnet.backends.cuda.device import SIMULATED, Device
 from graphnet.graph.node import Array, Node
 from tests.graphnet.backends.cuda.programs import PROGRAMS
@@ -93,12 +94,10 @@ def test_a_network_runs_in_any_order(cell: type[rnn.Cell]) -> None:
 
 def test_what_is_read_too_early_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is given away before it is read."""
-    from graphnet.backends.cuda import schedule
-
     real = schedule.give_places
 
     def early(lives: Any) -> int:
-        return real([life._replace(last=life.first, epoch=(life.first, life.first)) for life in lives])
+        return real([life._replace(last=life.first, epoch=(life.epoch[0],) * 2) for life in lives])
 
     _, inputs, arrays = PROGRAMS["every function"].nodes()
     x = inputs[0]

@@ -16,6 +16,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet import backends
+from graphnet.backends.compiled.files import stored_schedule
 from graphnet.backends.contents import stored_inputs
 from graphnet.backends.cuda import arrays as arrays_module
 from graphnet.backends.cuda import files
@@ -392,7 +393,8 @@ def test_all_that_is_asked_for_is_json() -> None:
     function, _, _ = network()
     header, arrays = function._program.stored()
     plain = {**json.loads(json.dumps(header)), "inputs": stored_inputs(function.inputs)}
-    again, _ = told(schedule_of(plain, arrays))
+    schedule = schedule_of(plain, arrays)
+    again = stored_schedule(schedule)[0] | told(schedule)[0]
     assert json.loads(json.dumps({**again, **{n: plain[n] for n in ("parameters", "inputs")}})) == plain
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+import weakref
 from types import FrameType
 from typing import Any
 
 from graphnet.errors import BackendError
 
 __all__ = ["Turns"]
+
+
+_all: weakref.WeakSet[Turns] = weakref.WeakSet()
 
 
 class Turns:
@@ -24,6 +29,10 @@ class Turns:
     """
 
     def __init__(self) -> None:
+        self._fresh()
+        _all.add(self)
+
+    def _fresh(self) -> None:
         self.lock = threading.RLock()
         self._under_way = False
 
@@ -47,3 +56,13 @@ class Turns:
     def end(self) -> None:
         """The call that had begun is over."""
         self._under_way = False
+
+
+def _after_fork() -> None:
+    """In the child no other thread is left that could give back a lock."""
+    for turns in _all:
+        turns._fresh()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,138 @@
+"""A schedule as what a file can hold, and back: all but the work of its segments, which each back end tells itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from graphnet.backends import contents
+from graphnet.backends.compiled.locations import ARENA, HEADER, Location
+from graphnet.backends.compiled.schedule import Schedule, Segment
+from graphnet.errors import BackendError
+from graphnet.graph.node import Array, Node
+from graphnet.ops import all_ops
+from graphnet.ops.elementwise import Elementwise
+from graphnet.ops.leaf import Constant, Parameter
+from graphnet.plan.order import Memory
+
+__all__ = ["require_storable", "restored_schedule", "stored_schedule"]
+
+W = TypeVar("W")
+
+
+def require_storable(schedule: Schedule[Any], check: bool) -> None:
+    """BackendError where Python has to run something, or errors need the graph."""
+    for segment in schedule.segments:
+        if segment.host is not None:
+            raise _runs_in_python(segment.host.node)
+    if check:
+        raise BackendError("a function compiled with check=True cannot be stored: errors need its graph")
+
+
+def _runs_in_python(node: Node) -> BackendError:
+    if type(node.op) in all_ops():
+        remedy = "It has none where all passes run: compile with passes=gn.passes.DEFAULT."
+    elif isinstance(node.op, Elementwise):
+        remedy = "Give the op a `kernel`."
+    else:
+        remedy = "Give the op `expanded`, which writes its value with graphnet's own ops, or leave it out."
+    return BackendError(
+        f"this function cannot be stored: {node.describe()} (made at {node.origin}) runs the Python rule of "
+        f"{node.op.name}, which no file can hold. {remedy}"
+    )
+
+
+def stored_schedule(schedule: Schedule[Any]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """JSON and arrays, which `restored_schedule` reads."""
+    brought = [node for node, _ in schedule.brought]
+    header = {
+        "memory": [schedule.memory.leaves, schedule.memory.peak],
+        "arena_bytes": schedule.arena_bytes,
+        "fixed": schedule.fixed,
+        "given": [None if location is None else location.told() for location in schedule.given],
+        "varying": schedule.varying,
+        "leaves": len(schedule.leaves),
+        "brought": [location.told() for _, location in schedule.brought],
+        "results": [location.told() for location in schedule.results],
+        "parameters": _parameters(schedule.leaves, brought),
+    }
+    arrays = {f"leaf.{i}": node.value for i, node in enumerate(schedule.leaves)}
+    arrays |= {f"brought.{i}": np.ascontiguousarray(node.value) for i, node in enumerate(brought)}
+    return header, arrays
+
+
+def _parameters(leaves: Iterable[Node], brought: Iterable[Node]) -> dict[str, str]:
+    """name -> the array's key in a file, "leaf.0" or "brought.0", of the parameters among them.
+
+    Names that are taken get a number: b, b_2, b_3; those without one are called by their keys.
+    """
+    found: dict[str, str] = {}
+    for kind, nodes in (("leaf", leaves), ("brought", brought)):
+        for i, node in enumerate(nodes):
+            if node.op.is_parameter:
+                key = f"{kind}.{i}"
+                name, number = node.name or key, 1
+                while name in found:
+                    number += 1
+                    name = f"{node.name or key}_{number}"
+                found[name] = key
+    return found
+
+
+def restored_schedule(
+    header: Mapping[str, Any], arrays: Mapping[str, Array], works: Sequence[W], apart: bool
+) -> Schedule[W]:
+    """The schedule that was stored, with the work of each segment. Its leaves are the arrays, so what is written into
+    these holds from then on. apart: leaves have no piece of memory of their own.
+
+    BackendError for what is none: no array lies outside of its memory.
+    """
+    trainable = set(contents.parameters(header, arrays).values())
+
+    def leaf(key: str) -> Node:
+        return (Parameter if key in trainable else Constant)(contents.array(arrays, key))()
+
+    count = contents.whole(contents.entry(header, "leaves"), "the number of its leaves", len(arrays))
+    leaves = [leaf(f"leaf.{i}") for i in range(count)]
+    arena = contents.whole(contents.entry(header, "arena_bytes"), "the size of its arena", least=HEADER)
+    sizes = [0, arena, *(node.nbytes for node in leaves if not apart)]
+
+    def locations(name: str, sizes: Sequence[int]) -> list[Location | None]:
+        told = contents.listed(contents.entry(header, name), f"its list {name!r}")
+        return [None if each is None else Location.from_told(each, sizes) for each in told]
+
+    def all_of(name: str, sizes: Sequence[int]) -> list[Location]:
+        found = [location for location in locations(name, sizes) if location is not None]
+        if len(found) != len(header[name]):
+            contents.refuse(f"its list {name!r} lacks a place")
+        return found
+
+    own = sizes[: ARENA + 1]
+    given, brought = locations("given", own), []
+    for i, location in enumerate(all_of("brought", own)):
+        node = leaf(f"brought.{i}")
+        if (node.shape, node.dtype) != (location.shape, location.dtype):
+            contents.refuse("an array does not fit its place")
+        brought.append((node, location))
+    varying = [
+        contents.truth(told, "whether an input varies")
+        for told in contents.listed(contents.entry(header, "varying"), "what varies")
+    ]
+    contents.require_fit(given, varying, header)
+    kept, peak = (
+        contents.whole(size, "its memory")
+        for size in contents.listed(contents.entry(header, "memory"), "its memory", 2)
+    )
+    return Schedule(
+        memory=Memory(kept, peak),
+        arena_bytes=arena,
+        segments=[Segment(work, None) for work in works],
+        fixed=contents.whole(contents.entry(header, "fixed"), "what does not vary", len(works)),
+        given=given,
+        varying=varying,
+        leaves=leaves,
+        brought=brought,
+        results=all_of("results", sizes),
+    )

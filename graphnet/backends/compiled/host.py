@@ -1,0 +1,45 @@
+"""Programs whose memory is the host's: an arena, and leaves that are read where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from graphnet.backends.compiled.arena import Arena
+from graphnet.backends.compiled.locations import ARENA, Location
+from graphnet.backends.compiled.program import CompiledProgram
+from graphnet.backends.compiled.schedule import Schedule
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array
+
+__all__ = ["HostProgram"]
+
+S = TypeVar("S", bound=Schedule[Any])
+
+
+class HostProgram(CompiledProgram[S]):
+    """The memory of a location is an array."""
+
+    def __init__(self, schedule: S, source: Graph | None, check: bool) -> None:
+        self.leaves = [node.value for node in schedule.leaves]  # held: work may have their addresses
+        self._arena = Arena(schedule.arena_bytes)
+        super().__init__(schedule, source, check)
+
+    def at(self, location: Location) -> Array:
+        if location.piece == ARENA:
+            return location.array(self._arena.bytes)
+        return location.array(self.leaves[location.piece - ARENA - 1].reshape(-1).view(np.uint8))
+
+    def write(self, array: Array, at: Array) -> None:
+        at[...] = array
+
+    def read(self, locations: Sequence[Location]) -> list[Array]:
+        return list(map(self.at, locations))
+
+    def lower_flag(self) -> None:
+        self._arena.header[0] = 0
+
+    def fetch(self, arrays: Sequence[Array]) -> list[Array] | None:
+        return None if self._arena.header[0] else list(map(np.ndarray.copy, self._results))

@@ -1,0 +1,158 @@
+"""The compiled program: a schedule put to work. What a back end adds is its memory, and how it launches a segment."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from graphnet.backends.base import OUT_OF_RANGE, Program
+from graphnet.backends.compiled.files import require_storable, stored_schedule
+from graphnet.backends.compiled.locations import Location
+from graphnet.backends.compiled.schedule import HostCall, Schedule
+from graphnet.backends.compiled.turns import Turns
+from graphnet.backends.numpy import NumpyProgram, call_forward
+from graphnet.errors import GraphnetError
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
+
+__all__ = ["CompiledProgram"]
+
+S = TypeVar("S", bound=Schedule[Any])
+
+
+class CompiledProgram(Program, Generic[S]):
+    """source: the graph that the user gave, which tells what went wrong; None for a program from a file.
+
+    A back end has its memory before it calls this. `at` is whatever it calls the memory of a location.
+    """
+
+    def __init__(self, schedule: S, source: Graph | None, check: bool) -> None:
+        self.schedule, self.source, self.check = schedule, source, check
+        self.memory = schedule.memory
+        self._turns = Turns()
+        #: (position, memory) of the inputs that are copied to memory, and of those among them that vary.
+        self._given = [(i, self.at(place)) for i, place in enumerate(schedule.given) if place is not None]
+        self._varying = [(i, at) for i, at in self._given if schedule.varying[i]]
+        self._brought = [(node, self.at(location)) for node, location in schedule.brought]
+        self._results = list(map(self.at, schedule.results))
+
+    # -- what a back end says ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def at(self, location: Location) -> Any:
+        """The memory there."""
+
+    @abstractmethod
+    def write(self, array: Any, at: Any) -> None:
+        """Copies an array to memory."""
+
+    @abstractmethod
+    def read(self, locations: Sequence[Location]) -> list[Array]:
+        """The arrays there, for Python to look at now."""
+
+    @abstractmethod
+    def launch(self, number: int) -> None:
+        """Does the work of the segment of this number."""
+
+    @abstractmethod
+    def lower_flag(self) -> None:
+        """Before a run."""
+
+    @abstractmethod
+    def fetch(self, arrays: Sequence[Array]) -> list[Array] | None:
+        """Copies of the outputs, before another call may change them; None if the flag was raised."""
+
+    @abstractmethod
+    def timed_launch(self, number: int, spent: dict[Node, float]) -> None:
+        """As `launch`; adds each node's seconds."""
+
+    @abstractmethod
+    def stored_work(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """What else of the schedule a file must hold: the segments' work above all."""
+
+    def bring(self, arrays: Sequence[Array]) -> None:
+        """Before a run: leaves that may have changed and have their own place, inputs that are read where they lie."""
+
+    # -- what follows from it ----------------------------------------------------------------------------------------
+
+    def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        require_storable(self.schedule, self.check)
+        (header, arrays), (work, more) = stored_schedule(self.schedule), self.stored_work()
+        return header | work, arrays | more
+
+    def run(self, arrays: Sequence[Array]) -> list[Array]:
+        # Kernels look at what they read; a NaN may also stand where nobody reads.
+        if self.check and not all(map(_is_finite, (*arrays, *self._leaves()))):
+            return self._explained(arrays)
+        return self._outputs(arrays, 0)
+
+    def again(self, arrays: Sequence[Array]) -> list[Array]:
+        if not self.schedule.fixed or (self.check and not all(map(_is_finite, arrays))):
+            return self.run(arrays)
+        return self._outputs(arrays, self.schedule.fixed)
+
+    def _outputs(self, arrays: Sequence[Array], first: int) -> list[Array]:
+        """By the segments from `first` on."""
+        with self._turns.lock:
+            self._turns.begin(self)
+            self.lower_flag()
+            if first:
+                for i, at in self._varying:  # what all else was copied to may have been given to others since
+                    self.write(arrays[i], at)
+            else:
+                self._bring(arrays)
+            self._execute(first)
+            outputs = self.fetch(arrays)
+            self._turns.end()
+        return self._explained(arrays) if outputs is None else outputs
+
+    def timed(self, arrays: Sequence[Array]) -> dict[Node, float]:
+        spent: dict[Node, float] = defaultdict(float)
+        with self._turns.lock:
+            self._turns.begin(self)
+            self.lower_flag()
+            self._bring(arrays)
+            for number, segment in enumerate(self.schedule.segments):
+                self.timed_launch(number, spent)
+                if segment.host is not None:
+                    start = time.perf_counter()
+                    self._call(segment.host)
+                    spent[segment.host.node] += time.perf_counter() - start
+            self._turns.end()
+        return spent
+
+    def _leaves(self) -> list[Array]:
+        return [node.value for node in (*self.schedule.leaves, *(node for node, _ in self.schedule.brought))]
+
+    def _bring(self, arrays: Sequence[Array]) -> None:
+        for i, at in self._given:
+            self.write(arrays[i], at)
+        self.bring(arrays)
+        for node, at in self._brought:
+            self.write(node.value, at)
+
+    def _execute(self, first: int) -> None:
+        segments = self.schedule.segments
+        for number in range(first, len(segments)):
+            self.launch(number)
+            host = segments[number].host
+            if host is not None:
+                self._call(host)
+
+    def _call(self, host: HostCall) -> None:
+        self.write(call_forward(host.node, self.read(host.sources)), self.at(host.target))
+
+    def _explained(self, arrays: Sequence[Array]) -> list[Array]:
+        """An index was out of range, or a value not finite: the NumPy back end says which, in its words."""
+        if self.source is None:
+            raise GraphnetError(OUT_OF_RANGE)
+        return NumpyProgram(self.source, None, self.check).run([np.asarray(array) for array in arrays])
+
+
+def _is_finite(array: Array) -> bool:
+    return array.dtype.kind != "f" or bool(np.all(np.isfinite(array)))

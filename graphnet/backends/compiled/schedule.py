@@ -1,0 +1,240 @@
+"""Schedule: from a graph to what a machine has to do, as plain data: segments of native work, locations of arrays."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from graphnet.backends.compiled.locations import ARENA, HEADER, Location
+from graphnet.errors import BackendError
+from graphnet.graph.node import Node
+from graphnet.plan.arena import Life, give_places
+from graphnet.plan.instructions import Access, Host, Instruction, Loop, Product, Scatter, looking_at
+from graphnet.plan.lifetimes import lifetimes
+from graphnet.plan.lowering import Lowered
+from graphnet.plan.order import Memory
+from graphnet.plan.views import Buffer, View
+
+__all__ = ["HostCall", "Job", "Schedule", "Scheduler", "Segment"]
+
+
+class Job(Protocol):
+    """What a back end does for an instruction, and which memory that touches."""
+
+    @property
+    def buffers(self) -> Sequence[Buffer]: ...
+
+
+J = TypeVar("J", bound=Job)
+W = TypeVar("W")
+
+
+class HostCall(NamedTuple):
+    """The node's own `forward`, run by Python: where its inputs lie, and where its value goes."""
+
+    node: Node
+    sources: list[Location]
+    target: Location
+
+
+class Segment(NamedTuple, Generic[W]):
+    """A stretch of native work; then, if any, what Python does."""
+
+    work: W
+    host: HostCall | None
+
+
+@dataclass
+class Schedule(Generic[W]):
+    """fixed: how many segments, at the start, depend on no input that varies. varying: which of the inputs do.
+
+    given: where inputs are copied to (None: nothing reads them, or they are read where they lie). leaves: parameters
+    and constants that are read where they lie, in the order of their pieces of memory, or that have a place in the
+    arena. brought: leaves that are copied before each run, wherever their arrays are then.
+    """
+
+    memory: Memory
+    arena_bytes: int
+    segments: list[Segment[W]]
+    fixed: int
+    given: list[Location | None]
+    varying: list[bool]
+    leaves: list[Node]
+    brought: list[tuple[Node, Location]]
+    results: list[Location]
+
+
+class Scheduler(ABC, Generic[J, W]):
+    """Makes a schedule. A back end says which jobs do the work of an instruction, and what a segment makes of them.
+
+    check: the error flag is raised where a value is not finite. Loops look at all that they read and compute; what
+    other instructions make is looked at by a loop of its own.
+    """
+
+    def __init__(self, lowered: Lowered, check: bool) -> None:
+        self.lowered, self.check = lowered, check
+        self.jobs: list[J | Host] = []
+        #: The number of the first job that depends on an input that varies; 0 if none does.
+        self.fixed = 0
+        #: Leaves that are read where they lie -> their piece of memory.
+        self.pieces: dict[Node, int] = {}
+
+    # -- what a back end says ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def loop(self, loop: Loop) -> Sequence[J]: ...
+
+    @abstractmethod
+    def products(self, products: Sequence[Product]) -> Sequence[J]:
+        """Those of one node."""
+
+    @abstractmethod
+    def scatter(self, scatter: Scatter) -> Sequence[J]: ...
+
+    @abstractmethod
+    def work(self, first: int, jobs: Sequence[J]) -> W:
+        """What the jobs of a segment come to, whose memory has its place by now. first: the first one's number."""
+
+    def before_inputs(self) -> Sequence[J]:
+        """More jobs, after those that depend on parameters and constants alone."""
+        return ()
+
+    def place_leaves(self, leaves: Sequence[Node]) -> int:
+        """Where the arena's values may begin. Leaves whose buffers are given an offset lie before that."""
+        return HEADER
+
+    def place_values(self, start: int) -> int:
+        """Gives all other buffers their places in the arena; returns its end."""
+        return self.give_places(start)
+
+    # -- what follows from it ----------------------------------------------------------------------------------------
+
+    def schedule(self) -> Schedule[W]:
+        lowered = self.lowered
+        graph, views = lowered.graph, lowered.views
+        self._make_jobs()
+        leaves = self._leaves()
+        start = self.place_leaves(leaves)
+        where = (node for node in leaves if views[node].buffer.offset < 0)
+        self.pieces = {node: piece for piece, node in enumerate(where, ARENA + 1)}
+        end = self.place_values(start)
+        inside = sum(node.nbytes for node in leaves if node not in self.pieces)
+        segments, kept = self._segments()
+        return Schedule(
+            memory=Memory(sum(node.nbytes for node in leaves), end - inside),
+            arena_bytes=end,
+            segments=segments,
+            fixed=kept,
+            given=[
+                self.location(views[node]) if node in views and not lowered.lent else None
+                for node in graph.inputs
+            ],
+            varying=[node.op.varying for node in graph.inputs],
+            leaves=[node for node in leaves if not node.op.is_input],
+            brought=[(node, self.location(views[node])) for node in lowered.brought],
+            results=list(map(self.location, lowered.results)),
+        )
+
+    def location(self, view: View) -> Location:
+        leaf = view.buffer.leaf
+        return Location.of(view, ARENA if leaf is None else self.pieces.get(leaf, ARENA))
+
+    def give_places(
+        self, start: int, barriers: Collection[int] | None = None, rows: Mapping[Buffer, object] | None = None
+    ) -> int:
+        """Sets the offsets of what is no leaf, from `start` on; returns their end.
+
+        barriers: before which jobs all memory that is dead by then may be used again; else before any. rows: see
+        `arena.Life`.
+        """
+        epochs, epoch = [0], 0
+        for i in range(len(self.jobs) + 1):
+            epoch += barriers is None or i == len(self.jobs) or i in barriers
+            epochs.append(epoch)
+        first, last = lifetimes(self.lowered, [job.buffers for job in self.jobs], self.fixed)
+        tags = rows or {}
+        lives = [
+            Life(b, first[b], last[b], (epochs[first[b] + 1], epochs[last[b] + 1]), tags.get(b))
+            for b in first
+            if b.leaf is None
+        ]
+        end = start + give_places(lives)
+        for life in lives:
+            life.buffer.offset += start
+        return end
+
+    def _leaves(self) -> list[Node]:
+        """Those that are read as they are: parameters and constants, then inputs that lie where the caller has them."""
+        graph, views = self.lowered.graph, self.lowered.views
+        lent = [node for node in graph.inputs if self.lowered.lent]
+        others = [node for node in graph.order if not node.op.is_input]
+        return [node for node in (*others, *lent) if node in views and views[node].buffer.leaf is node]
+
+    def _make_jobs(self) -> None:
+        for i, instruction in _in_groups(self.lowered.instructions):
+            if i == self.lowered.static:
+                self.jobs += self.before_inputs()
+            if self.lowered.fixed and i == self.lowered.fixed:
+                self.fixed = len(self.jobs)
+            self._add(instruction)
+
+    def _add(self, instruction: Instruction | Sequence[Product]) -> None:
+        """The jobs of one instruction, or of the products of one node."""
+        looked_at: list[Access] = []
+        match instruction:
+            case Loop():
+                self.jobs += self.loop(instruction)
+                looked_at = instruction.writes if instruction.reductions else []
+            case Scatter():
+                self.jobs += self.scatter(instruction)
+                looked_at = instruction.writes
+            case Host():
+                self.jobs.append(instruction)
+                looked_at = instruction.writes
+            case Instruction():
+                raise BackendError(f"compiled back ends know no {type(instruction).__name__}")
+            case _:
+                self.jobs += self.products(instruction)
+                looked_at = [access for product in instruction for access in product.writes]
+                instruction = instruction[0]
+        for access in looked_at if self.check else ():
+            self.jobs += self.loop(looking_at(access.view, instruction.nodes))
+
+    def _segments(self) -> tuple[list[Segment[W]], int]:
+        """The jobs, cut where Python has to do something and before the first that varies; and how many come before."""
+        segments: list[Segment[W]] = []
+        start = kept = 0
+
+        def cut(stop: int, host: Host | None) -> None:
+            call = None
+            if host is not None:
+                call = HostCall(host.node, list(map(self.location, host.sources)), self.location(host.target))
+            own = [job for job in self.jobs[start:stop] if not isinstance(job, Host)]
+            segments.append(Segment(self.work(start, own), call))
+
+        for i, job in enumerate(self.jobs):
+            if self.fixed and i == self.fixed:
+                cut(i, None)
+                start, kept = i, len(segments)
+            if isinstance(job, Host):
+                cut(i, job)
+                start = i + 1
+        cut(len(self.jobs), None)
+        return segments, kept
+
+
+def _in_groups(instructions: Sequence[Instruction]) -> list[tuple[int, Instruction | list[Product]]]:
+    """The instructions with their numbers; products of one node that follow each other as a list."""
+    found: list[tuple[int, Instruction | list[Product]]] = []
+
+    def kind(item: tuple[int, Instruction]) -> object:
+        return item[1].nodes if isinstance(item[1], Product) else item[0]
+
+    for _, group in groupby(enumerate(instructions), kind):
+        items = list(group)
+        products = [each for _, each in items if isinstance(each, Product)]
+        found.append((items[0][0], products if products else items[0][1]))
+    return found

@@ -1,0 +1,115 @@
+"""What compiled back ends share is all but kernels, an emitter and a launcher: a third one of these holds the laws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet import backends
+from graphnet.errors import BackendError, NonFiniteError
+from graphnet.graph.node import Array, Op
+from graphnet.testing import check_graph, check_op
+from tests.graphnet.backends.cuda.programs import PROGRAMS
+from tests.graphnet.ops.op_cases import CASES, Case
+from tests.graphnet.testing.test_random_graphs import graphs, thorough
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _only_it() -> Iterator[None]:
+    """Laws 7 and 8 ask all back ends that there are."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("numba", "cuda", "cuda-tf32"):
+            patch.delitem(backends.AVAILABLE, name)
+        patch.setitem(backends.AVAILABLE, "third", ("tests.graphnet.backends.third", "ThirdBackend"))
+        yield
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+def test_ops_hold_the_law_of_back_ends(case: Case) -> None:
+    check_op(case.op, *case.arrays, laws=(7,))
+
+
+@thorough
+@given(graphs())
+def test_random_graphs_hold_it(drawn: Any) -> None:
+    check_graph(*drawn, laws=(7,))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name: str) -> None:
+    """All kinds of instructions, run, called again, and from a file."""
+    outputs, inputs, arrays = PROGRAMS[name].nodes()
+    require_same(outputs, inputs, arrays)
+
+
+def require_same(outputs: Any, inputs: Any, arrays: Any, **how: Any) -> gn.Function:
+    function = gn.compile(outputs, inputs, backend="third", **how)
+    expected = gn.compile(outputs, inputs, backend="numpy", passes=())(*arrays)
+    for _ in range(2):
+        for a, b in zip(function(*arrays), expected, strict=True):
+            assert (a.shape, a.dtype) == (b.shape, b.dtype)
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    return function
+
+
+def lstm() -> tuple[list[gn.Node], list[gn.Node], list[Array]]:
+    net = rnn.Network([rnn.LSTM(6)], 5, 5, dtype="float64", seed=1)
+    u = net.unroll(4, 3, training=False)
+    generator = np.random.default_rng(0)
+    nodes = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))]
+    states = [generator.standard_normal(node.shape) for node in u.initial]
+    return nodes, [u.inputs, u.targets, *u.initial], [*generator.integers(0, 5, (2, 4, 3)), *states]
+
+
+@pytest.mark.parametrize("memory", [None, "sqrt"])
+def test_a_network_in_a_file_gives_the_same_bits(tmp_path: Path, memory: str | None) -> None:
+    nodes, inputs, arrays = lstm()
+    function = require_same(nodes, inputs, arrays, memory=memory)
+    function.save(tmp_path / "f.gn")
+    for a, b in zip(gn.load_function(tmp_path / "f.gn")(*arrays), function(*arrays), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_only_what_varies_is_run_again() -> None:
+    x, v = gn.input((3, 4), "float64"), gn.input((4,), "float64", varying=True)
+    function = gn.compile([gn.tanh(x) @ v, gn.tanh(x)], [x, v], backend="third")
+    a, b, c = np.ones((3, 4)), np.arange(4.0), np.arange(4.0)[::-1]
+    function(a, b)
+    np.testing.assert_allclose(function.again(c)[0], np.tanh(a) @ c)
+    assert 0 < function._program.schedule.fixed < 2  # type: ignore[attr-defined]
+
+
+class Backwards(Op):
+    """y = x, backwards"""
+
+    signature = "n -> n"
+
+    def forward(self, x: Array) -> Array:
+        return x[::-1].copy()
+
+
+def test_python_runs_what_has_no_kernel(tmp_path: Path) -> None:
+    x = gn.input((4,), "float64")
+    function = require_same([gn.tanh(Backwards()(x * 2.0))], [x], [np.arange(4.0)])
+    assert "Backwards" in str(function.profile(np.arange(4.0), repeats=1))
+    with pytest.raises(BackendError, match="cannot be stored"):
+        function.save(tmp_path / "f.gn")
+
+
+def test_what_is_wrong_is_explained() -> None:
+    x, i = gn.input((3,), "float64", name="x"), gn.input((2,), "int64", name="i")
+    function = gn.compile([gn.take(gn.log(x), i)], [x, i], backend="third")
+    with pytest.raises(gn.GraphnetError, match=r"out of range|out of bounds"):
+        function(np.ones(3), np.array([0, 3]))
+    assert function(np.ones(3), np.array([0, 2]))[0].tolist() == [0, 0]
+    checked = gn.compile([gn.log(x) * 2.0], [x], backend="third", check=True)
+    with pytest.raises(NonFiniteError, match=r"Log.*makes NaN"):
+        checked(np.array([1.0, -1.0, 1.0]))
+    assert checked(np.ones(3))[0].tolist() == [0, 0, 0]

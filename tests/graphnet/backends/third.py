@@ -1,0 +1,198 @@
+"""A third compiled back end: kernels as Python code on whole arrays, an emitter, and what launches them.
+
+It is what "Add a back end" in CONTRIBUTING.md says that one takes, and nothing more; speed was no aim.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphnet.backends import contents
+from graphnet.backends.base import Backend, Program
+from graphnet.backends.compiled.expressions import Emitter, evaluate
+from graphnet.backends.compiled.files import restored_schedule
+from graphnet.backends.compiled.host import HostProgram
+from graphnet.backends.compiled.locations import Location
+from graphnet.backends.compiled.schedule import Schedule, Scheduler
+from graphnet.graph.dtypes import converted
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Dtype, Node
+from graphnet.plan.instructions import Loop, Product, Scatter
+from graphnet.plan.lowering import lower
+from graphnet.plan.views import Buffer, View
+
+# -- the emitter -----------------------------------------------------------------------------------------------------
+
+
+class ArrayEmitter(Emitter[str]):
+    """Expressions of NumPy's functions."""
+
+    def number(self, value: float, dtype: Dtype) -> str:
+        return f"{dtype.type.__name__}({value!r})"
+
+    def convert(self, x: str, of: Dtype, to: Dtype) -> str:
+        return f"converted(asarray({x}), dtype({to.str!r}))"
+
+    def arithmetic(self, symbol: str, a: str, b: str, dtype: Dtype) -> str:
+        return f"({a} {symbol} {b})"
+
+    def compare(self, symbol: str, a: str, b: str, dtype: Dtype) -> str:
+        return f"({a} {symbol} {b})"
+
+    def logical(self, word: str, values: Sequence[str]) -> str:
+        return f"logical_{word}.reduce(broadcast_arrays({', '.join(values)}))"
+
+    def inverse(self, x: str) -> str:
+        return f"logical_not({x})"
+
+    def negative(self, x: str, dtype: Dtype) -> str:
+        return f"(-{x})"
+
+    def select(self, condition: str, a: str, b: str, dtype: Dtype) -> str:
+        return f"where({condition}, {a}, {b})"
+
+    def call(self, name: str, arguments: Sequence[str], dtype: Dtype) -> str:
+        x, y = arguments[0], arguments[-1]
+        if name in ("max", "min"):
+            return f"where({x} {'>' if name == 'max' else '<'} {y}, {x}, {y})"
+        if name == "sigmoid":
+            return f"(1 / (1 + exp(-{x})))"
+        return f"{ {'pow': 'power'}.get(name, name) }({', '.join(arguments)})"
+
+
+# -- kernels: a0, a1, ... are arrays, in the order of the views ------------------------------------------------------
+
+
+def loop_text(loop: Loop, check: bool) -> str:
+    lines, values, number = [], [], 0
+    for load in loop.loads:
+        data, index = f"a{number}", f"a{number + (load.data is not None)}"
+        number += (load.data is not None) + (load.at is not None)
+        at = f"places({index}, {load.depth}, flag)"
+        code = {
+            "plain": data,
+            "rows": f"{data}[{at}]",
+            "columns": f"{data}[:, {at}]",
+            "one_hot": f"({at}[..., None] == arange({(0, *loop.shape)[-1]})).astype({load.dtype.str!r})",
+        }
+        values.append((code[load.kind], load.dtype))
+    for i, (code_of, _) in enumerate(values):
+        lines.append(f"v{i} = {code_of}")
+    dtypes = [dtype for _, dtype in values]
+    for step in loop.steps:
+        sources = [f"v{s}" for s in step.sources]
+        code_of = evaluate(ArrayEmitter(), step, sources, [dtypes[s] for s in step.sources])
+        lines.append(f"v{len(dtypes)} = {code_of}")
+        dtypes.append(step.dtype)
+    lines += [f"look_at(v{i}, flag)" for i, d in enumerate(dtypes) if check and d.kind == "f"]
+    for k, (value, _) in enumerate(loop.stores, number):
+        lines.append(f"a{k}[...] = v{value}")
+    for k, reduction in enumerate(loop.reductions, number + len(loop.stores)):
+        kept = "float64" if dtypes[reduction.number].kind == "f" else dtypes[reduction.number].str
+        whole = f"broadcast_to(v{reduction.number}, {loop.shape})"
+        how = {"sum": f"add.reduce({whole}, {loop.reduced}, {kept!r})"}
+        lines.append(
+            f"a{k}[...] = {how.get(reduction.how, f'{reduction.how}imum.reduce({whole}, {loop.reduced})')}"
+        )
+    return "\n".join(lines)
+
+
+SCATTER = "a2[...] = 0\nadd.at(a2{turned}, places(a1, a2{turned}.shape[0], flag), a0{turned})"
+
+
+def places(index: Array, size: int, flag: Array) -> Array:
+    """The index; where it is out of range, 0, and the flag is raised."""
+    inside = (index >= 0) & (index < size)
+    flag[0] |= not inside.all()
+    return np.where(inside, index, 0)
+
+
+def look_at(x: Array, flag: Array) -> None:
+    flag[0] |= not np.isfinite(x).all()
+
+
+# -- the launcher ----------------------------------------------------------------------------------------------------
+
+
+class Launch(NamedTuple):
+    """A kernel's code, and the views that it works on; then where these lie."""
+
+    text: str
+    views: Sequence[View]
+    nodes: tuple[Node, ...]
+    locations: Sequence[Location] = ()
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        return [view.buffer for view in self.views]
+
+
+class ThirdScheduler(Scheduler[Launch, list[Launch]]):
+    def loop(self, loop: Loop) -> list[Launch]:
+        return [Launch(loop_text(loop, self.check), loop.views, loop.nodes)]
+
+    def products(self, products: Sequence[Product]) -> list[Launch]:
+        return [Launch("a2[...] = a0 @ a1", (p.a, p.b, p.c), p.nodes) for p in products]
+
+    def scatter(self, scatter: Scatter) -> list[Launch]:
+        text = SCATTER.format(turned=".T" if scatter.by_columns else "")
+        return [Launch(text, (scatter.x, scatter.index, scatter.y), scatter.nodes)]
+
+    def work(self, first: int, jobs: Sequence[Launch]) -> list[Launch]:
+        return [job._replace(locations=list(map(self.location, job.views))) for job in jobs]
+
+
+@cache
+def compiled(text: str) -> Any:
+    return compile(text, "<kernel>", "exec")
+
+
+class ThirdProgram(HostProgram[Schedule[list[Launch]]]):
+    def launch(self, number: int) -> None:
+        for launch in self.schedule.segments[number].work:
+            self._launch(launch)
+
+    def _launch(self, launch: Launch) -> None:
+        arrays = {f"a{k}": self.at(location) for k, location in enumerate(launch.locations)}
+        known = {**vars(np), "converted": converted, "places": places, "look_at": look_at, "nan": np.nan}
+        with np.errstate(all="ignore"):
+            exec(compiled(launch.text), {**known, **arrays, "flag": self._arena.header})
+
+    def timed_launch(self, number: int, spent: dict[Node, float]) -> None:
+        for launch in self.schedule.segments[number].work:
+            start = time.perf_counter()
+            self._launch(launch)
+            for node in launch.nodes:
+                spent[node] += (time.perf_counter() - start) / len(launch.nodes)
+
+    def stored_work(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        works = [segment.work for segment in self.schedule.segments]
+        return {"launches": [[[x.text, [at.told() for at in x.locations]] for x in w] for w in works]}, {}
+
+
+class ThirdBackend(Backend):
+    name = "third"
+
+    def build(
+        self,
+        graph: Graph,
+        source: Graph,
+        threads: int | None,
+        check: bool,
+        updated: Sequence[int] | None = None,
+    ) -> Program:
+        return ThirdProgram(ThirdScheduler(lower(graph), check).schedule(), source, check)
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Program:
+        leaves = [arrays[f"leaf.{i}"].nbytes for i in range(header["leaves"])]
+        sizes = [0, header["arena_bytes"], *leaves]
+        works = [
+            [Launch(text, (), (), [Location.from_told(at, sizes) for at in told]) for text, told in work]
+            for work in contents.entry(header, "launches")
+        ]
+        return ThirdProgram(restored_schedule(header, arrays, works, apart=False), None, False)
