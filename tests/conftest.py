@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 
 
 def _gpus() -> int:
@@ -20,3 +21,8 @@ def _gpus() -> int:
 
 if not _gpus():
     os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+
+# Who starts the tests in the background, or with nohup, hands signals on as ignored; tests send them to themselves.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)

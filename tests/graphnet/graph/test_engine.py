@@ -680,4 +680,4 @@ def test_a_repr_never_raises() -> None:
     assert repr(node).startswith("<Label 'h' [2, 3] float32 at ")
     bundle = node._repr_mimebundle_()
     assert bundle["text/plain"] == repr(node)
-    assert repr(gn.graph.Graph([node])) == "<Graph of 3 nodes: (Input[2, 3]) -> (h[2, 3])>"
+    assert repr(gn.Graph([node])) == "<Graph of 3 nodes: (Input[2, 3]) -> (h[2, 3])>"
