@@ -18,7 +18,7 @@ from graphnet.ops.leaf import as_node, as_shape, fill
 from graphnet.settings import listed
 
 __all__ = [
-    "Concatenate", "Place", "Reshape", "Slice", "Stack", "Transpose",
+    "Concatenate", "Pad", "Reshape", "Slice", "Stack", "Transpose",
     "basic_slice", "concatenate", "edges_of", "is_whole", "joined_entry", "normalize_axes", "normalize_axis",
     "pieces_between", "reshape", "split", "stack", "transpose",
 ]  # fmt: skip
@@ -178,26 +178,26 @@ class Slice(Op):
         return x[_numpy_key(self.key)]
 
     def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
-        return (Place(x.shape, self.key)(gy),)
+        return (Pad(x.shape, self.key)(gy),)
 
     def rop(self, rx: Node, y: Node, x: Node) -> Node:
         return self(rx)
 
 
 @dataclass(frozen=True, eq=False)
-class Place(Op):
+class Pad(Op):
     """y = 0 with y[key] = x: the transpose of Slice"""
 
     to: Shape = ()
     key: Key = ()
-    symbol: ClassVar[str] = "place"
+    symbol: ClassVar[str] = "pad"
     zero_if: ClassVar[str] = "all"
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         (x,) = inputs
         if _key_shape(self.key) != x.shape or len(self.key) != len(self.to):
             raise ShapeError(
-                f"Place: an input of shape {list(_key_shape(self.key))} is needed." + table_of_inputs(inputs)
+                f"Pad: an input of shape {list(_key_shape(self.key))} is needed." + table_of_inputs(inputs)
             )
         return self.to, x.dtype
 
@@ -217,7 +217,7 @@ class Place(Op):
         found = of(x, range(first, last))
         start = first - some.start - offset
         key = ((start, start + last - first, 1), *self.key[1:])
-        return None if found is None else Place(to, key)(found)
+        return None if found is None else Pad(to, key)(found)
 
     def forward(self, x: Array) -> Array:
         y = np.zeros(self.to, x.dtype)

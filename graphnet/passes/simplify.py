@@ -21,7 +21,7 @@ from graphnet.ops.linear import MatMul
 from graphnet.ops.reduce import Softmax, log_softmax
 from graphnet.ops.shape import (
     Concatenate,
-    Place,
+    Pad,
     Reshape,
     Slice,
     Transpose,
@@ -74,7 +74,7 @@ def _add(node: Node) -> Node | None:
     kept = tuple(t for t in terms if not (_minus_zero(t) or (_is_fill(t, 0) and t.dtype.kind in "iu")))
     if len(kept) < len(terms):
         return add(*kept) if kept else terms[0]
-    for rule in (_sum_of_places, _sum_of_scatters, _sum_of_joins, _sum_of_views):
+    for rule in (_sum_of_pads, _sum_of_scatters, _sum_of_joins, _sum_of_views):
         shorter = rule(terms)
         if shorter is not None:
             return shorter
@@ -108,9 +108,9 @@ def _sum_of_joins(terms: tuple[Node, ...]) -> Node | None:
     return None
 
 
-def _sum_of_places(terms: tuple[Node, ...]) -> Node | None:
+def _sum_of_pads(terms: tuple[Node, ...]) -> Node | None:
     """Pieces placed side by side into zeros are a join: the cotangent of an array that was sliced."""
-    ops = [t.op for t in terms if isinstance(t.op, Place)]
+    ops = [t.op for t in terms if isinstance(t.op, Pad)]
     if len(ops) < len(terms):
         return None
     to = ops[0].to

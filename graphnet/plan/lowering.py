@@ -18,7 +18,7 @@ from graphnet.ops.index import Lookup, ScatterAdd, is_by_columns
 from graphnet.ops.leaf import Fill
 from graphnet.ops.linear import MatMul
 from graphnet.ops.linear import Product as MatrixProduct
-from graphnet.ops.shape import Join, Place, Transpose
+from graphnet.ops.shape import Join, Pad, Transpose
 from graphnet.passes.analysis import varying_nodes
 from graphnet.passes.fuse import WIDEST, is_fusable
 from graphnet.plan.instructions import Host, Instruction, Load, Loop, Product, Scatter, Step
@@ -268,8 +268,8 @@ class _Lowering:
                 self._as_view(node)
             case Join():
                 self._join(node)
-            case Place(key=key):
-                self._place_piece(node, key)
+            case Pad(key=key):
+                self._pad(node, key)
             case MatrixProduct() if node.dtype != BOOL:
                 self._products(node)
             case Reduction(how=how) if how:
@@ -318,7 +318,7 @@ class _Lowering:
             else:
                 self._copy(node, x, self.view(x), region)
 
-    def _place_piece(self, node: Node, key: Key) -> None:
+    def _pad(self, node: Node, key: Key) -> None:
         (x,) = node.inputs
         target = self._own(node)
         zero = Step("0", node.dtype, ())

@@ -317,9 +317,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("sum: backward of a mean", [(Sum, "backward", sum_backward_as_mean)], case("sum-rows")),
     Mutant(
-        "place: backward at the front",
-        [(shape.Place, "backward", lambda s, g, y, a: [g[: a.size]])],
-        case("place"),
+        "pad: backward at the front",
+        [(shape.Pad, "backward", lambda s, g, y, a: [g[: a.size]])],
+        case("pad"),
     ),
     Mutant(
         "concatenate: parts reversed",
@@ -422,8 +422,8 @@ MUTANTS: tuple[Mutant, ...] = (
         [
             (
                 simplify,
-                "_sum_of_places",
-                lambda t: gn.stack([p.inputs[0] for p in t]) if isinstance(t[0].op, shape.Place) else None,
+                "_sum_of_pads",
+                lambda t: gn.stack([p.inputs[0] for p in t]) if isinstance(t[0].op, shape.Pad) else None,
             )
         ],
         parts,
