@@ -46,7 +46,7 @@ class Values(Notes):
     def note(self, nodes: Sequence[Node]) -> Note | None:
         array = self.arrays.get(nodes[-1])
         # A square has its shape beneath its name.
-        return None if array is None else note_on(array, not nodes[-1].is_static)
+        return None if array is None else note_on(array, not nodes[-1].is_leaf)
 
     def scale(self, notes: Iterable[Note | None]) -> Scale:
         return Scale("least · mean · greatest; in heat maps, blue is below zero, a warm colour above")
@@ -199,7 +199,7 @@ class Times(_Heated):
 
     def together(self, nodes: Sequence[Node]) -> float | None:
         found = [self.numbers[node] for node in nodes if node in self.numbers]
-        return sum(found) if found and any(not node.is_static for node in nodes) else None
+        return sum(found) if found and any(not node.is_leaf for node in nodes) else None
 
     def told(self, x: float) -> str:
         return f"{_seconds(x)}, {x / self.total:.0%}" if x and self.total else _seconds(x)

@@ -297,9 +297,9 @@ def test_legend_of_colours():
         line.split()[0]: line for line in drawing.dot.splitlines() if " [pos=" in line and "->" not in line
     }
     for key, colour in {
-        "x0": LIGHT.static,
-        "s1_0": LIGHT.static,
-        "t0": LIGHT.static,
+        "x0": LIGHT.leaf,
+        "s1_0": LIGHT.leaf,
+        "t0": LIGHT.leaf,
         "b2_0": LIGHT.label,
     }.items():
         assert f'fillcolor="{colour}"' in lines[key]
