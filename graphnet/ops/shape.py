@@ -20,7 +20,7 @@ from graphnet.settings import listed
 __all__ = [
     "Concatenate", "Pad", "Reshape", "Slice", "Stack", "Transpose",
     "basic_slice", "concatenate", "edges_of", "is_whole", "joined_entry", "normalize_axes", "normalize_axis",
-    "pieces_between", "reshape", "split", "stack", "transpose",
+    "pieces_between", "reshape", "slice_along", "split", "stack", "transpose",
 ]  # fmt: skip
 
 
@@ -262,7 +262,7 @@ class Join(Op):
         return 0 if self.axis > 0 else None
 
     def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        return [part(gy, self.axis, place) for place in self.places(inputs)]
+        return [slice_along(gy, self.axis, place) for place in self.places(inputs)]
 
     def rop(self, *rs_y_inputs: Node) -> Node:
         return self(*rs_y_inputs[: len(rs_y_inputs) // 2])
@@ -372,7 +372,7 @@ def pieces_between(join: Node, start: int, stop: int) -> tuple[Node, ...] | None
 # -- the functions that users call -----------------------------------------------------------
 
 
-def part(x: Node, axis: int, key: int | tuple[int, int, int]) -> Node:
+def slice_along(x: Node, axis: int, key: int | tuple[int, int, int]) -> Node:
     """x with one axis indexed or sliced, the others whole."""
     whole: list[int | tuple[int, int, int]] = [(0, size, 1) for size in x.shape]
     whole[axis] = key
@@ -381,7 +381,7 @@ def part(x: Node, axis: int, key: int | tuple[int, int, int]) -> Node:
 
 def split(x: Node, like: Sequence[Node], axis: int) -> list[Node]:
     """x cut along an axis into parts as long as those of the nodes: what was computed of their join, for each."""
-    return [part(x, axis, place) for place in Concatenate(axis).places(like)]
+    return [slice_along(x, axis, place) for place in Concatenate(axis).places(like)]
 
 
 def reshape(x: Any, shape: Any) -> Node:

@@ -17,7 +17,7 @@ from graphnet.ops.broadcast import STRETCH, Sum
 from graphnet.ops.elementwise import add
 from graphnet.ops.index import ScatterAdd
 from graphnet.ops.linear import MatMul
-from graphnet.ops.shape import Concatenate, Slice, Transpose, edges_of, part, pieces_between
+from graphnet.ops.shape import Concatenate, Slice, Transpose, edges_of, pieces_between, slice_along
 from graphnet.passes.joining import Joins
 
 __all__ = ["ROWS", "cut"]
@@ -71,7 +71,7 @@ class _Stretches:
             a, b = product.inputs
             some = self._stretch(a, start, stop)
             if some is None:
-                some = part(a, 0, (start, stop, 1))
+                some = slice_along(a, 0, (start, stop, 1))
             stretch = self._made[product, start] = some @ b
         return Slice(((first[0] - start, first[1] - start, 1), *rest))(stretch)
 
@@ -87,7 +87,7 @@ class _Stretches:
     def _stretch(self, x: Node, start: int, stop: int) -> Node | None:
         """Rows start ... stop - 1; None where a piece of a join would be cut in two."""
         if not _is_join(x):
-            return part(x, 0, (start, stop, 1))
+            return slice_along(x, 0, (start, stop, 1))
         pieces = pieces_between(x, start, stop)
         return None if pieces is None else self._joined(pieces, 0)
 

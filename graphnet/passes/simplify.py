@@ -28,8 +28,8 @@ from graphnet.ops.shape import (
     concatenate,
     is_whole,
     joined_entry,
-    part,
     reshape,
+    slice_along,
     stack,
 )
 
@@ -294,7 +294,7 @@ def _matmul(node: Node) -> Node | None:
 
 def _rows_of(b: Node, join: Node) -> Iterator[Node]:
     """The rows of b that each piece of a join of columns multiplies."""
-    return (part(b, 0, place) for place in Concatenate(1).places(join.inputs))
+    return (slice_along(b, 0, place) for place in Concatenate(1).places(join.inputs))
 
 
 def _has_one_hot(join: Node) -> bool:

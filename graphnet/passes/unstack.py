@@ -13,7 +13,7 @@ from graphnet.graph.node import Node
 from graphnet.graph.provenance import Model, attributed_to
 from graphnet.ops.broadcast import Sum
 from graphnet.ops.elementwise import add
-from graphnet.ops.shape import Slice, Stack, part
+from graphnet.ops.shape import Slice, Stack, slice_along
 
 __all__ = ["ANYWHERE", "unstack"]
 
@@ -93,7 +93,7 @@ class _Stretches:
                 found = x.op.rows(some, self, x, *x.inputs)
                 self._deep -= 1
             if found is None and x not in self._edges:
-                found = part(x, 0, (some.start, some.stop, 1))
+                found = slice_along(x, 0, (some.start, some.stop, 1))
             self._found[key] = found
         return self._found[key]
 
