@@ -18,9 +18,25 @@ from graphnet.ops.leaf import as_node, as_shape, fill
 from graphnet.settings import listed
 
 __all__ = [
-    "Concatenate", "Pad", "Reshape", "Slice", "Stack", "Transpose",
-    "basic_slice", "concatenate", "edges_of", "is_whole", "joined_entry", "normalize_axes", "normalize_axis",
-    "pieces_between", "reshape", "slice_along", "split", "stack", "transpose",
+    "Concatenate",
+    "Pad",
+    "Reshape",
+    "Slice",
+    "Stack",
+    "Transpose",
+    "basic_slice",
+    "concatenate",
+    "edges_of",
+    "inputs_between",
+    "is_whole",
+    "joined_entry",
+    "normalize_axes",
+    "normalize_axis",
+    "reshape",
+    "slice_along",
+    "split",
+    "stack",
+    "transpose",
 ]  # fmt: skip
 
 
@@ -235,7 +251,7 @@ class Pad(Op):
 class Join(Op):
     """What Concatenate and Stack share: any number of inputs of one dtype, each of which fills a part of an axis.
 
-    What is read of a join at those parts is the inputs themselves (`sliced`, `pieces_between`); what joins all parts of
+    What is read of a join at those parts is the inputs themselves (`sliced`, `inputs_between`); what joins all parts of
     an array, or places all into zeros and adds, is the array again (see `joined_entry`).
     """
 
@@ -291,7 +307,7 @@ class Concatenate(Join):
         return [(start, stop, 1) for start, stop in pairwise(ends)]
 
     def sliced(self, key: Key, y: Node, *inputs: Node) -> Node | None:
-        """What lies in one piece is a slice of that piece."""
+        """What lies in one input is a slice of that input."""
         wanted = key[self.axis]
         first, last = (wanted, wanted) if isinstance(wanted, int) else (wanted[0], wanted[1] - 1)
         if last < first or (not isinstance(wanted, int) and wanted[2] != 1):
@@ -348,7 +364,7 @@ class Stack(Join):
         return np.stack(arrays, axis=self.axis)
 
 
-#: See edges_of: found once, since a join of T pieces is sliced T times.
+#: See edges_of: found once, since a join of T inputs is sliced T times.
 _edges: WeakKeyDictionary[Node, list[int]] = WeakKeyDictionary()
 
 
@@ -362,7 +378,7 @@ def edges_of(join: Node) -> list[int]:
     return found
 
 
-def pieces_between(join: Node, start: int, stop: int) -> tuple[Node, ...] | None:
+def inputs_between(join: Node, start: int, stop: int) -> tuple[Node, ...] | None:
     """The inputs of a Concatenate that fill start ... stop - 1 of its axis; None where that would cut one in two."""
     edges = edges_of(join)
     first, last = (bisect_right(edges, edge) - 1 for edge in (start, stop))

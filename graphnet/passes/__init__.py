@@ -7,7 +7,7 @@ stack sums      Σ_t a_t b_t as one product: gradients of weights over time, of 
 stack rows      what all time steps multiply by one weight, as one product
 stack columns   the gates of a cell, as one product
 stack reductions   the gates' bias and symbol gradients, as one sum
-batch           elementwise work on the pieces of a join, done once on the whole
+batch           elementwise work on the inputs of a join, done once on the whole
 fold            constant subexpressions
 expand          (loops) the softmax family and the losses in loops and reductions
 sum scatters    a bias' gradient from that of the symbols

@@ -17,7 +17,7 @@ from graphnet.ops.broadcast import STRETCH, Sum
 from graphnet.ops.elementwise import add
 from graphnet.ops.index import ScatterAdd
 from graphnet.ops.linear import MatMul
-from graphnet.ops.shape import Concatenate, Slice, Transpose, edges_of, pieces_between, slice_along
+from graphnet.ops.shape import Concatenate, Slice, Transpose, edges_of, inputs_between, slice_along
 from graphnet.passes.joining import Joins
 
 __all__ = ["ROWS", "cut"]
@@ -29,9 +29,9 @@ ROWS = 2048
 def cut(graph: Graph, rows: int = ROWS) -> Graph:
     """Σ over many rows = Σ over the first of them + Σ over the next + ..., and [a_1; a_2; ...] b a stretch at a time.
 
-    Sums are aᵀ b, sums over rows, and rows added up by an index, where what is added up was joined of pieces. A product
+    Sums are aᵀ b, sums over rows, and rows added up by an index, where what is added up is a join. A product
     is cut where its rows are only read in parts, so that each stretch is computed when it is first wanted. Both from
-    twice so many rows on, and at the same edges of all that has the same pieces.
+    twice so many rows on, and at the same edges of all joins of inputs of the same sizes.
     """
     stretches = _Stretches(graph, rows)
     return graph.rewrite(stretches.replace)
@@ -85,11 +85,11 @@ class _Stretches:
         return _total(terms) if len(terms) > 1 else node
 
     def _stretch(self, x: Node, start: int, stop: int) -> Node | None:
-        """Rows start ... stop - 1; None where a piece of a join would be cut in two."""
+        """Rows start ... stop - 1; None where an input of a join would be cut in two."""
         if not _is_join(x):
             return slice_along(x, 0, (start, stop, 1))
-        pieces = pieces_between(x, start, stop)
-        return None if pieces is None else self._joined(pieces, 0)
+        found = inputs_between(x, start, stop)
+        return None if found is None else self._joined(found, 0)
 
 
 def _products_read_in_parts(graph: Graph, rows: int) -> dict[Node, list[tuple[int, int]]]:

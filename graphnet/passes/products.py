@@ -136,7 +136,7 @@ def _joined_sum(node: Node, groups: Sequence[Sequence[Path]], paths: Sequence[Pa
 
 
 def _place_in_time(node: Node) -> tuple[int, int]:
-    """Sorts as the user's program runs; joins, by their first piece. A number everywhere is an initial state."""
+    """Sorts as the user's program runs; joins, by their first input. A number everywhere is an initial state."""
     while isinstance(node.op, (After, Concatenate, Transpose)):
         node = node.inputs[0]
     return (-1, -1) if isinstance(node.op, Fill) else (node.source_serial, node.serial)
@@ -185,13 +185,13 @@ def _place_in_source(x: Node) -> tuple[int, ...]:
 
 
 def _places(graph: Graph) -> dict[Node, dict[int, int]]:
-    """For each piece of joins along the rows: in which of them (by number) it is, and its place there."""
+    """For each input of joins along the rows: in which of them (by number) it is, and its place there."""
     places: dict[Node, dict[int, int]] = {}
     joins = [(n, n.op.axis) for n in graph.order if isinstance(n.op, Concatenate)]
     for number, (join, axis) in enumerate(joins):
         if axis == 0:
-            for i, piece in enumerate(join.inputs):
-                places.setdefault(piece, {}).setdefault(number, i)
+            for i, x in enumerate(join.inputs):
+                places.setdefault(x, {}).setdefault(number, i)
     for join, axis in joins:
         if axis == 1 and join.inputs[0] in places:
             places.setdefault(join, places[join.inputs[0]])

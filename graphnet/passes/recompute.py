@@ -180,13 +180,13 @@ class _Course:
 
     @cached_property
     def _kept(self) -> list[int]:
-        """Bytes of late values before each place. What is made of a stack will be made of its pieces."""
+        """Bytes of late values before each place. What is made of a stack will be made of its inputs."""
         index = {place: i for i, place in enumerate(self._places)}
         sizes = [0] * len(index)
         stacks = [n for n in self.moment if isinstance(n.op, Stack) and _collects(n)]
         made_of_stacks = dependents(self.graph.order, stacks)
-        pieces = {piece for node in stacks for piece in node.inputs if piece in self.moment}
-        for node in (self.late | pieces) - made_of_stacks:
+        stacked = {x for node in stacks for x in node.inputs if x in self.moment}
+        for node in (self.late | stacked) - made_of_stacks:
             if not node.op.is_view:
                 sizes[index[self.moment[node]]] += node.nbytes
         return list(accumulate(sizes, initial=0))

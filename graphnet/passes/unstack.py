@@ -26,7 +26,7 @@ DEEPEST = 64
 def unstack(graph: Graph, segment: Mapping[Node, int]) -> Graph:
     """f([a_1; a_2; ...]) = [f([a_1; ...]); f([a_k; ...]); ...], where f works on each row alone.
 
-    segment: for (most) nodes, a number. Pieces of a stack that follow each other and have one number stay together.
+    segment: for (most) nodes, a number. Inputs of a stack that follow each other and have one number stay together.
     Applies where rows of the result are read one by one, or summed up.
     """
     stretches = _Stretches(segment)
@@ -44,7 +44,7 @@ class _Stretches:
 
     def __init__(self, segment: Mapping[Node, int]) -> None:
         self._segment = segment
-        #: For nodes whose rows come from the pieces of a stack: where its stretches begin and end, and how many ops
+        #: For nodes whose rows come from the inputs of a stack: where its stretches begin and end, and how many ops
         #: lie between.
         self._edges: dict[Node, list[int]] = {}
         self._depth: dict[Node, int] = {}
@@ -55,7 +55,7 @@ class _Stretches:
         """To be called for each node, inputs first."""
         match node.op:
             case Stack(axis=0):
-                numbers = [self._segment.get(piece) for piece in node.inputs]
+                numbers = [self._segment.get(x) for x in node.inputs]
                 inner = [i + 1 for i, (a, b) in enumerate(pairwise(numbers)) if a != b]
                 self._edges[node], self._depth[node] = [0, *inner, len(numbers)], 0
                 return

@@ -78,8 +78,8 @@ def test_a_long_sum_is_made_of_stretches(
         assert len(after) == len(before)
 
 
-def test_stretches_begin_with_pieces_of_all_joins() -> None:
-    """A join whose pieces end elsewhere would be cut in two: it is left whole."""
+def test_stretches_begin_with_inputs_of_all_joins() -> None:
+    """A join whose inputs end elsewhere would be cut in two: it is left whole."""
     (x, a), y = steps(3), gn.input((2, STEPS * ROWS // 2, 4), "float64")
     halves = gn.concatenate([gn.sin(half) for half in y])
     graph = Graph([halves.T @ gn.concatenate(a)], [x, y])
@@ -88,8 +88,8 @@ def test_stretches_begin_with_pieces_of_all_joins() -> None:
     same_values(graph, passes.cut(graph, 6 * ROWS))
 
 
-def test_pieces_of_all_sizes() -> None:
-    """Long pieces are not cut, short ones are gathered; nothing is lost of rows that nobody reads."""
+def test_inputs_of_all_sizes() -> None:
+    """Long inputs are not cut, short ones are gathered; nothing is lost of rows that nobody reads."""
     x = gn.input((100, 3), "float64")
     edges = [0, 1, 2, 3, 40, 41, 41, 90, 100]
     join = gn.concatenate([gn.sin(x[a:b]) for a, b in pairwise(edges)])

@@ -418,7 +418,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "simplify: wrong row of a lookup", [(simplify.RULES, MatMul, first_column_lookup)], one_hot_product
     ),
     Mutant(
-        "simplify: pieces joined in order of use",
+        "simplify: slices joined in order of use",
         [
             (
                 simplify,
@@ -428,8 +428,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ],
         parts,
     ),
-    Mutant("prune: next piece of a stack", [(shape.Stack, "sliced", stack_off_by_one)], stacked),
-    Mutant("prune: first columns of the piece", [(shape, "_slice_or_whole", without_shift)], joined),
+    Mutant("prune: next input of a stack", [(shape.Stack, "sliced", stack_off_by_one)], stacked),
+    Mutant("prune: first columns of the input", [(shape, "_slice_or_whole", without_shift)], joined),
     Mutant(
         "joins: against the order",
         [(joining, "concatenate", joined_against_the_order)],
@@ -442,9 +442,9 @@ MUTANTS: tuple[Mutant, ...] = (
         [(products, "Joins", RightFactorsReversed)],
         outer_products,
     ),
-    Mutant("batch: slices in any order", [(batch, "pieces_of_one", whatever_was_sliced)], time_reversed),
+    Mutant("batch: slices in any order", [(batch, "common_slice", whatever_was_sliced)], time_reversed),
     Mutant(
-        "batch: the first piece's function for all",
+        "batch: the first input's function for all",
         [(batch, "_whole", first_function_for_all)],
         two_functions,
     ),
@@ -458,13 +458,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "loops: values in each other's place", [(lowering, "Loop", stored_in_each_other_s_place)], two_results
     ),
     Mutant(
-        "placement: regions of the next piece",
+        "placement: regions of the next input",
         [(placement, "regions", lambda join, view: [*placement_regions(join, view)][::-1])],
         side_by_side,
     ),
     Mutant(
-        "placement: the pieces of a chain in one place",
-        [(placement, "_size", lambda piece: 0)],
+        "placement: the links of a chain in one place",
+        [(placement, "_size", lambda link: 0)],
         one_after_another,
     ),
     # recomputation
