@@ -1,4 +1,4 @@
-"""Recompute: values that only late readers need are dropped and computed again, a stretch of time at a time.
+"""Recompute: values that only late readers need are dropped and computed again, a segment of time at a time.
 
 The graph runs in stages: forward through the segments 0, 1, ..., K - 1, then back through K - 2, ..., 0, where each
 segment is first computed again from what crosses into it. Memory is that of all crossings and of one segment; with

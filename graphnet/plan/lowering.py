@@ -21,10 +21,10 @@ from graphnet.ops.linear import Product as MatrixProduct
 from graphnet.ops.shape import Join, Pad, Transpose
 from graphnet.passes.analysis import varying_nodes
 from graphnet.passes.fuse import WIDEST, is_fusable
+from graphnet.plan.chunks import in_chunks
 from graphnet.plan.instructions import Host, Instruction, Load, Loop, Product, Scatter, Step
 from graphnet.plan.instructions import Reduction as Combined
 from graphnet.plan.placement import place
-from graphnet.plan.stretches import in_stretches
 from graphnet.plan.updates import can_fail, copied, write_updates
 from graphnet.plan.views import Buffer, View
 from graphnet.system.collector import collector_paused
@@ -343,7 +343,7 @@ class _Lowering:
         target = self._own(node)
         loads, steps = self._operand(x)
         combined = [Combined(node.op.how, 0, target)]
-        self.instructions += in_stretches(Loop((node,), x.shape, loads, steps, [], node.op.axes, combined))
+        self.instructions += in_chunks(Loop((node,), x.shape, loads, steps, [], node.op.axes, combined))
 
     def _operand(self, x: Node) -> tuple[list[Load], list[Step]]:
         if x in self.numbers:
@@ -440,7 +440,7 @@ class _Lowering:
         axes = next((op.axes for op in reductions.values()), ())
         loop = Loop(group.nodes, computed[-1].shape, body.loads, body.steps, stores, axes, combined)
         if any(access.view.size for access in loop.writes):  # a sum of nothing is something
-            self.instructions += in_stretches(loop)
+            self.instructions += in_chunks(loop)
 
     def _load(self, node: Node, own: set[Node], body: _Body) -> None:
         """What a node of a loop reads, from memory."""

@@ -1,7 +1,7 @@
 """Placement: a value that is joined with others is computed straight into its place in the joined array.
 
 Joins along the first axis often overlap: h_0 ... h_{T-1} for one product, h_1 ... h_T for another. Where the
-same values follow each other, they are laid out once, as a chain, of which each join is a stretch.
+same values follow each other, they are laid out once, as a chain, of which each join is a slice.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class OnlineLearning:
         self.network.theta = theta
 
     def learn(self, inputs: Any, targets: Any, unscored: int = 0) -> Array:
-        """Reads a stretch of time, step by step: inputs and targets (time, batch, ...); the losses, (time,).
+        """Reads a piece of time, step by step: inputs and targets (time, batch, ...); the losses, (time,).
 
         unscored: steps at the start whose targets are not looked at. The states go on from where they are.
         """

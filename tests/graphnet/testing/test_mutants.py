@@ -479,7 +479,7 @@ MUTANTS: tuple[Mutant, ...] = (
         recomputed,
     ),
     Mutant(
-        "unstack: a stretch backwards",
+        "unstack: a chunk backwards",
         [(shape.Stack, "rows", lambda op, some, of, y, *inputs: op(*inputs[some.start : some.stop][::-1]))],
         recomputed,
     ),

@@ -393,12 +393,12 @@ def test_a_loop_by_hand(optimizer: FirstOrder, every: int) -> None:
     theta = other.theta.copy()
     state: State = optimizer.init(theta)
     for start in range(0, 7, every):
-        stretch = range(start, min(start + every, 7))
+        chunk = range(start, min(start + every, 7))
         other.theta = optimizer.evaluation_point(theta, state)
-        found = [learner.step(x[k], t[k]) for k in stretch]
-        for k, (loss, _) in zip(stretch, found, strict=True):
+        found = [learner.step(x[k], t[k]) for k in chunk]
+        for k, (loss, _) in zip(chunk, found, strict=True):
             assert learning.step(x[k], t[k]) == pytest.approx(loss)
-        if len(stretch) == every:
+        if len(chunk) == every:
             gradient = sum(g for _, g in found) / every
             if optimizer.clip_norm is not None:
                 gradient = gradient * min(1, optimizer.clip_norm / np.linalg.norm(gradient))

@@ -393,7 +393,7 @@ def test_same_network_gives_the_same_bytes():
     assert len(made) == 1
 
 
-def test_long_stretches_of_time_are_fast_and_need_no_recursion():
+def test_many_time_steps_are_fast_and_need_no_recursion():
     h = gn.input((1, 2), name="h_0")
     for t in range(3000):
         with gn.scope(layer="layer0", cell="Long", time=t):
