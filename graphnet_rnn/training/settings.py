@@ -19,7 +19,7 @@ from graphnet_rnn.optimizers import (
 from graphnet_rnn.optimizers.base import require_optimizer
 from graphnet_rnn.settings import amount, is_number, setting, whole_number
 from graphnet_rnn.training.early_stopping import EarlyStopping
-from graphnet_rnn.training.state import as_stored, said
+from graphnet_rnn.training.state import as_stored, description_of
 
 __all__ = ["Training"]
 
@@ -69,7 +69,10 @@ class Training:
         fixed = {f.name: getattr(self, f.name) for f in fields(self) if not f.metadata.get("free")}
         own = {"name": type(self.optimizer).__name__, **self.optimizer.settings()}
         return as_stored(
-            {**{name: said(v) if _is_object(v) else v for name, v in fixed.items()}, "optimizer": own}
+            {
+                **{name: description_of(v) if _is_object(v) else v for name, v in fixed.items()},
+                "optimizer": own,
+            }
         )
 
 
