@@ -166,7 +166,7 @@ def bring(words: str, source: Path, folder: Path, checkout: Checkout) -> None:
 
 
 def all_commands() -> list[Command]:
-    """Of pages, and of help texts, which this Python need not be able to make: those are asked for in their checkout."""
+    """Of pages, and of help texts, which this Python need not be able to make: so their checkout is asked."""
     return [
         command
         for path in pages()
@@ -244,11 +244,11 @@ def named_places(checkout: Checkout) -> int:
     for path in sorted((checkout.root / "build" / "docs").rglob("*")):
         if path.suffix in (".html", ".js", ".css", ".svg", ".txt"):
             text = path.read_text("utf-8", errors="replace")
-            told = [place for place in places if place in text]
-            if told:
+            named = [place for place in places if place in text]
+            if named:
                 found += 1
                 print(
-                    f"docs       WRONG         {path.relative_to(checkout.root)} tells of {', '.join(told)}"
+                    f"docs       WRONG         {path.relative_to(checkout.root)} tells of {', '.join(named)}"
                 )
     return found
 
