@@ -13,7 +13,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.online import RTRL, Learner, OnlineLearning, TruncatedLSTM, truncated
-from graphnet_rnn.online.learning import Given
+from graphnet_rnn.online.learning import KnownGradient
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from tests.graphnet_rnn.cells.oracles import ORACLES, TINY, Array, sigmoid, softmax_loss
@@ -402,7 +402,7 @@ def test_a_loop_by_hand(optimizer: FirstOrder, every: int) -> None:
             gradient = sum(g for _, g in found) / every
             if optimizer.clip_norm is not None:
                 gradient = gradient * min(1, optimizer.clip_norm / np.linalg.norm(gradient))
-            replace(optimizer, clip_norm=None).step(Given(other, 0.0, gradient), theta, state)
+            replace(optimizer, clip_norm=None).step(KnownGradient(other, 0.0, gradient), theta, state)
             np.testing.assert_allclose(net.theta, theta, **TOLERANCE)
     assert learning.steps == 7 // every
 
