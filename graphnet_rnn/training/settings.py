@@ -11,9 +11,9 @@ from graphnet_rnn.optimizers import (
     Adam,
     ConstantRate,
     DelayedDecay,
+    EpochSchedule,
     FirstOrder,
     Optimizer,
-    Schedule,
     StepSchedule,
 )
 from graphnet_rnn.optimizers.base import require_optimizer
@@ -38,7 +38,7 @@ class Training:
 
     optimizer: Optimizer = field(default_factory=lambda: Adam(clip_norm=5.0))
     epochs: int = setting(50, "at most so many", free=True)
-    schedule: Schedule | None = None
+    schedule: EpochSchedule | None = None
     stopping: EarlyStopping | None = field(default_factory=EarlyStopping)
     target: float | None = setting(None, "end where what is validated is at most that", type=float)
     log_every: int = setting(10, "steps from one row of the history to the next")
