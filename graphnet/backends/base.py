@@ -13,13 +13,7 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 from graphnet.plan import Memory
 
-__all__ = ["OUT_OF_RANGE", "Backend", "Program"]
-
-#: What a program says that has no graph to tell more.
-OUT_OF_RANGE = (
-    "an index is out of range in this stored function (a symbol that the vocabulary does not hold, or a size that does "
-    "not fit the data, are the usual causes)."
-)
+__all__ = ["Backend", "Program"]
 
 
 class Program(ABC):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from graphnet.plan.instructions import Host, Instruction
@@ -26,15 +26,9 @@ def in_one_piece(lowered: Lowered) -> Lowered:
             if view.size:
                 varies = lowered.fixed and node.op.varying
                 (again if varies else before).append(copied(node, whole, view))
-    instructions = before
-    fixed = 0
-    for i, instruction in enumerate(lowered.instructions):
-        if lowered.fixed and i == lowered.fixed:
-            fixed = len(instructions)
-            instructions += again
-        instructions += _staged(instruction) if isinstance(instruction, Host) else [instruction]
-    if not fixed:  # nothing comes after what does not vary
-        instructions[:0] = again
+    instructions = [*before, *_staged(lowered.instructions[: lowered.fixed])]
+    fixed = len(instructions) if lowered.fixed else 0
+    instructions += [*again, *_staged(lowered.instructions[lowered.fixed :])]
     results = []
     for node, view in zip(lowered.graph.outputs, lowered.results, strict=True):
         found = view if view.is_contiguous else _whole(view)
@@ -48,14 +42,19 @@ def _whole(view: View) -> View:
     return Buffer(view.size, view.dtype).whole(view.shape)
 
 
-def _staged(host: Host) -> Iterator[Instruction]:
+def _staged(instructions: Iterable[Instruction]) -> Iterator[Instruction]:
     """What Python reads is copied before, what it makes after."""
-    sources = []
-    for view in host.sources:
-        sources.append(view if view.is_contiguous else _whole(view))
-        if sources[-1] is not view and view.size:
-            yield copied(host.node, view, sources[-1])
-    target = host.target if host.target.is_contiguous else _whole(host.target)
-    yield Host(host.nodes, host.node, sources, target)
-    if target is not host.target and target.size:
-        yield copied(host.node, target, host.target)
+    for instruction in instructions:
+        if not isinstance(instruction, Host):
+            yield instruction
+            continue
+        sources = []
+        for view in instruction.sources:
+            sources.append(view if view.is_contiguous else _whole(view))
+            if sources[-1] is not view and view.size:
+                yield copied(instruction.node, view, sources[-1])
+        view = instruction.target
+        target = view if view.is_contiguous else _whole(view)
+        yield Host(instruction.nodes, instruction.node, sources, target)
+        if target is not view and view.size:
+            yield copied(instruction.node, target, view)

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from graphnet.backends.base import OUT_OF_RANGE, Program
+from graphnet.backends.base import Program
 from graphnet.backends.compiled.files import require_storable, stored_schedule
 from graphnet.backends.compiled.locations import Location
 from graphnet.backends.compiled.schedule import HostCall, Schedule
@@ -23,6 +23,11 @@ from graphnet.graph.node import Array, Node
 __all__ = ["CompiledProgram"]
 
 S = TypeVar("S", bound=Schedule[Any])
+#: What a program says that has no graph to tell more.
+OUT_OF_RANGE = (
+    "an index is out of range in this stored function (a symbol that the vocabulary does not hold, or a size that does "
+    "not fit the data, are the usual causes)."
+)
 
 
 class CompiledProgram(Program, Generic[S]):

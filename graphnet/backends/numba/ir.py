@@ -204,6 +204,27 @@ class Code:
             alignment = Value("i32", str(bytes_of(scalar)))
             self.call_void("masked.store", value, pointer, alignment, mask, suffix=f"{value.type}.ptr")
 
+    def checked_index(
+        self, index: Value, dtype: Dtype, count: Value, flag: Value, mask: Value | None = None
+    ) -> Value:
+        """The index as i64; where it is no place below the count, 0, and the flag is raised: the caller will hear of
+        it. mask: where that matters."""
+        if element(index.type) != "i64":
+            index = self.convert("zext" if dtype.kind == "u" else "sext", index, "i64")
+        lanes = lanes_of(index.type)
+        inside = self.compare("ult", index, self.splat(count, lanes))
+        outside = self.binary("xor", inside, self.constant(inside.type, True))
+        if mask is not None:
+            outside = self.binary("and", outside, mask)
+        self.raise_where(outside, flag)
+        return self.select(inside, index, self.constant(index.type, 0))
+
+    def raise_where(self, wrong: Value, flag: Value) -> None:
+        """Raises the flag where any lane is true."""
+        if lanes_of(wrong.type) > 1:
+            wrong = self.intrinsic("vector.reduce.or", "i1", wrong, suffix=wrong.type)
+        self.when(wrong, lambda: self.line(f"store i64 1, {flag}"))
+
     def prefetch(self, pointer: Value, soon: bool) -> None:
         """Asks for the cache line, which will be read: soon (into the first cache), or later. Any address will do."""
         to_read, level, data = (Value("i32", n) for n in ("0", "3" if soon else "2", "1"))

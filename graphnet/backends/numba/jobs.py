@@ -120,15 +120,12 @@ class Job(ABC):
     all for the next.
     """
 
-    nodes: tuple[Node, ...]
-    reads: list[Access]
-    writes: list[Access]
-    split: str
-    count: int
-    tiles: int = 1
-
-    def __init__(self, division: Division) -> None:
+    def __init__(
+        self, division: Division, nodes: tuple[Node, ...], reads: list[Access], writes: list[Access]
+    ) -> None:
         self.division = division
+        self.nodes, self.reads, self.writes = nodes, reads, writes
+        self.split, self.count, self.tiles = "", 1, 1
 
     @property
     def shares(self) -> int:
@@ -161,12 +158,11 @@ class Job(ABC):
 
 class LoopJob(Job):
     def __init__(self, loop: Loop, division: Division, follows: bool = False) -> None:
-        super().__init__(division)
-        self.loop, self.nodes, self.reads, self.writes = loop, loop.nodes, loop.reads, loop.writes
+        super().__init__(division, loop.nodes, loop.reads, loop.writes)
+        self.loop = loop
         shape = loop.shape
         kept = [i for i in range(len(shape)) if i not in loop.reduced]
         rows = shape[kept[0]] if kept else 1
-        self.split, self.count = "", 1
         # A row that is looked up, or made of a code, is found from its first column on.
         divisible = bool(kept) and not (loop.looks_up and kept[0] == len(shape) - 1)
         large = follows or math.prod(shape) >= division.least
@@ -386,11 +382,9 @@ class ScatterJob(Job):
     """Rows that an index sends to rows are added up column by column; columns to columns, row by row."""
 
     def __init__(self, scatter: Scatter, division: Division, follows: bool = False) -> None:
-        super().__init__(division)
-        self.scatter, self.nodes = scatter, scatter.nodes
-        self.reads, self.writes = scatter.reads, scatter.writes
+        super().__init__(division, scatter.nodes, scatter.reads, scatter.writes)
+        self.scatter = scatter
         rows, columns = scatter.y.shape
-        self.split, self.count = "", 1
         large = scatter.x.size >= division.least
         if scatter.by_columns:
             if rows >= division.parts and (large or follows):

@@ -182,17 +182,12 @@ class OperandCode(Code):
         return row
 
     def _looked_up(self, k: int, operand: Operand, row: Row) -> Value:
-        """The index of a row. One out of range raises the flag, and reads row 0: the caller will hear of it."""
+        """The index of a row."""
         assert operand.index_dtype is not None
         base, count = self.indexed[k]
         scalar = llvm_type(operand.index_dtype)
         index = self.load(scalar, self._from(base, scalar, row.begins[operand.index_strides]))
-        if scalar != "i64":
-            index = self.convert("zext" if operand.index_dtype.kind == "u" else "sext", index, "i64")
-        inside = self.compare("ult", index, count)
-        outside = self.binary("xor", inside, Value("i1", "true"))
-        self.when(outside, lambda: self.line(f"store i64 1, {self.flag}"))
-        return self.select(inside, index, self.integer(0))
+        return self.checked_index(index, operand.index_dtype, count, self.flag)
 
     def _from(self, address: Value, scalar: str, *steps: Value | None) -> Value:
         """The address so many elements further on."""
@@ -234,10 +229,7 @@ class OperandCode(Code):
             return
         if mask is not None:
             bad = self.binary("and", bad, mask)
-        found = (
-            self.intrinsic("vector.reduce.or", "i1", bad, suffix=bad.type) if lanes_of(bad.type) > 1 else bad
-        )
-        self.when(found, lambda: self.line(f"store i64 1, {self.flag}"))
+        self.raise_where(bad, self.flag)
 
     def _columns(self, j: Value, lanes: int) -> Value:
         if lanes == 1:
@@ -265,18 +257,7 @@ class OperandCode(Code):
         assert operand.index_dtype is not None
         held = Place(base, None, operand.index_move, self.strides[operand.index_strides][-1])
         index = self._load(operand.index_dtype, held, j, mask, lanes)
-        if element(index.type) != "i64":
-            signed = "zext" if operand.index_dtype.kind == "u" else "sext"
-            index = self.convert(signed, index, "i64")
-        inside = self.compare("ult", index, self.splat(count, lanes))
-        outside = self.binary("xor", inside, self.constant(inside.type, True))
-        if mask is not None:
-            outside = self.binary("and", outside, mask)
-        wrong = (
-            self.intrinsic("vector.reduce.or", "i1", outside, suffix=outside.type) if lanes > 1 else outside
-        )
-        self.when(wrong, lambda: self.line(f"store i64 1, {self.flag}"))
-        index = self.select(inside, index, self.constant(index.type, 0))
+        index = self.checked_index(index, operand.index_dtype, count, self.flag, mask)
         scalar = llvm_type(operand.dtype)
         along = self.strides[operand.strides][-1]
         if lanes == 1:

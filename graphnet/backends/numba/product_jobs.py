@@ -50,13 +50,11 @@ def _unit(view: View) -> str:
 
 class _ProductJob(Job):
     def __init__(self, product: Product, division: Division, follows: bool = False) -> None:
-        super().__init__(division)
-        self.product, self.nodes = product, product.nodes
-        self.reads, self.writes = product.reads, product.writes
+        super().__init__(division, product.nodes, product.reads, product.writes)
+        self.product = product
         self.scalar = llvm_type(product.c.dtype)
         rows, columns = product.c.shape
         work = rows * columns * product.a.shape[1] / 100
-        self.split, self.count = "", 1
         self.divide(rows, columns, follows or work >= division.least)
 
     def divide(self, rows: int, columns: int, large: bool) -> None:
@@ -137,10 +135,9 @@ class PackJob(Job):
     """Brings a right operand into panels, for all products that use it."""
 
     def __init__(self, packed: Packed, reads: Sequence[Access], division: Division) -> None:
-        super().__init__(division)
-        self.packed, self.nodes = packed, (packed.node,)
-        self.reads = [read._replace(by_rows=False) for read in reads]
-        self.writes = [Access(packed.view, False)]
+        anywhere = [read._replace(by_rows=False) for read in reads]
+        super().__init__(division, (packed.node,), anywhere, [Access(packed.view, False)])
+        self.packed = packed
         columns = packed.source.shape[1]
         self.split, self.count = (
             ("columns", columns) if columns >= packed.width * division.parts > packed.width else ("", 1)

@@ -18,15 +18,9 @@ AHEAD = 4
 
 
 def _checked_index(code: Code, dtype: Dtype, index: Value, at: Value, size: Value, flag: Value) -> Value:
-    """index[at] as i64; where it is no place of `size`, 0, and the flag is raised: the caller will hear of it."""
+    """index[at], checked."""
     held = llvm_type(dtype)
-    target = code.load(held, code.offset(index, held, at))
-    if held != "i64":
-        target = code.convert("zext" if dtype.kind == "u" else "sext", target, "i64")
-    inside = code.compare("ult", target, size)
-    outside = code.binary("xor", inside, Value("i1", "true"))
-    code.when(outside, lambda: code.line(f"store i64 1, {flag}"))
-    return code.select(inside, target, code.integer(0))
+    return code.checked_index(code.load(held, code.offset(index, held, at)), dtype, size, flag)
 
 
 @dataclass(frozen=True)

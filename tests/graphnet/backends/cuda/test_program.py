@@ -130,6 +130,14 @@ def test_an_op_that_only_python_knows(tmp_path: Path) -> None:
         function.save(tmp_path / "f.gn")
 
 
+def test_what_python_makes_may_lie_between_others() -> None:
+    """Of booleans it makes the product, which a join wants beside others."""
+    a, b, c = gn.input((3, 4), "bool"), gn.input((4, 2), "bool"), gn.input((3, 2), "bool")
+    function = gn.compile([gn.concatenate([a @ b, c], axis=1)], [a, b, c], "cuda", passes=())
+    arrays = [np.random.default_rng(i).random(node.shape) < 0.5 for i, node in enumerate((a, b, c))]
+    np.testing.assert_array_equal(function(*arrays)[0], np.hstack([arrays[0] @ arrays[1], arrays[2]]))
+
+
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
@@ -362,6 +370,17 @@ def test_again_brings_only_what_varies() -> None:
         (found,) = function.again(b * factor)
         np.testing.assert_allclose(found, np.concatenate([np.tanh(a) @ b, b[:3]], 1) * factor, rtol=1e-12)
     assert isinstance(function.again(gn.place(b))[0], DeviceArray)
+
+
+def test_again_brings_what_is_only_joined() -> None:
+    """No instruction comes after those that do not vary: the varying input is a piece of a result."""
+    x, v = gn.input((3, 2), "float64"), gn.input((3, 2), "float64", varying=True)
+    function = gn.compile([gn.tanh(x), gn.concatenate([v, x], axis=1)], [x, v], "cuda")
+    a = np.arange(6.0).reshape(3, 2)
+    function(a, a)
+    tanh, joined = function.again(2 * a)
+    np.testing.assert_allclose(tanh, np.tanh(a))
+    np.testing.assert_array_equal(joined, np.hstack([2 * a, a]))
 
 
 def test_profile_names_every_node_that_runs() -> None:
