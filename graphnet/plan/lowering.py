@@ -40,7 +40,7 @@ class Lowered:
     """`instructions` in order; `views`: where each leaf and each output lies.
 
     `brought`: leaves whose own arrays no instruction can read, to be copied to their views before a run.
-    `static`: how many instructions, at the start, depend on parameters and constants alone. `fixed`: how many depend on
+    `unfed`: how many instructions, at the start, depend on parameters and constants alone. `fixed`: how many depend on
     no input that varies (see Function.again); 0 where nothing varies.
     results: where the outputs lie. lent: whether inputs are read where the caller's arrays lie; the instructions then
     write there what updates them, the last of the outputs, and results are of the others.
@@ -50,7 +50,7 @@ class Lowered:
     instructions: list[Instruction]
     views: dict[Node, View]
     brought: list[Node]
-    static: int
+    unfed: int
     results: Sequence[View]
     fixed: int = 0
     lent: bool = False
@@ -186,10 +186,10 @@ class _Lowering:
                         unit.before += 1
         ready = []
         fed = [node for node in self.graph.order if not node.inputs and node.op.is_fed]
-        dynamic = dependents(self.graph.order, fed)
+        fed_nodes = dependents(self.graph.order, fed)
         varying = varying_nodes(self.graph)
         for unit in self.units:
-            unit.phase = 0 if dynamic.isdisjoint(unit.nodes) else 1 if varying.isdisjoint(unit.nodes) else 2
+            unit.phase = 0 if fed_nodes.isdisjoint(unit.nodes) else 1 if varying.isdisjoint(unit.nodes) else 2
             unit.waits = not all(_adds_up(node) for node in unit.nodes)
             if not unit.before:
                 ready.append((*unit.turn, unit))

@@ -35,7 +35,7 @@ def in_one_piece(lowered: Lowered) -> Lowered:
         if found is not view and view.size:
             instructions.append(copied(node, view, found))
         results.append(found)
-    return replace(lowered, instructions=instructions, views=views, results=results, fixed=fixed, static=0)
+    return replace(lowered, instructions=instructions, views=views, results=results, fixed=fixed, unfed=0)
 
 
 def _whole(view: View) -> View:

@@ -175,7 +175,7 @@ class Scheduler(ABC, Generic[J, W]):
 
     def _make_jobs(self) -> None:
         for i, instruction in _in_groups(self.lowered.instructions):
-            if i == self.lowered.static:
+            if i == self.lowered.unfed:
                 self.jobs += self.before_inputs()
             if self.lowered.fixed and i == self.lowered.fixed:
                 self.fixed = len(self.jobs)

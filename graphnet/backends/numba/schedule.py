@@ -235,10 +235,10 @@ class _Packing:
         for b, products in users.items():
             right = products[0].nodes[0].inputs[1]
             # A join of inputs has no writer: they are brought to their places in it.
-            static = (
-                writer_of.get(b.buffer, -1) < lowered.static and not _is_fed(right) and right not in varying
+            weights_only = (
+                writer_of.get(b.buffer, -1) < lowered.unfed and not _is_fed(right) and right not in varying
             )
-            if sum(p.c.shape[0] for p in products) <= FEW_ROWS or not (static or len(products) > 1):
+            if sum(p.c.shape[0] for p in products) <= FEW_ROWS or not (weights_only or len(products) > 1):
                 continue
             pieces = self._pack(b, right)
             reads = [products[0].reads[1]]
@@ -246,7 +246,7 @@ class _Packing:
                 reads = [copy.reads[0] for copy in self._joins[b.buffer]]
                 in_pieces.add(b)
             self._waiting[b] = PackJob(self.packed[b], reads, division)
-            if static:
+            if weights_only:
                 self._early.append(b)
         self.needless: set[Instruction] = _needless_copies(lowered, self._joins, in_pieces)
 
@@ -279,7 +279,7 @@ def _static_joins(lowered: Lowered) -> dict[Buffer, list[Loop]]:
     for i, instruction in enumerate(lowered.instructions):
         plain = (
             isinstance(instruction, Loop)
-            and i < lowered.static
+            and i < lowered.unfed
             and not instruction.steps
             and len(instruction.loads) == len(instruction.stores) == 1
             and instruction.loads[0].kind == "plain"
