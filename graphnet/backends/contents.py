@@ -169,7 +169,7 @@ def parameters(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[s
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found.values()):
         refuse("its parameters are no names of arrays")
     for key in found.values():
-        if not key.startswith(("leaf.", "brought.")):
+        if not key.startswith(("leaf.", "copied.")):
             refuse(f"the parameter {key!r:.40} is none")
         array(arrays, key)
     return found

@@ -34,7 +34,7 @@ from graphnet.version import __version__
 
 __all__ = ["StoredFunction", "load_function", "store_function"]
 
-MAGIC = b"graphnet function 5\n"
+MAGIC = b"graphnet function 6\n"
 #: Bytes that tell how long the header is.
 LENGTH = 8
 

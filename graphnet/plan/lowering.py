@@ -39,7 +39,7 @@ LARGEST = 2**40
 class Lowered:
     """`instructions` in order; `views`: where each leaf and each output lies.
 
-    `brought`: leaves whose own arrays no instruction can read, to be copied to their views before a run.
+    `copied_leaves`: leaves whose own arrays no instruction can read, to be copied to their views before a run.
     `unfed`: how many instructions, at the start, depend on parameters and constants alone. `fixed`: how many depend on
     no input that varies (see Function.again); 0 where nothing varies.
     results: where the outputs lie. lent: whether inputs are read where the caller's arrays lie; the instructions then
@@ -49,7 +49,7 @@ class Lowered:
     graph: Graph
     instructions: list[Instruction]
     views: dict[Node, View]
-    brought: list[Node]
+    copied_leaves: list[Node]
     unfed: int
     results: Sequence[View]
     fixed: int = 0
@@ -134,7 +134,7 @@ class _Lowering:
         self.views: dict[Node, View] = {}
         self.numbers: dict[Node, float | int | bool] = {}
         self.instructions: list[Instruction] = []
-        self.brought: list[Node] = []
+        self.copied_leaves: list[Node] = []
 
     # -- units -----------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class _Lowering:
             case op if op.is_fed or not node.value.flags.c_contiguous:
                 self.views[node] = self.placed.get(node) or Buffer(node.size, node.dtype).whole(node.shape)
                 if not op.is_input:
-                    self.brought.append(node)
+                    self.copied_leaves.append(node)
             case _:
                 self.views[node] = Buffer(node.size, node.dtype, node).whole(node.shape)
 
@@ -256,7 +256,9 @@ class _Lowering:
         results = list(map(self.view, self.graph.outputs))
         # Were something fixed to come after something that varies, all would have to be computed each time.
         fixed = max(counts[:2]) if counts[2] and in_order else 0
-        return Lowered(self.graph, self.instructions, self.views, self.brought, counts[0], results, fixed)
+        return Lowered(
+            self.graph, self.instructions, self.views, self.copied_leaves, counts[0], results, fixed
+        )
 
     def _single(self, node: Node) -> None:
         """What is no primitive of ours, or of a dtype that it does not know, Python computes."""

@@ -46,7 +46,7 @@ def _runs_in_python(node: Node) -> BackendError:
 
 def stored_schedule(schedule: Schedule[Any]) -> tuple[dict[str, Any], dict[str, Array]]:
     """JSON and arrays, which `restored_schedule` reads."""
-    brought = [node for node, _ in schedule.brought]
+    copied = [node for node, _ in schedule.copied_leaves]
     header = {
         "memory": [schedule.memory.leaves, schedule.memory.peak],
         "arena_bytes": schedule.arena_bytes,
@@ -54,22 +54,22 @@ def stored_schedule(schedule: Schedule[Any]) -> tuple[dict[str, Any], dict[str, 
         "given": [None if location is None else location.told() for location in schedule.given],
         "varying": schedule.varying,
         "leaves": len(schedule.leaves),
-        "brought": [location.told() for _, location in schedule.brought],
+        "copied": [location.told() for _, location in schedule.copied_leaves],
         "results": [location.told() for location in schedule.results],
-        "parameters": _parameters(schedule.leaves, brought),
+        "parameters": _parameters(schedule.leaves, copied),
     }
     arrays = {f"leaf.{i}": node.value for i, node in enumerate(schedule.leaves)}
-    arrays |= {f"brought.{i}": np.ascontiguousarray(node.value) for i, node in enumerate(brought)}
+    arrays |= {f"copied.{i}": np.ascontiguousarray(node.value) for i, node in enumerate(copied)}
     return header, arrays
 
 
-def _parameters(leaves: Iterable[Node], brought: Iterable[Node]) -> dict[str, str]:
-    """name -> the array's key in a file, "leaf.0" or "brought.0", of the parameters among them.
+def _parameters(leaves: Iterable[Node], copied: Iterable[Node]) -> dict[str, str]:
+    """name -> the array's key in a file, "leaf.0" or "copied.0", of the parameters among them.
 
     Names that are taken get a number: b, b_2, b_3; those without one are called by their keys.
     """
     found: dict[str, str] = {}
-    for kind, nodes in (("leaf", leaves), ("brought", brought)):
+    for kind, nodes in (("leaf", leaves), ("copied", copied)):
         for i, node in enumerate(nodes):
             if node.op.is_parameter:
                 key = f"{kind}.{i}"
@@ -110,12 +110,12 @@ def restored_schedule(
         return found
 
     own = sizes[: ARENA + 1]
-    given, brought = locations("given", own), []
-    for i, location in enumerate(all_of("brought", own)):
-        node = leaf(f"brought.{i}")
+    given, copied = locations("given", own), []
+    for i, location in enumerate(all_of("copied", own)):
+        node = leaf(f"copied.{i}")
         if (node.shape, node.dtype) != (location.shape, location.dtype):
             contents.refuse("an array does not fit its place")
-        brought.append((node, location))
+        copied.append((node, location))
     varying = [
         contents.truth(told, "whether an input varies")
         for told in contents.listed(contents.entry(header, "varying"), "what varies")
@@ -133,6 +133,6 @@ def restored_schedule(
         given=given,
         varying=varying,
         leaves=leaves,
-        brought=brought,
+        copied_leaves=copied,
         results=all_of("results", sizes),
     )

@@ -43,7 +43,7 @@ class CompiledProgram(Program, Generic[S]):
         #: (position, memory) of the inputs that are copied to memory, and of those among them that vary.
         self._given = [(i, self.at(place)) for i, place in enumerate(schedule.given) if place is not None]
         self._varying = [(i, at) for i, at in self._given if schedule.varying[i]]
-        self._brought = [(node, self.at(location)) for node, location in schedule.brought]
+        self._copied_leaves = [(node, self.at(location)) for node, location in schedule.copied_leaves]
         self._results = list(map(self.at, schedule.results))
 
     # -- what a back end says ----------------------------------------------------------------------------------------
@@ -132,13 +132,15 @@ class CompiledProgram(Program, Generic[S]):
         return spent
 
     def _leaves(self) -> list[Array]:
-        return [node.value for node in (*self.schedule.leaves, *(node for node, _ in self.schedule.brought))]
+        return [
+            node.value for node in (*self.schedule.leaves, *(node for node, _ in self.schedule.copied_leaves))
+        ]
 
     def _bring(self, arrays: Sequence[Array]) -> None:
         for i, at in self._given:
             self.write(arrays[i], at)
         self.bring(arrays)
-        for node, at in self._brought:
+        for node, at in self._copied_leaves:
             self.write(node.value, at)
 
     def _execute(self, first: int) -> None:

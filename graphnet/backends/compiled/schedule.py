@@ -53,7 +53,7 @@ class Schedule(Generic[W]):
 
     given: where inputs are copied to (None: nothing reads them, or they are read where they lie). leaves: parameters
     and constants that are read where they lie, in the order of their pieces of memory, or that have a place in the
-    arena. brought: leaves that are copied before each run, wherever their arrays are then.
+    arena. copied_leaves: leaves that are copied before each run, wherever their arrays are then.
     """
 
     memory: Memory
@@ -63,7 +63,7 @@ class Schedule(Generic[W]):
     given: list[Location | None]
     varying: list[bool]
     leaves: list[Node]
-    brought: list[tuple[Node, Location]]
+    copied_leaves: list[tuple[Node, Location]]
     results: list[Location]
 
 
@@ -134,7 +134,7 @@ class Scheduler(ABC, Generic[J, W]):
             ],
             varying=[node.op.varying for node in graph.inputs],
             leaves=[node for node in leaves if not node.op.is_input],
-            brought=[(node, self.location(views[node])) for node in lowered.brought],
+            copied_leaves=[(node, self.location(views[node])) for node in lowered.copied_leaves],
             results=list(map(self.location, lowered.results)),
         )
 

@@ -157,7 +157,7 @@ class TapeScheduler(Scheduler[Job, list[Tape]]):
                 buffer = access.view.buffer
                 tag = None if isinstance(job, Host) else _rows_of(job, access)
                 rows[buffer] = tag if rows.setdefault(buffer, tag) == tag else None
-        for node in (*self.lowered.graph.inputs, *self.lowered.brought):
+        for node in (*self.lowered.graph.inputs, *self.lowered.copied_leaves):
             if node in self.lowered.views:
                 rows[self.lowered.views[node].buffer] = None
         return rows
