@@ -42,8 +42,8 @@ class Lowered:
     `copied_leaves`: leaves whose own arrays no instruction can read, to be copied to their views before a run.
     `unfed`: how many instructions, at the start, depend on parameters and constants alone. `fixed`: how many depend on
     no input that varies (see Function.again); 0 where nothing varies.
-    results: where the outputs lie. lent: whether inputs are read where the caller's arrays lie; the instructions then
-    write there what updates them, the last of the outputs, and results are of the others.
+    results: where the outputs lie. borrowed: whether inputs are read where the caller's arrays lie; the instructions
+    then write there what updates them, the last of the outputs, and results are of the others.
     """
 
     graph: Graph
@@ -53,7 +53,7 @@ class Lowered:
     unfed: int
     results: Sequence[View]
     fixed: int = 0
-    lent: bool = False
+    borrowed: bool = False
 
 
 def lower(graph: Graph, updated: Sequence[int] | None = None) -> Lowered:
@@ -72,7 +72,7 @@ def lower(graph: Graph, updated: Sequence[int] | None = None) -> Lowered:
     with collector_paused():
         if updated is None:
             return _Lowering(graph).run()
-        lowered = _Lowering(graph, lent=True).run()
+        lowered = _Lowering(graph, borrowed=True).run()
         if can_fail(lowered.instructions):
             return _Lowering(graph).run()
         count = len(graph.outputs) - len(updated)
@@ -82,7 +82,7 @@ def lower(graph: Graph, updated: Sequence[int] | None = None) -> Lowered:
         lowered.results = write_updates(
             lowered.instructions, lowered.views, targets, graph.outputs[count:], graph.outputs[:count]
         )
-        lowered.lent = True
+        lowered.borrowed = True
         return lowered
 
 
@@ -119,9 +119,9 @@ class _Unit:
 
 
 class _Lowering:
-    def __init__(self, graph: Graph, lent: bool = False) -> None:
-        """lent: inputs are read where the caller's arrays lie."""
-        self.graph, self.lent = graph, lent
+    def __init__(self, graph: Graph, borrowed: bool = False) -> None:
+        """borrowed: inputs are read where the caller's arrays lie."""
+        self.graph, self.borrowed = graph, borrowed
         self.position = {node: i for i, node in enumerate(graph.order)}
         self.home: dict[Node, _Unit] = {}
         self.units: list[_Unit] = []
@@ -153,7 +153,7 @@ class _Lowering:
 
     def _is_placeable(self, node: Node) -> bool:
         if node.op.is_input:
-            return not self.lent
+            return not self.borrowed
         unit = self.home.get(node)
         if unit is None:
             return node.op.is_input
@@ -211,7 +211,7 @@ class _Lowering:
         match node.op:
             case Fill(number=number):
                 self.numbers[node] = number
-            case op if op.is_input and self.lent:
+            case op if op.is_input and self.borrowed:
                 self.views[node] = Buffer(node.size, node.dtype, node).whole(node.shape)
             case op if op.is_fed or not node.value.flags.c_contiguous:
                 self.views[node] = self.placed.get(node) or Buffer(node.size, node.dtype).whole(node.shape)

@@ -129,7 +129,7 @@ class Scheduler(ABC, Generic[J, W]):
             segments=segments,
             fixed=kept,
             given=[
-                self.location(views[node]) if node in views and not lowered.lent else None
+                self.location(views[node]) if node in views and not lowered.borrowed else None
                 for node in graph.inputs
             ],
             varying=[node.op.varying for node in graph.inputs],
@@ -169,9 +169,9 @@ class Scheduler(ABC, Generic[J, W]):
     def _leaves(self) -> list[Node]:
         """Those that are read as they are: parameters and constants, then inputs that lie where the caller has them."""
         graph, views = self.lowered.graph, self.lowered.views
-        lent = [node for node in graph.inputs if self.lowered.lent]
+        borrowed = [node for node in graph.inputs if self.lowered.borrowed]
         others = [node for node in graph.order if not node.op.is_input]
-        return [node for node in (*others, *lent) if node in views and views[node].buffer.leaf is node]
+        return [node for node in (*others, *borrowed) if node in views and views[node].buffer.leaf is node]
 
     def _make_jobs(self) -> None:
         for i, instruction in _in_groups(self.lowered.instructions):

@@ -26,7 +26,7 @@ import numpy as np
 from graphnet.errors import DtypeError
 from graphnet.graph.node import Dtype, Shape
 
-__all__ = ["CPU", "CUDA", "Lent", "borrowed", "capsule_of"]
+__all__ = ["CPU", "CUDA", "Borrowed", "borrowed", "capsule_of"]
 
 #: Kinds of devices.
 CPU, CUDA = 1, 2
@@ -97,7 +97,7 @@ def capsule_of(address: int, shape: Shape, dtype: Dtype, device: tuple[int, int]
     return _new(place, FRESH, ctypes.cast(_let_go, c_void_p))
 
 
-class Lent(NamedTuple):
+class Borrowed(NamedTuple):
     """Memory of another library; strides in elements, None for one piece. It is given back when `holder` goes."""
 
     address: int
@@ -117,7 +117,7 @@ class _Holder:
             self._managed.deleter(ctypes.pointer(self._managed))
 
 
-def borrowed(capsule: Any) -> Lent:
+def borrowed(capsule: Any) -> Borrowed:
     """What a capsule holds; the capsule is used up. DtypeError for numbers that graphnet does not know."""
     managed = _Managed.from_address(_held(capsule, FRESH))
     tensor = managed.tensor
@@ -129,7 +129,7 @@ def borrowed(capsule: Any) -> Lent:
     _set_name(capsule, USED)
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     strides = tuple(tensor.strides[i] for i in range(tensor.ndim)) if tensor.strides else None
-    return Lent(
+    return Borrowed(
         (tensor.data or 0) + tensor.byte_offset, shape, strides, np.dtype(f"{kind}{tensor.dtype.bits // 8}"),
         (tensor.device.kind, tensor.device.number), _Holder(managed),
     )  # fmt: skip

@@ -74,7 +74,7 @@ def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple
     if any(len({len(tape.ends) for tape in tapes}) > 1 for tapes in works):
         contents.refuse("its parts have not the same supersteps")
     common = restored_schedule(header, arrays, works, apart=False)
-    schedule = TapeSchedule(**vars(common), parts=parts, kernels=[], lent=[], written=[])
+    schedule = TapeSchedule(**vars(common), parts=parts, kernels=[], borrowed=[], written=[])
     forms, kernels = _stored_kernels(header, arrays)
     if arena_end(schedule, forms) != schedule.arena_bytes:
         contents.refuse("its arena is of another size than what it uses")

@@ -32,9 +32,9 @@ class NumbaProgram(HostProgram[TapeSchedule]):
     ) -> None:
         super().__init__(schedule, source, check)
         self._kernels = list(kernels)
-        # Piece 0 is nothing, then come the arena, the leaves, and what is lent.
+        # Piece 0 is nothing, then come the arena, the leaves, and what is borrowed.
         first = ARENA + 1 + len(self.leaves)
-        pieces = np.zeros(first + len(schedule.lent), np.int64)
+        pieces = np.zeros(first + len(schedule.borrowed), np.int64)
         pieces[ARENA:first] = [self._arena.address, *(a.ctypes.data for a in self.leaves)]
         addresses = np.array([kernel.address for kernel in kernels], np.int64)
         self._segments = [
@@ -42,8 +42,9 @@ class NumbaProgram(HostProgram[TapeSchedule]):
             for segment in schedule.segments
         ]
         self.updates_in_place = bool(schedule.written)
-        self._lent = [
-            _Lent(i, i in schedule.written, first + k, self._segments) for k, i in enumerate(schedule.lent)
+        self._borrowed = [
+            _Borrowed(i, i in schedule.written, first + k, self._segments)
+            for k, i in enumerate(schedule.borrowed)
         ]
         self._team = Team(schedule.parts)
         self._threads = schedule.parts
@@ -53,7 +54,7 @@ class NumbaProgram(HostProgram[TapeSchedule]):
     # -- running -----------------------------------------------------------------------------------------------------
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
-        if self._lent:  # in one piece, for as long as it runs
+        if self._borrowed:  # in one piece, for as long as it runs
             arrays = list(map(np.ascontiguousarray, arrays))
         return super().run(arrays)
 
@@ -88,9 +89,11 @@ class NumbaProgram(HostProgram[TapeSchedule]):
 
     def bring(self, arrays: Sequence[Array]) -> None:
         """Tells the tapes where the arrays lie. BackendError where one that is written reaches into another."""
-        if not self._lent:
+        if not self._borrowed:
             return
-        spans = sorted((*lent.lend(arrays[lent.position]), lent) for lent in self._lent)
+        spans = sorted(
+            (*borrowed.span_of(arrays[borrowed.position]), borrowed) for borrowed in self._borrowed
+        )
         for (_, end, a), (start, _, b) in pairwise(spans):
             if start < end and (a.written or b.written):
                 raise BackendError(
@@ -105,7 +108,7 @@ class NumbaProgram(HostProgram[TapeSchedule]):
         pace.took(time.perf_counter() - start)
 
 
-class _Lent:
+class _Borrowed:
     """An input that is read where it lies: the words of the tapes that are addresses in it."""
 
     def __init__(self, position: int, written: bool, piece: int, segments: Sequence[_Segment]) -> None:
@@ -118,7 +121,7 @@ class _Lent:
             for at in (tape.of_piece(piece),)
         ]
 
-    def lend(self, array: Array) -> tuple[int, int]:
+    def span_of(self, array: Array) -> tuple[int, int]:
         """From which address to which it lies."""
         address: int = array.__array_interface__["data"][0]
         if address != self._address:
@@ -127,7 +130,7 @@ class _Lent:
             self._address = address
         return address, address + array.nbytes
 
-    def __lt__(self, other: _Lent) -> bool:
+    def __lt__(self, other: _Borrowed) -> bool:
         return self.position < other.position
 
 

@@ -43,13 +43,13 @@ FEW_ROWS = 8
 class TapeSchedule(Schedule[list[Tape]]):
     """The work of a segment: a tape for each part. kernels: their texts, by their numbers on the tapes.
 
-    lent: positions of the inputs that are read, and updated, where they lie, in the order of their pieces of memory,
-    which come after the leaves'. written: the positions of those that are updated.
+    borrowed: positions of the inputs that are read, and updated, where they lie, in the order of their pieces of
+    memory, which come after the leaves'. written: the positions of those that are updated.
     """
 
     parts: int
     kernels: list[str]
-    lent: list[int]
+    borrowed: list[int]
     written: list[int]
 
 
@@ -68,8 +68,8 @@ def make_schedule(
         **vars(scheduler.schedule()),
         parts=parts,
         kernels=list(scheduler.numbers),
-        lent=[i for i, node in enumerate(graph.inputs) if node in scheduler.pieces],
-        written=list(updated or ()) if lowered.lent else [],
+        borrowed=[i for i, node in enumerate(graph.inputs) if node in scheduler.pieces],
+        written=list(updated or ()) if lowered.borrowed else [],
     )
 
 
