@@ -141,8 +141,8 @@ def stored_inputs(nodes: Sequence[Node]) -> list[list[Any]]:
 
 def inputs(header: Mapping[str, Any]) -> list[StoredInput]:
     found = []
-    for told in listed(entry(header, "inputs"), "its inputs"):
-        name, sizes, kind, file, line, varying = listed(told, "an input", 6)
+    for stored in listed(entry(header, "inputs"), "its inputs"):
+        name, sizes, kind, file, line, varying = listed(stored, "an input", 6)
         found.append(
             StoredInput(
                 None if name is None else text(name, "an input's name"), shape(sizes, "an input"),

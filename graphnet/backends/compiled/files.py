@@ -51,11 +51,11 @@ def stored_schedule(schedule: Schedule[Any]) -> tuple[dict[str, Any], dict[str, 
         "memory": [schedule.memory.leaves, schedule.memory.peak],
         "arena_bytes": schedule.arena_bytes,
         "fixed": schedule.fixed,
-        "given": [None if location is None else location.told() for location in schedule.given],
+        "given": [None if location is None else location.stored() for location in schedule.given],
         "varying": schedule.varying,
         "leaves": len(schedule.leaves),
-        "copied": [location.told() for _, location in schedule.copied_leaves],
-        "results": [location.told() for location in schedule.results],
+        "copied": [location.stored() for _, location in schedule.copied_leaves],
+        "results": [location.stored() for location in schedule.results],
         "parameters": _parameters(schedule.leaves, copied),
     }
     arrays = {f"leaf.{i}": node.value for i, node in enumerate(schedule.leaves)}
@@ -100,8 +100,8 @@ def restored_schedule(
     sizes = [0, arena, *(node.nbytes for node in leaves if not apart)]
 
     def locations(name: str, sizes: Sequence[int]) -> list[Location | None]:
-        told = contents.listed(contents.entry(header, name), f"its list {name!r}")
-        return [None if each is None else Location.from_told(each, sizes) for each in told]
+        stored = contents.listed(contents.entry(header, name), f"its list {name!r}")
+        return [None if each is None else Location.restored(each, sizes) for each in stored]
 
     def all_of(name: str, sizes: Sequence[int]) -> list[Location]:
         found = [location for location in locations(name, sizes) if location is not None]
@@ -117,8 +117,8 @@ def restored_schedule(
             contents.refuse("an array does not fit its place")
         copied.append((node, location))
     varying = [
-        contents.truth(told, "whether an input varies")
-        for told in contents.listed(contents.entry(header, "varying"), "what varies")
+        contents.truth(stored, "whether an input varies")
+        for stored in contents.listed(contents.entry(header, "varying"), "what varies")
     ]
     contents.require_fit(given, varying, header)
     kept, peak = (

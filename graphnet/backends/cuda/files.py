@@ -15,10 +15,10 @@ from graphnet.backends.cuda.schedule import LaunchSchedule, LibraryProduct, Part
 from graphnet.backends.cuda.source import array_name
 from graphnet.graph.node import Array
 
-__all__ = ["schedule_of", "told"]
+__all__ = ["schedule_of", "stored_work"]
 
 
-def told(schedule: LaunchSchedule) -> tuple[dict[str, Any], dict[str, Array]]:
+def stored_work(schedule: LaunchSchedule) -> tuple[dict[str, Any], dict[str, Array]]:
     """JSON and arrays."""
     texts: dict[str, int] = {}
     places = {
@@ -51,8 +51,8 @@ def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Launc
     if arena != common.memory:
         contents.refuse("its arena is of another size than its memory")
     uploads = []
-    for node, told in zip(common.leaves, _listed(header, "bytes", len(common.leaves)), strict=True):
-        byte = contents.whole(told, "a place", arena)
+    for node, stored in zip(common.leaves, _listed(header, "bytes", len(common.leaves)), strict=True):
+        byte = contents.whole(stored, "a place", arena)
         if byte + node.nbytes > arena:
             contents.refuse("a leaf lies outside of its memory")
         uploads.append(Upload((node,), byte, not node.op.is_parameter))
@@ -75,8 +75,8 @@ def _run(run: Launch | LibraryProduct, texts: dict[str, int]) -> list[Any]:
     return [texts.setdefault(run.text, len(texts)), run.arrays, run.arguments, run.grid, run.block]
 
 
-def _run_of(told: Any, texts: Sequence[str], arena: int) -> Launch | LibraryProduct:
-    found = contents.listed(told, "a launch")
+def _run_of(stored: Any, texts: Sequence[str], arena: int) -> Launch | LibraryProduct:
+    found = contents.listed(stored, "a launch")
     if found and isinstance(found[0], str):
         kind, *parts = contents.listed(found, "a product", 4)
         dtype = contents.dtype(kind, "a product")
@@ -109,9 +109,9 @@ def _run_of(told: Any, texts: Sequence[str], arena: int) -> Launch | LibraryProd
     )  # fmt: skip
 
 
-def _part_of(told: Any, most: int) -> Part:
+def _part_of(stored: Any, most: int) -> Part:
     """most: so many elements has the arena."""
-    sizes, strides, start = contents.listed(told, "an operand of a product", 3)
+    sizes, strides, start = contents.listed(stored, "an operand of a product", 3)
     shape = contents.shape(contents.listed(sizes, "an operand", 3), "an operand of a product")
     steps = tuple(contents.whole(s, "a stride", most) for s in contents.listed(strides, "strides", 3))
     first = contents.whole(start, "the place of an operand", most)

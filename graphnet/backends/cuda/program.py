@@ -12,7 +12,7 @@ from graphnet.backends.compiled.locations import HEADER, Location
 from graphnet.backends.compiled.program import CompiledProgram
 from graphnet.backends.cuda.arrays import DeviceArray, empty, seen
 from graphnet.backends.cuda.device import Device
-from graphnet.backends.cuda.files import told
+from graphnet.backends.cuda.files import stored_work
 from graphnet.backends.cuda.kernels import compiled
 from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.schedule import LaunchSchedule, LibraryProduct, Upload
@@ -156,7 +156,7 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
         return None if self._wrong else results
 
     def stored_work(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        return told(self.schedule)
+        return stored_work(self.schedule)
 
     def action(self, run: Launch | LibraryProduct) -> Callable[[Any], None]:
         """What launches it on a stream."""

@@ -12,20 +12,20 @@ from graphnet.backends.cache import open_cache
 from graphnet.backends.compiled.files import restored_schedule
 from graphnet.backends.numba.machine import Kernel, symbol_of, this_machine
 from graphnet.backends.numba.reach import arena_end
-from graphnet.backends.numba.records import RecordForm, form_of, from_told
+from graphnet.backends.numba.records import RecordForm, form_of, restored_form
 from graphnet.backends.numba.schedule import TapeSchedule
 from graphnet.backends.numba.tape import Tape
 from graphnet.errors import BackendError
 from graphnet.graph.node import Array
 
-__all__ = ["schedule_of", "told"]
+__all__ = ["schedule_of", "stored_work"]
 
 #: The arrays of a tape, and what they hold.
 TAPE = ("words", "heads", "kernels", "ends")
 WORD = np.dtype(np.int64)
 
 
-def told(schedule: TapeSchedule) -> tuple[dict[str, Any], dict[str, Array]]:
+def stored_work(schedule: TapeSchedule) -> tuple[dict[str, Any], dict[str, Array]]:
     """JSON and arrays. The arena is as large as what its records use."""
     machine = this_machine()
     arrays: dict[str, Array] = {}
@@ -83,7 +83,7 @@ def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple
 
 
 def _seal(symbol: str, form: RecordForm, code: bytes) -> str:
-    """The code is not looked into, so what is told of it is sealed with it. By their seals kernels of files are known:
+    """The code is not looked into, so its form is sealed with it. By their seals kernels of files are known:
     what a file calls by the name of another kernel is never taken for that."""
     return contents.seal([symbol.encode(), form.line().encode(), code])
 
@@ -94,9 +94,9 @@ def _stored_kernels(
     """The forms of their records; seal -> (symbol, code)."""
     forms: list[RecordForm] = []
     kernels: dict[str, tuple[str, bytes]] = {}
-    for i, told in enumerate(contents.listed(contents.entry(header, "kernels"), "its kernels")):
-        seal, symbol, form = contents.listed(told, "a kernel", 3)
-        forms.append(from_told(form))
+    for i, stored in enumerate(contents.listed(contents.entry(header, "kernels"), "its kernels")):
+        seal, symbol, form = contents.listed(stored, "a kernel", 3)
+        forms.append(restored_form(form))
         code = contents.array(arrays, f"kernel.{i}", np.dtype(np.uint8)).tobytes()
         name = contents.code(symbol, f"the name of its kernel {i}")
         if _seal(name, forms[-1], code) != seal or seal in kernels:

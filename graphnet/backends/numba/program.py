@@ -11,7 +11,7 @@ import numpy as np
 
 from graphnet.backends.compiled.host import HostProgram
 from graphnet.backends.compiled.locations import ARENA
-from graphnet.backends.numba.files import told
+from graphnet.backends.numba.files import stored_work
 from graphnet.backends.numba.machine import Kernel
 from graphnet.backends.numba.pace import Pace
 from graphnet.backends.numba.schedule import TapeSchedule
@@ -85,7 +85,7 @@ class NumbaProgram(HostProgram[TapeSchedule]):
                 yield name, self._explained(arrays) if outputs is None else outputs
 
     def stored_work(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        return told(self.schedule)
+        return stored_work(self.schedule)
 
     def bring(self, arrays: Sequence[Array]) -> None:
         """Tells the tapes where the arrays lie. BackendError where one that is written reaches into another."""

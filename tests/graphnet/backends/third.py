@@ -172,7 +172,7 @@ class ThirdProgram(HostProgram[Schedule[list[Launch]]]):
 
     def stored_work(self) -> tuple[dict[str, Any], dict[str, Array]]:
         works = [segment.work for segment in self.schedule.segments]
-        return {"launches": [[[x.text, [at.told() for at in x.locations]] for x in w] for w in works]}, {}
+        return {"launches": [[[x.text, [at.stored() for at in x.locations]] for x in w] for w in works]}, {}
 
 
 class ThirdBackend(Backend):
@@ -192,7 +192,7 @@ class ThirdBackend(Backend):
         leaves = [arrays[f"leaf.{i}"].nbytes for i in range(header["leaves"])]
         sizes = [0, header["arena_bytes"], *leaves]
         works = [
-            [Launch(text, (), (), [Location.from_told(at, sizes) for at in told]) for text, told in work]
+            [Launch(text, (), (), [Location.restored(at, sizes) for at in stored]) for text, stored in work]
             for work in contents.entry(header, "launches")
         ]
         return ThirdProgram(restored_schedule(header, arrays, works, apart=False), None, False)

@@ -23,7 +23,7 @@ from graphnet.backends.numba import reach
 from graphnet.backends.numba.machine import symbol_of, this_machine
 from graphnet.backends.numba.program import NumbaProgram
 from graphnet.backends.numba.reach import arena_end
-from graphnet.backends.numba.records import form_of, from_told
+from graphnet.backends.numba.records import form_of, restored_form
 from graphnet.backends.numba.tape import address, runner
 from graphnet.call import stored
 from graphnet.errors import BackendError, DtypeError, GraphnetError, ShapeError, ValueAccessError
@@ -248,7 +248,7 @@ class TestBadFiles:
             np.frombuffer(data, np.int64, sizes[name][0], at[name])
             for name in ("words.0.0", "heads.0.0", "kernels.0.0")
         )
-        forms = [from_told(form) for _, _, form in header["kernels"]]
+        forms = [restored_form(form) for _, _, form in header["kernels"]]
         refused = 0
         for head, number in zip(heads[::8], kernels[::8], strict=True):
             for operand in forms[number].operands:
@@ -298,7 +298,7 @@ class TestBadFiles:
         sizes = [int(np.prod(shape)) * np.dtype(dtype).itemsize for _, dtype, shape in header["arrays"]]
         at = [name for name, *_ in header["arrays"]].index("kernel.0")
         code = forged[sum(sizes[:at]) : sum(sizes[: at + 1])]
-        seal = contents.seal([symbol_of(key).encode(), from_told(form).line().encode(), code])
+        seal = contents.seal([symbol_of(key).encode(), restored_form(form).line().encode(), code])
         header["kernels"] = [[seal, symbol_of(key), form]]
         (tmp_path / "forged").write_bytes(sealed(header, forged))
         np.testing.assert_allclose(gn.load_function(tmp_path / "forged")(np.ones(4))[0], 1.375 * np.sin(1))
