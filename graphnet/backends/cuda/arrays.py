@@ -27,7 +27,7 @@ from graphnet.graph.dtypes import BOOL, FLOAT64, as_dtype
 from graphnet.graph.node import Array, Dtype, Shape
 from graphnet.plan.instructions import Step
 
-__all__ = ["DeviceArray", "empty", "place", "seen", "sum_text", "ufunc_text"]
+__all__ = ["DeviceArray", "as_device_array", "empty", "place", "sum_text", "ufunc_text"]
 
 #: NumPy's function -> the scalar expression of its inputs, see graphnet.graph.expression.
 EXPRESSIONS: dict[Any, str] = {
@@ -213,7 +213,7 @@ def place(array: Any) -> DeviceArray:
     return result
 
 
-def seen(array: Any) -> DeviceArray | None:
+def as_device_array(array: Any) -> DeviceArray | None:
     """An array of any library as a DeviceArray, the same memory, if it lies on this GPU; else None.
 
     ShapeError if it does not lie in one piece, row after row.

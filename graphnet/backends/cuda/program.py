@@ -10,7 +10,7 @@ import numpy as np
 
 from graphnet.backends.compiled.locations import HEADER, Location
 from graphnet.backends.compiled.program import CompiledProgram
-from graphnet.backends.cuda.arrays import DeviceArray, empty, seen
+from graphnet.backends.cuda.arrays import DeviceArray, as_device_array, empty
 from graphnet.backends.cuda.device import Device
 from graphnet.backends.cuda.files import stored_work
 from graphnet.backends.cuda.kernels import compiled
@@ -124,7 +124,7 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
     # -- running -----------------------------------------------------------------------------------------------------
 
     def taken(self, array: Any) -> DeviceArray | None:
-        return seen(array)
+        return as_device_array(array)
 
     def launch(self, number: int) -> None:
         self._segments[number].launch()

@@ -43,7 +43,7 @@ def stored_work(schedule: TapeSchedule) -> tuple[dict[str, Any], dict[str, Array
     header = {
         "parts": schedule.parts,
         "tapes": [len(segment.work) for segment in schedule.segments],
-        "machine": machine.fingerprint,
+        "machine": machine.processor_key,
         "kernels": kernels,
         "arena_bytes": arena_end(schedule, forms),
     }
@@ -55,7 +55,7 @@ def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple
     of LLVM, for what is none, and where anything reaches beyond its memory."""
     machine = this_machine()
     made_for = contents.text(contents.entry(header, "machine"), "its machine")
-    if made_for != machine.fingerprint:
+    if made_for != machine.processor_key:
         raise BackendError(
             "this stored function was compiled for another processor or version of LLVM "
             f"({' '.join(made_for.split()[1:2])}, here {machine.processor}); compile and save it again here."

@@ -314,7 +314,9 @@ class TestBadFiles:
             gn.load_function(path)
 
     def test_another_processor(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(this_machine(), "fingerprint", "x86_64-unknown-linux-gnu abacus +beads llvm 1.0")
+        monkeypatch.setattr(
+            this_machine(), "processor_key", "x86_64-unknown-linux-gnu abacus +beads llvm 1.0"
+        )
         with pytest.raises(BackendError, match=r"another processor.*abacus|another processor"):
             gn.load_function(path)
 
