@@ -30,8 +30,8 @@ __all__ = [
     "Job",
     "LoopJob",
     "Record",
+    "RecordContext",
     "ScatterJob",
-    "Target",
     "part_of",
     "share_of",
     "text_of",
@@ -74,7 +74,7 @@ class Record(NamedTuple):
     words: tuple[int, ...]
 
 
-class Target(NamedTuple):
+class RecordContext(NamedTuple):
     """What records need to know: symbolic addresses of the arena, which begins with the error flag, the leaves and the
     cores' own memory (`scratch_stride` bytes apart), and the machine's vectors and registers."""
 
@@ -142,7 +142,7 @@ class Job(ABC):
         return [access.view.buffer for access in (*self.reads, *self.writes)]
 
     @abstractmethod
-    def records(self, target: Target, share: int) -> list[Record]:
+    def records(self, context: RecordContext, share: int) -> list[Record]:
         """What one share is."""
 
     def scratch(self, vector_bytes: int) -> int:
@@ -170,7 +170,7 @@ class LoopJob(Job):
             self.split, self.count = "rows", rows
             self.tiles = rows // VECTOR_TILE if _is_long_vector(shape, division) else division.tiles(rows)
 
-    def records(self, target: Target, share: int) -> list[Record]:
+    def records(self, context: RecordContext, share: int) -> list[Record]:
         if self.split:
             start, stop = self.rows_of(share)
             if start == stop:
@@ -179,7 +179,7 @@ class LoopJob(Job):
             start, stop = 0, -1
         else:
             return []
-        return [loop_record(self.loop, target, start, stop)]
+        return [loop_record(self.loop, context, start, stop)]
 
 
 def _is_long_vector(shape: Sequence[int], division: Division) -> bool:
@@ -195,14 +195,14 @@ def part_of(view: View, axis: int, start: int, stop: int) -> View:
     return view.sliced(key)
 
 
-def loop_record(loop: Loop, target: Target, start: int, stop: int) -> Record:
+def loop_record(loop: Loop, context: RecordContext, start: int, stop: int) -> Record:
     """Rows start ... stop - 1 of the loop (all where stop < 0)."""
-    text, words, places = _layout_of(loop, stop - start, target)
+    text, words, places = _layout_of(loop, stop - start, context)
     found = list(words)
-    found[0] = target.arena
+    found[0] = context.arena
     views = loop.views
     for at, number, pitch in places:
-        found[at] = target.address(views[number]) + pitch * start
+        found[at] = context.address(views[number]) + pitch * start
     return Record(text, tuple(found))
 
 
@@ -218,10 +218,10 @@ class Layout(NamedTuple):
 _layouts: dict[Hashable, Layout] = {}
 
 
-def _layout_of(loop: Loop, rows: int, target: Target) -> Layout:
+def _layout_of(loop: Loop, rows: int, context: RecordContext) -> Layout:
     """Loops of all time steps have one layout: it is made once."""
-    key = (rows, target.vector_bytes, target.check, target.avx512, loop.form)
-    return _layouts.get(key) or remembered(_layouts, key, _layout(loop, rows, target))
+    key = (rows, context.vector_bytes, context.check, context.avx512, loop.form)
+    return _layouts.get(key) or remembered(_layouts, key, _layout(loop, rows, context))
 
 
 class Axes(NamedTuple):
@@ -325,7 +325,7 @@ class _Form:
         return Reduced(reduction.how, reduction.number, reduction.view.dtype, move, place)
 
 
-def _layout(loop: Loop, rows: int, target: Target) -> Layout:
+def _layout(loop: Loop, rows: int, context: RecordContext) -> Layout:
     """rows: so many of the first axis that is kept; all, if negative."""
     kept_axes = [i for i in range(len(loop.shape)) if i not in loop.reduced]
     row_axis = kept_axes[0] if kept_axes else 0
@@ -341,12 +341,12 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
     operands = [form.load(k, load, twins[k]) for k, load in enumerate(loop.loads)]
     stores = [form.store(k, number) for k, (number, _) in enumerate(loop.stores, first_store)]
     reductions = [form.reduction(k, r) for k, r in enumerate(loop.reductions, first_reduction)]
-    lanes = lanes_for(target.vector_bytes, [o.dtype for o in operands] + [s.dtype for s in loop.steps])
+    lanes = lanes_for(context.vector_bytes, [o.dtype for o in operands] + [s.dtype for s in loop.steps])
     short = sizes[-1] if (by_rows or not axes.reduced) and sizes[-1] <= lanes else 0
     kernel = LoopKernel(
-        target.vector_bytes, len(sizes), len(form.strides), tuple(operands), tuple(loop.steps), tuple(stores),
+        context.vector_bytes, len(sizes), len(form.strides), tuple(operands), tuple(loop.steps), tuple(stores),
         tuple(reductions), axes.reduced, by_rows, short, _is_long(loop, sizes, axes.kept, by_rows, lanes),
-        target.check, target.avx512,
+        context.check, context.avx512,
     )  # fmt: skip
     words = [0, *sizes, *(stride for strides in form.strides for stride in strides)]
     places = []
@@ -402,7 +402,7 @@ class ScatterJob(Job):
     def scratch(self, vector_bytes: int) -> int:
         return self.own * self.scatter.y.dtype.itemsize
 
-    def records(self, target: Target, share: int) -> list[Record]:
+    def records(self, context: RecordContext, share: int) -> list[Record]:
         x, index, y = self.scatter.x, self.scatter.index, self.scatter.y
         if self.split:
             rows = self.split == "rows"
@@ -412,14 +412,14 @@ class ScatterJob(Job):
             return []
         step = index.strides[0] if index.shape else 1
         words: tuple[int, ...] = (
-            target.arena, target.address(x), target.address(index), target.address(y), x.shape[0], x.shape[1]
+            context.arena, context.address(x), context.address(index), context.address(y), x.shape[0], x.shape[1]
         )  # fmt: skip
         if self.scatter.by_columns:
-            kernel: Kernel = ColumnScatterKernel(x.dtype, index.dtype, target.vector_bytes)
+            kernel: Kernel = ColumnScatterKernel(x.dtype, index.dtype, context.vector_bytes)
             words += (y.shape[1], *x.strides, step, *y.strides)
         else:
-            kernel = ScatterKernel(x.dtype, index.dtype, target.vector_bytes, bool(self.own))
+            kernel = ScatterKernel(x.dtype, index.dtype, context.vector_bytes, bool(self.own))
             words += (y.shape[0], x.strides[0], step, y.strides[0])
             if self.own:
-                words += (target.scratch + share * target.scratch_stride,)
+                words += (context.scratch + share * context.scratch_stride,)
         return [Record(text_of(kernel), words)]

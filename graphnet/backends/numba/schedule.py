@@ -12,7 +12,7 @@ from graphnet.backends.compiled.arena import require_arena
 from graphnet.backends.compiled.locations import ARENA
 from graphnet.backends.compiled.schedule import Schedule, Scheduler
 from graphnet.backends.numba.barriers import barriers_of
-from graphnet.backends.numba.jobs import Division, Job, LoopJob, Record, ScatterJob, Target
+from graphnet.backends.numba.jobs import Division, Job, LoopJob, Record, RecordContext, ScatterJob
 from graphnet.backends.numba.machine import Machine
 from graphnet.backends.numba.product_jobs import (
     BlockedProductJob,
@@ -141,7 +141,7 @@ class TapeScheduler(Scheduler[Job, list[Tape]]):
         end = self.give_places(start, self.barriers, self._rows())
         scratch = max((job.scratch(machine.vector_bytes) for job in own), default=0)
         scratch = -(-scratch // ALIGNMENT) * ALIGNMENT + 5 * ALIGNMENT
-        self.target = Target(
+        self.context = RecordContext(
             address(ARENA, 0), {node: address(piece, 0) for node, piece in self.pieces.items()},
             address(ARENA, end), scratch, machine.vector_bytes, machine.registers, self.check, machine.avx512,
         )  # fmt: skip
@@ -188,7 +188,7 @@ class TapeScheduler(Scheduler[Job, list[Tape]]):
                         tape.append([])
             for part, by_tile in enumerate(since):
                 for tile in range(job.tiles):
-                    for record in job.records(self.target, part * job.tiles + tile):
+                    for record in job.records(self.context, part * job.tiles + tile):
                         by_tile[tile].append((record, job.nodes))
         write_out()
         return [make_tape(tape, owner, self.numbers) for tape, owner in zip(tapes, owners, strict=True)]
