@@ -10,7 +10,7 @@ from graphnet.backends.compiled.folds import Fold
 from graphnet.backends.compiled.layouts import remembered
 from graphnet.backends.cuda.division import Division
 from graphnet.backends.cuda.expressions import PythonEmitter, convert, evaluate
-from graphnet.backends.cuda.launch import Launch, Layout, power_of_two
+from graphnet.backends.cuda.launch import Launch, LaunchLayout, power_of_two
 from graphnet.backends.cuda.source import INDEX, Offset, Source, Value
 from graphnet.graph.dtypes import BOOL
 from graphnet.plan.axes import is_along_reduced, joined, operand_strides
@@ -32,10 +32,10 @@ def loop_launches(loop: Loop, division: Division, check: bool) -> list[Launch]:
     return reduction_launches(loop, division, check)
 
 
-_layouts: dict[Hashable, Layout] = {}
+_layouts: dict[Hashable, LaunchLayout] = {}
 
 
-def _layout_of(loop: Loop, division: Division, check: bool) -> Layout:
+def _layout_of(loop: Loop, division: Division, check: bool) -> LaunchLayout:
     """Loops of all time steps have one layout: it is made once."""
     key = (division, check, loop.form)
     return _layouts.get(key) or remembered(_layouts, key, _elementwise(loop, division, check))
@@ -153,7 +153,7 @@ def divided(source: Source, index: str, sizes: Sequence[str], names: str) -> lis
 # -- elementwise -----------------------------------------------------------------------------------------------------
 
 
-def _elementwise(loop: Loop, division: Division, check: bool) -> Layout:
+def _elementwise(loop: Loop, division: Division, check: bool) -> LaunchLayout:
     tables = operand_strides(loop)
     axes = joined(range(len(loop.shape)), loop.shape, tables)
     while len(axes) < (2 if loop.looks_up else 1):
@@ -194,7 +194,7 @@ def _elementwise(loop: Loop, division: Division, check: bool) -> Layout:
     across = min(power_of_two(width), division.threads)
     down = min(power_of_two(height), division.threads // across)
     grid = (-(-width // across), -(-height // down), math.prod(sizes[:-2]))
-    return Layout.of(source, grid, (across, down, 1), division)
+    return LaunchLayout.of(source, grid, (across, down, 1), division)
 
 
 # -- reductions ------------------------------------------------------------------------------------------------------
@@ -227,14 +227,14 @@ def reduction_launches(loop: Loop, division: Division, check: bool) -> list[Laun
     if parts == 1:
         source = _Reduction(loop, kept, reduced, fold, by_rows, (lanes, others), None, check).source
         return [
-            Layout.of(source, _grid(blocks, kept, by_rows, lanes, 1), (lanes, others, 1), division).launch(
-                loop.nodes, views
-            )
+            LaunchLayout.of(
+                source, _grid(blocks, kept, by_rows, lanes, 1), (lanes, others, 1), division
+            ).launch(loop.nodes, views)
         ]
     scratch = Buffer(parts * results, fold.kept)
     partial = scratch.whole((parts, results))
     source = _Reduction(loop, kept, reduced, fold, by_rows, (lanes, others), -(-total // parts), check).source
-    first = Layout.of(
+    first = LaunchLayout.of(
         source, _grid(blocks, kept, by_rows, lanes, parts), (lanes, others, 1), division
     ).launch(loop.nodes, [*views[:-1], partial])
     # The parts side by side, seen with the result's own axes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphnet.backends.cuda.division import Division
-from graphnet.backends.cuda.launch import Launch, Layout, power_of_two
+from graphnet.backends.cuda.launch import Launch, LaunchLayout, power_of_two
 from graphnet.backends.cuda.loops import Moved, stepping
 from graphnet.backends.cuda.source import INDEX, Offset, Source
 from graphnet.graph.dtypes import FLOAT64
@@ -79,7 +79,7 @@ def _chains(scatter: Scatter, first: View, following: View, division: Division) 
             _search(source, at, scatter)
             source.line(f"{source.element(LINK, 'following + p')} = {LINK.name}(i)")
     grid = (-(-work // division.threads), 1, 1)
-    return Layout.of(source, grid, (division.threads, 1, 1), division).launch(
+    return LaunchLayout.of(source, grid, (division.threads, 1, 1), division).launch(
         scatter.nodes, [index, first, following]
     )
 
@@ -139,6 +139,6 @@ def _following(
         if helpers > 1:
             source.line("cuda.syncthreads()")
     grid = (-(-columns // lanes), rows, 1)
-    return Layout.of(source, grid, (lanes, helpers, 1), division).launch(
+    return LaunchLayout.of(source, grid, (lanes, helpers, 1), division).launch(
         scatter.nodes, [first, following, x, y]
     )

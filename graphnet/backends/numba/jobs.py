@@ -93,7 +93,7 @@ class RecordContext(NamedTuple):
         return base + view.offset * view.dtype.itemsize
 
 
-class Kernel(Protocol):
+class KernelForm(Protocol):
     """What has a text, and tells what its records are: equal kernels have one."""
 
     def text(self) -> str: ...
@@ -104,7 +104,7 @@ class Kernel(Protocol):
 
 
 @lru_cache(maxsize=1024)
-def text_of(kernel: Kernel) -> str:
+def text_of(kernel: KernelForm) -> str:
     """The kernel's text, made once for a program: not for all that a process ever compiles."""
     return kernel.record().line() + kernel.text()
 
@@ -206,7 +206,7 @@ def loop_record(loop: Loop, context: RecordContext, start: int, stop: int) -> Re
     return Record(text, tuple(found))
 
 
-class Layout(NamedTuple):
+class RecordLayout(NamedTuple):
     """What records of equal loops share: the kernel, the words less the addresses, and for each address where it
     belongs, the number of its view among the loop's, and how many bytes further on the next row lies."""
 
@@ -215,10 +215,10 @@ class Layout(NamedTuple):
     places: tuple[tuple[int, int, int], ...]
 
 
-_layouts: dict[Hashable, Layout] = {}
+_layouts: dict[Hashable, RecordLayout] = {}
 
 
-def _layout_of(loop: Loop, rows: int, context: RecordContext) -> Layout:
+def _layout_of(loop: Loop, rows: int, context: RecordContext) -> RecordLayout:
     """Loops of all time steps have one layout: it is made once."""
     key = (rows, context.vector_bytes, context.check, context.avx512, loop.form)
     return _layouts.get(key) or remembered(_layouts, key, _layout(loop, rows, context))
@@ -325,7 +325,7 @@ class _Form:
         return Reduced(reduction.how, reduction.number, reduction.view.dtype, move, place)
 
 
-def _layout(loop: Loop, rows: int, context: RecordContext) -> Layout:
+def _layout(loop: Loop, rows: int, context: RecordContext) -> RecordLayout:
     """rows: so many of the first axis that is kept; all, if negative."""
     kept_axes = [i for i in range(len(loop.shape)) if i not in loop.reduced]
     row_axis = kept_axes[0] if kept_axes else 0
@@ -360,7 +360,7 @@ def _layout(loop: Loop, rows: int, context: RecordContext) -> Layout:
         moves = rows >= 0 and axis < len(view.strides)
         places.append((len(words), number, view.strides[axis] * view.dtype.itemsize if moves else 0))
         words.append(0)
-    return Layout(text_of(kernel), tuple(words), tuple(places))
+    return RecordLayout(text_of(kernel), tuple(words), tuple(places))
 
 
 def _is_long(loop: Loop, sizes: Sequence[int], kept: int, by_rows: bool, lanes: int) -> bool:
@@ -415,7 +415,7 @@ class ScatterJob(Job):
             context.arena, context.address(x), context.address(index), context.address(y), x.shape[0], x.shape[1]
         )  # fmt: skip
         if self.scatter.by_columns:
-            kernel: Kernel = ColumnScatterKernel(x.dtype, index.dtype, context.vector_bytes)
+            kernel: KernelForm = ColumnScatterKernel(x.dtype, index.dtype, context.vector_bytes)
             words += (y.shape[1], *x.strides, step, *y.strides)
         else:
             kernel = ScatterKernel(x.dtype, index.dtype, context.vector_bytes, bool(self.own))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from graphnet.backends.compiled.folds import Fold
 from graphnet.backends.numba.expressions import LLVMEmitter, convert
 from graphnet.backends.numba.ir import Value, element, lanes_of, llvm_type, vector_type
-from graphnet.backends.numba.operands import LoopForm, OperandCode, Place, Row
+from graphnet.backends.numba.operands import LoopForm, OperandCode, Row, RowAddress
 from graphnet.graph.node import Dtype
 
 __all__ = ["STRETCH", "ReductionCode"]
@@ -224,7 +224,9 @@ class ReductionCode(OperandCode):
         for fold in self.folds:
             total = self._across(fold, [next(totals) for _ in kept])
             strides = self.strides[fold.strides]
-            place = Place(fold.base, self._begin(strides, kept[0]), fold.move, strides[self.kept_axes - 1])
+            place = RowAddress(
+                fold.base, self._begin(strides, kept[0]), fold.move, strides[self.kept_axes - 1]
+            )
             self._store(convert(self, total, llvm_type(fold.result)), place, self.integer(0), None)
 
     def _row_totals(self, kept: list[list[Value]]) -> _Totals:
@@ -278,7 +280,7 @@ class ReductionCode(OperandCode):
         """Axes: kept ..., reduced ..., and the last kept one, which runs over vectors, innermost."""
         kernel, kept = self.kernel, self.kept_axes
         places = [
-            Place(fold.base, self._begin(strides, indices), fold.move, strides[kept - 1])
+            RowAddress(fold.base, self._begin(strides, indices), fold.move, strides[kept - 1])
             for fold in self.folds
             for strides in (self.strides[fold.strides],)
         ]
