@@ -11,7 +11,7 @@ from typing import Any
 from graphnet.backends import contents
 from graphnet.backends.compiled.files import restored_schedule
 from graphnet.backends.cuda.launch import Launch
-from graphnet.backends.cuda.schedule import LaunchSchedule, LibraryProduct, Part, Upload
+from graphnet.backends.cuda.schedule import LaunchSchedule, LibraryProduct, StridedBatch, Upload
 from graphnet.backends.cuda.source import array_name
 from graphnet.graph.node import Array
 
@@ -80,7 +80,7 @@ def _run_of(stored: Any, texts: Sequence[str], arena: int) -> Launch | LibraryPr
     if found and isinstance(found[0], str):
         kind, *parts = contents.listed(found, "a product", 4)
         dtype = contents.dtype(kind, "a product")
-        a, b, c = (_part_of(part, arena // dtype.itemsize) for part in parts)
+        a, b, c = (_batch_of(part, arena // dtype.itemsize) for part in parts)
         count, rows, columns = c.shape
         if dtype.kind != "f" or a.shape[:2] != (count, rows) or b.shape != (count, a.shape[2], columns):
             contents.refuse("the operands of a product do not fit each other")
@@ -109,7 +109,7 @@ def _run_of(stored: Any, texts: Sequence[str], arena: int) -> Launch | LibraryPr
     )  # fmt: skip
 
 
-def _part_of(stored: Any, most: int) -> Part:
+def _batch_of(stored: Any, most: int) -> StridedBatch:
     """most: so many elements has the arena."""
     sizes, strides, start = contents.listed(stored, "an operand of a product", 3)
     shape = contents.shape(contents.listed(sizes, "an operand", 3), "an operand of a product")
@@ -117,4 +117,4 @@ def _part_of(stored: Any, most: int) -> Part:
     first = contents.whole(start, "the place of an operand", most)
     if math.prod(shape) and first + sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) >= most:
         contents.refuse("an operand lies outside of its memory")
-    return Part(first, shape, steps)
+    return StridedBatch(first, shape, steps)

@@ -20,7 +20,7 @@ from graphnet.graph.node import Node
 from graphnet.plan.instructions import Access, Product
 from graphnet.plan.views import View
 
-__all__ = ["BlockedProductJob", "PackJob", "Packed", "PackedProductJob", "Piece", "panel_width"]
+__all__ = ["Block", "BlockedProductJob", "PackJob", "Packed", "PackedProductJob", "panel_width"]
 
 #: Rows of B that are multiplied at a time when the product is the only one of its B: with some columns, and as many
 #: of A, they stay in the second cache.
@@ -113,7 +113,7 @@ def pack_record(context: RecordContext, b: View, panels: int, width: int, rows: 
     return Record(text_of(kernel), words)
 
 
-class Piece(NamedTuple):
+class Block(NamedTuple):
     """A part of a right operand: where it lies, and where it belongs in the whole."""
 
     source: View
@@ -122,13 +122,13 @@ class Piece(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """A right operand in panels. pieces: what it is made of, each at the edge of a panel."""
+    """A right operand in panels. blocks: what it is made of, each at the edge of a panel."""
 
     source: View
     view: View
     width: int
     node: Node
-    pieces: tuple[Piece, ...]
+    blocks: tuple[Block, ...]
 
 
 class PackJob(Job):
@@ -148,7 +148,7 @@ class PackJob(Job):
         rows = packed.source.shape[0]
         base, item = context.address(packed.view), packed.source.dtype.itemsize
         found = []
-        for source, row, column in packed.pieces:
+        for source, row, column in packed.blocks:
             panels = -(-source.shape[1] // width)
             start, stop = share_of(panels, share, self.shares) if self.split else (0, 0 if share else panels)
             if start < stop:
@@ -200,8 +200,8 @@ class BlockedProductJob(_ProductJob):
         a, b, c = self.product.a, self.product.b, self.product.c
         if self.split == "columns":
             unit = 2 * lanes
-            pieces = -(-self.count // unit)
-            start, stop = (min(n * unit, self.count) for n in share_of(pieces, share, self.shares))
+            units = -(-self.count // unit)
+            start, stop = (min(n * unit, self.count) for n in share_of(units, share, self.shares))
             b, c = part_of(b, 1, start, stop), part_of(c, 1, start, stop)
         elif self.split:
             start, stop = self.rows_of(share)

@@ -15,11 +15,11 @@ from graphnet.backends.numba.barriers import barriers_of
 from graphnet.backends.numba.jobs import Division, Job, LoopJob, Record, RecordContext, ScatterJob
 from graphnet.backends.numba.machine import Machine
 from graphnet.backends.numba.product_jobs import (
+    Block,
     BlockedProductJob,
     Packed,
     PackedProductJob,
     PackJob,
-    Piece,
     panel_width,
 )
 from graphnet.backends.numba.tape import Tape, address, make_tape
@@ -231,7 +231,7 @@ class _Packing:
             for access in instruction.writes:
                 writer_of[access.view.buffer] = i
         varying = varying_nodes(lowered.graph)
-        in_pieces: set[View] = set()
+        in_blocks: set[View] = set()
         for b, products in users.items():
             right = products[0].nodes[0].inputs[1]
             # A join of inputs has no writer: they are brought to their places in it.
@@ -240,26 +240,26 @@ class _Packing:
             )
             if sum(p.c.shape[0] for p in products) <= FEW_ROWS or not (weights_only or len(products) > 1):
                 continue
-            pieces = self._pack(b, right)
+            blocks = self._pack(b, right)
             reads = [products[0].reads[1]]
-            if pieces:
+            if blocks:
                 reads = [copy.reads[0] for copy in self._joins[b.buffer]]
-                in_pieces.add(b)
+                in_blocks.add(b)
             self._waiting[b] = PackJob(self.packed[b], reads, division)
             if weights_only:
                 self._early.append(b)
-        self.needless: set[Instruction] = _needless_copies(lowered, self._joins, in_pieces)
+        self.needless: set[Instruction] = _needless_copies(lowered, self._joins, in_blocks)
 
-    def _pack(self, b: View, right: Node) -> tuple[Piece, ...] | None:
-        """Plans b's panels; the pieces that they are packed from, where b would only be copied together for that."""
+    def _pack(self, b: View, right: Node) -> tuple[Block, ...] | None:
+        """Plans b's panels; the blocks that they are packed from, where b would only be copied together for that."""
         lanes = self._machine.vector_bytes // b.dtype.itemsize
         width = panel_width(b.shape[1], lanes, self._machine.registers) * lanes
         panels = -(-b.shape[1] // width)
         buffer = Buffer(panels * width * b.shape[0], b.dtype)
-        pieces = _pieces(b, self._joins.get(b.buffer), width)
-        whole = pieces or (Piece(b, 0, 0),)
+        blocks = _blocks(b, self._joins.get(b.buffer), width)
+        whole = blocks or (Block(b, 0, 0),)
         self.packed[b] = Packed(b, buffer.whole((buffer.size,)), width, right, whole)
-        return pieces
+        return blocks
 
     def early(self) -> list[PackJob]:
         """The packing of what depends on parameters and constants alone."""
@@ -293,13 +293,13 @@ def _static_joins(lowered: Lowered) -> dict[Buffer, list[Loop]]:
     return {buffer: copies for buffer, copies in found.items() if buffer not in others}
 
 
-def _pieces(b: View, copies: Sequence[Loop] | None, width: int) -> tuple[Piece, ...] | None:
-    """The right operand as the pieces that were to be copied together; None if they do not end with panels."""
+def _blocks(b: View, copies: Sequence[Loop] | None, width: int) -> tuple[Block, ...] | None:
+    """The right operand as the blocks that were to be copied together; None if they do not end with panels."""
     if not copies:
         return None
     turned = b.strides[1] != 1
     pitch = b.strides[1] if turned else b.strides[0]
-    pieces = []
+    blocks = []
     for copy in copies:
         ((_, region),) = copy.stores
         source = copy.loads[0].data
@@ -312,25 +312,25 @@ def _pieces(b: View, copies: Sequence[Loop] | None, width: int) -> tuple[Piece, 
             return None
         major, minor = divmod(region.offset - b.offset, pitch)
         row, column = (minor, major) if turned else (major, minor)
-        piece = Piece(source.transposed((1, 0)) if turned else source, row, column)
-        rows, columns = piece.source.shape
+        block = Block(source.transposed((1, 0)) if turned else source, row, column)
+        rows, columns = block.source.shape
         inside = 0 <= row <= b.shape[0] - rows and 0 <= column <= b.shape[1] - columns
         ends = column % width == 0 and (columns % width == 0 or column + columns == b.shape[1])
         if not inside or not ends:
             return None
-        pieces.append(piece)
-    return tuple(pieces) if sum(p.source.size for p in pieces) == b.size else None
+        blocks.append(block)
+    return tuple(blocks) if sum(p.source.size for p in blocks) == b.size else None
 
 
 def _needless_copies(
-    lowered: Lowered, joins: Mapping[Buffer, Sequence[Loop]], in_pieces: set[View]
+    lowered: Lowered, joins: Mapping[Buffer, Sequence[Loop]], in_blocks: set[View]
 ) -> set[Instruction]:
-    """Copies into joins that only products read, which pack the pieces from where they are."""
-    buffers = {b.buffer for b in in_pieces}
+    """Copies into joins that only products read, which pack the blocks from where they are."""
+    buffers = {b.buffer for b in in_blocks}
     for instruction in lowered.instructions:
         for access in instruction.reads:
             packed = isinstance(instruction, Product) and access is instruction.reads[1]
-            if not packed or access.view not in in_pieces:
+            if not packed or access.view not in in_blocks:
                 buffers.discard(access.view.buffer)
     for node in lowered.graph.outputs:
         buffers.discard(lowered.views[node].buffer)
