@@ -41,7 +41,7 @@ class HostCall(NamedTuple):
 
 
 class Segment(NamedTuple, Generic[W]):
-    """A stretch of native work; then, if any, what Python does."""
+    """Native work; then, if any, what Python does."""
 
     work: W
     host: HostCall | None

@@ -22,7 +22,7 @@ __all__ = ["loop_launches", "reduction_launches"]
 Stride = int | None
 
 #: So many terms of float64 are added up one after the other.
-STRETCH = 16
+CHUNK = 16
 
 
 def loop_launches(loop: Loop, division: Division, check: bool) -> list[Launch]:
@@ -332,8 +332,8 @@ class _Reduction:
                 source.line(f"{sum_} = {_combined(source, fold, sum_, str(value))}")
 
         with source.block(f"if {inside}"):
-            if fold.is_rounded and self.terms > STRETCH * sharing:
-                _in_stretches(source, f"{self.begin} + {share}", self.end, sharing, add_to)
+            if fold.is_rounded and self.terms > CHUNK * sharing:
+                _in_chunks(source, f"{self.begin} + {share}", self.end, sharing, add_to)
             else:
                 add_to("sum", f"{self.begin} + {share}", self.end)
         if sharing > 1:
@@ -348,18 +348,18 @@ class _Reduction:
             source.line("cuda.syncthreads()")
 
 
-def _in_stretches(
+def _in_chunks(
     source: Source, first: str, end: str, step: int, add_to: Callable[[str, str, str], None]
 ) -> None:
-    """`sum` of every step-th term, and with it what rounding takes from the sums of STRETCH terms each.
+    """`sum` of every step-th term, and with it what rounding takes from the sums of CHUNK terms each.
 
     add_to(sum, first, end) adds up one by one. An infinite sum lost all: it stays. Source: Knuth 1969, 4.2.2.
     """
     source.line("lost = float64(0)")
-    with stepping(source, "stretch", first, end, str(STRETCH * step)):
-        source.line(f"stop = stretch + {STRETCH * step} if stretch + {STRETCH * step} < {end} else {end}")
+    with stepping(source, "chunk", first, end, str(CHUNK * step)):
+        source.line(f"stop = chunk + {CHUNK * step} if chunk + {CHUNK * step} < {end} else {end}")
         source.line("part = float64(0)")
-        add_to("part", "stretch", "stop")
+        add_to("part", "chunk", "stop")
         source.line("whole = float64(sum + part)")
         source.line("rest = float64(whole - sum)")
         source.line("lost = float64(lost + ((sum - (whole - rest)) + (part - rest)))")

@@ -17,7 +17,7 @@ from graphnet.backends.compiled.layouts import remembered
 from graphnet.backends.numba.loop import LoopKernel
 from graphnet.backends.numba.operands import Operand, Reduced, Stored, lanes_for
 from graphnet.backends.numba.records import RecordForm
-from graphnet.backends.numba.reduction import STRETCH
+from graphnet.backends.numba.reduction import CHUNK
 from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
 from graphnet.graph.dtypes import FLOAT64
 from graphnet.graph.node import Node
@@ -364,11 +364,11 @@ def _layout(loop: Loop, rows: int, context: RecordContext) -> RecordLayout:
 
 
 def _is_long(loop: Loop, sizes: Sequence[int], kept: int, by_rows: bool, lanes: int) -> bool:
-    """Whether a sum of float64 has more terms in a lane than make a stretch."""
+    """Whether a sum of float64 has more terms in a lane than make a chunk."""
     reduced = sizes[kept:] if by_rows else sizes[kept - 1 : -1]
     terms = math.prod(reduced[:-1]) * -(-reduced[-1] // (lanes if by_rows else 1)) if reduced else 0
     sums = any(r.how == "sum" and loop.dtype_of(r.number) == FLOAT64 for r in loop.reductions)
-    return sums and terms > STRETCH
+    return sums and terms > CHUNK
 
 
 def _move(stride: int | None) -> str:

@@ -135,7 +135,7 @@ class _Borrowed:
 
 
 class _Segment:
-    """A stretch of native code: the tapes of all parts, with real addresses."""
+    """Native code: the tapes of all parts, with real addresses."""
 
     def __init__(self, words: Sequence[Array], tapes: Sequence[Tape]) -> None:
         self.words, self.tapes = words, tapes
