@@ -1,4 +1,4 @@
-"""A schedule as what a file can hold, and back: all but the work of its segments, which each back end tells itself."""
+"""A schedule as what a file can hold, and back: all but the work of its sections, which each back end tells itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from graphnet.backends import contents
 from graphnet.backends.compiled.locations import ARENA, HEADER, Location
-from graphnet.backends.compiled.schedule import Schedule, Segment
+from graphnet.backends.compiled.schedule import Schedule, Section
 from graphnet.errors import BackendError
 from graphnet.graph.node import Array, Node
 from graphnet.ops import all_ops
@@ -24,9 +24,9 @@ W = TypeVar("W")
 
 def require_storable(schedule: Schedule[Any], check: bool) -> None:
     """BackendError where Python has to run something, or errors need the graph."""
-    for segment in schedule.segments:
-        if segment.host is not None:
-            raise _runs_in_python(segment.host.node)
+    for section in schedule.sections:
+        if section.host is not None:
+            raise _runs_in_python(section.host.node)
     if check:
         raise BackendError("a function compiled with check=True cannot be stored: errors need its graph")
 
@@ -84,7 +84,7 @@ def _parameters(leaves: Iterable[Node], copied: Iterable[Node]) -> dict[str, str
 def restored_schedule(
     header: Mapping[str, Any], arrays: Mapping[str, Array], works: Sequence[W], apart: bool
 ) -> Schedule[W]:
-    """The schedule that was stored, with the work of each segment. Its leaves are the arrays, so what is written into
+    """The schedule that was stored, with the work of each section. Its leaves are the arrays, so what is written into
     these holds from then on. apart: leaves have no piece of memory of their own.
 
     BackendError for what is none: no array lies outside of its memory.
@@ -128,7 +128,7 @@ def restored_schedule(
     return Schedule(
         memory=Memory(kept, peak),
         arena_bytes=arena,
-        segments=[Segment(work, None) for work in works],
+        sections=[Section(work, None) for work in works],
         fixed=contents.whole(contents.entry(header, "fixed"), "what does not vary", len(works)),
         given=given,
         varying=varying,

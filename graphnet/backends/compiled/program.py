@@ -1,4 +1,4 @@
-"""The compiled program: a schedule put to work. What a back end adds is its memory, and how it launches a segment."""
+"""The compiled program: a schedule put to work. What a back end adds is its memory, and how it launches a section."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CompiledProgram(Program, Generic[S]):
 
     @abstractmethod
     def launch(self, number: int) -> None:
-        """Does the work of the segment of this number."""
+        """Does the work of the section of this number."""
 
     @abstractmethod
     def lower_flag(self) -> None:
@@ -78,7 +78,7 @@ class CompiledProgram(Program, Generic[S]):
 
     @abstractmethod
     def stored_work(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """What else of the schedule a file must hold: the segments' work above all."""
+        """What else of the schedule a file must hold: the sections' work above all."""
 
     def bring(self, arrays: Sequence[Array]) -> None:
         """Before a run: leaves that may have changed and have their own place, inputs that are read where they lie."""
@@ -102,7 +102,7 @@ class CompiledProgram(Program, Generic[S]):
         return self._outputs(arrays, self.schedule.fixed)
 
     def _outputs(self, arrays: Sequence[Array], first: int) -> list[Array]:
-        """By the segments from `first` on."""
+        """By the sections from `first` on."""
         with self._turns.lock:
             self._turns.begin(self)
             self.lower_flag()
@@ -122,12 +122,12 @@ class CompiledProgram(Program, Generic[S]):
             self._turns.begin(self)
             self.lower_flag()
             self._bring(arrays)
-            for number, segment in enumerate(self.schedule.segments):
+            for number, section in enumerate(self.schedule.sections):
                 self.timed_launch(number, spent)
-                if segment.host is not None:
+                if section.host is not None:
                     start = time.perf_counter()
-                    self._call(segment.host)
-                    spent[segment.host.node] += time.perf_counter() - start
+                    self._call(section.host)
+                    spent[section.host.node] += time.perf_counter() - start
             self._turns.end()
         return spent
 
@@ -144,10 +144,10 @@ class CompiledProgram(Program, Generic[S]):
             self.write(node.value, at)
 
     def _execute(self, first: int) -> None:
-        segments = self.schedule.segments
-        for number in range(first, len(segments)):
+        sections = self.schedule.sections
+        for number in range(first, len(sections)):
             self.launch(number)
-            host = segments[number].host
+            host = sections[number].host
             if host is not None:
                 self._call(host)
 

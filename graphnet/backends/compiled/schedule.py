@@ -1,4 +1,4 @@
-"""Schedule: from a graph to what a machine has to do, as plain data: segments of native work, locations of arrays."""
+"""Schedule: from a graph to what a machine has to do, as plain data: sections of native work, locations of arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphnet.plan.lowering import Lowered
 from graphnet.plan.order import Memory
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["HostCall", "Job", "Schedule", "Scheduler", "Segment"]
+__all__ = ["HostCall", "Job", "Schedule", "Scheduler", "Section"]
 
 
 class Job(Protocol):
@@ -40,7 +40,7 @@ class HostCall(NamedTuple):
     target: Location
 
 
-class Segment(NamedTuple, Generic[W]):
+class Section(NamedTuple, Generic[W]):
     """Native work; then, if any, what Python does."""
 
     work: W
@@ -49,7 +49,7 @@ class Segment(NamedTuple, Generic[W]):
 
 @dataclass
 class Schedule(Generic[W]):
-    """fixed: how many segments, at the start, depend on no input that varies. varying: which of the inputs do.
+    """fixed: how many sections, at the start, depend on no input that varies. varying: which of the inputs do.
 
     given: where inputs are copied to (None: nothing reads them, or they are read where they lie). leaves: parameters
     and constants that are read where they lie, in the order of their pieces of memory, or that have a place in the
@@ -58,7 +58,7 @@ class Schedule(Generic[W]):
 
     memory: Memory
     arena_bytes: int
-    segments: list[Segment[W]]
+    sections: list[Section[W]]
     fixed: int
     given: list[Location | None]
     varying: list[bool]
@@ -68,7 +68,7 @@ class Schedule(Generic[W]):
 
 
 class Scheduler(ABC, Generic[J, W]):
-    """Makes a schedule. A back end says which jobs do the work of an instruction, and what a segment makes of them.
+    """Makes a schedule. A back end says which jobs do the work of an instruction, and what a section makes of them.
 
     check: the error flag is raised where a value is not finite. Loops look at all that they read and compute; what
     other instructions make is looked at by a loop of its own.
@@ -96,7 +96,7 @@ class Scheduler(ABC, Generic[J, W]):
 
     @abstractmethod
     def work(self, first: int, jobs: Sequence[J]) -> W:
-        """What the jobs of a segment come to, whose memory has its place by now. first: the first one's number."""
+        """What the jobs of a section come to, whose memory has its place by now. first: the first one's number."""
 
     def before_inputs(self) -> Sequence[J]:
         """More jobs, after those that depend on parameters and constants alone."""
@@ -122,11 +122,11 @@ class Scheduler(ABC, Generic[J, W]):
         self.pieces = {node: piece for piece, node in enumerate(where, ARENA + 1)}
         end = self.place_values(start)
         inside = sum(node.nbytes for node in leaves if node not in self.pieces)
-        segments, kept = self._segments()
+        sections, kept = self._sections()
         return Schedule(
             memory=Memory(sum(node.nbytes for node in leaves), end - inside),
             arena_bytes=end,
-            segments=segments,
+            sections=sections,
             fixed=kept,
             given=[
                 self.location(views[node]) if node in views and not lowered.borrowed else None
@@ -203,9 +203,9 @@ class Scheduler(ABC, Generic[J, W]):
         for access in looked_at if self.check else ():
             self.jobs += self.loop(looking_at(access.view, instruction.nodes))
 
-    def _segments(self) -> tuple[list[Segment[W]], int]:
+    def _sections(self) -> tuple[list[Section[W]], int]:
         """The jobs, cut where Python has to do something and before the first that varies; and how many come before."""
-        segments: list[Segment[W]] = []
+        sections: list[Section[W]] = []
         start = kept = 0
 
         def cut(stop: int, host: Host | None) -> None:
@@ -213,17 +213,17 @@ class Scheduler(ABC, Generic[J, W]):
             if host is not None:
                 call = HostCall(host.node, list(map(self.location, host.sources)), self.location(host.target))
             own = [job for job in self.jobs[start:stop] if not isinstance(job, Host)]
-            segments.append(Segment(self.work(start, own), call))
+            sections.append(Section(self.work(start, own), call))
 
         for i, job in enumerate(self.jobs):
             if self.fixed and i == self.fixed:
                 cut(i, None)
-                start, kept = i, len(segments)
+                start, kept = i, len(sections)
             if isinstance(job, Host):
                 cut(i, job)
                 start = i + 1
         cut(len(self.jobs), None)
-        return segments, kept
+        return sections, kept
 
 
 def _in_groups(instructions: Sequence[Instruction]) -> list[tuple[int, Instruction | list[Product]]]:

@@ -26,7 +26,7 @@ def stored_work(schedule: LaunchSchedule) -> tuple[dict[str, Any], dict[str, Arr
         for upload in schedule.uploads
         for node in upload.nodes
     }
-    runs = [[_run(run, texts) for run in segment.work] for segment in schedule.segments]
+    runs = [[_run(run, texts) for run in section.work] for section in schedule.sections]
     header = {
         "runs": runs,
         "texts": list(texts),
@@ -46,7 +46,7 @@ def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Launc
     arena = contents.whole(contents.entry(header, "arena_bytes"), "the size of its arena")
     if _seal(texts, runs, arena) != contents.entry(header, "seal"):
         contents.refuse("what it launches is not what was sealed")
-    works = [[_run_of(run, texts, arena) for run in contents.listed(work, "a segment")] for work in runs]
+    works = [[_run_of(run, texts, arena) for run in contents.listed(work, "a section")] for work in runs]
     common = restored_schedule(header, arrays, works, apart=True)
     if arena != common.memory:
         contents.refuse("its arena is of another size than its memory")

@@ -59,7 +59,7 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
                 found()
             else:
                 self._parameters.append(found)
-        self._segments = [_Segment(self, segment.work) for segment in schedule.segments]
+        self._sections = [_Section(self, section.work) for section in schedule.sections]
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
@@ -127,12 +127,12 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
         return as_device_array(array)
 
     def launch(self, number: int) -> None:
-        self._segments[number].launch()
+        self._sections[number].launch()
 
     def timed_launch(self, number: int, spent: dict[Node, float]) -> None:
         """A launch's time is shared among the nodes that it works for."""
-        segment = self._segments[number]
-        for run, action in zip(segment.runs, segment.actions, strict=True):
+        section = self._sections[number]
+        for run, action in zip(section.runs, section.actions, strict=True):
             seconds = self.device.timed(partial(action, self.device.stream))
             for node in run.nodes:
                 spent[node] += seconds / len(run.nodes)
@@ -170,7 +170,7 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
         return partial(self._multiply, self.device.address(self._arena), run)
 
 
-class _Segment:
+class _Section:
     """Launches in series: one by one when they first run, so that all code is loaded; then captured, and replayed."""
 
     def __init__(self, program: CudaProgram, runs: Sequence[Launch | LibraryProduct]) -> None:

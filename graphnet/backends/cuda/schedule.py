@@ -58,7 +58,7 @@ class Upload(NamedTuple):
 
 @dataclass
 class LaunchSchedule(Schedule[list[Launch | LibraryProduct]]):
-    """The work of a segment: launches in series, their views located. uploads: the leaves. flagged: whether the error
+    """The work of a section: launches in series, their views located. uploads: the leaves. flagged: whether the error
     flag may be raised."""
 
     uploads: list[Upload]
@@ -74,7 +74,7 @@ def make_schedule(graph: Graph, division: Division, library: bool, check: bool) 
         **vars(common),
         uploads=scheduler.uploads,
         flagged=any(
-            isinstance(run, Launch) and RAISED in run.text for work, _ in common.segments for run in work
+            isinstance(run, Launch) and RAISED in run.text for work, _ in common.sections for run in work
         ),
     )
 

@@ -29,8 +29,8 @@ def stored_work(schedule: TapeSchedule) -> tuple[dict[str, Any], dict[str, Array
     """JSON and arrays. The arena is as large as what its records use."""
     machine = this_machine()
     arrays: dict[str, Array] = {}
-    for i, segment in enumerate(schedule.segments):
-        for k, tape in enumerate(segment.work):
+    for i, section in enumerate(schedule.sections):
+        for k, tape in enumerate(section.work):
             arrays |= {f"{part}.{i}.{k}": getattr(tape, part) for part in TAPE}
     texts = schedule.kernels
     keys, forms = machine.keys(texts), [form_of(text) for text in texts]
@@ -42,7 +42,7 @@ def stored_work(schedule: TapeSchedule) -> tuple[dict[str, Any], dict[str, Array
         kernels.append([_seal(symbol_of(key), form, code), symbol_of(key), form])
     header = {
         "parts": schedule.parts,
-        "tapes": [len(segment.work) for segment in schedule.segments],
+        "tapes": [len(section.work) for section in schedule.sections],
         "machine": machine.processor_key,
         "kernels": kernels,
         "arena_bytes": arena_end(schedule, forms),
@@ -63,7 +63,7 @@ def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple
     parts = contents.whole(contents.entry(header, "parts"), "the number of its parts", 64, 1)
     counts = contents.listed(contents.entry(header, "tapes"), "its tapes")
     if any(contents.whole(count, "the number of tapes", parts) != parts for count in counts):
-        contents.refuse("a segment has not a tape for each part")
+        contents.refuse("a section has not a tape for each part")
     works = [
         [
             Tape(**{part: contents.array(arrays, f"{part}.{i}.{k}", WORD) for part in TAPE}, owners=[])

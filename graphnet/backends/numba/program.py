@@ -1,4 +1,4 @@
-"""The compiled program: tapes put to work over one arena, by as many threads as each segment has tapes for."""
+"""The compiled program: tapes put to work over one arena, by as many threads as each section has tapes for."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class NumbaProgram(HostProgram[TapeSchedule]):
         pieces = np.zeros(first + len(schedule.borrowed), np.int64)
         pieces[ARENA:first] = [self._arena.address, *(a.ctypes.data for a in self.leaves)]
         addresses = np.array([kernel.address for kernel in kernels], np.int64)
-        self._segments = [
-            _Segment([tape.located(pieces, addresses) for tape in segment.work], segment.work)
-            for segment in schedule.segments
+        self._sections = [
+            _Section([tape.located(pieces, addresses) for tape in section.work], section.work)
+            for section in schedule.sections
         ]
         self.updates_in_place = bool(schedule.written)
         self._borrowed = [
-            _Borrowed(i, i in schedule.written, first + k, self._segments)
+            _Borrowed(i, i in schedule.written, first + k, self._sections)
             for k, i in enumerate(schedule.borrowed)
         ]
         self._team = Team(schedule.parts)
         self._threads = schedule.parts
-        #: By the segment that a run begins with.
+        #: By the section that a run begins with.
         self._paces = {first: Pace(schedule.parts) for first in (0, schedule.fixed)}
 
     # -- running -----------------------------------------------------------------------------------------------------
@@ -59,10 +59,10 @@ class NumbaProgram(HostProgram[TapeSchedule]):
         return super().run(arrays)
 
     def launch(self, number: int) -> None:
-        self._segments[number].run(self._team, self._threads)
+        self._sections[number].run(self._team, self._threads)
 
     def timed_launch(self, number: int, spent: dict[Node, float]) -> None:
-        self._segments[number].time(self._team, self.schedule.parts, spent)
+        self._sections[number].time(self._team, self.schedule.parts, spent)
 
     def run_alone(self, arrays: Sequence[Array], parts: Sequence[int]) -> Iterator[tuple[str, list[Array]]]:
         """As `run`, then, where something varies, as `again`: one thread alone, which does the parts of each superstep
@@ -76,9 +76,9 @@ class NumbaProgram(HostProgram[TapeSchedule]):
                 if name and not first:
                     break
                 self.lower_flag()
-                segments = zip(self._segments[first:], self.schedule.segments[first:], strict=True)
-                for segment, (_, host) in segments:
-                    segment.run_alone(parts)
+                sections = zip(self._sections[first:], self.schedule.sections[first:], strict=True)
+                for section, (_, host) in sections:
+                    section.run_alone(parts)
                     if host is not None:
                         self._call(host)
                 outputs = self.fetch(arrays)
@@ -111,13 +111,13 @@ class NumbaProgram(HostProgram[TapeSchedule]):
 class _Borrowed:
     """An input that is read where it lies: the words of the tapes that are addresses in it."""
 
-    def __init__(self, position: int, written: bool, piece: int, segments: Sequence[_Segment]) -> None:
+    def __init__(self, position: int, written: bool, piece: int, sections: Sequence[_Section]) -> None:
         self.position, self.written = position, written
         self._address = 0
         self._places = [
             (words, at, words[at].copy())
-            for segment in segments
-            for words, tape in zip(segment.words, segment.tapes, strict=True)
+            for section in sections
+            for words, tape in zip(section.words, section.tapes, strict=True)
             for at in (tape.of_piece(piece),)
         ]
 
@@ -134,7 +134,7 @@ class _Borrowed:
         return self.position < other.position
 
 
-class _Segment:
+class _Section:
     """Native code: the tapes of all parts, with real addresses."""
 
     def __init__(self, words: Sequence[Array], tapes: Sequence[Tape]) -> None:

@@ -31,7 +31,7 @@ def arena_end(schedule: TapeSchedule, forms: Sequence[RecordForm]) -> int:
     copied = [location for _, location in schedule.copied_leaves]
     locations = [each for each in (*schedule.given, *copied, *schedule.results) if each is not None]
     ends = [HEADER, *(each.end for each in locations if each.piece == ARENA)]
-    tapes = [tape for segment in schedule.segments for tape in segment.work]
+    tapes = [tape for section in schedule.sections for tape in section.work]
     for tape in tapes:
         _require_whole(tape, forms)
     for number, form in enumerate(forms):

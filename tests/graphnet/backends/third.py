@@ -154,7 +154,7 @@ def compiled(text: str) -> Any:
 
 class ThirdProgram(HostProgram[Schedule[list[Launch]]]):
     def launch(self, number: int) -> None:
-        for launch in self.schedule.segments[number].work:
+        for launch in self.schedule.sections[number].work:
             self._launch(launch)
 
     def _launch(self, launch: Launch) -> None:
@@ -164,14 +164,14 @@ class ThirdProgram(HostProgram[Schedule[list[Launch]]]):
             exec(compiled(launch.text), {**known, **arrays, "flag": self._arena.header})
 
     def timed_launch(self, number: int, spent: dict[Node, float]) -> None:
-        for launch in self.schedule.segments[number].work:
+        for launch in self.schedule.sections[number].work:
             start = time.perf_counter()
             self._launch(launch)
             for node in launch.nodes:
                 spent[node] += (time.perf_counter() - start) / len(launch.nodes)
 
     def stored_work(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        works = [segment.work for segment in self.schedule.segments]
+        works = [section.work for section in self.schedule.sections]
         return {"launches": [[[x.text, [at.stored() for at in x.locations]] for x in w] for w in works]}, {}
 
 

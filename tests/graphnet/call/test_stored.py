@@ -354,8 +354,8 @@ def write_where_they_say(program: NumbaProgram) -> None:
     for location in program.schedule.given:
         if location is not None:
             program.at(location)[...] = 1
-    for segment, (tapes, _) in zip(program._segments, program.schedule.segments, strict=True):
-        for tape, words in zip(tapes, segment.words, strict=True):
+    for section, (tapes, _) in zip(program._sections, program.schedule.sections, strict=True):
+        for tape, words in zip(tapes, section.words, strict=True):
             for head, number in zip(tape.heads, tape.kernels, strict=True):
                 form, record = forms[number], tape.words[head:].tolist()
                 bounds = words.ctypes.data + 8 * np.array([head, head + form.words])
