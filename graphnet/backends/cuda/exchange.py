@@ -65,18 +65,18 @@ _is_valid = ctypes.PYFUNCTYPE(c_int, c_void_p, c_char_p)(("PyCapsule_IsValid", _
 
 FRESH, USED = b"dltensor", b"used_dltensor"
 
-#: What has been lent, by the address of its structure, with all that must live until it is given back.
-_lent: dict[int, tuple[Any, ...]] = {}
+#: What other libraries were given, by the address of its structure, with all that must live until it is given back.
+_exported: dict[int, tuple[Any, ...]] = {}
 
 
 def _returned(managed: Any) -> None:
-    _lent.pop(ctypes.addressof(managed.contents), None)
+    _exported.pop(ctypes.addressof(managed.contents), None)
 
 
 def _dropped(capsule: int) -> None:
     """Of a capsule that nobody has taken. (It is dying, so no Python object may be made of it.)"""
     if _is_valid(capsule, FRESH):
-        _lent.pop(_pointer(capsule, FRESH), None)
+        _exported.pop(_pointer(capsule, FRESH), None)
 
 
 _give_back = _Deleter(_returned)
@@ -93,7 +93,7 @@ def capsule_of(address: int, shape: Shape, dtype: Dtype, device: tuple[int, int]
     )  # fmt: skip
     managed.deleter = _give_back
     place = ctypes.addressof(managed)
-    _lent[place] = (managed, sizes, owner)
+    _exported[place] = (managed, sizes, owner)
     return _new(place, FRESH, ctypes.cast(_let_go, c_void_p))
 
 
