@@ -51,10 +51,12 @@ def stored_schedule(schedule: Schedule[Any]) -> tuple[dict[str, Any], dict[str, 
         "memory": [schedule.memory.leaves, schedule.memory.peak],
         "arena_bytes": schedule.arena_bytes,
         "fixed": schedule.fixed,
-        "given": [None if location is None else location.stored() for location in schedule.given],
+        "copied_inputs": [
+            None if location is None else location.stored() for location in schedule.copied_inputs
+        ],
         "varying": schedule.varying,
         "leaves": len(schedule.leaves),
-        "copied": [location.stored() for _, location in schedule.copied_leaves],
+        "copied_leaves": [location.stored() for _, location in schedule.copied_leaves],
         "results": [location.stored() for location in schedule.results],
         "parameters": _parameters(schedule.leaves, copied),
     }
@@ -110,8 +112,8 @@ def restored_schedule(
         return found
 
     own = sizes[: ARENA + 1]
-    given, copied = locations("given", own), []
-    for i, location in enumerate(all_of("copied", own)):
+    inputs, copied = locations("copied_inputs", own), []
+    for i, location in enumerate(all_of("copied_leaves", own)):
         node = leaf(f"copied.{i}")
         if (node.shape, node.dtype) != (location.shape, location.dtype):
             contents.refuse("an array does not fit its place")
@@ -120,7 +122,7 @@ def restored_schedule(
         contents.truth(stored, "whether an input varies")
         for stored in contents.listed(contents.entry(header, "varying"), "what varies")
     ]
-    contents.require_fit(given, varying, header)
+    contents.require_fit(inputs, varying, header)
     kept, peak = (
         contents.whole(size, "its memory")
         for size in contents.listed(contents.entry(header, "memory"), "its memory", 2)
@@ -130,7 +132,7 @@ def restored_schedule(
         arena_bytes=arena,
         sections=[Section(work, None) for work in works],
         fixed=contents.whole(contents.entry(header, "fixed"), "what does not vary", len(works)),
-        given=given,
+        copied_inputs=inputs,
         varying=varying,
         leaves=leaves,
         copied_leaves=copied,

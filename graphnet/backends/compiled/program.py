@@ -41,8 +41,9 @@ class CompiledProgram(Program, Generic[S]):
         self.memory = schedule.memory
         self._turns = Turns()
         #: (position, memory) of the inputs that are copied to memory, and of those among them that vary.
-        self._given = [(i, self.at(place)) for i, place in enumerate(schedule.given) if place is not None]
-        self._varying = [(i, at) for i, at in self._given if schedule.varying[i]]
+        places = enumerate(schedule.copied_inputs)
+        self._copied_inputs = [(i, self.at(place)) for i, place in places if place is not None]
+        self._varying = [(i, at) for i, at in self._copied_inputs if schedule.varying[i]]
         self._copied_leaves = [(node, self.at(location)) for node, location in schedule.copied_leaves]
         self._results = list(map(self.at, schedule.results))
 
@@ -137,7 +138,7 @@ class CompiledProgram(Program, Generic[S]):
         ]
 
     def _bring(self, arrays: Sequence[Array]) -> None:
-        for i, at in self._given:
+        for i, at in self._copied_inputs:
             self.write(arrays[i], at)
         self.bring(arrays)
         for node, at in self._copied_leaves:

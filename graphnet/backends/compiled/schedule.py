@@ -51,16 +51,16 @@ class Section(NamedTuple, Generic[W]):
 class Schedule(Generic[W]):
     """fixed: how many sections, at the start, depend on no input that varies. varying: which of the inputs do.
 
-    given: where inputs are copied to (None: nothing reads them, or they are read where they lie). leaves: parameters
-    and constants that are read where they lie, in the order of their pieces of memory, or that have a place in the
-    arena. copied_leaves: leaves that are copied before each run, wherever their arrays are then.
+    copied_inputs: where inputs are copied to (None: nothing reads them, or they are read where they lie). leaves:
+    parameters and constants that are read where they lie, in the order of their pieces of memory, or that have a place
+    in the arena. copied_leaves: leaves that are copied before each run, wherever their arrays are then.
     """
 
     memory: Memory
     arena_bytes: int
     sections: list[Section[W]]
     fixed: int
-    given: list[Location | None]
+    copied_inputs: list[Location | None]
     varying: list[bool]
     leaves: list[Node]
     copied_leaves: list[tuple[Node, Location]]
@@ -128,7 +128,7 @@ class Scheduler(ABC, Generic[J, W]):
             arena_bytes=end,
             sections=sections,
             fixed=kept,
-            given=[
+            copied_inputs=[
                 self.location(views[node]) if node in views and not lowered.borrowed else None
                 for node in graph.inputs
             ],

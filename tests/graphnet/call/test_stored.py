@@ -351,7 +351,7 @@ def write_where_they_say(program: NumbaProgram) -> None:
     """Every record, run by itself over memory full of noise, changes nothing but what its form says it writes."""
     memory, forms = program._arena.bytes, [form_of(text) for text in program.schedule.kernels]
     memory[HEADER:] = GENERATOR.integers(0, 256, len(memory) - HEADER)
-    for location in program.schedule.given:
+    for location in program.schedule.copied_inputs:
         if location is not None:
             program.at(location)[...] = 1
     for section, (tapes, _) in zip(program._sections, program.schedule.sections, strict=True):
