@@ -45,7 +45,7 @@ OURS: dict[str, Callable[..., Any]] = {
 MOVED = {"SGD": 3, "Momentum": 5, "Nesterov": 8, "RMSprop": 5, "Adam": 7}
 
 
-class Given:
+class KnownGradient:
     """A gradient that is there already."""
 
     def __init__(self, g: Array, threads: int | None) -> None:
@@ -57,7 +57,7 @@ class Given:
 
 def ours(name: str, clip: float | None, g: Array, threads: int | None) -> Callable[[], Any]:
     optimizer = OURS[name](clip_norm=clip)
-    theta, given = np.zeros_like(g), Given(g, threads)
+    theta, given = np.zeros_like(g), KnownGradient(g, threads)
     state = optimizer.init(theta)
     return lambda: optimizer.step(given, theta, state)
 

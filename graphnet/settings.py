@@ -128,7 +128,7 @@ def shown(value: Any, most: int = 60) -> str:
     if isinstance(value, np.ndarray):
         return f"an array of shape {list(value.shape)}"
     try:
-        said = repr(value)
+        text = repr(value)
     except Exception:  # of a class of the user's, or a number too long for Python to write
-        said = f"a {type(value).__name__}"
-    return " ".join(said.split()) if len(said) <= most else " ".join(f"{said[: most - 4]} ...".split())
+        text = f"a {type(value).__name__}"
+    return " ".join(text.split()) if len(text) <= most else " ".join(f"{text[: most - 4]} ...".split())

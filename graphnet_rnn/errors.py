@@ -35,9 +35,9 @@ class TrainingError(GraphnetError, ArithmeticError):
         length: the gradient's norm. at: which step it was. found: what Objective.explain_non_finite says; None where it
         was not asked. remedy: what to try, if not a smaller rate or clipping.
         """
-        said = f"the loss is {loss:.6g} and the gradient's norm {length:.6g} at {at}"
+        what = f"the loss is {loss:.6g} and the gradient's norm {length:.6g} at {at}"
         if found is not None and found.startswith("Input: "):
-            return cls(f"{said}: what was fed is not finite. {found}")
+            return cls(f"{what}: what was fed is not finite. {found}")
         if found == "":
             found = "No node makes it: a sum over all parameters does (the gradient's norm, or l2)."
-        return cls(f"{said}; {remedy or 'try a smaller rate or clipping'}. {found or ''}".rstrip())
+        return cls(f"{what}; {remedy or 'try a smaller rate or clipping'}. {found or ''}".rstrip())

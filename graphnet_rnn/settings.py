@@ -30,9 +30,9 @@ __all__ = [
 ]  # fmt: skip
 
 
-def is_true(said: object) -> bool:
+def is_true(answer: object) -> bool:
     """Whether a callback said True; comparisons of arrays' elements give NumPy's."""
-    return isinstance(said, (bool, np.bool_)) and bool(said)
+    return isinstance(answer, (bool, np.bool_)) and bool(answer)
 
 
 def setting(value: Any, /, says: str, *, free: bool = False, **option: Any) -> Any:

@@ -33,11 +33,11 @@ def started() -> None:
 
 
 def _is_command_line() -> bool:
-    said = list(sys.argv[:1])
-    if said == ["-m"]:  # what Python writes there until it has found the module
+    words = list(sys.argv[:1])
+    if words == ["-m"]:  # what Python writes there until it has found the module
         word = sys.orig_argv[len(sys.orig_argv) - len(sys.argv)]  # the last before the program's arguments
         return re.fullmatch(rf"(-\w*m)?{MODULE}", word) is not None
-    return bool(said) and Path(said[0]).stem == SCRIPT
+    return bool(words) and Path(words[0]).stem == SCRIPT
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:

@@ -13,7 +13,7 @@ import pytest
 
 from graphnet_rnn.cli import COMMANDS
 from tests.elsewhere import PROCESSORS, settings
-from tests.newcomer.__main__ import Room, all_commands, bring, room_of, write_files
+from tests.newcomer.__main__ import Checkout, all_commands, bring, checkout_of, write_files
 from tests.newcomer.choices import CHOICES, STAND_INS, choice_of
 from tests.newcomer.commands import ROOT, Command, commands_of_help, commands_of_page, programs
 
@@ -75,7 +75,7 @@ def commands_of_all() -> list[Command]:
 def test_readme_and_guides_have_commands() -> None:
     by_page = {command.page for command in all_commands()}
     assert {"README.md", "CONTRIBUTING.md", "docs/quick_start.md", "docs/second_order.md"} <= by_page
-    assert {room_of(command.words) for command in all_commands()} == {
+    assert {checkout_of(command.words) for command in all_commands()} == {
         "demo",
         "docs",
         "tutorials",
@@ -107,28 +107,28 @@ def test_every_program_shows_its_help(program: str) -> None:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Room:
-    return Room("demo", tmp_path)
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout("demo", tmp_path)
 
 
-def test_what_goes_wrong_is_told(room: Room, capsys: pytest.CaptureFixture[str]) -> None:
-    assert room.run("test -f run.py && test ! -e .git && python3 --version")
-    assert not room.run("echo it is gone; exit 3")
-    assert not room.run("echo 'Traceback (most recent call last)'")
-    assert room.failures == 2
+def test_what_goes_wrong_is_told(checkout: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
+    assert checkout.run("test -f run.py && test ! -e .git && python3 --version")
+    assert not checkout.run("echo it is gone; exit 3")
+    assert not checkout.run("echo 'Traceback (most recent call last)'")
+    assert checkout.failures == 2
     told = capsys.readouterr().out
     assert "WRONG (3)" in told
     assert "it is gone" in told
 
 
-def test_stand_ins_come_when_they_are_read(room: Room, tmp_path: Path) -> None:
+def test_stand_ins_come_when_they_are_read(checkout: Checkout, tmp_path: Path) -> None:
     source, folder = tmp_path / "stand-ins", tmp_path / "page"
     write_files(source)
     folder.mkdir()
-    bring("graphnet-rnn train book.txt --cell my_cells.py:MyCell --out runs/book", source, folder, room)
+    bring("graphnet-rnn train book.txt --cell my_cells.py:MyCell --out runs/book", source, folder, checkout)
     assert sorted(path.name for path in folder.iterdir()) == ["book.txt", "my_cells.py"]
     (source / "runs" / "book").mkdir(parents=True)
-    bring("graphnet-rnn draw runs/book/model.safetensors --out runs/other", source, folder, room)
+    bring("graphnet-rnn draw runs/book/model.safetensors --out runs/other", source, folder, checkout)
     assert [path.name for path in (folder / "runs").iterdir()] == ["book"]
 
 

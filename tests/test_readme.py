@@ -25,7 +25,7 @@ def test_code_of_the_readme_runs(
 
 
 def test_files_that_the_readme_names_are_there() -> None:
-    """Links and rooms exist."""
+    """Links and folders exist."""
     text = README.read_text(encoding="utf-8")
     named = re.findall(r"\]\(([\w/.]+)\)", text) + re.findall(r"^\| `([\w/]+)` \|", text, flags=re.MULTILINE)
     assert len(named) > 6

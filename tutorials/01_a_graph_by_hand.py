@@ -122,7 +122,7 @@ viz.draw([gW, gb])
 def my_gradient(cost, wrt):
     cotangent = {cost: gn.fill(1, (), cost.dtype)}
     for node in reversed(gn.Graph(cost).order):
-        if not node.is_static:
+        if not node.is_leaf:
             shares = node.op.backward(cotangent[node], node, *node.inputs)
             for source, share in zip(node.inputs, shares, strict=True):
                 cotangent[source] = cotangent[source] + share if source in cotangent else share

@@ -74,7 +74,7 @@ class Cotangents(Gradients):
         if not found:
             return None
         shown = found[-1]
-        return replace(note_on(self.arrays[shown], not shown.is_static), heat=self.together(nodes))
+        return replace(note_on(self.arrays[shown], not shown.is_leaf), heat=self.together(nodes))
 
 
 class _Reached(Notes):

@@ -46,7 +46,7 @@ class Values(Notes):
     def note(self, nodes: Sequence[Node]) -> Note | None:
         array = self.arrays.get(nodes[-1])
         # A square has its shape beneath its name.
-        return None if array is None else note_on(array, not nodes[-1].is_static)
+        return None if array is None else note_on(array, not nodes[-1].is_leaf)
 
     def scale(self, notes: Iterable[Note | None]) -> Scale:
         return Scale("least · mean · greatest; in heat maps, blue is below zero, a warm colour above")
@@ -116,12 +116,12 @@ class _Heated(Notes):
         """The number of nodes that are drawn as one."""
 
     @abstractmethod
-    def told(self, x: float) -> str:
+    def text(self, x: float) -> str:
         """A number in words."""
 
     def note(self, nodes: Sequence[Node]) -> Note | None:
         x = self.together(nodes)
-        return None if x is None else Note((self.told(x),) if x else (), heat=x)
+        return None if x is None else Note((self.text(x),) if x else (), heat=x)
 
     def scale(self, notes: Iterable[Note | None]) -> Scale | None:
         found = [note.heat for note in notes if note is not None and note.heat is not None]
@@ -130,7 +130,7 @@ class _Heated(Notes):
         if not shown:
             return None
         low, high = (min(shown) if self.logarithmic else 0.0), max(shown)
-        return Scale(self.title, low, high, (self.told(low), self.told(high)), self.logarithmic)
+        return Scale(self.title, low, high, (self.text(low), self.text(high)), self.logarithmic)
 
 
 class Gradients(_Heated):
@@ -160,7 +160,7 @@ class Gradients(_Heated):
         found = [self.numbers[node] for node in self.handed_on(nodes)]
         return math.hypot(*found) if found else None
 
-    def told(self, x: float) -> str:
+    def text(self, x: float) -> str:
         return number(x)
 
 
@@ -199,9 +199,9 @@ class Times(_Heated):
 
     def together(self, nodes: Sequence[Node]) -> float | None:
         found = [self.numbers[node] for node in nodes if node in self.numbers]
-        return sum(found) if found and any(not node.is_static for node in nodes) else None
+        return sum(found) if found and any(not node.is_leaf for node in nodes) else None
 
-    def told(self, x: float) -> str:
+    def text(self, x: float) -> str:
         return f"{_seconds(x)}, {x / self.total:.0%}" if x and self.total else _seconds(x)
 
 

@@ -1,6 +1,6 @@
 """Style: the legend of all pictures, in one place (Lynge 2016, chapter 3).
 
-black square        static node: input data (blue rim), parameters, constants (dark grey), numbers
+black square        leaf: input data (blue rim), parameters, constants (dark grey), numbers
 light grey square   label: an imaginary node, a name for the reader
 circle, ellipse     operator, with its symbol
 red                 the cost: a scalar at the root
@@ -49,8 +49,8 @@ class Style:
     """Colours and fonts. All colours are `#rrggbb`."""
 
     background: str = "#ffffff"
-    static: str = "#111111"
-    static_text: str = "#ffffff"
+    leaf: str = "#111111"
+    leaf_text: str = "#ffffff"
     constant: str = "#4d4d4d"
     label: str = "#e4e4e4"
     operator: str = "#ffffff"
@@ -89,7 +89,7 @@ class Style:
             return self.operator
         if role is Role.LABEL:
             return self.label
-        return self.constant if role is Role.CONSTANT else self.static
+        return self.constant if role is Role.CONSTANT else self.leaf
 
     def rim(self, role: Role, is_cost: bool = False) -> str:
         """The colour of a node's outline."""
@@ -101,7 +101,7 @@ class Style:
         """The colour of the text inside a node."""
         if is_cost:
             return self.cost_text
-        return self.text if role in (Role.OPERATOR, Role.LABEL) else self.static_text
+        return self.text if role in (Role.OPERATOR, Role.LABEL) else self.leaf_text
 
     def heat(self, place: float) -> str:
         """The colour of a place in [0, 1] from little to much."""
@@ -122,11 +122,11 @@ class Style:
 
 LIGHT = Style()
 
-#: Light on dark: static squares are light, so that they stand out as black ones do on white.
+#: Light on dark: the squares of leaves are light, so that they stand out as black ones do on white.
 DARK = Style(
     background="#15181d",
-    static="#f0f0f0",
-    static_text="#111111",
+    leaf="#f0f0f0",
+    leaf_text="#111111",
     constant="#b4b8bf",
     label="#3b4049",
     operator="#22272f",

@@ -94,7 +94,7 @@ def _directive(path: str, description: str) -> list[str]:
         stop = ", ".join(
             [*(base.__name__ for base in known), "ABC", "Generic", "object", "dict", "tuple", "Exception"]
         )
-        hidden = ", ".join(sorted(_told_by_bases(value, known)))
+        hidden = ", ".join(sorted(_described_by_bases(value, known)))
         options = [
             "   :members:",
             f"   :inherited-members: {stop}",
@@ -110,7 +110,7 @@ def _directive(path: str, description: str) -> list[str]:
     return [f".. py:data:: {name}", f"   :module: {module}", "", f"   {description}", ""]
 
 
-def _told_by_bases(value: type, known: list[type]) -> set[str]:
+def _described_by_bases(value: type, known: list[type]) -> set[str]:
     """Members whose meaning is that of a base: those that the class does not describe anew."""
     found: set[str] = set()
     for base in known:

@@ -126,13 +126,15 @@ def open_cache() -> Cache | None:
 
 def _limit() -> int:
     """Bytes; 0: nothing is kept."""
-    told = os.environ.get("GRAPHNET_CACHE_MB") or str(_MEGABYTES)
+    setting = os.environ.get("GRAPHNET_CACHE_MB") or str(_MEGABYTES)
     try:
-        limit = int(float(told) * 2**20)
+        limit = int(float(setting) * 2**20)
     except (ValueError, OverflowError):
         limit = -1
     if limit < 0:
-        raise BackendError(f"GRAPHNET_CACHE_MB must be a number of megabytes (0: keep nothing), not {told!r}")
+        raise BackendError(
+            f"GRAPHNET_CACHE_MB must be a number of megabytes (0: keep nothing), not {setting!r}"
+        )
     return limit
 
 

@@ -13,7 +13,7 @@ from graphnet.graph.node import Array, Dtype, Node, Shape
 
 __all__ = [
     "DTYPES",
-    "Given",
+    "StoredInput",
     "array",
     "code",
     "dtype",
@@ -123,7 +123,7 @@ def seal(parts: Sequence[bytes]) -> str:
     return digest.hexdigest()
 
 
-class Given(NamedTuple):
+class StoredInput(NamedTuple):
     """An input: its name, what its arrays are, where the user made it, and whether it varies."""
 
     name: str | None
@@ -139,12 +139,12 @@ def stored_inputs(nodes: Sequence[Node]) -> list[list[Any]]:
     return [[n.name, list(n.shape), n.dtype.str, n.origin.file, n.origin.line, n.op.varying] for n in nodes]
 
 
-def inputs(header: Mapping[str, Any]) -> list[Given]:
+def inputs(header: Mapping[str, Any]) -> list[StoredInput]:
     found = []
-    for told in listed(entry(header, "inputs"), "its inputs"):
-        name, sizes, kind, file, line, varying = listed(told, "an input", 6)
+    for stored in listed(entry(header, "inputs"), "its inputs"):
+        name, sizes, kind, file, line, varying = listed(stored, "an input", 6)
         found.append(
-            Given(
+            StoredInput(
                 None if name is None else text(name, "an input's name"), shape(sizes, "an input"),
                 dtype(kind, "an input"), text(file, "a file's name"), whole(line, "a line"),
                 truth(varying, "whether an input varies"),
@@ -169,7 +169,7 @@ def parameters(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[s
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found.values()):
         refuse("its parameters are no names of arrays")
     for key in found.values():
-        if not key.startswith(("leaf.", "brought.")):
+        if not key.startswith(("leaf.", "copied.")):
             refuse(f"the parameter {key!r:.40} is none")
         array(arrays, key)
     return found

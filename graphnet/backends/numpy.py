@@ -124,7 +124,7 @@ class NumpyProgram(Program):
             if all(finite[position[source]] for source in node.inputs):
                 kind = "NaN" if np.isnan(value).any() else "an infinity"
                 where = ", ".join(f"{label} {x}" for label, x in node.scope.items())
-                made = "holds" if node.is_static else "makes"
+                made = "holds" if node.is_leaf else "makes"
                 raise NonFiniteError(
                     f"{node.op.name}: {node.describe()} {made} {kind}"
                     + (f" ({where})" if where else "")

@@ -34,7 +34,7 @@ from graphnet.version import __version__
 
 __all__ = ["StoredFunction", "load_function", "store_function"]
 
-MAGIC = b"graphnet function 5\n"
+MAGIC = b"graphnet function 6\n"
 #: Bytes that tell how long the header is.
 LENGTH = 8
 
@@ -106,8 +106,8 @@ def _header_of(content: bytes, start: int) -> tuple[dict[str, Any], int]:
 def _arrays_of(header: dict[str, Any], content: bytes, start: int) -> dict[str, Array]:
     """Copies of the arrays that fill the file from here on, so nothing is taken that is not there."""
     found: dict[str, Array] = {}
-    for told in contents.listed(contents.entry(header, "arrays"), "its arrays"):
-        name, dtype, sizes = contents.listed(told, "an array", 3)
+    for entry in contents.listed(contents.entry(header, "arrays"), "its arrays"):
+        name, dtype, sizes = contents.listed(entry, "an array", 3)
         what = f"the array {contents.text(name, 'the name of an array'):.40}"
         kind, shape = contents.dtype(dtype, what), contents.shape(sizes, what)
         end = start + math.prod(shape) * kind.itemsize
@@ -186,7 +186,7 @@ class StoredFunction(Compiled):
         return f"<StoredFunction of ({listed}) on {self.backend}>"
 
 
-def _input(told: contents.Given) -> Node:
+def _input(stored: contents.StoredInput) -> Node:
     with attributed_to() as made:
-        made.model = Model(Origin(told.file, told.line), NO_SCOPE, 0)
-        return input(told.shape, told.dtype, name=told.name, varying=told.varying)
+        made.model = Model(Origin(stored.file, stored.line), NO_SCOPE, 0)
+        return input(stored.shape, stored.dtype, name=stored.name, varying=stored.varying)

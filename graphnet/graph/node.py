@@ -356,7 +356,7 @@ class Node(_Draft):
     # -- description -------------------------------------------------------------------------
 
     @property
-    def is_static(self) -> bool:
+    def is_leaf(self) -> bool:
         """True for leaves: data, parameters, constants."""
         return not self.inputs
 

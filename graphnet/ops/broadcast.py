@@ -13,7 +13,7 @@ from graphnet.graph.node import Array, Dtype, Node, Op, RowsOf, S, Shape, shared
 from graphnet.ops.leaf import as_node, as_shape
 from graphnet.ops.shape import reshape
 
-__all__ = ["STRETCH", "BroadcastTo", "Sum", "broadcast_to", "summed"]
+__all__ = ["CHUNK", "BroadcastTo", "Sum", "broadcast_to", "summed"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,35 +99,33 @@ class Sum(Reduction):
 
 
 #: So many terms are added up one after the other.
-STRETCH = 16
+CHUNK = 16
 
 
 def summed(x: Array, axes: Sequence[int], keepdims: bool = False) -> Array:
     """Σ x over some axes, as the same dtype.
 
     NumPy adds pairwise what lies side by side, all else one after the other, so that what rounding takes grows with the
-    number of terms; here stretches of them, and then their sums side by side.
+    number of terms; here chunks of them, and then their sums side by side.
     """
     axes = tuple([axis % x.ndim for axis in axes])
     if x.dtype.kind == "f":
         for axis in axes:
             apart = x.strides[axis] != x.itemsize
-            if apart and x.shape[axis] > STRETCH:
-                x = _in_stretches(x, axis)
-            if apart and (x.shape[axis] > STRETCH or len(axes) > 1):
+            if apart and x.shape[axis] > CHUNK:
+                x = _in_chunks(x, axis)
+            if apart and (x.shape[axis] > CHUNK or len(axes) > 1):
                 side_by_side = np.ascontiguousarray(np.moveaxis(x, axis, -1))
                 x = np.expand_dims(side_by_side.sum(axis=-1), axis)
     return np.asarray(x.sum(axis=axes, dtype=x.dtype, keepdims=keepdims))
 
 
-def _in_stretches(x: Array, axis: int) -> Array:
-    """The sum of each stretch along an axis; what is left of it is the last."""
-    before, count, after = x.shape[:axis], x.shape[axis] // STRETCH, x.shape[axis + 1 :]
+def _in_chunks(x: Array, axis: int) -> Array:
+    """The sum of each chunk along an axis; what is left of it is the last."""
+    before, count, after = x.shape[:axis], x.shape[axis] // CHUNK, x.shape[axis + 1 :]
     all_axes = (slice(None),) * axis
-    whole = (
-        x[(*all_axes, slice(0, count * STRETCH))].reshape(*before, count, STRETCH, *after).sum(axis=axis + 1)
-    )
-    rest = x[(*all_axes, slice(count * STRETCH, None))]
+    whole = x[(*all_axes, slice(0, count * CHUNK))].reshape(*before, count, CHUNK, *after).sum(axis=axis + 1)
+    rest = x[(*all_axes, slice(count * CHUNK, None))]
     return np.concatenate([whole, rest.sum(axis=axis, keepdims=True)], axis=axis) if rest.size else whole
 
 

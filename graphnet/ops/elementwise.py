@@ -15,7 +15,7 @@ import numpy as np
 from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueAccessError, table_of_inputs
 from graphnet.graph.dtypes import BOOL, FLOAT64, as_dtype, common_dtype, converted, is_float
 from graphnet.graph.node import OPERATORS, Array, Dtype, Node, Op, Shape, shared
-from graphnet.ops.broadcast import STRETCH, broadcast_to
+from graphnet.ops.broadcast import CHUNK, broadcast_to
 from graphnet.ops.leaf import as_node, fill, filled, stop_gradient, zeros
 
 __all__ = [
@@ -177,8 +177,8 @@ class Add(Elementwise):
     def forward(self, *arrays: Array) -> Array:
         if len(arrays) == 1:
             return arrays[0]
-        if len(arrays) > STRETCH:  # stretch by stretch, as `summed`
-            some = -(-len(arrays) // STRETCH)
+        if len(arrays) > CHUNK:  # chunk by chunk, as `summed`
+            some = -(-len(arrays) // CHUNK)
             arrays = tuple([self.forward(*arrays[i : i + some]) for i in range(0, len(arrays), some)])
         y = arrays[0] + arrays[1]
         for x in arrays[2:]:

@@ -234,7 +234,7 @@ def getitem(x: Node, key: Any) -> Node:
         if index.dtype.kind == "b":
             raise DtypeError(
                 f"{x.describe()}[mask]: the result's shape would depend on the values, and shapes are "
-                "static. Use gn.where(mask, x, 0)." + table_of_inputs([x, index])
+                "fixed. Use gn.where(mask, x, 0)." + table_of_inputs([x, index])
             )
         return take(x, index)
     entries = key if isinstance(key, tuple) else (key,)

@@ -1,4 +1,4 @@
-"""Static nodes: data, parameters, constants; and the nodes that compute nothing: label, stop-gradient, after."""
+"""Leaves: data, parameters, constants; and the nodes that compute nothing: label, stop-gradient, after."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ __all__ = [
 
 
 @dataclass(frozen=True, eq=False)
-class Static(Op):
-    """A leaf of the graph."""
+class Leaf(Op):
+    """A node without inputs."""
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         raise NotImplementedError
@@ -49,7 +49,7 @@ class Static(Op):
 
 
 @dataclass(frozen=True, eq=False)
-class Input(Static, ByIdentity):
+class Input(Leaf, ByIdentity):
     """x: an array that is given at every call"""
 
     is_input: ClassVar[bool] = True
@@ -66,7 +66,7 @@ class Input(Static, ByIdentity):
 
 
 @dataclass(frozen=True, eq=False)
-class Parameter(Static, ByIdentity):
+class Parameter(Leaf, ByIdentity):
     """θ: an array that training changes; the node shares its memory"""
 
     is_parameter: ClassVar[bool] = True
@@ -82,7 +82,7 @@ class Parameter(Static, ByIdentity):
 
 
 @dataclass(frozen=True, eq=False)
-class Constant(Static):
+class Constant(Leaf):
     """y: an array that never changes"""
 
     symbol: ClassVar[str] = "constant"
@@ -107,7 +107,7 @@ class Constant(Static):
 
 
 @dataclass(frozen=True, eq=False)
-class Fill(Static):
+class Fill(Leaf):
     """y = v everywhere"""
 
     is_fed: ClassVar[bool] = False

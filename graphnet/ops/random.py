@@ -1,4 +1,4 @@
-"""Random static nodes: dropout masks and noise, held fixed until they are redrawn.
+"""Random leaves: dropout masks and noise, held fixed until they are redrawn.
 
 A line search or conjugate gradients must see one function, so running a graph never draws. All nodes of
 one RandomSource are redrawn together by `source.redraw()`; their values depend on (seed, draw, place of

@@ -18,9 +18,25 @@ from graphnet.ops.leaf import as_node, as_shape, fill
 from graphnet.settings import listed
 
 __all__ = [
-    "Concatenate", "Place", "Reshape", "Slice", "Stack", "Transpose",
-    "basic_slice", "concatenate", "edges_of", "is_whole", "joined_entry", "normalize_axes", "normalize_axis",
-    "pieces_between", "reshape", "split", "stack", "transpose",
+    "Concatenate",
+    "Pad",
+    "Reshape",
+    "Slice",
+    "Stack",
+    "Transpose",
+    "basic_slice",
+    "concatenate",
+    "edges_of",
+    "inputs_between",
+    "is_whole",
+    "joined_entry",
+    "normalize_axes",
+    "normalize_axis",
+    "reshape",
+    "slice_along",
+    "split",
+    "stack",
+    "transpose",
 ]  # fmt: skip
 
 
@@ -178,26 +194,26 @@ class Slice(Op):
         return x[_numpy_key(self.key)]
 
     def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
-        return (Place(x.shape, self.key)(gy),)
+        return (Pad(x.shape, self.key)(gy),)
 
     def rop(self, rx: Node, y: Node, x: Node) -> Node:
         return self(rx)
 
 
 @dataclass(frozen=True, eq=False)
-class Place(Op):
+class Pad(Op):
     """y = 0 with y[key] = x: the transpose of Slice"""
 
     to: Shape = ()
     key: Key = ()
-    symbol: ClassVar[str] = "place"
+    symbol: ClassVar[str] = "pad"
     zero_if: ClassVar[str] = "all"
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         (x,) = inputs
         if _key_shape(self.key) != x.shape or len(self.key) != len(self.to):
             raise ShapeError(
-                f"Place: an input of shape {list(_key_shape(self.key))} is needed." + table_of_inputs(inputs)
+                f"Pad: an input of shape {list(_key_shape(self.key))} is needed." + table_of_inputs(inputs)
             )
         return self.to, x.dtype
 
@@ -217,7 +233,7 @@ class Place(Op):
         found = of(x, range(first, last))
         start = first - some.start - offset
         key = ((start, start + last - first, 1), *self.key[1:])
-        return None if found is None else Place(to, key)(found)
+        return None if found is None else Pad(to, key)(found)
 
     def forward(self, x: Array) -> Array:
         y = np.zeros(self.to, x.dtype)
@@ -235,7 +251,7 @@ class Place(Op):
 class Join(Op):
     """What Concatenate and Stack share: any number of inputs of one dtype, each of which fills a part of an axis.
 
-    What is read of a join at those parts is the inputs themselves (`sliced`, `pieces_between`); what joins all parts of
+    What is read of a join at those parts is the inputs themselves (`sliced`, `inputs_between`); what joins all parts of
     an array, or places all into zeros and adds, is the array again (see `joined_entry`).
     """
 
@@ -262,7 +278,7 @@ class Join(Op):
         return 0 if self.axis > 0 else None
 
     def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        return [part(gy, self.axis, place) for place in self.places(inputs)]
+        return [slice_along(gy, self.axis, place) for place in self.places(inputs)]
 
     def rop(self, *rs_y_inputs: Node) -> Node:
         return self(*rs_y_inputs[: len(rs_y_inputs) // 2])
@@ -291,7 +307,7 @@ class Concatenate(Join):
         return [(start, stop, 1) for start, stop in pairwise(ends)]
 
     def sliced(self, key: Key, y: Node, *inputs: Node) -> Node | None:
-        """What lies in one piece is a slice of that piece."""
+        """What lies in one input is a slice of that input."""
         wanted = key[self.axis]
         first, last = (wanted, wanted) if isinstance(wanted, int) else (wanted[0], wanted[1] - 1)
         if last < first or (not isinstance(wanted, int) and wanted[2] != 1):
@@ -348,7 +364,7 @@ class Stack(Join):
         return np.stack(arrays, axis=self.axis)
 
 
-#: See edges_of: found once, since a join of T pieces is sliced T times.
+#: See edges_of: found once, since a join of T inputs is sliced T times.
 _edges: WeakKeyDictionary[Node, list[int]] = WeakKeyDictionary()
 
 
@@ -362,7 +378,7 @@ def edges_of(join: Node) -> list[int]:
     return found
 
 
-def pieces_between(join: Node, start: int, stop: int) -> tuple[Node, ...] | None:
+def inputs_between(join: Node, start: int, stop: int) -> tuple[Node, ...] | None:
     """The inputs of a Concatenate that fill start ... stop - 1 of its axis; None where that would cut one in two."""
     edges = edges_of(join)
     first, last = (bisect_right(edges, edge) - 1 for edge in (start, stop))
@@ -372,7 +388,7 @@ def pieces_between(join: Node, start: int, stop: int) -> tuple[Node, ...] | None
 # -- the functions that users call -----------------------------------------------------------
 
 
-def part(x: Node, axis: int, key: int | tuple[int, int, int]) -> Node:
+def slice_along(x: Node, axis: int, key: int | tuple[int, int, int]) -> Node:
     """x with one axis indexed or sliced, the others whole."""
     whole: list[int | tuple[int, int, int]] = [(0, size, 1) for size in x.shape]
     whole[axis] = key
@@ -381,7 +397,7 @@ def part(x: Node, axis: int, key: int | tuple[int, int, int]) -> Node:
 
 def split(x: Node, like: Sequence[Node], axis: int) -> list[Node]:
     """x cut along an axis into parts as long as those of the nodes: what was computed of their join, for each."""
-    return [part(x, axis, place) for place in Concatenate(axis).places(like)]
+    return [slice_along(x, axis, place) for place in Concatenate(axis).places(like)]
 
 
 def reshape(x: Any, shape: Any) -> Node:

@@ -7,11 +7,11 @@ stack sums      Σ_t a_t b_t as one product: gradients of weights over time, of 
 stack rows      what all time steps multiply by one weight, as one product
 stack columns   the gates of a cell, as one product
 stack reductions   the gates' bias and symbol gradients, as one sum
-batch           elementwise work on the pieces of a join, done once on the whole
+batch           elementwise work on the inputs of a join, done once on the whole
 fold            constant subexpressions
 expand          (loops) the softmax family and the losses in loops and reductions
 sum scatters    a bias' gradient from that of the symbols
-cut             (caches) sums over long stacks, a stretch at a time
+cut             (caches) sums over long stacks, a chunk at a time
 fuse            (loops) elementwise nodes that run as one loop
 fuse reductions (caches) sums and maxima, in the loops that compute what they read
 
@@ -19,7 +19,7 @@ Of those in brackets a back end says whether it wants them: it compiles loops; i
 
 and, where less memory is asked for (see `recomputing`), before all others:
 
-recompute       what is only read late, computed again a stretch of time at a time
+recompute       what is only read late, computed again a segment of time at a time
 
 Each keeps every output and every derivative. Leave one out by name with `passes.without("fold")`.
 """

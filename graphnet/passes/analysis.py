@@ -10,10 +10,10 @@ from graphnet.graph.provenance import attributed_to
 from graphnet.ops.leaf import After, Input
 from graphnet.system.collector import collector_paused
 
-__all__ = ["dynamic_nodes", "independent_groups", "replace_groups", "varying_nodes"]
+__all__ = ["data_dependent", "independent_groups", "replace_groups", "varying_nodes"]
 
 
-def dynamic_nodes(order: Sequence[Node]) -> set[Node]:
+def data_dependent(order: Sequence[Node]) -> set[Node]:
     """What depends on inputs (that are no weights) or random draws; all else on parameters and constants alone.
 
     To wait for something (see After) is not to depend on it.

@@ -1,4 +1,4 @@
-"""Batch: elementwise work on the pieces of a join, done once on the whole."""
+"""Batch: elementwise work on the inputs of a join, done once on the whole."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphnet.ops.broadcast import BroadcastTo
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.leaf import Fill
 from graphnet.ops.shape import Join, Slice, reshape
-from graphnet.passes.joining import pieces_of_one
+from graphnet.passes.joining import common_slice
 
 __all__ = ["batch"]
 
@@ -41,32 +41,32 @@ def batch(graph: Graph) -> Graph:
     return graph.rewrite(replace)
 
 
-def _whole(pieces: Sequence[Node], to: Shape, single: set[Node], depth: int) -> Node | None:
-    """The pieces joined along the first axis, in shape `to`, made from whole arrays; None if not so."""
-    first = pieces[0]
+def _whole(nodes: Sequence[Node], to: Shape, single: set[Node], depth: int) -> Node | None:
+    """The nodes joined along the first axis, in shape `to`, made from whole arrays; None if not so."""
+    first = nodes[0]
     match first.op:
         case Slice():
-            found = pieces_of_one(pieces, 0)
+            found = common_slice(nodes, 0)
             return None if found is None else reshape(found, to)
         case Fill(number=number):
-            same = all(isinstance(p.op, Fill) and p.op.number == number for p in pieces)
+            same = all(isinstance(x.op, Fill) and x.op.number == number for x in nodes)
             return Fill(number, to, first.dtype)() if same else None
         case BroadcastTo():
             row = first.inputs[0]
-            same = all(isinstance(p.op, BroadcastTo) and p.inputs[0] is row for p in pieces)
+            same = all(isinstance(x.op, BroadcastTo) and x.inputs[0] is row for x in nodes)
             fits = same and row.ndim < first.ndim and row.shape == to[-row.ndim :]
             return BroadcastTo(to)(row) if fits else None
         case Elementwise() as op if depth < DEEPEST:
-            return _once(op, pieces, to, single, depth)
+            return _once(op, nodes, to, single, depth)
     return None
 
 
-def _once(op: Op, pieces: Sequence[Node], to: Shape, single: set[Node], depth: int) -> Node | None:
-    """The op on the whole of each input, if it is that of all pieces."""
-    first = pieces[0]
-    if any(p.op != op or p not in single or len(p.inputs) != len(first.inputs) for p in pieces):
+def _once(op: Op, nodes: Sequence[Node], to: Shape, single: set[Node], depth: int) -> Node | None:
+    """The op on the whole of each operand, if it is that of all nodes."""
+    first = nodes[0]
+    if any(x.op != op or x not in single or len(x.inputs) != len(first.inputs) for x in nodes):
         return None
     operands = [
-        _whole(column, to, single, depth + 1) for column in zip(*(p.inputs for p in pieces), strict=True)
+        _whole(column, to, single, depth + 1) for column in zip(*(x.inputs for x in nodes), strict=True)
     ]
     return None if None in operands else op(*operands)

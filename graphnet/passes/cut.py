@@ -1,4 +1,4 @@
-"""Cut: long stacks of rows are multiplied and added up a stretch at a time, while caches hold the stretch.
+"""Cut: long stacks of rows are multiplied and added up a chunk at a time, while caches hold the chunk.
 
 Stacking (see `products`) makes products large enough to be fast; past that, larger ones only take memory. What a core
 has just computed, or is about to read, should be near.
@@ -13,35 +13,35 @@ from itertools import pairwise
 
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Key, Node
-from graphnet.ops.broadcast import STRETCH, Sum
+from graphnet.ops.broadcast import CHUNK, Sum
 from graphnet.ops.elementwise import add
 from graphnet.ops.index import ScatterAdd
 from graphnet.ops.linear import MatMul
-from graphnet.ops.shape import Concatenate, Slice, Transpose, edges_of, part, pieces_between
+from graphnet.ops.shape import Concatenate, Slice, Transpose, edges_of, inputs_between, slice_along
 from graphnet.passes.joining import Joins
 
 __all__ = ["ROWS", "cut"]
 
-#: Rows of a stretch. Less deep products are slower; of 1024 float32 numbers each, these are 8 MiB.
+#: Rows of a chunk. Less deep products are slower; of 1024 float32 numbers each, these are 8 MiB.
 ROWS = 2048
 
 
 def cut(graph: Graph, rows: int = ROWS) -> Graph:
-    """Σ over many rows = Σ over the first of them + Σ over the next + ..., and [a_1; a_2; ...] b a stretch at a time.
+    """Σ over many rows = Σ over the first of them + Σ over the next + ..., and [a_1; a_2; ...] b a chunk at a time.
 
-    Sums are aᵀ b, sums over rows, and rows added up by an index, where what is added up was joined of pieces. A product
-    is cut where its rows are only read in parts, so that each stretch is computed when it is first wanted. Both from
-    twice so many rows on, and at the same edges of all that has the same pieces.
+    Sums are aᵀ b, sums over rows, and rows added up by an index, where what is added up is a join. A product
+    is cut where its rows are only read in parts, so that each chunk is computed when it is first wanted. Both from
+    twice so many rows on, and at the same edges of all joins of inputs of the same sizes.
     """
-    stretches = _Stretches(graph, rows)
-    return graph.rewrite(stretches.replace)
+    chunks = _Chunks(graph, rows)
+    return graph.rewrite(chunks.replace)
 
 
-class _Stretches:
+class _Chunks:
     def __init__(self, graph: Graph, rows: int) -> None:
         self._rows = rows
         self._joined = Joins()
-        #: For products that are read in parts only: the stretches to compute. First as they are in the graph, then
+        #: For products that are read in parts only: the chunks to compute. First as they are in the graph, then
         #: as they are rewritten.
         self._read_in_parts = _products_read_in_parts(graph, rows)
         self._originals = iter(graph.order)
@@ -60,40 +60,40 @@ class _Stretches:
         return self._sum(node, operands) if operands is not None and _is_join(operands[-1]) else node
 
     def _part_of_product(self, node: Node, key: Key) -> Node:
-        """What a slice of a long product reads, from one of its stretches."""
+        """What a slice of a long product reads, from one of its chunks."""
         first, *rest = key
         assert not isinstance(first, int)
         (product,) = node.inputs
-        stretches = self._cut[product]
-        start, stop = stretches[bisect_right(stretches, first[0], key=lambda s: s[0]) - 1]
-        stretch = self._made.get((product, start))
-        if stretch is None:
+        chunks = self._cut[product]
+        start, stop = chunks[bisect_right(chunks, first[0], key=lambda s: s[0]) - 1]
+        chunk = self._made.get((product, start))
+        if chunk is None:
             a, b = product.inputs
-            some = self._stretch(a, start, stop)
+            some = self._chunk(a, start, stop)
             if some is None:
-                some = part(a, 0, (start, stop, 1))
-            stretch = self._made[product, start] = some @ b
-        return Slice(((first[0] - start, first[1] - start, 1), *rest))(stretch)
+                some = slice_along(a, 0, (start, stop, 1))
+            chunk = self._made[product, start] = some @ b
+        return Slice(((first[0] - start, first[1] - start, 1), *rest))(chunk)
 
     def _sum(self, node: Node, operands: Sequence[Node]) -> Node:
         terms = []
-        for start, stop in _stretches(edges_of(operands[-1]), self._rows):
-            found = [x for y in operands if (x := self._stretch(y, start, stop)) is not None]
+        for start, stop in _chunks(edges_of(operands[-1]), self._rows):
+            found = [x for y in operands if (x := self._chunk(y, start, stop)) is not None]
             if len(found) < len(operands):
                 return node
             terms.append(_of_rows(node, found))
         return _total(terms) if len(terms) > 1 else node
 
-    def _stretch(self, x: Node, start: int, stop: int) -> Node | None:
-        """Rows start ... stop - 1; None where a piece of a join would be cut in two."""
+    def _chunk(self, x: Node, start: int, stop: int) -> Node | None:
+        """Rows start ... stop - 1; None where an input of a join would be cut in two."""
         if not _is_join(x):
-            return part(x, 0, (start, stop, 1))
-        pieces = pieces_between(x, start, stop)
-        return None if pieces is None else self._joined(pieces, 0)
+            return slice_along(x, 0, (start, stop, 1))
+        found = inputs_between(x, start, stop)
+        return None if found is None else self._joined(found, 0)
 
 
 def _products_read_in_parts(graph: Graph, rows: int) -> dict[Node, list[tuple[int, int]]]:
-    """Products of many rows whose readers each want some of them; the stretches that cut no reader's rows in two."""
+    """Products of many rows whose readers each want some of them; the chunks that cut no reader's rows in two."""
     long = {node for node in graph.order if isinstance(node.op, MatMul) and node.shape[0] >= 2 * rows}
     readers: dict[Node, list[Node]] = {node: [] for node in long.difference(graph.outputs)}
     for node in graph.order if readers else ():
@@ -106,21 +106,21 @@ def _products_read_in_parts(graph: Graph, rows: int) -> dict[Node, list[tuple[in
         parts = sorted({part for part in read if part is not None})
         if None in read or any(b[0] < a[1] for a, b in pairwise(parts)):
             continue
-        stretches = _stretches([parts[0][0], *(stop for _, stop in parts)], rows)
-        if len(stretches) > 1:
-            found[product] = stretches
+        chunks = _chunks([parts[0][0], *(stop for _, stop in parts)], rows)
+        if len(chunks) > 1:
+            found[product] = chunks
     return found
 
 
 def _rows_read(reader: Node) -> tuple[int, int] | None:
-    """The stretch of rows that a slice reads; None for what reads other than that."""
+    """The rows that a slice reads; None for what reads other than that."""
     match reader.op:
         case Slice(key=((start, stop, 1), *_)) if start < stop:
             return start, stop
     return None
 
 
-def _stretches(edges: Sequence[int], rows: int) -> list[tuple[int, int]]:
+def _chunks(edges: Sequence[int], rows: int) -> list[tuple[int, int]]:
     """Where to cut: at edges, into parts of so many rows and few more."""
     first, total = edges[0], max(1, edges[-1] - edges[0])
     count = max(1, total // rows)
@@ -150,9 +150,9 @@ def _added_up(node: Node) -> tuple[Node, ...] | None:
 
 
 def _total(terms: Sequence[Node]) -> Node:
-    """Σ terms, each added as soon as it is there; stretches of many, since rounding takes more from a longer chain."""
-    if len(terms) > STRETCH:
-        some = -(-len(terms) // STRETCH)
+    """Σ terms, each added as soon as it is there; chunks of many, since rounding takes more from a longer chain."""
+    if len(terms) > CHUNK:
+        some = -(-len(terms) // CHUNK)
         terms = [_total(terms[i : i + some]) for i in range(0, len(terms), some)]
     return reduce(add, terms)
 

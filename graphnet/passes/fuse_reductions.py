@@ -9,7 +9,7 @@ from graphnet.system.collector import collector_paused
 
 __all__ = ["LONG", "fuse_reductions"]
 
-#: Elements of a vector that is reduced a stretch at a time (see plan.stretches), so that there are rows to divide.
+#: Elements of a vector that is reduced a chunk at a time (see plan.chunks), so that there are rows to divide.
 LONG = 1 << 15
 
 

@@ -8,7 +8,7 @@ from graphnet.graph.node import Key, Node, shared
 from graphnet.ops.leaf import After, Fill
 from graphnet.ops.shape import Concatenate, Slice, Transpose, concatenate, is_whole, joined_entry, reshape
 
-__all__ = ["Joins", "pieces_of_one"]
+__all__ = ["Joins", "common_slice"]
 
 
 class Joins:
@@ -40,12 +40,12 @@ class Joins:
             untransposed = [x for y in nodes if (x := _transposed(y)) is not None]
             if len(untransposed) == len(nodes):
                 return self(untransposed, 1 - axis).T
-        whole = pieces_of_one(nodes, axis)
+        whole = common_slice(nodes, axis)
         if whole is not None:
             return whole
         if axis == 1 and all(isinstance(x.op, Concatenate) and x.op.axis == 0 for x in nodes):
-            cuts = [piece.shape[0] for piece in nodes[0].inputs]
-            if all([piece.shape[0] for piece in x.inputs] == cuts for x in nodes):
+            cuts = [y.shape[0] for y in nodes[0].inputs]
+            if all([y.shape[0] for y in x.inputs] == cuts for x in nodes):
                 return concatenate([self(row, 1) for row in zip(*(x.inputs for x in nodes), strict=True)], 0)
         return concatenate(nodes, axis)
 
@@ -64,8 +64,8 @@ def _is_transposed(x: Node) -> bool:
     return isinstance(x.op, Transpose) and x.op.axes == (1, 0)
 
 
-def pieces_of_one(nodes: Sequence[Node], axis: int) -> Node | None:
-    """The stretch of an array from which the nodes were sliced one after another, if they were."""
+def common_slice(nodes: Sequence[Node], axis: int) -> Node | None:
+    """The slice of an array that the nodes are, one after another, if they are slices of one."""
     source = nodes[0].inputs[0] if isinstance(nodes[0].op, Slice) else None
     keys = [x.op.key for x in nodes if isinstance(x.op, Slice) and x.inputs[0] is source]
     if source is None or len(keys) < len(nodes):
@@ -73,14 +73,14 @@ def pieces_of_one(nodes: Sequence[Node], axis: int) -> Node | None:
     along = _axis_of_source(keys[0], axis)
     if along is None or len({(k[:along], k[along + 1 :]) for k in keys}) > 1:
         return None
-    stretch = joined_entry([k[along] for k in keys])
-    if stretch is None:
+    entry = joined_entry([k[along] for k in keys])
+    if entry is None:
         return None
-    key = (*keys[0][:along], stretch, *keys[0][along + 1 :])
+    key = (*keys[0][:along], entry, *keys[0][along + 1 :])
     shape = list(nodes[0].shape)
     shape[axis] = sum(x.shape[axis] for x in nodes)
-    part = source if is_whole(key, source.shape) else Slice(key)(source)
-    return reshape(part, shape)
+    whole = source if is_whole(key, source.shape) else Slice(key)(source)
+    return reshape(whole, shape)
 
 
 def _axis_of_source(key: Key, axis: int) -> int | None:

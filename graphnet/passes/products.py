@@ -17,7 +17,7 @@ from graphnet.ops.elementwise import Add, add
 from graphnet.ops.leaf import After, Fill
 from graphnet.ops.linear import MatMul
 from graphnet.ops.shape import Concatenate, Slice, Transpose, split
-from graphnet.passes.analysis import dynamic_nodes, independent_groups, replace_groups, varying_nodes
+from graphnet.passes.analysis import data_dependent, independent_groups, replace_groups, varying_nodes
 from graphnet.passes.joining import Joins
 
 __all__ = ["stack_columns", "stack_rows", "stack_sums"]
@@ -30,7 +30,7 @@ def stack_sums(graph: Graph) -> Graph:
     different weights (gradients of a state over gates) unless one of them can rather be stacked over time.
     A product that something else reads too is left alone: it would be computed twice.
     """
-    dynamic = dynamic_nodes(graph.order)
+    of_data = data_dependent(graph.order)
     read_once = graph.read_once
     over_time = {p for group in _row_groups(graph) for p in group}
 
@@ -41,7 +41,7 @@ def stack_sums(graph: Graph) -> Graph:
         match term:
             case Node(op=Sum(axes=(0,)), inputs=(x,)) if x.ndim == 2:
                 return "sum over rows"
-            case Node(op=MatMul(), inputs=(a, b)) if b in dynamic:
+            case Node(op=MatMul(), inputs=(a, b)) if b in of_data:
                 return "outer" if isinstance(a.op, (Fill, Transpose)) else ""
             case Node(op=MatMul()):
                 return "weights over time" if term in over_time else "weights"
@@ -136,7 +136,7 @@ def _joined_sum(node: Node, groups: Sequence[Sequence[Path]], paths: Sequence[Pa
 
 
 def _place_in_time(node: Node) -> tuple[int, int]:
-    """Sorts as the user's program runs; joins, by their first piece. A number everywhere is an initial state."""
+    """Sorts as the user's program runs; joins, by their first input. A number everywhere is an initial state."""
     while isinstance(node.op, (After, Concatenate, Transpose)):
         node = node.inputs[0]
     return (-1, -1) if isinstance(node.op, Fill) else (node.source_serial, node.serial)
@@ -185,13 +185,13 @@ def _place_in_source(x: Node) -> tuple[int, ...]:
 
 
 def _places(graph: Graph) -> dict[Node, dict[int, int]]:
-    """For each piece of joins along the rows: in which of them (by number) it is, and its place there."""
+    """For each input of joins along the rows: in which of them (by number) it is, and its place there."""
     places: dict[Node, dict[int, int]] = {}
     joins = [(n, n.op.axis) for n in graph.order if isinstance(n.op, Concatenate)]
     for number, (join, axis) in enumerate(joins):
         if axis == 0:
-            for i, piece in enumerate(join.inputs):
-                places.setdefault(piece, {}).setdefault(number, i)
+            for i, x in enumerate(join.inputs):
+                places.setdefault(x, {}).setdefault(number, i)
     for join, axis in joins:
         if axis == 1 and join.inputs[0] in places:
             places.setdefault(join, places[join.inputs[0]])
@@ -214,18 +214,18 @@ def stack_columns(graph: Graph) -> Graph:
 
     Joins of time steps with each other only: their columns are then joined step by step, as sums over rows want them.
     """
-    dynamic, varying = dynamic_nodes(graph.order), varying_nodes(graph)
+    of_data, varying = data_dependent(graph.order), varying_nodes(graph)
     by_left: dict[tuple[Node, bool, bool, bool], list[Node]] = defaultdict(list)
     for node in graph.order:
         if isinstance(node.op, MatMul) and node.size:
             a, b = node.inputs
-            of_steps = b in dynamic and isinstance(b.op, Concatenate)
-            by_left[a, b in dynamic, of_steps, node in varying].append(node)
+            of_steps = b in of_data and isinstance(b.op, Concatenate)
+            by_left[a, b in of_data, of_steps, node in varying].append(node)
     weights: list[list[Node]] = []
     others: list[list[Node]] = []
     for (a, b_moves, *_), found in by_left.items():
         # What depends on no input depends on no product of what does.
-        (weights if a in dynamic and not b_moves else others).append(found)
+        (weights if a in of_data and not b_moves else others).append(found)
     groups = [*(found for found in weights if len(found) > 1), *independent_groups(graph.order, others)]
     joined = Joins()
 

@@ -12,7 +12,7 @@ __all__ = ["prune"]
 
 def prune(graph: Graph) -> Graph:
     """Labels and stop-gradients vanish (no derivative is taken any more), and a slice of a joined array
-    reads the joined piece itself, so that pieces which nobody reads are not computed.
+    reads the join's input itself, so that inputs which nobody reads are not computed.
 
     Nodes that no output depends on are in no Graph to begin with.
     """

@@ -1,4 +1,4 @@
-"""Recompute: values that only late readers need are dropped and computed again, a stretch of time at a time.
+"""Recompute: values that only late readers need are dropped and computed again, a segment of time at a time.
 
 The graph runs in stages: forward through the segments 0, 1, ..., K - 1, then back through K - 2, ..., 0, where each
 segment is first computed again from what crosses into it. Memory is that of all crossings and of one segment; with
@@ -180,13 +180,13 @@ class _Course:
 
     @cached_property
     def _kept(self) -> list[int]:
-        """Bytes of late values before each place. What is made of a stack will be made of its pieces."""
+        """Bytes of late values before each place. What is made of a stack will be made of its inputs."""
         index = {place: i for i, place in enumerate(self._places)}
         sizes = [0] * len(index)
         stacks = [n for n in self.moment if isinstance(n.op, Stack) and _collects(n)]
         made_of_stacks = dependents(self.graph.order, stacks)
-        pieces = {piece for node in stacks for piece in node.inputs if piece in self.moment}
-        for node in (self.late | pieces) - made_of_stacks:
+        stacked = {x for node in stacks for x in node.inputs if x in self.moment}
+        for node in (self.late | stacked) - made_of_stacks:
             if not node.op.is_view:
                 sizes[index[self.moment[node]]] += node.nbytes
         return list(accumulate(sizes, initial=0))

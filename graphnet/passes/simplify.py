@@ -1,7 +1,7 @@
 """Simplify: algebra that holds for all values, including NaN, infinities and signed zeros.
 
 `x · 0` is therefore left alone (it is NaN for an infinite x), and so is `x + 0` (it makes +0 of -0)
-unless the zero is -0. (The zeros around a placed piece stand for absent derivatives: these may go.)
+unless the zero is -0. (The zeros of a pad stand for absent derivatives: these may go.)
 Absent derivatives never become nodes at all (see `Op.zero_if`).
 """
 
@@ -21,15 +21,15 @@ from graphnet.ops.linear import MatMul
 from graphnet.ops.reduce import Softmax, log_softmax
 from graphnet.ops.shape import (
     Concatenate,
-    Place,
+    Pad,
     Reshape,
     Slice,
     Transpose,
     concatenate,
     is_whole,
     joined_entry,
-    part,
     reshape,
+    slice_along,
     stack,
 )
 
@@ -74,7 +74,7 @@ def _add(node: Node) -> Node | None:
     kept = tuple(t for t in terms if not (_minus_zero(t) or (_is_fill(t, 0) and t.dtype.kind in "iu")))
     if len(kept) < len(terms):
         return add(*kept) if kept else terms[0]
-    for rule in (_sum_of_places, _sum_of_scatters, _sum_of_joins, _sum_of_views):
+    for rule in (_sum_of_pads, _sum_of_scatters, _sum_of_joins, _sum_of_views):
         shorter = rule(terms)
         if shorter is not None:
             return shorter
@@ -101,16 +101,16 @@ def _sum_of_joins(terms: tuple[Node, ...]) -> Node | None:
     first = terms[0]
     match first.op:
         case Concatenate() as join:
-            cuts = [piece.shape for piece in first.inputs]
-            if any(t.op != join or [piece.shape for piece in t.inputs] != cuts for t in terms):
+            cuts = [x.shape for x in first.inputs]
+            if any(t.op != join or [x.shape for x in t.inputs] != cuts for t in terms):
                 return None
-            return join(*[_simplest(add(*pieces)) for pieces in zip(*(t.inputs for t in terms), strict=True)])
+            return join(*[_simplest(add(*column)) for column in zip(*(t.inputs for t in terms), strict=True)])
     return None
 
 
-def _sum_of_places(terms: tuple[Node, ...]) -> Node | None:
-    """Pieces placed side by side into zeros are a join: the cotangent of an array that was sliced."""
-    ops = [t.op for t in terms if isinstance(t.op, Place)]
+def _sum_of_pads(terms: tuple[Node, ...]) -> Node | None:
+    """Pads whose slices lie side by side are a join: the cotangent of an array that was sliced."""
+    ops = [t.op for t in terms if isinstance(t.op, Pad)]
     if len(ops) < len(terms):
         return None
     to = ops[0].to
@@ -288,17 +288,17 @@ def _matmul(node: Node) -> Node | None:
                 case OneHot(depth=depth) if codes.dtype == b.dtype:
                     return ScatterAdd(depth, 0)(b, codes.inputs[0])
                 case Concatenate(axis=1) if _has_one_hot(codes):
-                    return concatenate([_simplest(piece.T @ b) for piece in codes.inputs], 0)
+                    return concatenate([_simplest(x.T @ b) for x in codes.inputs], 0)
     return None
 
 
 def _rows_of(b: Node, join: Node) -> Iterator[Node]:
-    """The rows of b that each piece of a join of columns multiplies."""
-    return (part(b, 0, place) for place in Concatenate(1).places(join.inputs))
+    """The rows of b that each input of a join of columns multiplies."""
+    return (slice_along(b, 0, place) for place in Concatenate(1).places(join.inputs))
 
 
 def _has_one_hot(join: Node) -> bool:
-    return any(isinstance(piece.op, OneHot) for piece in join.inputs)
+    return any(isinstance(x.op, OneHot) for x in join.inputs)
 
 
 RULES: dict[type, Callable[[Node], Node | None]] = {

@@ -1,6 +1,6 @@
-"""Unstack: what is computed on a stack of all time steps is computed on stretches of them instead.
+"""Unstack: what is computed on a stack of all time steps is computed on chunks of them instead.
 
-`recompute` can then drop such a stretch as a whole, its loss included.
+`recompute` can then drop such a chunk as a whole, its loss included.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from graphnet.graph.node import Node
 from graphnet.graph.provenance import Model, attributed_to
 from graphnet.ops.broadcast import Sum
 from graphnet.ops.elementwise import add
-from graphnet.ops.shape import Slice, Stack, part
+from graphnet.ops.shape import Slice, Stack, slice_along
 
 __all__ = ["ANYWHERE", "unstack"]
 
@@ -26,25 +26,25 @@ DEEPEST = 64
 def unstack(graph: Graph, segment: Mapping[Node, int]) -> Graph:
     """f([a_1; a_2; ...]) = [f([a_1; ...]); f([a_k; ...]); ...], where f works on each row alone.
 
-    segment: for (most) nodes, a number. Pieces of a stack that follow each other and have one number stay together.
+    segment: for (most) nodes, a number. Inputs of a stack that follow each other and have one number stay together.
     Applies where rows of the result are read one by one, or summed up.
     """
-    stretches = _Stretches(segment)
+    chunks = _Chunks(segment)
 
     def unstacked(node: Node) -> Node:
-        new = stretches.without_stack(node)
-        stretches.meet(new)
+        new = chunks.without_stack(node)
+        chunks.meet(new)
         return new
 
     return graph.rewrite(unstacked)
 
 
-class _Stretches:
+class _Chunks:
     """Some rows of x without computing x, for what is made of a stack by ops that work on each row alone."""
 
     def __init__(self, segment: Mapping[Node, int]) -> None:
         self._segment = segment
-        #: For nodes whose rows come from the pieces of a stack: where its stretches begin and end, and how many ops
+        #: For nodes whose rows come from the inputs of a stack: where its chunks begin and end, and how many ops
         #: lie between.
         self._edges: dict[Node, list[int]] = {}
         self._depth: dict[Node, int] = {}
@@ -55,7 +55,7 @@ class _Stretches:
         """To be called for each node, inputs first."""
         match node.op:
             case Stack(axis=0):
-                numbers = [self._segment.get(piece) for piece in node.inputs]
+                numbers = [self._segment.get(x) for x in node.inputs]
                 inner = [i + 1 for i, (a, b) in enumerate(pairwise(numbers)) if a != b]
                 self._edges[node], self._depth[node] = [0, *inner, len(numbers)], 0
                 return
@@ -66,21 +66,21 @@ class _Stretches:
             self._edges[node], self._depth[node] = _edges(node, self._edges[sources[0]], offset), depth
 
     def without_stack(self, node: Node) -> Node:
-        """The node itself, or the same made of stretches."""
+        """The node itself, or the same made of chunks."""
         edges = self._edges.get(node.inputs[0]) if node.inputs else None
         if edges is None or len(edges) < 3:
             return node
-        stretches = [range(a, b) for a, b in pairwise(edges)]
+        chunks = [range(a, b) for a, b in pairwise(edges)]
         with attributed_to() as made:
             made.model = Model(node.origin, node.scope, ANYWHERE)
             match node.op:
                 case Slice(key=(int(at), *rest)):
-                    (some,) = [rows for rows in stretches if at in rows]
-                    stretch = self(node.inputs[0], some)
-                    return node if stretch is None else Slice((at - some.start, *rest))(stretch)
+                    (some,) = [rows for rows in chunks if at in rows]
+                    chunk = self(node.inputs[0], some)
+                    return node if chunk is None else Slice((at - some.start, *rest))(chunk)
                 case Sum(axes=axes) as op if 0 in axes:
-                    found = [s for rows in stretches if (s := self(node.inputs[0], rows)) is not None]
-                    return add(*[op(s) for s in found]) if len(found) == len(stretches) else node
+                    found = [s for rows in chunks if (s := self(node.inputs[0], rows)) is not None]
+                    return add(*[op(s) for s in found]) if len(found) == len(chunks) else node
         return node
 
     def __call__(self, x: Node, some: range) -> Node | None:
@@ -93,12 +93,12 @@ class _Stretches:
                 found = x.op.rows(some, self, x, *x.inputs)
                 self._deep -= 1
             if found is None and x not in self._edges:
-                found = part(x, 0, (some.start, some.stop, 1))
+                found = slice_along(x, 0, (some.start, some.stop, 1))
             self._found[key] = found
         return self._found[key]
 
 
 def _edges(node: Node, edges: list[int], offset: int) -> list[int]:
-    """Where the stretches of a node begin and end, from those of an input whose row i + offset makes row i."""
+    """Where the chunks of a node begin and end, from those of an input whose row i + offset makes row i."""
     size = node.shape[0]
     return [0, *[edge - offset for edge in edges if 0 < edge - offset < size], size]

@@ -4,7 +4,7 @@ order         the nodes as they run, when each value is last read
 views         where a value lies
 instructions  what a compiled back end does: fused kernels, reductions, products, ...
 placement     which values are written straight into the array that joins them
-stretches     what a long vector comes to, a stretch at a time
+chunks        what a long vector comes to, a chunk at a time
 updates       new values of inputs, written where these lie
 lowering      from a graph to instructions
 transfers     what passes between two memories, in one piece

@@ -25,7 +25,7 @@ def lifetimes(
         for buffer in buffers:
             first.setdefault(buffer, i)
             last[buffer] = i
-    for node in (*graph.inputs, *lowered.brought):
+    for node in (*graph.inputs, *lowered.copied_leaves):
         if node in lowered.views:
             buffer = lowered.views[node].buffer
             first[buffer] = -1

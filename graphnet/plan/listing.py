@@ -22,9 +22,9 @@ def listing(lowered: Lowered) -> list[str]:
     texts = [(_kind(step), names.text(step), _purpose(step)) for step in lowered.instructions]
     width = max((min(len(text), 96) for _, text, _ in texts), default=0)
     return [
-        f"{i:>5}{'*' if i < lowered.static else ' '} {kind:<8} {text:<{width}}  {purpose}"
+        f"{i:>5}{'*' if i < lowered.unfed else ' '} {kind:<8} {text:<{width}}  {purpose}"
         for i, (kind, text, purpose) in enumerate(texts)
-    ] + ([f"* {lowered.static} depend on parameters and constants alone"] if lowered.static else [])
+    ] + ([f"* {lowered.unfed} depend on parameters and constants alone"] if lowered.unfed else [])
 
 
 def _kind(step: Instruction) -> str:

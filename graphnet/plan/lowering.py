@@ -18,13 +18,13 @@ from graphnet.ops.index import Lookup, ScatterAdd, is_by_columns
 from graphnet.ops.leaf import Fill
 from graphnet.ops.linear import MatMul
 from graphnet.ops.linear import Product as MatrixProduct
-from graphnet.ops.shape import Join, Place, Transpose
+from graphnet.ops.shape import Join, Pad, Transpose
 from graphnet.passes.analysis import varying_nodes
 from graphnet.passes.fuse import WIDEST, is_fusable
+from graphnet.plan.chunks import in_chunks
 from graphnet.plan.instructions import Host, Instruction, Load, Loop, Product, Scatter, Step
 from graphnet.plan.instructions import Reduction as Combined
 from graphnet.plan.placement import place
-from graphnet.plan.stretches import in_stretches
 from graphnet.plan.updates import can_fail, copied, write_updates
 from graphnet.plan.views import Buffer, View
 from graphnet.system.collector import collector_paused
@@ -39,21 +39,21 @@ LARGEST = 2**40
 class Lowered:
     """`instructions` in order; `views`: where each leaf and each output lies.
 
-    `brought`: leaves whose own arrays no instruction can read, to be copied to their views before a run.
-    `static`: how many instructions, at the start, depend on parameters and constants alone. `fixed`: how many depend on
+    `copied_leaves`: leaves whose own arrays no instruction can read, to be copied to their views before a run.
+    `unfed`: how many instructions, at the start, depend on parameters and constants alone. `fixed`: how many depend on
     no input that varies (see Function.again); 0 where nothing varies.
-    results: where the outputs lie. lent: whether inputs are read where the caller's arrays lie; the instructions then
-    write there what updates them, the last of the outputs, and results are of the others.
+    results: where the outputs lie. borrowed: whether inputs are read where the caller's arrays lie; the instructions
+    then write there what updates them, the last of the outputs, and results are of the others.
     """
 
     graph: Graph
     instructions: list[Instruction]
     views: dict[Node, View]
-    brought: list[Node]
-    static: int
+    copied_leaves: list[Node]
+    unfed: int
     results: Sequence[View]
     fixed: int = 0
-    lent: bool = False
+    borrowed: bool = False
 
 
 def lower(graph: Graph, updated: Sequence[int] | None = None) -> Lowered:
@@ -72,7 +72,7 @@ def lower(graph: Graph, updated: Sequence[int] | None = None) -> Lowered:
     with collector_paused():
         if updated is None:
             return _Lowering(graph).run()
-        lowered = _Lowering(graph, lent=True).run()
+        lowered = _Lowering(graph, borrowed=True).run()
         if can_fail(lowered.instructions):
             return _Lowering(graph).run()
         count = len(graph.outputs) - len(updated)
@@ -82,7 +82,7 @@ def lower(graph: Graph, updated: Sequence[int] | None = None) -> Lowered:
         lowered.results = write_updates(
             lowered.instructions, lowered.views, targets, graph.outputs[count:], graph.outputs[:count]
         )
-        lowered.lent = True
+        lowered.borrowed = True
         return lowered
 
 
@@ -119,9 +119,9 @@ class _Unit:
 
 
 class _Lowering:
-    def __init__(self, graph: Graph, lent: bool = False) -> None:
-        """lent: inputs are read where the caller's arrays lie."""
-        self.graph, self.lent = graph, lent
+    def __init__(self, graph: Graph, borrowed: bool = False) -> None:
+        """borrowed: inputs are read where the caller's arrays lie."""
+        self.graph, self.borrowed = graph, borrowed
         self.position = {node: i for i, node in enumerate(graph.order)}
         self.home: dict[Node, _Unit] = {}
         self.units: list[_Unit] = []
@@ -134,7 +134,7 @@ class _Lowering:
         self.views: dict[Node, View] = {}
         self.numbers: dict[Node, float | int | bool] = {}
         self.instructions: list[Instruction] = []
-        self.brought: list[Node] = []
+        self.copied_leaves: list[Node] = []
 
     # -- units -----------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class _Lowering:
 
     def _is_placeable(self, node: Node) -> bool:
         if node.op.is_input:
-            return not self.lent
+            return not self.borrowed
         unit = self.home.get(node)
         if unit is None:
             return node.op.is_input
@@ -186,10 +186,10 @@ class _Lowering:
                         unit.before += 1
         ready = []
         fed = [node for node in self.graph.order if not node.inputs and node.op.is_fed]
-        dynamic = dependents(self.graph.order, fed)
+        fed_nodes = dependents(self.graph.order, fed)
         varying = varying_nodes(self.graph)
         for unit in self.units:
-            unit.phase = 0 if dynamic.isdisjoint(unit.nodes) else 1 if varying.isdisjoint(unit.nodes) else 2
+            unit.phase = 0 if fed_nodes.isdisjoint(unit.nodes) else 1 if varying.isdisjoint(unit.nodes) else 2
             unit.waits = not all(_adds_up(node) for node in unit.nodes)
             if not unit.before:
                 ready.append((*unit.turn, unit))
@@ -211,12 +211,12 @@ class _Lowering:
         match node.op:
             case Fill(number=number):
                 self.numbers[node] = number
-            case op if op.is_input and self.lent:
+            case op if op.is_input and self.borrowed:
                 self.views[node] = Buffer(node.size, node.dtype, node).whole(node.shape)
             case op if op.is_fed or not node.value.flags.c_contiguous:
                 self.views[node] = self.placed.get(node) or Buffer(node.size, node.dtype).whole(node.shape)
                 if not op.is_input:
-                    self.brought.append(node)
+                    self.copied_leaves.append(node)
             case _:
                 self.views[node] = Buffer(node.size, node.dtype, node).whole(node.shape)
 
@@ -256,7 +256,9 @@ class _Lowering:
         results = list(map(self.view, self.graph.outputs))
         # Were something fixed to come after something that varies, all would have to be computed each time.
         fixed = max(counts[:2]) if counts[2] and in_order else 0
-        return Lowered(self.graph, self.instructions, self.views, self.brought, counts[0], results, fixed)
+        return Lowered(
+            self.graph, self.instructions, self.views, self.copied_leaves, counts[0], results, fixed
+        )
 
     def _single(self, node: Node) -> None:
         """What is no primitive of ours, or of a dtype that it does not know, Python computes."""
@@ -268,8 +270,8 @@ class _Lowering:
                 self._as_view(node)
             case Join():
                 self._join(node)
-            case Place(key=key):
-                self._place_piece(node, key)
+            case Pad(key=key):
+                self._pad(node, key)
             case MatrixProduct() if node.dtype != BOOL:
                 self._products(node)
             case Reduction(how=how) if how:
@@ -318,7 +320,7 @@ class _Lowering:
             else:
                 self._copy(node, x, self.view(x), region)
 
-    def _place_piece(self, node: Node, key: Key) -> None:
+    def _pad(self, node: Node, key: Key) -> None:
         (x,) = node.inputs
         target = self._own(node)
         zero = Step("0", node.dtype, ())
@@ -343,7 +345,7 @@ class _Lowering:
         target = self._own(node)
         loads, steps = self._operand(x)
         combined = [Combined(node.op.how, 0, target)]
-        self.instructions += in_stretches(Loop((node,), x.shape, loads, steps, [], node.op.axes, combined))
+        self.instructions += in_chunks(Loop((node,), x.shape, loads, steps, [], node.op.axes, combined))
 
     def _operand(self, x: Node) -> tuple[list[Load], list[Step]]:
         if x in self.numbers:
@@ -440,7 +442,7 @@ class _Lowering:
         axes = next((op.axes for op in reductions.values()), ())
         loop = Loop(group.nodes, computed[-1].shape, body.loads, body.steps, stores, axes, combined)
         if any(access.view.size for access in loop.writes):  # a sum of nothing is something
-            self.instructions += in_stretches(loop)
+            self.instructions += in_chunks(loop)
 
     def _load(self, node: Node, own: set[Node], body: _Body) -> None:
         """What a node of a loop reads, from memory."""

@@ -1,7 +1,7 @@
 """Placement: a value that is joined with others is computed straight into its place in the joined array.
 
 Joins along the first axis often overlap: h_0 ... h_{T-1} for one product, h_1 ... h_T for another. Where the
-same values follow each other, they are laid out once, as a chain, of which each join is a stretch.
+same values follow each other, they are laid out once, as a chain, of which each join is a slice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def place(graph: Graph, is_placeable: Callable[[Node], bool]) -> Placement:
     result = Placement()
     joins = [node for node in graph.order if isinstance(node.op, Join) and node.size]
     height = _heights(joins)
-    # Joins of joins first: they decide where their pieces' pieces lie.
+    # Joins of joins first: they decide where their inputs' inputs lie.
     for level in sorted(set(height.values()), reverse=True):
         here = [join for join in joins if height[join] == level]
         for join in here:
@@ -54,7 +54,7 @@ def _heights(joins: Sequence[Node]) -> dict[Node, int]:
 
 
 def _lies_already(join: Node, result: Placement) -> bool:
-    """True if the pieces, placed by other joins, happen to lie as this join wants them; it is then a view."""
+    """True if the inputs, placed by other joins, happen to lie as this join wants them; it is then a view."""
     match join.op:
         case Concatenate(axis=0):
             pass
@@ -83,75 +83,75 @@ def _is_chain(join: Node) -> bool:
     return False
 
 
-#: A piece of a chain: a node that is computed in place, or (join, number) for one that is copied there.
-Piece = Node | tuple[Node, int]
+#: A link of a chain: a node that is computed in place, or (join, number) for one that is copied there.
+Link = Node | tuple[Node, int]
 
 
 def _place_chains(joins: Sequence[Node], is_placeable: Callable[[Node], bool], result: Placement) -> None:
-    follower: dict[Piece, Piece] = {}
-    leader: dict[Piece, Piece] = {}
-    accepted: list[tuple[Node, list[Piece]]] = []
+    follower: dict[Link, Link] = {}
+    leader: dict[Link, Link] = {}
+    accepted: list[tuple[Node, list[Link]]] = []
     for join in sorted(joins, key=lambda j: -len(j.inputs)):
-        pieces: list[Piece] = [x if is_placeable(x) else (join, i) for i, x in enumerate(join.inputs)]
-        taken = [p in follower or p in leader for p in pieces]
-        if 2 * sum(taken) < len(pieces):
-            # They would tie two stretches of memory together that need not live together.
-            pieces = [(join, i) if t else p for i, (p, t) in enumerate(zip(pieces, taken, strict=True))]
-        if not any(isinstance(p, Node) for p in pieces) or len(set(pieces)) < len(pieces):
+        links: list[Link] = [x if is_placeable(x) else (join, i) for i, x in enumerate(join.inputs)]
+        taken = [each in follower or each in leader for each in links]
+        if 2 * sum(taken) < len(links):
+            # They would tie two buffers together that need not live together.
+            links = [(join, i) if t else each for i, (each, t) in enumerate(zip(links, taken, strict=True))]
+        if not any(isinstance(each, Node) for each in links) or len(set(links)) < len(links):
             continue
-        pairs = list(pairwise(pieces))
+        pairs = list(pairwise(links))
         free = all(follower.get(a, b) == b and leader.get(b, a) == a for a, b in pairs)
-        if free and not _leads_to(pieces[-1], pieces[0], follower):
-            accepted.append((join, pieces))
+        if free and not _leads_to(links[-1], links[0], follower):
+            accepted.append((join, links))
             follower.update(pairs)
             leader.update((b, a) for a, b in pairs)
-    at: dict[Piece, tuple[Buffer, int]] = {}
-    for join, pieces in accepted:
-        if pieces[0] not in at:
-            _lay_out(pieces[0], join.dtype, follower, leader, at)
-        buffer, start = at[pieces[0]]
+    at: dict[Link, tuple[Buffer, int]] = {}
+    for join, links in accepted:
+        if links[0] not in at:
+            _lay_out(links[0], join.dtype, follower, leader, at)
+        buffer, start = at[links[0]]
         result.views[join] = View(buffer, start, join.shape, contiguous_strides(join.shape))
         copies = result.copies[join] = []
-        for x, piece in zip(join.inputs, pieces, strict=True):
-            view = View(buffer, at[piece][1], x.shape, contiguous_strides(x.shape))
-            if isinstance(piece, Node):
-                result.views[piece] = view
+        for x, link in zip(join.inputs, links, strict=True):
+            view = View(buffer, at[link][1], x.shape, contiguous_strides(x.shape))
+            if isinstance(link, Node):
+                result.views[link] = view
             else:
                 copies.append((x, view))
 
 
-def _leads_to(piece: Piece, goal: Piece, follower: Mapping[Piece, Piece]) -> bool:
-    """True if the goal comes somewhere behind the piece: joining them the other way would make a ring."""
-    while piece in follower:
-        piece = follower[piece]
-        if piece == goal:
+def _leads_to(link: Link, goal: Link, follower: Mapping[Link, Link]) -> bool:
+    """True if the goal comes somewhere behind the link: joining them the other way would make a ring."""
+    while link in follower:
+        link = follower[link]
+        if link == goal:
             return True
     return False
 
 
 def _lay_out(
-    piece: Piece,
+    link: Link,
     dtype: Dtype,
-    follower: Mapping[Piece, Piece],
-    leader: Mapping[Piece, Piece],
-    at: dict[Piece, tuple[Buffer, int]],
+    follower: Mapping[Link, Link],
+    leader: Mapping[Link, Link],
+    at: dict[Link, tuple[Buffer, int]],
 ) -> None:
-    """Gives each piece of the chain that `piece` is in its offset in one buffer."""
-    first = piece
+    """Gives each link of the chain that `link` is in its offset in one buffer."""
+    first = link
     while first in leader:
         first = leader[first]
     chain = [first]
     while chain[-1] in follower:
         chain.append(follower[chain[-1]])
-    buffer = Buffer(sum(_size(p) for p in chain), dtype)
+    buffer = Buffer(sum(_size(each) for each in chain), dtype)
     start = 0
-    for p in chain:
-        at[p] = buffer, start
-        start += _size(p)
+    for each in chain:
+        at[each] = buffer, start
+        start += _size(each)
 
 
-def _size(piece: Piece) -> int:
-    return piece.size if isinstance(piece, Node) else piece[0].inputs[piece[1]].size
+def _size(link: Link) -> int:
+    return link.size if isinstance(link, Node) else link[0].inputs[link[1]].size
 
 
 def _place_inputs(join: Node, is_placeable: Callable[[Node], bool], result: Placement) -> None:

@@ -19,7 +19,7 @@ def in_one_piece(lowered: Lowered) -> Lowered:
     views = dict(lowered.views)
     before: list[Instruction] = []
     again: list[Instruction] = []  # what varies
-    for node in (*lowered.graph.inputs, *lowered.brought):
+    for node in (*lowered.graph.inputs, *lowered.copied_leaves):
         view = views.get(node)
         if view is not None and not view.is_contiguous:
             whole = views[node] = _whole(view)
@@ -35,7 +35,7 @@ def in_one_piece(lowered: Lowered) -> Lowered:
         if found is not view and view.size:
             instructions.append(copied(node, view, found))
         results.append(found)
-    return replace(lowered, instructions=instructions, views=views, results=results, fixed=fixed, static=0)
+    return replace(lowered, instructions=instructions, views=views, results=results, fixed=fixed, unfed=0)
 
 
 def _whole(view: View) -> View:

@@ -45,8 +45,10 @@ def write_updates(
         for seen in (found, new):
             seen[:] = [replace(v, buffer=place.buffer) if v.buffer is view.buffer else v for v in seen]
     # Results belong to the caller, who may change the arrays that were given.
-    lent = [v.buffer.leaf is not None and v.buffer.leaf.op.is_input for v in found]
-    return [_saved(instructions, n, v) if own else v for n, v, own in zip(results, found, lent, strict=True)]
+    are_inputs = [v.buffer.leaf is not None and v.buffer.leaf.op.is_input for v in found]
+    return [
+        _saved(instructions, n, v) if own else v for n, v, own in zip(results, found, are_inputs, strict=True)
+    ]
 
 
 def copied(node: Node, source: View, target: View) -> Loop:

@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import as_strided
 from graphnet.call.function import compile
 from graphnet.errors import GraphnetError
 from graphnet.graph.node import Array, Key, KeyEntry, Node
-from graphnet.ops.shape import Slice, part
+from graphnet.ops.shape import Slice, slice_along
 from graphnet.plan.views import Buffer
 from graphnet.testing.laws import LawError
 
@@ -84,7 +84,7 @@ class _Declared:
         def of(x: Node, some: range) -> Node:
             there = x.shape and 0 <= some.start <= some.stop <= x.shape[0]
             self.require(bool(there), f"`rows` wants {some} of {x.describe()}", remedy)
-            return part(x, 0, (some.start, some.stop, 1))
+            return slice_along(x, 0, (some.start, some.stop, 1))
 
         for some in {range(count), range(1), range(count - 1, count), range(1, count)} if count else ():
             try:

@@ -16,11 +16,11 @@ from graphnet_rnn.errors import UsageError
 
 __all__ = [
     "Named",
+    "error_text",
     "line_of",
     "made",
     "quoted",
     "read_settings",
-    "said",
     "signature_of",
     "taken_apart",
     "usage",
@@ -77,7 +77,7 @@ def made(kind: Callable[..., Made], arguments: list[Any], named: dict[str, Any])
         raise
     except BaseException as error:  # whatever the user's __init__ raises is told, with its line
         line = line_of(error, inspect.getfile(kind))
-        raise UsageError(f"{name} cannot be made: {said(error)}{line}") from error
+        raise UsageError(f"{name} cannot be made: {error_text(error)}{line}") from error
     if isinstance(kind, type) and not isinstance(result, kind):  # by a metaclass, or by __new__
         raise UsageError(f"{name} cannot be made: to call it gives {type(result).__name__}, not {name}")
     return result
@@ -94,7 +94,7 @@ def signature_of(kind: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(kind)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"the settings of {kind.__name__} cannot be read: {said(error)}") from None
+        raise UsageError(f"the settings of {kind.__name__} cannot be read: {error_text(error)}") from None
 
 
 def line_of(error: BaseException, where: str) -> str:
@@ -107,7 +107,7 @@ def line_of(error: BaseException, where: str) -> str:
     return found
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """ValueError: what it says, in one line; some errors of users cannot be printed."""
     try:
         words = " ".join(str(error).split())

@@ -32,7 +32,7 @@ class Console(Listener):
             return
         progress, problem = trainer.progress, trainer.problem
         if self._curve is not None:
-            self._curve.unit = problem.said
+            self._curve.unit = problem.unit_name
         print(f"{problem.model!r}")
         if isinstance(problem, TextProblem):
             data = problem.corpus
@@ -85,7 +85,7 @@ class Console(Listener):
             self._bar = self._open_bar(trainer)
             self._mean = trainer.cost
         self._mean = 0.98 * self._mean + 0.02 * trainer.cost
-        self._bar.set_postfix_str(f"{self._mean:.3f} {problem.said}", refresh=False)
+        self._bar.set_postfix_str(f"{self._mean:.3f} {problem.unit_name}", refresh=False)
         self._bar.update(problem.items)
         if self._curve is not None:
             progress = trainer.progress
@@ -110,7 +110,7 @@ class Console(Listener):
             self._curve.epoch(row["epoch"], validated)
         valid = "" if validated is None else f", validation {validated:.3f}"
         mark = "  (best so far)" if row["best"] else ""
-        print(f"epoch {row['epoch']:>3}: train {trained:.3f}{valid} {problem.said}{mark}")
+        print(f"epoch {row['epoch']:>3}: train {trained:.3f}{valid} {problem.unit_name}{mark}")
         if row.get("sample"):
             print("\n".join(f"    | {line}" for line in str(row["sample"]).splitlines()))
         sys.stdout.flush()
@@ -121,7 +121,7 @@ class Console(Listener):
             return
         if outcome.best_epoch:
             print(
-                f"ended ({outcome.reason}): best {outcome.best:.3f} {trainer.problem.said} after epoch "
+                f"ended ({outcome.reason}): best {outcome.best:.3f} {trainer.problem.unit_name} after epoch "
                 f"{outcome.best_epoch}"
             )
         else:

@@ -9,7 +9,7 @@ import sys
 import traceback
 
 from graphnet.errors import GraphnetError
-from graphnet_rnn.cli.calls import said
+from graphnet_rnn.cli.calls import error_text
 from graphnet_rnn.cli.user_cells import own_line
 
 __all__ = ["give_up_output", "in_words"]
@@ -25,26 +25,26 @@ def in_words(error: BaseException, options: argparse.Namespace) -> str:
     """
     return "".join(
         c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode()
-        for c in _told(error, options)
+        for c in _sentence(error, options)
     )
 
 
-def _told(error: BaseException, options: argparse.Namespace) -> str:
+def _sentence(error: BaseException, options: argparse.Namespace) -> str:
     if isinstance(error, GraphnetError):
         return str(error)
     if isinstance(error, MemoryError):
         smaller = " or ".join("--" + name.replace("_", "-") for name in SIZES if hasattr(options, name))
-        return f"there is not enough memory; try a smaller {smaller or 'input'} ({said(error)})"
+        return f"there is not enough memory; try a smaller {smaller or 'input'} ({error_text(error)})"
     if isinstance(error, OSError):
         names = [str(name) for name in (error.filename, error.filename2) if name is not None]
-        return ": ".join([*names, error.strerror or said(error)])
+        return ": ".join([*names, error.strerror or error_text(error)])
     own = own_line(error)
     if own:  # of a cell's module, whose code is not ours
-        return f"{said(error)}{own}; --debug shows how it came about"
+        return f"{error_text(error)}{own}; --debug shows how it came about"
     frames = traceback.extract_tb(error.__traceback__)
     line = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     return (
-        f"unexpected {said(error)}{line}; --debug shows how it came about. If no code of your own is part of it, "
+        f"unexpected {error_text(error)}{line}; --debug shows how it came about. If no code of your own is part of it, "
         "please report it"
     )
 

@@ -33,10 +33,10 @@ from graphnet_rnn.optimizers import (
     Adam,
     CurvedOptimizer,
     DelayedDecay,
+    EpochSchedule,
     FirstOrder,
     Optimizer,
     RMSprop,
-    Schedule,
     StepSchedule,
 )
 from graphnet_rnn.settings import whole_number
@@ -366,7 +366,7 @@ def _optimizer(options: argparse.Namespace) -> Optimizer:
     return make_optimizer(options.optimizer, default, options.rate, options.clip_norm)
 
 
-def _schedule(options: argparse.Namespace, optimizer: Optimizer) -> Schedule | None:
+def _schedule(options: argparse.Namespace, optimizer: Optimizer) -> EpochSchedule | None:
     """By epoch for rates that are numbers; the Trainer's own choice else."""
     if isinstance(optimizer, FirstOrder) and not isinstance(optimizer.rate, StepSchedule):
         given = {"after": options.rate_after, "decay": options.rate_decay}

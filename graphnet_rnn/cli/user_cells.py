@@ -21,11 +21,11 @@ from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cells import ALL
 from graphnet_rnn.cli.calls import (
     Named,
+    error_text,
     line_of,
     made,
     quoted,
     read_settings,
-    said,
     signature_of,
     taken_apart,
     usage,
@@ -56,7 +56,9 @@ def find_cell(text: str) -> type[Cell]:
     try:
         cell = getattr(module, name, None)
     except Exception as error:  # a module may have a __getattr__, which may raise anything
-        raise UsageError(f"{where} has no cell {name!r}: {said(error)}{line_of(error, where)}") from error
+        raise UsageError(
+            f"{where} has no cell {name!r}: {error_text(error)}{line_of(error, where)}"
+        ) from error
     if not (isinstance(cell, type) and issubclass(cell, Cell)):
         raise UsageError(f"{where} has no cell {name!r}; its cells: {', '.join(_cells(module)) or 'none'}.")
     return cell
@@ -183,7 +185,7 @@ def _load(where: str) -> ModuleType:
             ) from None
         except BaseException as error:  # whatever the user's file raises is told, with its line
             line = line_of(error, where)
-            raise UsageError(f"{where} cannot be imported: {said(error)}{line}") from error
+            raise UsageError(f"{where} cannot be imported: {error_text(error)}{line}") from error
     return _loaded[key]
 
 

@@ -1,7 +1,7 @@
 """Networks: cells in layers, an output and a loss, over time.
 
 network  Network: its parameters are one flat vector
-unroll   a stretch of time as one graph
+unroll   a piece of time as one graph
 losses   what an output is judged by
 ctc      losses of label sequences that are not aligned, and their decoding
 running  a network on arrays of any length

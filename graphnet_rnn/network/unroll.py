@@ -1,4 +1,4 @@
-"""Unrolled: a network over a stretch of time, as one graph."""
+"""Unrolled: a network over a piece of time, as one graph."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class Unrolled(ShowsItself):
         hidden: list[list[Node]] = [[] for _ in layers]
         self.after: list[list[Node]] = []
         outputs = []
-        # Time step by time step where that can be: a stretch of time is then a stretch of the program.
+        # Time step by time step where that can be: a segment of time is then a segment of the program.
         run = self._step_by_step if self.network.causal else self._layer_by_layer
         for t, column in enumerate(run(layers, states)):
             with gn.scope(layer="output", time=t + 1):

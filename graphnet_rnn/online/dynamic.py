@@ -10,7 +10,7 @@ import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.network.network import Network, require_network
-from graphnet_rnn.online.learning import Given, first_order
+from graphnet_rnn.online.learning import KnownGradient, first_order
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.step import guarded_step
@@ -112,7 +112,7 @@ class DynamicEvaluation:
                 self._require_finite(losses, start)
                 if start + self.time < steps:
                     drawn_back = theta.dtype.type(self.decay) * (trained - theta)
-                    given = Given(
+                    given = KnownGradient(
                         self.network, float(losses.mean()), np.concatenate([g.ravel() for g in gradients])
                     )
                     guarded_step(

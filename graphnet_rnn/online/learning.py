@@ -15,10 +15,10 @@ from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.step import guarded_step
 from graphnet_rnn.settings import whole_number
 
-__all__ = ["Given", "OnlineLearning", "first_order"]
+__all__ = ["KnownGradient", "OnlineLearning", "first_order"]
 
 
-class Given:
+class KnownGradient:
     """A loss and its gradient, known already, as an optimiser asks for them."""
 
     def __init__(self, network: Network, loss: float, gradient: Array) -> None:
@@ -101,13 +101,13 @@ class OnlineLearning:
         self._begin()
         if not count:
             return
-        given = Given(self.network, loss / count, gradient / count)
+        given = KnownGradient(self.network, loss / count, gradient / count)
         guarded_step(self.optimizer, given, theta, self.state, f"step {self.steps}")
         self.steps += 1
         self.network.theta = theta
 
     def learn(self, inputs: Any, targets: Any, unscored: int = 0) -> Array:
-        """Reads a stretch of time, step by step: inputs and targets (time, batch, ...); the losses, (time,).
+        """Reads a piece of time, step by step: inputs and targets (time, batch, ...); the losses, (time,).
 
         unscored: steps at the start whose targets are not looked at. The states go on from where they are.
         """

@@ -121,9 +121,9 @@ class Optimizer(ABC):
             )
         if len(theta.shape) != 1:
             raise UsageError(f"{own}: theta must be a vector, not an array of shape {list(theta.shape)}")
-        said = _against(state, self._kept(theta), type(self).__name__)
-        if said:
-            raise UsageError(f"{own}: {said}; make it with optimizer.init(theta)")
+        difference = _against(state, self._kept(theta), type(self).__name__)
+        if difference:
+            raise UsageError(f"{own}: {difference}; make it with optimizer.init(theta)")
 
     def _kept(self, theta: Array) -> Kept:
         """Of the state that goes with such parameters; once for all steps."""
@@ -179,9 +179,9 @@ def taken_up(who: str, owner: str, fresh: State, given: State | None) -> State:
     if not isinstance(given, Mapping):
         raise UsageError(f"{who}: state must be a dict of arrays, as result.state, not {shown(given)}")
     arrays = {name: np.asarray(array) for name, array in given.items()}
-    said = _against(arrays, _kept_of(fresh), owner, "same_kind")
-    if said:
-        raise UsageError(f"{who}: {said}")
+    difference = _against(arrays, _kept_of(fresh), owner, "same_kind")
+    if difference:
+        raise UsageError(f"{who}: {difference}")
     for name, held in fresh.items():
         if not np.isfinite(arrays[name]).all():
             raise UsageError(f"{who}: {name} in state must be finite")

@@ -235,8 +235,8 @@ def conjugate_gradient(
         if ended or (i and i >= due):
             kept.append((i, x))
             due = max(i + 1, math.ceil(due * SPACING))
-            said = "" if watch is None else watch(i, direction.value, x)
-            ended = ended or said
+            verdict = "" if watch is None else watch(i, direction.value, x)
+            ended = ended or verdict
         if ended:
             reason = ended
             break

@@ -1,6 +1,6 @@
 """How settings change while training goes on.
 
-By epoch: a Schedule is a factor on the optimiser's own rate. By step: a StepSchedule stands where a first-order
+By epoch: an EpochSchedule is a factor on the optimiser's own rate. By step: a StepSchedule stands where a first-order
 optimiser takes a rate or a momentum, and the optimiser counts the steps.
 """
 
@@ -19,14 +19,20 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import amount, fraction, is_number, shown, whole_number
 
 __all__ = [
-    "ConstantRate", "DelayedDecay", "NesterovMomentum", "Schedule", "StepSchedule", "Stepwise", "extremes",
+    "ConstantRate",
+    "DelayedDecay",
+    "EpochSchedule",
+    "NesterovMomentum",
+    "StepSchedule",
+    "Stepwise",
+    "extremes",
     "number_or_schedule",
 ]  # fmt: skip
 
 # -- by epoch ------------------------------------------------------------------------------------
 
 
-class Schedule(Protocol):
+class EpochSchedule(Protocol):
     """epoch (0, 1, ...) -> factor"""
 
     def factor(self, epoch: int) -> float: ...

@@ -99,8 +99,8 @@ class Trial(FreshSequences):
         if "random" not in stored.training or "steps" not in stored.training:
             raise ModelFileError(f"{path} is of another kind of training than a Trial; name another file.")
         stored.require_same(self.settings())
-        steps, sequences = stored.told("steps", 0), stored.told("sequences", 0)
-        self.restore(stored.array, {"random": stored.told("random", self.numbers()["random"])})
+        steps, sequences = stored.value("steps", 0), stored.value("sequences", 0)
+        self.restore(stored.array, {"random": stored.value("random", self.numbers()["random"])})
         stored.restore(self.model, self.state)
         self.theta = gn.place(self.model.theta, self.backend)
         self.steps, self.sequences = steps, sequences

@@ -81,7 +81,7 @@ class TextCost(ShowsItself):
 
     characters: in a piece. bits: mean bits per character of each; NaN where none of its characters was scored.
     new_words: how many words each piece has that the text had not had before.
-    parts: names of the stretches of the text and where they begin, in characters. length: of the text.
+    parts: names of the parts of the text and where they begin, in characters. length: of the text.
     """
 
     characters: int
@@ -100,10 +100,10 @@ def cost_over_text(
     unknown: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> TextCost:
-    """Bits per character of each stretch of `characters`, over the whole data set: training, validation and test.
+    """Bits per character of each piece of `characters`, over the whole data set: training, validation and test.
 
     States are carried on from part to part, as Lynge does. data: a Corpus, whose parts are read one after another, or
-    a text. lanes: the text is read in so many stretches side by side, each after `context` characters of the one before
+    a text. lanes: the text is read in so many lanes side by side, each after `context` characters of the one before
     it; 1 carries the states through all of it (and takes longer).
     Raises UsageError, DataError.
     Source: Lynge 2016, figs 5.1 to 5.3.

@@ -15,7 +15,7 @@ from graphnet_rnn.models.energy.model import EnergyModel, as_generator
 from graphnet_rnn.optimizers import FirstOrder, Optimizer
 from graphnet_rnn.settings import amount, whole_number
 from graphnet_rnn.training.problem import Problem
-from graphnet_rnn.training.state import digest_of, said
+from graphnet_rnn.training.state import description_of, digest_of
 
 __all__ = ["EnergyCases"]
 
@@ -99,6 +99,6 @@ class EnergyCases(Problem):
         return float(np.mean(np.square(v - self.model.reconstruct(v)), dtype=np.float64))
 
     def description(self) -> dict[str, Any]:
-        steps = said(self.gibbs_steps) if callable(self.gibbs_steps) else self.gibbs_steps
+        steps = description_of(self.gibbs_steps) if callable(self.gibbs_steps) else self.gibbs_steps
         data = digest_of(self._cases, self._kept, *(layer.theta for layer in self.below))
         return {"batch": self.batch, "gibbs_steps": steps, "seed": self.seed, "data": data}

@@ -62,7 +62,7 @@ class SymbolSequences(Problem):
 
     measure: ClassVar[str] = "bits"
     unit: ClassVar[float] = math.log(2)
-    said: ClassVar[str] = "bits/symbol"
+    unit_name: ClassVar[str] = "bits/symbol"
     item: ClassVar[str] = "symbol"
     model: HMM
     objective: _Likelihood

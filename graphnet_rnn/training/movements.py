@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.models.control.controller import Controller
-from graphnet_rnn.models.control.tasks import Task
+from graphnet_rnn.models.control.tasks import ControlTask
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.training.problem import Problem
@@ -26,8 +26,8 @@ class Movements(Problem):
     model: Controller
     objective: Objective
 
-    def __init__(self, task: Task, steps: int = 10, **how: Any) -> None:
-        if not isinstance(task, Task):
+    def __init__(self, task: ControlTask, steps: int = 10, **how: Any) -> None:
+        if not isinstance(task, ControlTask):
             raise UsageError(f"Movements: task must be one of rnn.control, not {task!r:.60}")
         self.task, self.model = task, task.loop.controller
         self.objective = task.objective(**how)

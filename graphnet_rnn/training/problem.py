@@ -44,7 +44,7 @@ class Problem(ABC):
     `numbers`, and taken up by `restore`.
     model: what learns. objective: of any step. measure: what rows call the cost ("train_loss"); unit: nats, or whatever
     the objective's loss is in, in one of it. judged: what rows call what `validate` gives, if that is another measure
-    ("valid_wrong"). said: the unit in words, for people. item: what a step gets through so many of, `items`.
+    ("valid_wrong"). unit_name: the unit in words, for people. item: what a step gets through so many of, `items`.
     """
 
     model: Model
@@ -52,7 +52,7 @@ class Problem(ABC):
     measure: ClassVar[str] = "loss"
     unit: ClassVar[float] = 1.0
     judged: ClassVar[str] = ""
-    said: ClassVar[str] = ""
+    unit_name: ClassVar[str] = ""
     item: ClassVar[str] = "step"
     items: int = 1
 

@@ -11,15 +11,15 @@ from graphnet_rnn.optimizers import (
     Adam,
     ConstantRate,
     DelayedDecay,
+    EpochSchedule,
     FirstOrder,
     Optimizer,
-    Schedule,
     StepSchedule,
 )
 from graphnet_rnn.optimizers.base import require_optimizer
 from graphnet_rnn.settings import amount, is_number, setting, whole_number
 from graphnet_rnn.training.early_stopping import EarlyStopping
-from graphnet_rnn.training.state import as_stored, said
+from graphnet_rnn.training.state import as_stored, description_of
 
 __all__ = ["Training"]
 
@@ -38,7 +38,7 @@ class Training:
 
     optimizer: Optimizer = field(default_factory=lambda: Adam(clip_norm=5.0))
     epochs: int = setting(50, "at most so many", free=True)
-    schedule: Schedule | None = None
+    schedule: EpochSchedule | None = None
     stopping: EarlyStopping | None = field(default_factory=EarlyStopping)
     target: float | None = setting(None, "end where what is validated is at most that", type=float)
     log_every: int = setting(10, "steps from one row of the history to the next")
@@ -69,7 +69,10 @@ class Training:
         fixed = {f.name: getattr(self, f.name) for f in fields(self) if not f.metadata.get("free")}
         own = {"name": type(self.optimizer).__name__, **self.optimizer.settings()}
         return as_stored(
-            {**{name: said(v) if _is_object(v) else v for name, v in fixed.items()}, "optimizer": own}
+            {
+                **{name: description_of(v) if _is_object(v) else v for name, v in fixed.items()},
+                "optimizer": own,
+            }
         )
 
 

@@ -30,9 +30,9 @@ from graphnet_rnn.network.network import Network
 __all__ = [
     "TrainingState",
     "as_stored",
+    "description_of",
     "digest_of",
     "read_training_state",
-    "said",
     "write_training_state",
 ]
 
@@ -102,7 +102,7 @@ class TrainingState:
             )
         return found
 
-    def told(self, name: str, like: Any) -> Any:
+    def value(self, name: str, like: Any) -> Any:
         """What `training` says under this name; ModelFileError unless it is of the kind of `like`.
 
         Whole numbers are at least 0. null stands for an infinity, and only where `like` has one.
@@ -154,11 +154,11 @@ def read_training_state(path: Path) -> TrainingState:
 
 def as_stored(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as they are read again: what JSON does not know by what it says of itself."""
-    stored: dict[str, Any] = json.loads(json.dumps(dict(settings), default=said))
+    stored: dict[str, Any] = json.loads(json.dumps(dict(settings), default=description_of))
     return stored
 
 
-def said(setting: Any) -> str:
+def description_of(setting: Any) -> str:
     """What an object says of itself; by its class and attributes if it does not, since an address tells nothing.
 
     A function is known by its name and what it computes with, an array by a digest.
@@ -194,7 +194,7 @@ def _constants(code: CodeType) -> list[Any]:
 
 
 def _enclosed(function: FunctionType) -> list[str]:
-    return [said(cell.cell_contents) for cell in function.__closure__ or ()]
+    return [description_of(cell.cell_contents) for cell in function.__closure__ or ()]
 
 
 def _is_like(found: Any, like: Any) -> bool:

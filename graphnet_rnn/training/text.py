@@ -42,7 +42,7 @@ class TextProblem(Problem):
 
     measure: ClassVar[str] = "bits"
     unit: ClassVar[float] = math.log(2)
-    said: ClassVar[str] = "bits/char"
+    unit_name: ClassVar[str] = "bits/char"
     item: ClassVar[str] = "char"
 
     model: Network = field(init=False)

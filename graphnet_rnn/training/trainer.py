@@ -163,7 +163,7 @@ class Trainer:
             self.problem.compile()  # if that cannot be, the folder is as new
             self._checkpoint(files)
         if not self.folder.history_size():
-            files.add_row({"event": "start", "unit": self.problem.said, **self.description()})
+            files.add_row({"event": "start", "unit": self.problem.unit_name, **self.description()})
             initial = {"event": "initial", "epoch": 0, "weight_norms": weight_norms(self.problem.model)}
             files.add_row({**initial, **self.problem.row(0)})
         return self.progress
@@ -307,17 +307,17 @@ class Trainer:
         """
         stored = self.folder.read_checkpoint()
         self._take_up(stored)
-        self.folder.require_history(stored.told("history_size", 0))
+        self.folder.require_history(stored.value("history_size", 0))
         self._resumed = True
 
     def _take_up(self, stored: TrainingState) -> None:
         """Stands where a checkpoint left the run."""
         problem = self.problem
         stored.require_same(self.description())
-        numbers = stored.told("numbers", problem.numbers())
+        numbers = stored.value("numbers", problem.numbers())
         stored.restore(problem.model, self.state)
         self.theta = problem.objective.place(problem.model.theta)
-        self.progress = Progress(**stored.told("progress", vars(Progress())))
+        self.progress = Progress(**stored.value("progress", vars(Progress())))
         problem.restore(stored.array, numbers)
         if self.progress.finished in ("", "epochs"):  # more epochs, or fewer, may have been asked for
             self.progress.finished = "epochs" if self.progress.epoch >= self.settings.epochs else ""

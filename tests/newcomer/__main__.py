@@ -2,9 +2,9 @@
 
     python3 run.py newcomer            all of it: needs git's list of files, a network or pip's cache, and minutes
     python3 run.py newcomer --list     what is run, what otherwise, and what not, with the reasons
-    python3 run.py newcomer demo docs  only in these rooms: demo, docs, tutorials, pip, uv
+    python3 run.py newcomer demo docs  only in these checkouts: demo, docs, tutorials, pip, uv
 
-Each room is a fresh copy of this checkout: `python3 run.py demo` makes the environment of one, `python3 run.py docs`
+Each checkout is a fresh copy of this folder: `python3 run.py demo` makes the environment of one, `python3 run.py docs`
 that of the next, `pip install .` in a bare one that of a third. A command is right if it ends with 0 and shows no
 traceback. The site must not know where it was built.
 """
@@ -27,8 +27,8 @@ from pathlib import Path
 from tests.newcomer.choices import STAND_INS, choice_of
 from tests.newcomer.commands import ROOT, Command, commands_of_help, commands_of_page, pages, programs
 
-#: Room -> the command that makes its environment.
-ROOMS = {
+#: Checkout -> the command that makes its environment.
+CHECKOUTS = {
     "demo": "python3 run.py demo",
     "docs": "python3 run.py docs",
     "tutorials": "python3 run.py tutorials --execute",
@@ -53,17 +53,17 @@ class MyCell(rnn.Cell):
 """
 
 
-def room_of(words: str) -> str:
+def checkout_of(words: str) -> str:
     """Where a command is run: what run.py makes serves its own programs and the project's scripts."""
-    for room in ("docs", "tutorials"):
-        if words.startswith(f"python3 run.py {room}"):
-            return room
+    for checkout in ("docs", "tutorials"):
+        if words.startswith(f"python3 run.py {checkout}"):
+            return checkout
     first = shlex.split(words)[0]
     return {"pip": "pip", "graphnet-rnn": "pip", "uv": "uv"}.get(first, "demo")
 
 
-class Room:
-    """A copy of this checkout in a folder of its own, and an environment that knows nothing of this one."""
+class Checkout:
+    """A copy of this folder in one of its own, and an environment that knows nothing of this one."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name, self.root, self.failures = name, folder / name / "graphnet", 0
@@ -148,7 +148,7 @@ def write_files(folder: Path) -> None:
     (folder / "docs").mkdir()
 
 
-def bring(words: str, source: Path, folder: Path, room: Room) -> None:
+def bring(words: str, source: Path, folder: Path, checkout: Checkout) -> None:
     """What a command reads and is not there comes from the stand-ins, where it is made when first asked for."""
     read = re.sub(r"--(out|save|picture|model|record|costs) \S+", "", words)
     for name, recipe in STAND_INS.items():
@@ -156,8 +156,8 @@ def bring(words: str, source: Path, folder: Path, room: Room) -> None:
         if not wanted or (folder / name).exists():
             continue
         if recipe and not (source / name).exists():
-            bring(recipe, source, source, room)
-            room.run(recipe, source, "a stand-in")
+            bring(recipe, source, source, checkout)
+            checkout.run(recipe, source, "a stand-in")
         if (source / name).is_dir():
             shutil.copytree(source / name, folder / name)
         elif (source / name).exists():
@@ -166,7 +166,7 @@ def bring(words: str, source: Path, folder: Path, room: Room) -> None:
 
 
 def all_commands() -> list[Command]:
-    """Of pages, and of help texts, which this Python need not be able to make: those are asked for in their room."""
+    """Of pages, and of help texts, which this Python need not be able to make: so their checkout is asked."""
     return [
         command
         for path in pages()
@@ -174,74 +174,82 @@ def all_commands() -> list[Command]:
     ]
 
 
-def helps(room: Room) -> Iterator[Command]:
+def helps(checkout: Checkout) -> Iterator[Command]:
     """Every program and subcommand shows its help; the examples in it."""
     subcommands = re.findall(
-        r"^    ([a-z]+) ", asked(room, "graphnet-rnn --help") if room.name == "pip" else "", re.MULTILINE
+        r"^    ([a-z]+) ",
+        asked(checkout, "graphnet-rnn --help") if checkout.name == "pip" else "",
+        re.MULTILINE,
     )
     asked_for = (
         [f"graphnet-rnn {name}".strip() for name in ("", *subcommands)]
-        if room.name == "pip"
+        if checkout.name == "pip"
         else [*programs(), "python3 run.py"]
     )
     for program in asked_for:
-        if room.run(f"{program} --help", page="help"):
-            yield from commands_of_help(program, asked(room, f"{program} --help"))
+        if checkout.run(f"{program} --help", page="help"):
+            yield from commands_of_help(program, asked(checkout, f"{program} --help"))
 
 
-def asked(room: Room, words: str) -> str:
+def asked(checkout: Checkout, words: str) -> str:
     return subprocess.run(
         ["bash", "-c", words],
-        cwd=room.root,
-        env=room.environment,
+        cwd=checkout.root,
+        env=checkout.environment,
         capture_output=True,
         text=True,
         check=False,
     ).stdout
 
 
-def visit(room: Room, commands: list[Command], folder: Path) -> None:
-    """Makes the environment, then runs the room's commands: those of one page in one folder, in their order."""
-    if not room.run(ROOMS[room.name], page="makes this room"):
+def visit(checkout: Checkout, commands: list[Command], folder: Path) -> None:
+    """Makes the environment, then runs the checkout's commands: those of one page in one folder, in their order."""
+    if not checkout.run(CHECKOUTS[checkout.name], page="makes this checkout"):
         return
-    if room.name in ("demo", "pip"):
-        commands = [*commands, *helps(room)]
-    if room.name == "pip":
-        room.run("pip install onnx", page="README.md, beside export")
-    source = folder / room.name / "stand-ins"
+    if checkout.name in ("demo", "pip"):
+        commands = [*commands, *helps(checkout)]
+    if checkout.name == "pip":
+        checkout.run("pip install onnx", page="README.md, beside export")
+    source = folder / checkout.name / "stand-ins"
     write_files(source)
     done: set[tuple[str, Path]] = set()
     for words, page in dict.fromkeys(commands):
         choice = choice_of(Command(words, page))
-        if room_of(words) != room.name or words == ROOMS[room.name] or (choice and choice.instead is None):
+        if (
+            checkout_of(words) != checkout.name
+            or words == CHECKOUTS[checkout.name]
+            or (choice and choice.instead is None)
+        ):
             continue
-        where = room.root
-        if room.name == "pip" and words.startswith("graphnet-rnn"):
-            where = folder / room.name / re.sub(r"\W+", "-", page)
+        where = checkout.root
+        if checkout.name == "pip" and words.startswith("graphnet-rnn"):
+            where = folder / checkout.name / re.sub(r"\W+", "-", page)
             (where / "docs").mkdir(parents=True, exist_ok=True)
         said = choice.instead.format(words) if choice and choice.instead else words
         if "graphnet" in words:
-            bring(said, source, where, room)
+            bring(said, source, where, checkout)
         elif "run.py" in words:
             shutil.copy(source / "book.txt", where)
         if (said, where) not in done:
             done.add((said, where))
-            room.run(said, where, page)
-    if room.name == "docs":
-        room.failures += told_places(room)
+            checkout.run(said, where, page)
+    if checkout.name == "docs":
+        checkout.failures += named_places(checkout)
 
 
-def told_places(room: Room) -> int:
+def named_places(checkout: Checkout) -> int:
     """Pages that name the folder in which they were built, the reader's own, or that of this Python."""
-    places = [str(room.root), f"{Path.home()}/", sys.base_prefix + "/", tempfile.gettempdir() + "/"]
+    places = [str(checkout.root), f"{Path.home()}/", sys.base_prefix + "/", tempfile.gettempdir() + "/"]
     found = 0
-    for path in sorted((room.root / "build" / "docs").rglob("*")):
+    for path in sorted((checkout.root / "build" / "docs").rglob("*")):
         if path.suffix in (".html", ".js", ".css", ".svg", ".txt"):
             text = path.read_text("utf-8", errors="replace")
-            told = [place for place in places if place in text]
-            if told:
+            named = [place for place in places if place in text]
+            if named:
                 found += 1
-                print(f"docs       WRONG         {path.relative_to(room.root)} tells of {', '.join(told)}")
+                print(
+                    f"docs       WRONG         {path.relative_to(checkout.root)} tells of {', '.join(named)}"
+                )
     return found
 
 
@@ -250,11 +258,11 @@ def show(commands: list[Command]) -> None:
     for words, page in commands:
         choice = choice_of(Command(words, page))
         if choice is None or choice.instead == "{}":
-            print(f"{room_of(words):9}  {words}  [{page}]")
+            print(f"{checkout_of(words):9}  {words}  [{page}]")
         elif choice.instead is None:
             print(f"not run    {words}  [{page}]: {choice.why}")
         else:
-            print(f"{room_of(words):9}  {choice.instead.format(words)}  [{page}]: {choice.why}")
+            print(f"{checkout_of(words):9}  {choice.instead.format(words)}  [{page}]: {choice.why}")
 
 
 def main() -> int:
@@ -263,7 +271,9 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("rooms", nargs="*", choices=[*ROOMS, []], metavar="room", help=", ".join(ROOMS))
+    parser.add_argument(
+        "checkouts", nargs="*", choices=[*CHECKOUTS, []], metavar="checkout", help=", ".join(CHECKOUTS)
+    )
     parser.add_argument("--list", action="store_true", help="run nothing, tell what would be")
     chosen = parser.parse_args()
     commands = all_commands()
@@ -272,14 +282,14 @@ def main() -> int:
         return 0
     failures = 0
     with tempfile.TemporaryDirectory(prefix="newcomer-") as folder:
-        for name in chosen.rooms or ROOMS:
+        for name in chosen.checkouts or CHECKOUTS:
             if name == "uv" and shutil.which("uv") is None:
                 print("uv         not run: there is no uv here")
                 continue
-            room = Room(name, Path(folder))
-            visit(room, commands, Path(folder))
-            failures += room.failures
-            shutil.rmtree(room.root / ".venv", ignore_errors=True)
+            checkout = Checkout(name, Path(folder))
+            visit(checkout, commands, Path(folder))
+            failures += checkout.failures
+            shutil.rmtree(checkout.root / ".venv", ignore_errors=True)
     print(f"newcomer: {failures or 'nothing'} went wrong.")
     return 1 if failures else 0
 

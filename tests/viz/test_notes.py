@@ -173,7 +173,7 @@ def test_text_can_be_read_in_every_theme():
     for style in THEMES.values():
         for ink, ground in (
             (style.text, style.background), (style.text, style.operator), (style.text, style.label),
-            (style.static_text, style.static), (style.cost_text, style.cost), (style.static_text, style.constant),
+            (style.leaf_text, style.leaf), (style.cost_text, style.cost), (style.leaf_text, style.constant),
             (style.text, style.cluster),
         ):  # fmt: skip
             assert contrast(ink, ground) > 4.5, (ink, ground)

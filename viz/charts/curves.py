@@ -87,8 +87,8 @@ def _draw_validation(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
     epochs, costs = np.array(points).T
     best = int(costs.argmin())
     # In the legend: beside the ring, words would hide one curve or the other.
-    said = f"validation: best {costs[best]:.3f}, epoch {epochs[best]:g}"
-    axes.plot(epochs, costs, color=_VALIDATION, linewidth=1.2, marker="o", markersize=5, label=said)
+    label = f"validation: best {costs[best]:.3f}, epoch {epochs[best]:g}"
+    axes.plot(epochs, costs, color=_VALIDATION, linewidth=1.2, marker="o", markersize=5, label=label)
     axes.plot(
         epochs[best],
         costs[best],

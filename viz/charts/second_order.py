@@ -218,8 +218,8 @@ def _ratios(run: _Run) -> tuple[chart.Numbers, chart.Numbers]:
 def _without_ratio(run: _Run) -> chart.Numbers:
     """The steps, finite ones, whose quadratic model predicted no reduction."""
     known = set(_ratios(run)[0])
-    told = np.array(["ratio" in row for _, row in run.steps], np.bool_)
-    made = told & np.isfinite(run.column("cg_steps")) & np.isfinite(run.column("after"))
+    reported = np.array(["ratio" in row for _, row in run.steps], np.bool_)
+    made = reported & np.isfinite(run.column("cg_steps")) & np.isfinite(run.column("after"))
     return np.array([step for step in run.at[made] if step not in known], np.float64)
 
 

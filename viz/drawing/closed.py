@@ -176,7 +176,7 @@ class _Closing:
         slots: Counter[int] = Counter()
         for i, (thing, (column, name)) in enumerate(found.items()):
             self.boxes[thing] = Box(
-                f"x{i}", Kind.DATA, 0, column, (name,), _said(thing), slots[column], counts[column],
+                f"x{i}", Kind.DATA, 0, column, (name,), _tooltip(thing), slots[column], counts[column],
                 self.note(thing),
             )  # fmt: skip
             slots[column] += 1
@@ -210,7 +210,7 @@ class _Closing:
                 level,
                 len(self.groups.times) if row in self.groups.reversed else -1,
                 (shown,),
-                _said(node),
+                _tooltip(node),
                 i,
                 len(initial),
                 self.note(node),
@@ -278,7 +278,7 @@ class _Closing:
         for i, leaf in enumerate(data):
             # Its place is its own, even if a step reads the same data.
             self.boxes["cost", leaf] = Box(
-                f"t{i}", Kind.DATA, top, self.last + 1, (self.name_of(leaf),), _said(leaf), i, len(data)
+                f"t{i}", Kind.DATA, top, self.last + 1, (self.name_of(leaf),), _tooltip(leaf), i, len(data)
             )
 
     @property
@@ -363,7 +363,7 @@ class _Closing:
                 self.link(thing, "cost")
 
 
-def _said(thing: object) -> str:
+def _tooltip(thing: object) -> str:
     """A tooltip."""
     if isinstance(thing, Group):
         return f"{len(thing.nodes)} operators"

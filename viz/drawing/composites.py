@@ -37,7 +37,7 @@ def composites_of(graph: Graph) -> dict[Node, Composite]:
         return node
 
     for node in graph.order:
-        if node.is_static or node.scope.get(LABEL) is None:
+        if node.is_leaf or node.scope.get(LABEL) is None:
             continue
         leader[node] = node
         for source in node.inputs:

@@ -110,8 +110,8 @@ class _Folding:
         composite = self.composites.get(node)
         if composite is not None and composite.root is node:
             drawn = self.whole(composite)
-        elif node.is_static:
-            self.name_static(node)
+        elif node.is_leaf:
+            self.name_leaf(node)
         elif self.is_layout(node):
             seen_as = self.seen_as[node.inputs[0]]
             self.keep_text(node, "")
@@ -165,7 +165,7 @@ class _Folding:
         inside = self.composites.get(consumers[0]) if consumers else None
         return inside is not None and all(self.composites.get(c) is inside for c in consumers)
 
-    def name_static(self, node: Node) -> None:
+    def name_leaf(self, node: Node) -> None:
         if node in self.outputs:
             return
         match node.op:

@@ -187,7 +187,7 @@ class _Grid:
 
     def node(self, box: Box) -> str:
         frame, theme = self.frames[box.key], self.theme
-        shape, style, colours = "box", "filled", (theme.static, theme.static, theme.static_text)
+        shape, style, colours = "box", "filled", (theme.leaf, theme.leaf, theme.leaf_text)
         if box.kind is Kind.CELL:
             style, colours = '"filled,rounded"', (theme.cluster, theme.line, theme.text)
         elif box.kind is Kind.STEPS:
@@ -199,7 +199,7 @@ class _Grid:
             style = '"filled,rounded"' if shape == "box" else style
             colours = (theme.label, theme.line, theme.text)
         elif box.kind is Kind.DATA:
-            colours = (theme.static, theme.rim(Role.INPUT), theme.static_text)
+            colours = (theme.leaf, theme.rim(Role.INPUT), theme.leaf_text)
         elif box.kind is Kind.IMAGINARY:
             colours = (theme.label, theme.label, theme.text)
         fill, line, ink = colours

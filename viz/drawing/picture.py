@@ -169,7 +169,7 @@ class _Painter:
     def shape(self, item: Drawn) -> Shape:
         node = item.node
         role = role_of(node)
-        is_cost = node in self.outputs and not node.shape and not node.is_static
+        is_cost = node in self.outputs and not node.shape and not node.is_leaf
         return Shape(
             self.keys[node], role, self.lines(item, role), _tooltip(node), self.cluster(node), is_cost,
             self.notes.note([node]) if self.notes else None, (node,),
@@ -193,7 +193,7 @@ class _Painter:
         return (title,) if role is Role.LABEL or not node.shape else (title, shape_text(node.shape))
 
     def cluster(self, node: Node) -> Cluster | None:
-        if not node.is_static:
+        if not node.is_leaf:
             return _cluster(node)
         if not isinstance(node.op, Parameter):
             return None
@@ -240,7 +240,7 @@ def _order_matters(node: Node) -> bool:
 def _leads_out(source: Node, head: Node) -> bool:
     """Whether an edge leaves the layers of a network for its output, or that for the cost."""
     before, after = source.scope.get("layer"), head.scope.get("layer")
-    if source.is_static or before == after:
+    if source.is_leaf or before == after:
         return False
     return (after == "output" and before != "cost") or after == "cost"
 
@@ -251,7 +251,7 @@ def role_of(node: Node) -> Role:
         return Role.INPUT
     if isinstance(node.op, Parameter):
         return Role.PARAMETER
-    if node.is_static:
+    if node.is_leaf:
         return Role.CONSTANT
     return Role.LABEL if node.op.is_label else Role.OPERATOR
 

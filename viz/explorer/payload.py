@@ -139,8 +139,8 @@ class _Writer:
             levels.append(("time", scope.pop("time"), ""))
         layer, cell = scope.pop("layer", None), scope.pop("cell", None)
         if layer is not None or cell is not None:
-            told = layer_words(str(layer)) if layer is not None else ""
-            levels.append(("cell", cell, told) if cell is not None else ("cell", told, ""))
+            words = layer_words(str(layer)) if layer is not None else ""
+            levels.append(("cell", cell, words) if cell is not None else ("cell", words, ""))
         levels += [("scope", label, key) for key, label in scope.items()]
         path: tuple[Any, ...] = ()
         place = -1
@@ -205,8 +205,8 @@ class _Writer:
         side = max(least, min(most, int((_LETTERS / max(1, len(self.ids))) ** 0.5)))
         for node, value in computed(dict.fromkeys(outputs), given):
             if node in self.ids:
-                told = summary(value, side)
-                self.rows[self.ids[node]][9] = self.values.place(repr(told), told)
+                found = summary(value, side)
+                self.rows[self.ids[node]][9] = self.values.place(repr(found), found)
 
 
 def _role(node: Node) -> int:

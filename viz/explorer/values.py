@@ -13,7 +13,7 @@ from viz.blocks import block_means
 
 __all__ = ["summary"]
 
-#: Arrays of no more elements are told number by number.
+#: Arrays of no more elements are shown number by number.
 _FEW = 12
 _DIGITS = 6
 _LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -32,11 +32,11 @@ def summary(array: Array, side: int) -> list[Any]:
         return [0, 0, 0, 0, 0, "", []]
     exact = np.asarray(array, "float64")
     with np.errstate(all="ignore"):
-        told = [exact.min(), exact.mean(), exact.max(), np.sqrt(np.sum(np.square(exact)))]
+        facts = [exact.min(), exact.mean(), exact.max(), np.sqrt(np.sum(np.square(exact)))]
         cells = block_means(exact, side, side)
         heat = _letters(cells)
     numbers = [_number(x) for x in array.ravel().tolist()] if array.size <= _FEW else []
-    return [*(_number(float(x)) for x in told), cells.shape[1], heat, numbers]
+    return [*(_number(float(x)) for x in facts), cells.shape[1], heat, numbers]
 
 
 def _number(x: float | int | bool) -> float | int | str:

@@ -1,7 +1,7 @@
 """What compiled back ends share: all but their kernels, an emitter for expressions, and what launches.
 
 expressions   the walk over an op's scalar expression, by an emitter
-schedule      from a graph to segments of native work, and locations; jobs are the back end's
+schedule      from a graph to sections of native work, and locations; jobs are the back end's
 locations     where arrays lie while a program runs
 layouts       what loops that differ in their places alone share
 program       a schedule put to work: run, again, timed, what Python runs, what went wrong

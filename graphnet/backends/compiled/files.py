@@ -1,4 +1,4 @@
-"""A schedule as what a file can hold, and back: all but the work of its segments, which each back end tells itself."""
+"""A schedule as what a file can hold, and back: all but the work of its sections, which each back end tells itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from graphnet.backends import contents
 from graphnet.backends.compiled.locations import ARENA, HEADER, Location
-from graphnet.backends.compiled.schedule import Schedule, Segment
+from graphnet.backends.compiled.schedule import Schedule, Section
 from graphnet.errors import BackendError
 from graphnet.graph.node import Array, Node
 from graphnet.ops import all_ops
@@ -24,9 +24,9 @@ W = TypeVar("W")
 
 def require_storable(schedule: Schedule[Any], check: bool) -> None:
     """BackendError where Python has to run something, or errors need the graph."""
-    for segment in schedule.segments:
-        if segment.host is not None:
-            raise _runs_in_python(segment.host.node)
+    for section in schedule.sections:
+        if section.host is not None:
+            raise _runs_in_python(section.host.node)
     if check:
         raise BackendError("a function compiled with check=True cannot be stored: errors need its graph")
 
@@ -46,30 +46,32 @@ def _runs_in_python(node: Node) -> BackendError:
 
 def stored_schedule(schedule: Schedule[Any]) -> tuple[dict[str, Any], dict[str, Array]]:
     """JSON and arrays, which `restored_schedule` reads."""
-    brought = [node for node, _ in schedule.brought]
+    copied = [node for node, _ in schedule.copied_leaves]
     header = {
         "memory": [schedule.memory.leaves, schedule.memory.peak],
         "arena_bytes": schedule.arena_bytes,
         "fixed": schedule.fixed,
-        "given": [None if location is None else location.told() for location in schedule.given],
+        "copied_inputs": [
+            None if location is None else location.stored() for location in schedule.copied_inputs
+        ],
         "varying": schedule.varying,
         "leaves": len(schedule.leaves),
-        "brought": [location.told() for _, location in schedule.brought],
-        "results": [location.told() for location in schedule.results],
-        "parameters": _parameters(schedule.leaves, brought),
+        "copied_leaves": [location.stored() for _, location in schedule.copied_leaves],
+        "results": [location.stored() for location in schedule.results],
+        "parameters": _parameters(schedule.leaves, copied),
     }
     arrays = {f"leaf.{i}": node.value for i, node in enumerate(schedule.leaves)}
-    arrays |= {f"brought.{i}": np.ascontiguousarray(node.value) for i, node in enumerate(brought)}
+    arrays |= {f"copied.{i}": np.ascontiguousarray(node.value) for i, node in enumerate(copied)}
     return header, arrays
 
 
-def _parameters(leaves: Iterable[Node], brought: Iterable[Node]) -> dict[str, str]:
-    """name -> the array's key in a file, "leaf.0" or "brought.0", of the parameters among them.
+def _parameters(leaves: Iterable[Node], copied: Iterable[Node]) -> dict[str, str]:
+    """name -> the array's key in a file, "leaf.0" or "copied.0", of the parameters among them.
 
     Names that are taken get a number: b, b_2, b_3; those without one are called by their keys.
     """
     found: dict[str, str] = {}
-    for kind, nodes in (("leaf", leaves), ("brought", brought)):
+    for kind, nodes in (("leaf", leaves), ("copied", copied)):
         for i, node in enumerate(nodes):
             if node.op.is_parameter:
                 key = f"{kind}.{i}"
@@ -84,7 +86,7 @@ def _parameters(leaves: Iterable[Node], brought: Iterable[Node]) -> dict[str, st
 def restored_schedule(
     header: Mapping[str, Any], arrays: Mapping[str, Array], works: Sequence[W], apart: bool
 ) -> Schedule[W]:
-    """The schedule that was stored, with the work of each segment. Its leaves are the arrays, so what is written into
+    """The schedule that was stored, with the work of each section. Its leaves are the arrays, so what is written into
     these holds from then on. apart: leaves have no piece of memory of their own.
 
     BackendError for what is none: no array lies outside of its memory.
@@ -100,8 +102,8 @@ def restored_schedule(
     sizes = [0, arena, *(node.nbytes for node in leaves if not apart)]
 
     def locations(name: str, sizes: Sequence[int]) -> list[Location | None]:
-        told = contents.listed(contents.entry(header, name), f"its list {name!r}")
-        return [None if each is None else Location.from_told(each, sizes) for each in told]
+        stored = contents.listed(contents.entry(header, name), f"its list {name!r}")
+        return [None if each is None else Location.restored(each, sizes) for each in stored]
 
     def all_of(name: str, sizes: Sequence[int]) -> list[Location]:
         found = [location for location in locations(name, sizes) if location is not None]
@@ -110,17 +112,17 @@ def restored_schedule(
         return found
 
     own = sizes[: ARENA + 1]
-    given, brought = locations("given", own), []
-    for i, location in enumerate(all_of("brought", own)):
-        node = leaf(f"brought.{i}")
+    inputs, copied = locations("copied_inputs", own), []
+    for i, location in enumerate(all_of("copied_leaves", own)):
+        node = leaf(f"copied.{i}")
         if (node.shape, node.dtype) != (location.shape, location.dtype):
             contents.refuse("an array does not fit its place")
-        brought.append((node, location))
+        copied.append((node, location))
     varying = [
-        contents.truth(told, "whether an input varies")
-        for told in contents.listed(contents.entry(header, "varying"), "what varies")
+        contents.truth(stored, "whether an input varies")
+        for stored in contents.listed(contents.entry(header, "varying"), "what varies")
     ]
-    contents.require_fit(given, varying, header)
+    contents.require_fit(inputs, varying, header)
     kept, peak = (
         contents.whole(size, "its memory")
         for size in contents.listed(contents.entry(header, "memory"), "its memory", 2)
@@ -128,11 +130,11 @@ def restored_schedule(
     return Schedule(
         memory=Memory(kept, peak),
         arena_bytes=arena,
-        segments=[Segment(work, None) for work in works],
+        sections=[Section(work, None) for work in works],
         fixed=contents.whole(contents.entry(header, "fixed"), "what does not vary", len(works)),
-        given=given,
+        copied_inputs=inputs,
         varying=varying,
         leaves=leaves,
-        brought=brought,
+        copied_leaves=copied,
         results=all_of("results", sizes),
     )

@@ -42,9 +42,9 @@ class Location:
         return cls(piece, byte, view.shape, tuple(s * item for s in view.strides), view.dtype)
 
     @classmethod
-    def from_told(cls, told: Any, sizes: Sequence[int]) -> Location:
+    def restored(cls, stored: Any, sizes: Sequence[int]) -> Location:
         """BackendError if it lies in none of the pieces of memory, which have so many bytes each."""
-        piece, byte, shape, strides, dtype = contents.listed(told, "the place of an array", 5)
+        piece, byte, shape, strides, dtype = contents.listed(stored, "the place of an array", 5)
         shape = contents.shape(shape, "an array")
         found = cls(
             contents.whole(piece, "a piece of memory", len(sizes) - 1, ARENA),
@@ -63,7 +63,7 @@ class Location:
                 contents.refuse("an array lies outside of its memory")
         return found
 
-    def told(self) -> list[Any]:
+    def stored(self) -> list[Any]:
         return [self.piece, self.byte, list(self.shape), list(self.strides), self.dtype.str]
 
     @property

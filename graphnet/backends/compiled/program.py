@@ -1,4 +1,4 @@
-"""The compiled program: a schedule put to work. What a back end adds is its memory, and how it launches a segment."""
+"""The compiled program: a schedule put to work. What a back end adds is its memory, and how it launches a section."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ class CompiledProgram(Program, Generic[S]):
         self.memory = schedule.memory
         self._turns = Turns()
         #: (position, memory) of the inputs that are copied to memory, and of those among them that vary.
-        self._given = [(i, self.at(place)) for i, place in enumerate(schedule.given) if place is not None]
-        self._varying = [(i, at) for i, at in self._given if schedule.varying[i]]
-        self._brought = [(node, self.at(location)) for node, location in schedule.brought]
+        places = enumerate(schedule.copied_inputs)
+        self._copied_inputs = [(i, self.at(place)) for i, place in places if place is not None]
+        self._varying = [(i, at) for i, at in self._copied_inputs if schedule.varying[i]]
+        self._copied_leaves = [(node, self.at(location)) for node, location in schedule.copied_leaves]
         self._results = list(map(self.at, schedule.results))
 
     # -- what a back end says ----------------------------------------------------------------------------------------
@@ -62,7 +63,7 @@ class CompiledProgram(Program, Generic[S]):
 
     @abstractmethod
     def launch(self, number: int) -> None:
-        """Does the work of the segment of this number."""
+        """Does the work of the section of this number."""
 
     @abstractmethod
     def lower_flag(self) -> None:
@@ -78,7 +79,7 @@ class CompiledProgram(Program, Generic[S]):
 
     @abstractmethod
     def stored_work(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """What else of the schedule a file must hold: the segments' work above all."""
+        """What else of the schedule a file must hold: the sections' work above all."""
 
     def bring(self, arrays: Sequence[Array]) -> None:
         """Before a run: leaves that may have changed and have their own place, inputs that are read where they lie."""
@@ -102,7 +103,7 @@ class CompiledProgram(Program, Generic[S]):
         return self._outputs(arrays, self.schedule.fixed)
 
     def _outputs(self, arrays: Sequence[Array], first: int) -> list[Array]:
-        """By the segments from `first` on."""
+        """By the sections from `first` on."""
         with self._turns.lock:
             self._turns.begin(self)
             self.lower_flag()
@@ -122,30 +123,32 @@ class CompiledProgram(Program, Generic[S]):
             self._turns.begin(self)
             self.lower_flag()
             self._bring(arrays)
-            for number, segment in enumerate(self.schedule.segments):
+            for number, section in enumerate(self.schedule.sections):
                 self.timed_launch(number, spent)
-                if segment.host is not None:
+                if section.host is not None:
                     start = time.perf_counter()
-                    self._call(segment.host)
-                    spent[segment.host.node] += time.perf_counter() - start
+                    self._call(section.host)
+                    spent[section.host.node] += time.perf_counter() - start
             self._turns.end()
         return spent
 
     def _leaves(self) -> list[Array]:
-        return [node.value for node in (*self.schedule.leaves, *(node for node, _ in self.schedule.brought))]
+        return [
+            node.value for node in (*self.schedule.leaves, *(node for node, _ in self.schedule.copied_leaves))
+        ]
 
     def _bring(self, arrays: Sequence[Array]) -> None:
-        for i, at in self._given:
+        for i, at in self._copied_inputs:
             self.write(arrays[i], at)
         self.bring(arrays)
-        for node, at in self._brought:
+        for node, at in self._copied_leaves:
             self.write(node.value, at)
 
     def _execute(self, first: int) -> None:
-        segments = self.schedule.segments
-        for number in range(first, len(segments)):
+        sections = self.schedule.sections
+        for number in range(first, len(sections)):
             self.launch(number)
-            host = segments[number].host
+            host = sections[number].host
             if host is not None:
                 self._call(host)
 

@@ -1,4 +1,4 @@
-"""Schedule: from a graph to what a machine has to do, as plain data: segments of native work, locations of arrays."""
+"""Schedule: from a graph to what a machine has to do, as plain data: sections of native work, locations of arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphnet.plan.lowering import Lowered
 from graphnet.plan.order import Memory
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["HostCall", "Job", "Schedule", "Scheduler", "Segment"]
+__all__ = ["HostCall", "Job", "Schedule", "Scheduler", "Section"]
 
 
 class Job(Protocol):
@@ -40,8 +40,8 @@ class HostCall(NamedTuple):
     target: Location
 
 
-class Segment(NamedTuple, Generic[W]):
-    """A stretch of native work; then, if any, what Python does."""
+class Section(NamedTuple, Generic[W]):
+    """Native work; then, if any, what Python does."""
 
     work: W
     host: HostCall | None
@@ -49,26 +49,26 @@ class Segment(NamedTuple, Generic[W]):
 
 @dataclass
 class Schedule(Generic[W]):
-    """fixed: how many segments, at the start, depend on no input that varies. varying: which of the inputs do.
+    """fixed: how many sections, at the start, depend on no input that varies. varying: which of the inputs do.
 
-    given: where inputs are copied to (None: nothing reads them, or they are read where they lie). leaves: parameters
-    and constants that are read where they lie, in the order of their pieces of memory, or that have a place in the
-    arena. brought: leaves that are copied before each run, wherever their arrays are then.
+    copied_inputs: where inputs are copied to (None: nothing reads them, or they are read where they lie). leaves:
+    parameters and constants that are read where they lie, in the order of their pieces of memory, or that have a place
+    in the arena. copied_leaves: leaves that are copied before each run, wherever their arrays are then.
     """
 
     memory: Memory
     arena_bytes: int
-    segments: list[Segment[W]]
+    sections: list[Section[W]]
     fixed: int
-    given: list[Location | None]
+    copied_inputs: list[Location | None]
     varying: list[bool]
     leaves: list[Node]
-    brought: list[tuple[Node, Location]]
+    copied_leaves: list[tuple[Node, Location]]
     results: list[Location]
 
 
 class Scheduler(ABC, Generic[J, W]):
-    """Makes a schedule. A back end says which jobs do the work of an instruction, and what a segment makes of them.
+    """Makes a schedule. A back end says which jobs do the work of an instruction, and what a section makes of them.
 
     check: the error flag is raised where a value is not finite. Loops look at all that they read and compute; what
     other instructions make is looked at by a loop of its own.
@@ -96,7 +96,7 @@ class Scheduler(ABC, Generic[J, W]):
 
     @abstractmethod
     def work(self, first: int, jobs: Sequence[J]) -> W:
-        """What the jobs of a segment come to, whose memory has its place by now. first: the first one's number."""
+        """What the jobs of a section come to, whose memory has its place by now. first: the first one's number."""
 
     def before_inputs(self) -> Sequence[J]:
         """More jobs, after those that depend on parameters and constants alone."""
@@ -122,19 +122,19 @@ class Scheduler(ABC, Generic[J, W]):
         self.pieces = {node: piece for piece, node in enumerate(where, ARENA + 1)}
         end = self.place_values(start)
         inside = sum(node.nbytes for node in leaves if node not in self.pieces)
-        segments, kept = self._segments()
+        sections, kept = self._sections()
         return Schedule(
             memory=Memory(sum(node.nbytes for node in leaves), end - inside),
             arena_bytes=end,
-            segments=segments,
+            sections=sections,
             fixed=kept,
-            given=[
-                self.location(views[node]) if node in views and not lowered.lent else None
+            copied_inputs=[
+                self.location(views[node]) if node in views and not lowered.borrowed else None
                 for node in graph.inputs
             ],
             varying=[node.op.varying for node in graph.inputs],
             leaves=[node for node in leaves if not node.op.is_input],
-            brought=[(node, self.location(views[node])) for node in lowered.brought],
+            copied_leaves=[(node, self.location(views[node])) for node in lowered.copied_leaves],
             results=list(map(self.location, lowered.results)),
         )
 
@@ -169,13 +169,13 @@ class Scheduler(ABC, Generic[J, W]):
     def _leaves(self) -> list[Node]:
         """Those that are read as they are: parameters and constants, then inputs that lie where the caller has them."""
         graph, views = self.lowered.graph, self.lowered.views
-        lent = [node for node in graph.inputs if self.lowered.lent]
+        borrowed = [node for node in graph.inputs if self.lowered.borrowed]
         others = [node for node in graph.order if not node.op.is_input]
-        return [node for node in (*others, *lent) if node in views and views[node].buffer.leaf is node]
+        return [node for node in (*others, *borrowed) if node in views and views[node].buffer.leaf is node]
 
     def _make_jobs(self) -> None:
         for i, instruction in _in_groups(self.lowered.instructions):
-            if i == self.lowered.static:
+            if i == self.lowered.unfed:
                 self.jobs += self.before_inputs()
             if self.lowered.fixed and i == self.lowered.fixed:
                 self.fixed = len(self.jobs)
@@ -203,9 +203,9 @@ class Scheduler(ABC, Generic[J, W]):
         for access in looked_at if self.check else ():
             self.jobs += self.loop(looking_at(access.view, instruction.nodes))
 
-    def _segments(self) -> tuple[list[Segment[W]], int]:
+    def _sections(self) -> tuple[list[Section[W]], int]:
         """The jobs, cut where Python has to do something and before the first that varies; and how many come before."""
-        segments: list[Segment[W]] = []
+        sections: list[Section[W]] = []
         start = kept = 0
 
         def cut(stop: int, host: Host | None) -> None:
@@ -213,17 +213,17 @@ class Scheduler(ABC, Generic[J, W]):
             if host is not None:
                 call = HostCall(host.node, list(map(self.location, host.sources)), self.location(host.target))
             own = [job for job in self.jobs[start:stop] if not isinstance(job, Host)]
-            segments.append(Segment(self.work(start, own), call))
+            sections.append(Section(self.work(start, own), call))
 
         for i, job in enumerate(self.jobs):
             if self.fixed and i == self.fixed:
                 cut(i, None)
-                start, kept = i, len(segments)
+                start, kept = i, len(sections)
             if isinstance(job, Host):
                 cut(i, job)
                 start = i + 1
         cut(len(self.jobs), None)
-        return segments, kept
+        return sections, kept
 
 
 def _in_groups(instructions: Sequence[Instruction]) -> list[tuple[int, Instruction | list[Product]]]:

@@ -17,7 +17,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from graphnet.backends.cuda.device import SIMULATED, this_device
 from graphnet.backends.cuda.division import GPU, ONE_THREAD, Division
-from graphnet.backends.cuda.exchange import CPU, CUDA, Lent, borrowed, capsule_of
+from graphnet.backends.cuda.exchange import CPU, CUDA, Borrowed, borrowed, capsule_of
 from graphnet.backends.cuda.expressions import convert, evaluate
 from graphnet.backends.cuda.kernels import compiled
 from graphnet.backends.cuda.loops import stepping
@@ -27,7 +27,7 @@ from graphnet.graph.dtypes import BOOL, FLOAT64, as_dtype
 from graphnet.graph.node import Array, Dtype, Shape
 from graphnet.plan.instructions import Step
 
-__all__ = ["DeviceArray", "empty", "place", "seen", "sum_text", "ufunc_text"]
+__all__ = ["DeviceArray", "as_device_array", "empty", "place", "sum_text", "ufunc_text"]
 
 #: NumPy's function -> the scalar expression of its inputs, see graphnet.graph.expression.
 EXPRESSIONS: dict[Any, str] = {
@@ -213,7 +213,7 @@ def place(array: Any) -> DeviceArray:
     return result
 
 
-def seen(array: Any) -> DeviceArray | None:
+def as_device_array(array: Any) -> DeviceArray | None:
     """An array of any library as a DeviceArray, the same memory, if it lies on this GPU; else None.
 
     ShapeError if it does not lie in one piece, row after row.
@@ -226,7 +226,7 @@ def seen(array: Any) -> DeviceArray | None:
     if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
         if tuple(array.__dlpack_device__()) != (CUDA, this_device().number):
             return None
-        return _of_lent(borrowed(array.__dlpack__(stream=int(this_device().stream))))
+        return _of_borrowed(borrowed(array.__dlpack__(stream=int(this_device().stream))))
     if hasattr(array, "__cuda_array_interface__"):
         memory = cuda.as_cuda_array(array)
         if not memory.is_c_contiguous():
@@ -241,19 +241,19 @@ _PIECES = (
 )
 
 
-def _of_lent(lent: Lent) -> DeviceArray:
-    if lent.strides is not None and math.prod(lent.shape) > 1:
+def _of_borrowed(array: Borrowed) -> DeviceArray:
+    if array.strides is not None and math.prod(array.shape) > 1:
         step = 1
-        for size, stride in zip(reversed(lent.shape), reversed(lent.strides), strict=True):
+        for size, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
             if size != 1 and stride != step:
-                raise ShapeError(_PIECES.format(list(lent.shape)))
+                raise ShapeError(_PIECES.format(list(array.shape)))
             step *= size
     interface = {
-        "shape": (math.prod(lent.shape),), "typestr": lent.dtype.str, "version": 3, "strides": None,
-        "data": (lent.address, False),
+        "shape": (math.prod(array.shape),), "typestr": array.dtype.str, "version": 3, "strides": None,
+        "data": (array.address, False),
     }  # fmt: skip
-    memory = cuda.from_cuda_array_interface(interface, owner=lent.holder)
-    return DeviceArray(memory, lent.holder, lent.shape, lent.dtype)
+    memory = cuda.from_cuda_array_interface(interface, owner=array.holder)
+    return DeviceArray(memory, array.holder, array.shape, array.dtype)
 
 
 # -- elementwise -----------------------------------------------------------------------------------------------------

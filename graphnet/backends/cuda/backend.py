@@ -31,14 +31,14 @@ class CudaBackend(Backend):
         if importlib.util.find_spec("numba_cuda") is None:
             return PACKAGE
         try:
-            _part("device").this_device()
+            _module("device").this_device()
         except BackendError as error:
             return str(error)
         return ""
 
     def place(self, array: Array) -> Any:
         self._require()
-        return _part("arrays").place(array)
+        return _module("arrays").place(array)
 
     def build(
         self,
@@ -49,12 +49,12 @@ class CudaBackend(Backend):
         updated: Sequence[int] | None = None,
     ) -> Program:
         self._require()
-        program: Program = _part("building").build(graph, source, check, self.tf32)
+        program: Program = _module("building").build(graph, source, check, self.tf32)
         return program
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Program:
         self._require()
-        program: Program = _part("building").restored(header, arrays, self.tf32)
+        program: Program = _module("building").restored(header, arrays, self.tf32)
         return program
 
     def _require(self) -> None:
@@ -73,13 +73,13 @@ class CudaTF32Backend(CudaBackend):
         lacking = super().missing()
         if not lacking:
             try:
-                _part("blas").cublas(tf32=True)
+                _module("blas").cublas(tf32=True)
             except BackendError as error:
                 lacking = str(error)
         return lacking
 
 
-def _part(name: str) -> ModuleType:
+def _module(name: str) -> ModuleType:
     with warnings.catch_warnings():  # of what Numba uses of NumPy: nothing that a user could mend
         warnings.simplefilter("ignore", DeprecationWarning)
         return importlib.import_module(f"graphnet.backends.cuda.{name}")

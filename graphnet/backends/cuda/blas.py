@@ -16,7 +16,7 @@ from cuda.pathfinder import load_nvidia_dynamic_lib
 
 from graphnet.backends.cuda.device import SIMULATED, this_device
 from graphnet.backends.cuda.products import orientation
-from graphnet.backends.cuda.schedule import LibraryProduct, Part
+from graphnet.backends.cuda.schedule import LibraryProduct, StridedBatch
 from graphnet.errors import BackendError
 
 __all__ = ["Cublas", "Library", "cublas"]
@@ -96,12 +96,12 @@ class Cublas:
         a, b, c = product.a, product.b, product.c
         if _by_rows(c):
             # cuBLAS takes matrices by columns. What lies by rows is, by columns, the transpose: cᵀ = bᵀ aᵀ.
-            a, b, c = (_transposed(part) for part in (b, a, c))
-        (left, left_pitch), (right, right_pitch) = (_stored(part) for part in (a, b))
+            a, b, c = (_transposed(batch) for batch in (b, a, c))
+        (left, left_pitch), (right, right_pitch) = (_stored(batch) for batch in (a, b))
         (rows, columns), inner = c.shape[1:], a.shape[2]
         one, zero = (number.ctypes.data for number in self._numbers[product.dtype])
         item = product.dtype.itemsize
-        at = [address + part.start * item for part in (a, b, c)]
+        at = [address + batch.start * item for batch in (a, b, c)]
         single, batched = self._functions[product.dtype]
         pitch = max(c.strides[2], 1)
         if c.shape[0] == 1:
@@ -116,23 +116,23 @@ class Cublas:
             )  # fmt: skip
 
 
-def _by_rows(part: Part) -> bool:
-    found = orientation(part.shape[1:], part.strides[1:])
+def _by_rows(batch: StridedBatch) -> bool:
+    found = orientation(batch.shape[1:], batch.strides[1:])
     assert found is not None
     return found[0]
 
 
-def _stored(part: Part) -> tuple[int, int]:
+def _stored(batch: StridedBatch) -> tuple[int, int]:
     """Whether the library must turn the matrix that it finds, and how far apart that one's columns are."""
-    found = orientation(part.shape[1:], part.strides[1:])
+    found = orientation(batch.shape[1:], batch.strides[1:])
     assert found is not None
     by_rows, pitch = found
     return TURNED if by_rows else AS_STORED, pitch
 
 
-def _transposed(part: Part) -> Part:
-    (count, rows, columns), (step, down, across) = part.shape, part.strides
-    return Part(part.start, (count, columns, rows), (step, across, down))
+def _transposed(batch: StridedBatch) -> StridedBatch:
+    (count, rows, columns), (step, down, across) = batch.shape, batch.strides
+    return StridedBatch(batch.start, (count, columns, rows), (step, across, down))
 
 
 @cache

@@ -37,7 +37,7 @@ def build(graph: Graph, source: Graph, check: bool, tf32: bool = False) -> CudaP
 def restored(header: Mapping[str, Any], arrays: Mapping[str, Array], tf32: bool = False) -> CudaProgram:
     """The program that was stored. BackendError where cuBLAS, by which it multiplies, is not installed."""
     schedule, multiply = schedule_of(header, arrays), cublas(tf32)
-    if multiply is None and any(isinstance(r, LibraryProduct) for work, _ in schedule.segments for r in work):
+    if multiply is None and any(isinstance(r, LibraryProduct) for work, _ in schedule.sections for r in work):
         raise BackendError(
             "this stored function multiplies by cuBLAS, which is not installed: pip install 'graphnet[cublas]'; or "
             "compile and save it again here."

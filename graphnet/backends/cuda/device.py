@@ -205,8 +205,8 @@ def _called(name: str, *arguments: Any) -> Any:
     """What a function of the driver gives; BackendError if it fails."""
     error, *results = getattr(_driver(), name)(*arguments)
     if int(error):
-        said = _driver().cuGetErrorString(error)[1]
-        raise BackendError(f"{name} failed: {said.decode() if isinstance(said, bytes) else said}")
+        text = _driver().cuGetErrorString(error)[1]
+        raise BackendError(f"{name} failed: {text.decode() if isinstance(text, bytes) else text}")
     return results[0] if results else None
 
 

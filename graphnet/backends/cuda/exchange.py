@@ -26,7 +26,7 @@ import numpy as np
 from graphnet.errors import DtypeError
 from graphnet.graph.node import Dtype, Shape
 
-__all__ = ["CPU", "CUDA", "Lent", "borrowed", "capsule_of"]
+__all__ = ["CPU", "CUDA", "Borrowed", "borrowed", "capsule_of"]
 
 #: Kinds of devices.
 CPU, CUDA = 1, 2
@@ -65,18 +65,18 @@ _is_valid = ctypes.PYFUNCTYPE(c_int, c_void_p, c_char_p)(("PyCapsule_IsValid", _
 
 FRESH, USED = b"dltensor", b"used_dltensor"
 
-#: What has been lent, by the address of its structure, with all that must live until it is given back.
-_lent: dict[int, tuple[Any, ...]] = {}
+#: What other libraries were given, by the address of its structure, with all that must live until it is given back.
+_exported: dict[int, tuple[Any, ...]] = {}
 
 
 def _returned(managed: Any) -> None:
-    _lent.pop(ctypes.addressof(managed.contents), None)
+    _exported.pop(ctypes.addressof(managed.contents), None)
 
 
 def _dropped(capsule: int) -> None:
     """Of a capsule that nobody has taken. (It is dying, so no Python object may be made of it.)"""
     if _is_valid(capsule, FRESH):
-        _lent.pop(_pointer(capsule, FRESH), None)
+        _exported.pop(_pointer(capsule, FRESH), None)
 
 
 _give_back = _Deleter(_returned)
@@ -93,11 +93,11 @@ def capsule_of(address: int, shape: Shape, dtype: Dtype, device: tuple[int, int]
     )  # fmt: skip
     managed.deleter = _give_back
     place = ctypes.addressof(managed)
-    _lent[place] = (managed, sizes, owner)
+    _exported[place] = (managed, sizes, owner)
     return _new(place, FRESH, ctypes.cast(_let_go, c_void_p))
 
 
-class Lent(NamedTuple):
+class Borrowed(NamedTuple):
     """Memory of another library; strides in elements, None for one piece. It is given back when `holder` goes."""
 
     address: int
@@ -117,7 +117,7 @@ class _Holder:
             self._managed.deleter(ctypes.pointer(self._managed))
 
 
-def borrowed(capsule: Any) -> Lent:
+def borrowed(capsule: Any) -> Borrowed:
     """What a capsule holds; the capsule is used up. DtypeError for numbers that graphnet does not know."""
     managed = _Managed.from_address(_held(capsule, FRESH))
     tensor = managed.tensor
@@ -129,7 +129,7 @@ def borrowed(capsule: Any) -> Lent:
     _set_name(capsule, USED)
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     strides = tuple(tensor.strides[i] for i in range(tensor.ndim)) if tensor.strides else None
-    return Lent(
+    return Borrowed(
         (tensor.data or 0) + tensor.byte_offset, shape, strides, np.dtype(f"{kind}{tensor.dtype.bits // 8}"),
         (tensor.device.kind, tensor.device.number), _Holder(managed),
     )  # fmt: skip

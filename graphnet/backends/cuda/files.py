@@ -11,14 +11,14 @@ from typing import Any
 from graphnet.backends import contents
 from graphnet.backends.compiled.files import restored_schedule
 from graphnet.backends.cuda.launch import Launch
-from graphnet.backends.cuda.schedule import LaunchSchedule, LibraryProduct, Part, Upload
+from graphnet.backends.cuda.schedule import LaunchSchedule, LibraryProduct, StridedBatch, Upload
 from graphnet.backends.cuda.source import array_name
 from graphnet.graph.node import Array
 
-__all__ = ["schedule_of", "told"]
+__all__ = ["schedule_of", "stored_work"]
 
 
-def told(schedule: LaunchSchedule) -> tuple[dict[str, Any], dict[str, Array]]:
+def stored_work(schedule: LaunchSchedule) -> tuple[dict[str, Any], dict[str, Array]]:
     """JSON and arrays."""
     texts: dict[str, int] = {}
     places = {
@@ -26,7 +26,7 @@ def told(schedule: LaunchSchedule) -> tuple[dict[str, Any], dict[str, Array]]:
         for upload in schedule.uploads
         for node in upload.nodes
     }
-    runs = [[_run(run, texts) for run in segment.work] for segment in schedule.segments]
+    runs = [[_run(run, texts) for run in section.work] for section in schedule.sections]
     header = {
         "runs": runs,
         "texts": list(texts),
@@ -46,13 +46,13 @@ def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Launc
     arena = contents.whole(contents.entry(header, "arena_bytes"), "the size of its arena")
     if _seal(texts, runs, arena) != contents.entry(header, "seal"):
         contents.refuse("what it launches is not what was sealed")
-    works = [[_run_of(run, texts, arena) for run in contents.listed(work, "a segment")] for work in runs]
+    works = [[_run_of(run, texts, arena) for run in contents.listed(work, "a section")] for work in runs]
     common = restored_schedule(header, arrays, works, apart=True)
     if arena != common.memory:
         contents.refuse("its arena is of another size than its memory")
     uploads = []
-    for node, told in zip(common.leaves, _listed(header, "bytes", len(common.leaves)), strict=True):
-        byte = contents.whole(told, "a place", arena)
+    for node, stored in zip(common.leaves, _listed(header, "bytes", len(common.leaves)), strict=True):
+        byte = contents.whole(stored, "a place", arena)
         if byte + node.nbytes > arena:
             contents.refuse("a leaf lies outside of its memory")
         uploads.append(Upload((node,), byte, not node.op.is_parameter))
@@ -75,12 +75,12 @@ def _run(run: Launch | LibraryProduct, texts: dict[str, int]) -> list[Any]:
     return [texts.setdefault(run.text, len(texts)), run.arrays, run.arguments, run.grid, run.block]
 
 
-def _run_of(told: Any, texts: Sequence[str], arena: int) -> Launch | LibraryProduct:
-    found = contents.listed(told, "a launch")
+def _run_of(stored: Any, texts: Sequence[str], arena: int) -> Launch | LibraryProduct:
+    found = contents.listed(stored, "a launch")
     if found and isinstance(found[0], str):
         kind, *parts = contents.listed(found, "a product", 4)
         dtype = contents.dtype(kind, "a product")
-        a, b, c = (_part_of(part, arena // dtype.itemsize) for part in parts)
+        a, b, c = (_batch_of(part, arena // dtype.itemsize) for part in parts)
         count, rows, columns = c.shape
         if dtype.kind != "f" or a.shape[:2] != (count, rows) or b.shape != (count, a.shape[2], columns):
             contents.refuse("the operands of a product do not fit each other")
@@ -109,12 +109,12 @@ def _run_of(told: Any, texts: Sequence[str], arena: int) -> Launch | LibraryProd
     )  # fmt: skip
 
 
-def _part_of(told: Any, most: int) -> Part:
+def _batch_of(stored: Any, most: int) -> StridedBatch:
     """most: so many elements has the arena."""
-    sizes, strides, start = contents.listed(told, "an operand of a product", 3)
+    sizes, strides, start = contents.listed(stored, "an operand of a product", 3)
     shape = contents.shape(contents.listed(sizes, "an operand", 3), "an operand of a product")
     steps = tuple(contents.whole(s, "a stride", most) for s in contents.listed(strides, "strides", 3))
     first = contents.whole(start, "the place of an operand", most)
     if math.prod(shape) and first + sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) >= most:
         contents.refuse("an operand lies outside of its memory")
-    return Part(first, shape, steps)
+    return StridedBatch(first, shape, steps)

@@ -10,7 +10,7 @@ from graphnet.backends.cuda.source import Offset, Source
 from graphnet.graph.node import Node
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["Launch", "Layout", "power_of_two"]
+__all__ = ["Launch", "LaunchLayout", "power_of_two"]
 
 
 class Launch(NamedTuple):
@@ -34,7 +34,7 @@ class Launch(NamedTuple):
         return (*(f"{name}*" for name in self.arrays), *["i8"] * len(self.arguments))
 
 
-class Layout(NamedTuple):
+class LaunchLayout(NamedTuple):
     """What launches that differ in their views alone share."""
 
     text: str
@@ -46,7 +46,7 @@ class Layout(NamedTuple):
     @classmethod
     def of(
         cls, source: Source, grid: Sequence[int], block: tuple[int, int, int], division: Division
-    ) -> Layout:
+    ) -> LaunchLayout:
         limited = [max(1, min(wanted, most)) for wanted, most in zip(grid, division.most, strict=True)]
         x, y, z = limited
         return cls(

@@ -10,7 +10,7 @@ from graphnet.backends.compiled.folds import Fold
 from graphnet.backends.compiled.layouts import remembered
 from graphnet.backends.cuda.division import Division
 from graphnet.backends.cuda.expressions import PythonEmitter, convert, evaluate
-from graphnet.backends.cuda.launch import Launch, Layout, power_of_two
+from graphnet.backends.cuda.launch import Launch, LaunchLayout, power_of_two
 from graphnet.backends.cuda.source import INDEX, Offset, Source, Value
 from graphnet.graph.dtypes import BOOL
 from graphnet.plan.axes import is_along_reduced, joined, operand_strides
@@ -22,7 +22,7 @@ __all__ = ["loop_launches", "reduction_launches"]
 Stride = int | None
 
 #: So many terms of float64 are added up one after the other.
-STRETCH = 16
+CHUNK = 16
 
 
 def loop_launches(loop: Loop, division: Division, check: bool) -> list[Launch]:
@@ -32,10 +32,10 @@ def loop_launches(loop: Loop, division: Division, check: bool) -> list[Launch]:
     return reduction_launches(loop, division, check)
 
 
-_layouts: dict[Hashable, Layout] = {}
+_layouts: dict[Hashable, LaunchLayout] = {}
 
 
-def _layout_of(loop: Loop, division: Division, check: bool) -> Layout:
+def _layout_of(loop: Loop, division: Division, check: bool) -> LaunchLayout:
     """Loops of all time steps have one layout: it is made once."""
     key = (division, check, loop.form)
     return _layouts.get(key) or remembered(_layouts, key, _elementwise(loop, division, check))
@@ -153,7 +153,7 @@ def divided(source: Source, index: str, sizes: Sequence[str], names: str) -> lis
 # -- elementwise -----------------------------------------------------------------------------------------------------
 
 
-def _elementwise(loop: Loop, division: Division, check: bool) -> Layout:
+def _elementwise(loop: Loop, division: Division, check: bool) -> LaunchLayout:
     tables = operand_strides(loop)
     axes = joined(range(len(loop.shape)), loop.shape, tables)
     while len(axes) < (2 if loop.looks_up else 1):
@@ -194,7 +194,7 @@ def _elementwise(loop: Loop, division: Division, check: bool) -> Layout:
     across = min(power_of_two(width), division.threads)
     down = min(power_of_two(height), division.threads // across)
     grid = (-(-width // across), -(-height // down), math.prod(sizes[:-2]))
-    return Layout.of(source, grid, (across, down, 1), division)
+    return LaunchLayout.of(source, grid, (across, down, 1), division)
 
 
 # -- reductions ------------------------------------------------------------------------------------------------------
@@ -227,14 +227,14 @@ def reduction_launches(loop: Loop, division: Division, check: bool) -> list[Laun
     if parts == 1:
         source = _Reduction(loop, kept, reduced, fold, by_rows, (lanes, others), None, check).source
         return [
-            Layout.of(source, _grid(blocks, kept, by_rows, lanes, 1), (lanes, others, 1), division).launch(
-                loop.nodes, views
-            )
+            LaunchLayout.of(
+                source, _grid(blocks, kept, by_rows, lanes, 1), (lanes, others, 1), division
+            ).launch(loop.nodes, views)
         ]
     scratch = Buffer(parts * results, fold.kept)
     partial = scratch.whole((parts, results))
     source = _Reduction(loop, kept, reduced, fold, by_rows, (lanes, others), -(-total // parts), check).source
-    first = Layout.of(
+    first = LaunchLayout.of(
         source, _grid(blocks, kept, by_rows, lanes, parts), (lanes, others, 1), division
     ).launch(loop.nodes, [*views[:-1], partial])
     # The parts side by side, seen with the result's own axes.
@@ -332,8 +332,8 @@ class _Reduction:
                 source.line(f"{sum_} = {_combined(source, fold, sum_, str(value))}")
 
         with source.block(f"if {inside}"):
-            if fold.is_rounded and self.terms > STRETCH * sharing:
-                _in_stretches(source, f"{self.begin} + {share}", self.end, sharing, add_to)
+            if fold.is_rounded and self.terms > CHUNK * sharing:
+                _in_chunks(source, f"{self.begin} + {share}", self.end, sharing, add_to)
             else:
                 add_to("sum", f"{self.begin} + {share}", self.end)
         if sharing > 1:
@@ -348,18 +348,18 @@ class _Reduction:
             source.line("cuda.syncthreads()")
 
 
-def _in_stretches(
+def _in_chunks(
     source: Source, first: str, end: str, step: int, add_to: Callable[[str, str, str], None]
 ) -> None:
-    """`sum` of every step-th term, and with it what rounding takes from the sums of STRETCH terms each.
+    """`sum` of every step-th term, and with it what rounding takes from the sums of CHUNK terms each.
 
     add_to(sum, first, end) adds up one by one. An infinite sum lost all: it stays. Source: Knuth 1969, 4.2.2.
     """
     source.line("lost = float64(0)")
-    with stepping(source, "stretch", first, end, str(STRETCH * step)):
-        source.line(f"stop = stretch + {STRETCH * step} if stretch + {STRETCH * step} < {end} else {end}")
+    with stepping(source, "chunk", first, end, str(CHUNK * step)):
+        source.line(f"stop = chunk + {CHUNK * step} if chunk + {CHUNK * step} < {end} else {end}")
         source.line("part = float64(0)")
-        add_to("part", "stretch", "stop")
+        add_to("part", "chunk", "stop")
         source.line("whole = float64(sum + part)")
         source.line("rest = float64(whole - sum)")
         source.line("lost = float64(lost + ((sum - (whole - rest)) + (part - rest)))")

@@ -10,7 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 from graphnet.backends.cuda.division import Division, Tile
-from graphnet.backends.cuda.launch import Launch, Layout
+from graphnet.backends.cuda.launch import Launch, LaunchLayout
 from graphnet.backends.cuda.loops import loop_launches
 from graphnet.backends.cuda.source import INDEX, Offset, Source, array_name
 from graphnet.graph.node import Dtype, Node
@@ -130,7 +130,7 @@ def _launch(products: Products, tile: Tile, c: View, chunk: int) -> Launch:
     arguments: tuple[int | Offset, ...] = (
         rows, columns, inner, count, chunk, Offset(0), *a.strides, Offset(1), *b.strides, Offset(2), *c.strides, c.size
     )  # fmt: skip
-    layout = Layout(text, (array_name(c.dtype),), arguments, grid, (tile.across, tile.down, 1))
+    layout = LaunchLayout(text, (array_name(c.dtype),), arguments, grid, (tile.across, tile.down, 1))
     return layout.launch(products.nodes, [a, b, c])
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from graphnet.backends.compiled.locations import HEADER, Location
 from graphnet.backends.compiled.program import CompiledProgram
-from graphnet.backends.cuda.arrays import DeviceArray, empty, seen
+from graphnet.backends.cuda.arrays import DeviceArray, as_device_array, empty
 from graphnet.backends.cuda.device import Device
-from graphnet.backends.cuda.files import told
+from graphnet.backends.cuda.files import stored_work
 from graphnet.backends.cuda.kernels import compiled
 from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.schedule import LaunchSchedule, LibraryProduct, Upload
@@ -59,7 +59,7 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
                 found()
             else:
                 self._parameters.append(found)
-        self._segments = [_Segment(self, segment.work) for segment in schedule.segments]
+        self._sections = [_Section(self, section.work) for section in schedule.sections]
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
@@ -124,15 +124,15 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
     # -- running -----------------------------------------------------------------------------------------------------
 
     def taken(self, array: Any) -> DeviceArray | None:
-        return seen(array)
+        return as_device_array(array)
 
     def launch(self, number: int) -> None:
-        self._segments[number].launch()
+        self._sections[number].launch()
 
     def timed_launch(self, number: int, spent: dict[Node, float]) -> None:
         """A launch's time is shared among the nodes that it works for."""
-        segment = self._segments[number]
-        for run, action in zip(segment.runs, segment.actions, strict=True):
+        section = self._sections[number]
+        for run, action in zip(section.runs, section.actions, strict=True):
             seconds = self.device.timed(partial(action, self.device.stream))
             for node in run.nodes:
                 spent[node] += seconds / len(run.nodes)
@@ -156,7 +156,7 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
         return None if self._wrong else results
 
     def stored_work(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        return told(self.schedule)
+        return stored_work(self.schedule)
 
     def action(self, run: Launch | LibraryProduct) -> Callable[[Any], None]:
         """What launches it on a stream."""
@@ -170,7 +170,7 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
         return partial(self._multiply, self.device.address(self._arena), run)
 
 
-class _Segment:
+class _Section:
     """Launches in series: one by one when they first run, so that all code is loaded; then captured, and replayed."""
 
     def __init__(self, program: CudaProgram, runs: Sequence[Launch | LibraryProduct]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphnet.backends.cuda.division import Division
-from graphnet.backends.cuda.launch import Launch, Layout, power_of_two
+from graphnet.backends.cuda.launch import Launch, LaunchLayout, power_of_two
 from graphnet.backends.cuda.loops import Moved, stepping
 from graphnet.backends.cuda.source import INDEX, Offset, Source
 from graphnet.graph.dtypes import FLOAT64
@@ -22,8 +22,8 @@ Chains = dict[tuple[View, int], tuple[View, View]]
 
 
 def scatter_launches(scatter: Scatter, division: Division, chains: Chains) -> list[Launch]:
-    """First the index becomes chains: for each stretch of it and each row of y, the first place that names the row; and
-    for each place the next one in its stretch that names the same. Then each number of y follows its row's chains.
+    """First the index becomes chains: for each chunk of it and each row of y, the first place that names the row; and
+    for each place the next one in its chunk that names the same. Then each number of y follows its row's chains.
 
     chains: those that were made before of indices that do not change; what is made here is added.
     """
@@ -33,8 +33,8 @@ def scatter_launches(scatter: Scatter, division: Division, chains: Chains) -> li
     (rows, columns), places = y.shape, scatter.index.size
     launches = []
     if (scatter.index, rows) not in chains:
-        stretches = max(1, min(division.lanes, places // (division.least // 8 or 1)))
-        first = Buffer(stretches * rows, LINK).whole((stretches, rows))
+        chunks = max(1, min(division.lanes, places // (division.least // 8 or 1)))
+        first = Buffer(chunks * rows, LINK).whole((chunks, rows))
         following = Buffer(max(places, 1), LINK).whole((places,))
         chains[scatter.index, rows] = first, following
         launches.append(_chains(scatter, first, following, division))
@@ -42,36 +42,36 @@ def scatter_launches(scatter: Scatter, division: Division, chains: Chains) -> li
     return [*launches, _following(scatter, x, y, first, following, division, columns)]
 
 
-def _stretch(source: Source, name: str, places: str, stretches: int) -> None:
-    """begin, end: of stretch number `name`."""
-    source.line(f"begin = {places} * {name} // {stretches}")
-    source.line(f"end = {places} * ({name} + 1) // {stretches}")
+def _chunk(source: Source, name: str, places: str, chunks: int) -> None:
+    """begin, end: of chunk number `name`."""
+    source.line(f"begin = {places} * {name} // {chunks}")
+    source.line(f"end = {places} * ({name} + 1) // {chunks}")
 
 
 def _chains(scatter: Scatter, first: View, following: View, division: Division) -> Launch:
-    """A thread for each row of each stretch, which looks for its first place; then one for each place, for its next."""
+    """A thread for each row of each chunk, which looks for its first place; then one for each place, for its next."""
     source = Source()
-    stretches, rows = first.shape
+    chunks, rows = first.shape
     index = scatter.index
     places = source.number("places", index.size)
     source.number("rows", rows)
     at = Moved(source, "at", Offset(0), index.strides or (0,))
     source.number("first", Offset(1))
     source.number("following", Offset(2))
-    work = stretches * rows + index.size
+    work = chunks * rows + index.size
     start = "cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x"
     with stepping(source, "e", start, source.number("work", work), "cuda.blockDim.x * cuda.gridDim.x"):
-        with source.block(f"if e < {stretches} * rows"):
+        with source.block(f"if e < {chunks} * rows"):
             source.line("s = e // rows")
             source.line("wanted = e % rows")
-            _stretch(source, "s", places, stretches)
+            _chunk(source, "s", places, chunks)
             _search(source, at, scatter)
             source.line(f"{source.element(LINK, 'first + e')} = {LINK.name}(i)")
         with source.block("else"):
-            source.line(f"p = e - {stretches} * rows")
-            # The stretch that place p is in, by what begins and ends it.
-            source.line(f"s = ((p + 1) * {stretches} - 1) // {places}")
-            _stretch(source, "s", places, stretches)
+            source.line(f"p = e - {chunks} * rows")
+            # The chunk that place p is in, by what begins and ends it.
+            source.line(f"s = ((p + 1) * {chunks} - 1) // {places}")
+            _chunk(source, "s", places, chunks)
             source.line(f"wanted = {INDEX.name}({source.element(index.dtype, at.at(['p']))})")
             with source.block("if wanted < 0 or wanted >= rows"):
                 source.raise_flag()
@@ -79,7 +79,7 @@ def _chains(scatter: Scatter, first: View, following: View, division: Division) 
             _search(source, at, scatter)
             source.line(f"{source.element(LINK, 'following + p')} = {LINK.name}(i)")
     grid = (-(-work // division.threads), 1, 1)
-    return Layout.of(source, grid, (division.threads, 1, 1), division).launch(
+    return LaunchLayout.of(source, grid, (division.threads, 1, 1), division).launch(
         scatter.nodes, [index, first, following]
     )
 
@@ -96,9 +96,9 @@ def _search(source: Source, at: Moved, scatter: Scatter) -> None:
 def _following(
     scatter: Scatter, x: View, y: View, first: View, following: View, division: Division, columns: int
 ) -> Launch:
-    """Threads along x: columns; along y: the stretches, each a sum of its own; then these are added up in order."""
+    """Threads along x: columns; along y: the chunks, each a sum of its own; then these are added up in order."""
     source = Source()
-    stretches, rows = first.shape
+    chunks, rows = first.shape
     dtype = y.dtype
     kept = FLOAT64 if dtype.kind == "f" else INDEX  # whole numbers wrap, with a sign or without
     source.number("rows", rows)
@@ -110,7 +110,7 @@ def _following(
     to = Moved(source, "to", Offset(3), y.strides)
     lanes = min(division.lanes, power_of_two(columns))
     helpers = max(1, division.threads // lanes)
-    helpers = min(helpers, power_of_two(stretches))
+    helpers = min(helpers, power_of_two(chunks))
     if helpers > 1:
         source.shared("shared", str(lanes * helpers), kept)
     source.line("tx = cuda.threadIdx.x")
@@ -121,8 +121,8 @@ def _following(
     ):
         source.line("column = head + tx")
         source.line(f"sum = {kept.name}(0)")
-        with source.block("if column < columns"), stepping(source, "s", "ty", str(stretches), str(helpers)):
-            _stretch(source, "s", places, stretches)
+        with source.block("if column < columns"), stepping(source, "s", "ty", str(chunks), str(helpers)):
+            _chunk(source, "s", places, chunks)
             source.line(f"i = {INDEX.name}({source.element(LINK, 'first + s * rows + row')})")
             with source.block("while i < end"):
                 term = source.element(dtype, load.at(["i", "column"]))
@@ -139,6 +139,6 @@ def _following(
         if helpers > 1:
             source.line("cuda.syncthreads()")
     grid = (-(-columns // lanes), rows, 1)
-    return Layout.of(source, grid, (lanes, helpers, 1), division).launch(
+    return LaunchLayout.of(source, grid, (lanes, helpers, 1), division).launch(
         scatter.nodes, [first, following, x, y]
     )

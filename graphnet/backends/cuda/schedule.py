@@ -23,13 +23,13 @@ from graphnet.plan.lowering import Lowered, lower
 from graphnet.plan.transfers import in_one_piece
 from graphnet.plan.views import View
 
-__all__ = ["LaunchSchedule", "LibraryProduct", "Part", "Upload", "make_schedule"]
+__all__ = ["LaunchSchedule", "LibraryProduct", "StridedBatch", "Upload", "make_schedule"]
 
 #: In the text of a kernel that may raise the error flag.
 RAISED = "i8[0] = 1"
 
 
-class Part(NamedTuple):
+class StridedBatch(NamedTuple):
     """Where an operand of a library's product lies: its first element, from the start of the arena."""
 
     start: int
@@ -40,9 +40,9 @@ class Part(NamedTuple):
 class LibraryProduct(NamedTuple):
     """c[i] = a[i] b[i] for every i, by cuBLAS."""
 
-    a: Part
-    b: Part
-    c: Part
+    a: StridedBatch
+    b: StridedBatch
+    c: StridedBatch
     dtype: Dtype
     nodes: tuple[Node, ...]
 
@@ -58,7 +58,7 @@ class Upload(NamedTuple):
 
 @dataclass
 class LaunchSchedule(Schedule[list[Launch | LibraryProduct]]):
-    """The work of a segment: launches in series, their views located. uploads: the leaves. flagged: whether the error
+    """The work of a section: launches in series, their views located. uploads: the leaves. flagged: whether the error
     flag may be raised."""
 
     uploads: list[Upload]
@@ -74,7 +74,7 @@ def make_schedule(graph: Graph, division: Division, library: bool, check: bool) 
         **vars(common),
         uploads=scheduler.uploads,
         flagged=any(
-            isinstance(run, Launch) and RAISED in run.text for work, _ in common.segments for run in work
+            isinstance(run, Launch) and RAISED in run.text for work, _ in common.sections for run in work
         ),
     )
 
@@ -156,11 +156,11 @@ def _start(view: View) -> int:
     return view.buffer.offset // view.dtype.itemsize + view.offset if view.buffer.nbytes else 0
 
 
-def _part(view: View) -> Part:
-    return Part(_start(view), view.shape, view.strides)
+def _batch(view: View) -> StridedBatch:
+    return StridedBatch(_start(view), view.shape, view.strides)
 
 
 def _located(job: Launch | Products) -> Launch | LibraryProduct:
     if isinstance(job, Products):
-        return LibraryProduct(_part(job.a), _part(job.b), _part(job.c), job.c.dtype, job.nodes)
+        return LibraryProduct(_batch(job.a), _batch(job.b), _batch(job.c), job.c.dtype, job.nodes)
     return job._replace(arguments=tuple(_start(a) if isinstance(a, View) else a for a in job.arguments))

@@ -9,7 +9,7 @@ jobs, product_jobs        instructions as records, divided among the cores
 barriers      before which jobs the cores meet
 schedule      from a graph to tapes
 tape          records as plain data, and the native loop that runs them
-team, threads meetings, mailboxes, workers
+team, threads barriers, mailboxes, workers
 pace          how many threads take part
 program       tapes put to work
 files, records, reach     a program in a file, and that it keeps to its memory

@@ -1,7 +1,7 @@
 """Barriers: before which jobs all cores must meet.
 
 A core runs on without waiting while it touches only memory that no other core has written since the last barrier. Jobs
-that divide their rows at the same places, and whose rows lie in the same stretches of memory, are safe: each core finds
+that divide their rows at the same places, and whose rows lie in the same regions of memory, are safe: each core finds
 its own rows again. All else is judged by the memory that views cover, never by what nodes mean.
 """
 
@@ -151,7 +151,7 @@ class _Group:
         return max(self._end, region.end) - min(self._first, region.first)
 
     def near(self, region: _Region) -> list[_Region]:
-        """Those that reach into the same stretch of memory."""
+        """Those that reach into the same region of memory."""
         at = bisect.bisect_right(self._regions, region.start - self._longest, key=_start)
         upto = bisect.bisect_left(self._regions, region.stop, key=_start)
         return [other for other in self._regions[at:upto] if other.stop > region.start]

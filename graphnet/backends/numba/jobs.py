@@ -17,7 +17,7 @@ from graphnet.backends.compiled.layouts import remembered
 from graphnet.backends.numba.loop import LoopKernel
 from graphnet.backends.numba.operands import Operand, Reduced, Stored, lanes_for
 from graphnet.backends.numba.records import RecordForm
-from graphnet.backends.numba.reduction import STRETCH
+from graphnet.backends.numba.reduction import CHUNK
 from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
 from graphnet.graph.dtypes import FLOAT64
 from graphnet.graph.node import Node
@@ -30,8 +30,8 @@ __all__ = [
     "Job",
     "LoopJob",
     "Record",
+    "RecordContext",
     "ScatterJob",
-    "Target",
     "part_of",
     "share_of",
     "text_of",
@@ -74,7 +74,7 @@ class Record(NamedTuple):
     words: tuple[int, ...]
 
 
-class Target(NamedTuple):
+class RecordContext(NamedTuple):
     """What records need to know: symbolic addresses of the arena, which begins with the error flag, the leaves and the
     cores' own memory (`scratch_stride` bytes apart), and the machine's vectors and registers."""
 
@@ -93,7 +93,7 @@ class Target(NamedTuple):
         return base + view.offset * view.dtype.itemsize
 
 
-class Kernel(Protocol):
+class KernelForm(Protocol):
     """What has a text, and tells what its records are: equal kernels have one."""
 
     def text(self) -> str: ...
@@ -104,7 +104,7 @@ class Kernel(Protocol):
 
 
 @lru_cache(maxsize=1024)
-def text_of(kernel: Kernel) -> str:
+def text_of(kernel: KernelForm) -> str:
     """The kernel's text, made once for a program: not for all that a process ever compiles."""
     return kernel.record().line() + kernel.text()
 
@@ -142,7 +142,7 @@ class Job(ABC):
         return [access.view.buffer for access in (*self.reads, *self.writes)]
 
     @abstractmethod
-    def records(self, target: Target, share: int) -> list[Record]:
+    def records(self, context: RecordContext, share: int) -> list[Record]:
         """What one share is."""
 
     def scratch(self, vector_bytes: int) -> int:
@@ -170,7 +170,7 @@ class LoopJob(Job):
             self.split, self.count = "rows", rows
             self.tiles = rows // VECTOR_TILE if _is_long_vector(shape, division) else division.tiles(rows)
 
-    def records(self, target: Target, share: int) -> list[Record]:
+    def records(self, context: RecordContext, share: int) -> list[Record]:
         if self.split:
             start, stop = self.rows_of(share)
             if start == stop:
@@ -179,7 +179,7 @@ class LoopJob(Job):
             start, stop = 0, -1
         else:
             return []
-        return [loop_record(self.loop, target, start, stop)]
+        return [loop_record(self.loop, context, start, stop)]
 
 
 def _is_long_vector(shape: Sequence[int], division: Division) -> bool:
@@ -195,18 +195,18 @@ def part_of(view: View, axis: int, start: int, stop: int) -> View:
     return view.sliced(key)
 
 
-def loop_record(loop: Loop, target: Target, start: int, stop: int) -> Record:
+def loop_record(loop: Loop, context: RecordContext, start: int, stop: int) -> Record:
     """Rows start ... stop - 1 of the loop (all where stop < 0)."""
-    text, words, places = _layout_of(loop, stop - start, target)
+    text, words, places = _layout_of(loop, stop - start, context)
     found = list(words)
-    found[0] = target.arena
+    found[0] = context.arena
     views = loop.views
     for at, number, pitch in places:
-        found[at] = target.address(views[number]) + pitch * start
+        found[at] = context.address(views[number]) + pitch * start
     return Record(text, tuple(found))
 
 
-class Layout(NamedTuple):
+class RecordLayout(NamedTuple):
     """What records of equal loops share: the kernel, the words less the addresses, and for each address where it
     belongs, the number of its view among the loop's, and how many bytes further on the next row lies."""
 
@@ -215,13 +215,13 @@ class Layout(NamedTuple):
     places: tuple[tuple[int, int, int], ...]
 
 
-_layouts: dict[Hashable, Layout] = {}
+_layouts: dict[Hashable, RecordLayout] = {}
 
 
-def _layout_of(loop: Loop, rows: int, target: Target) -> Layout:
+def _layout_of(loop: Loop, rows: int, context: RecordContext) -> RecordLayout:
     """Loops of all time steps have one layout: it is made once."""
-    key = (rows, target.vector_bytes, target.check, target.avx512, loop.form)
-    return _layouts.get(key) or remembered(_layouts, key, _layout(loop, rows, target))
+    key = (rows, context.vector_bytes, context.check, context.avx512, loop.form)
+    return _layouts.get(key) or remembered(_layouts, key, _layout(loop, rows, context))
 
 
 class Axes(NamedTuple):
@@ -325,7 +325,7 @@ class _Form:
         return Reduced(reduction.how, reduction.number, reduction.view.dtype, move, place)
 
 
-def _layout(loop: Loop, rows: int, target: Target) -> Layout:
+def _layout(loop: Loop, rows: int, context: RecordContext) -> RecordLayout:
     """rows: so many of the first axis that is kept; all, if negative."""
     kept_axes = [i for i in range(len(loop.shape)) if i not in loop.reduced]
     row_axis = kept_axes[0] if kept_axes else 0
@@ -341,12 +341,12 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
     operands = [form.load(k, load, twins[k]) for k, load in enumerate(loop.loads)]
     stores = [form.store(k, number) for k, (number, _) in enumerate(loop.stores, first_store)]
     reductions = [form.reduction(k, r) for k, r in enumerate(loop.reductions, first_reduction)]
-    lanes = lanes_for(target.vector_bytes, [o.dtype for o in operands] + [s.dtype for s in loop.steps])
+    lanes = lanes_for(context.vector_bytes, [o.dtype for o in operands] + [s.dtype for s in loop.steps])
     short = sizes[-1] if (by_rows or not axes.reduced) and sizes[-1] <= lanes else 0
     kernel = LoopKernel(
-        target.vector_bytes, len(sizes), len(form.strides), tuple(operands), tuple(loop.steps), tuple(stores),
+        context.vector_bytes, len(sizes), len(form.strides), tuple(operands), tuple(loop.steps), tuple(stores),
         tuple(reductions), axes.reduced, by_rows, short, _is_long(loop, sizes, axes.kept, by_rows, lanes),
-        target.check, target.avx512,
+        context.check, context.avx512,
     )  # fmt: skip
     words = [0, *sizes, *(stride for strides in form.strides for stride in strides)]
     places = []
@@ -360,15 +360,15 @@ def _layout(loop: Loop, rows: int, target: Target) -> Layout:
         moves = rows >= 0 and axis < len(view.strides)
         places.append((len(words), number, view.strides[axis] * view.dtype.itemsize if moves else 0))
         words.append(0)
-    return Layout(text_of(kernel), tuple(words), tuple(places))
+    return RecordLayout(text_of(kernel), tuple(words), tuple(places))
 
 
 def _is_long(loop: Loop, sizes: Sequence[int], kept: int, by_rows: bool, lanes: int) -> bool:
-    """Whether a sum of float64 has more terms in a lane than make a stretch."""
+    """Whether a sum of float64 has more terms in a lane than make a chunk."""
     reduced = sizes[kept:] if by_rows else sizes[kept - 1 : -1]
     terms = math.prod(reduced[:-1]) * -(-reduced[-1] // (lanes if by_rows else 1)) if reduced else 0
     sums = any(r.how == "sum" and loop.dtype_of(r.number) == FLOAT64 for r in loop.reductions)
-    return sums and terms > STRETCH
+    return sums and terms > CHUNK
 
 
 def _move(stride: int | None) -> str:
@@ -402,7 +402,7 @@ class ScatterJob(Job):
     def scratch(self, vector_bytes: int) -> int:
         return self.own * self.scatter.y.dtype.itemsize
 
-    def records(self, target: Target, share: int) -> list[Record]:
+    def records(self, context: RecordContext, share: int) -> list[Record]:
         x, index, y = self.scatter.x, self.scatter.index, self.scatter.y
         if self.split:
             rows = self.split == "rows"
@@ -412,14 +412,14 @@ class ScatterJob(Job):
             return []
         step = index.strides[0] if index.shape else 1
         words: tuple[int, ...] = (
-            target.arena, target.address(x), target.address(index), target.address(y), x.shape[0], x.shape[1]
+            context.arena, context.address(x), context.address(index), context.address(y), x.shape[0], x.shape[1]
         )  # fmt: skip
         if self.scatter.by_columns:
-            kernel: Kernel = ColumnScatterKernel(x.dtype, index.dtype, target.vector_bytes)
+            kernel: KernelForm = ColumnScatterKernel(x.dtype, index.dtype, context.vector_bytes)
             words += (y.shape[1], *x.strides, step, *y.strides)
         else:
-            kernel = ScatterKernel(x.dtype, index.dtype, target.vector_bytes, bool(self.own))
+            kernel = ScatterKernel(x.dtype, index.dtype, context.vector_bytes, bool(self.own))
             words += (y.shape[0], x.strides[0], step, y.strides[0])
             if self.own:
-                words += (target.scratch + share * target.scratch_stride,)
+                words += (context.scratch + share * context.scratch_stride,)
         return [Record(text_of(kernel), words)]

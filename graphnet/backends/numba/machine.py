@@ -98,14 +98,14 @@ class Machine:
         return self._target.create_target_machine(cpu=self.processor, features=self.features, opt=3)
 
     @cached_property
-    def fingerprint(self) -> str:
+    def processor_key(self) -> str:
         """What native code depends on besides its text."""
         version = ".".join(map(str, llvm.llvm_version_info))
         return f"{self.triple} {self.processor} {self.features} llvm {version}"
 
     def keys(self, texts: Iterable[str]) -> list[str]:
         """The names under which kernels with these texts are kept."""
-        return [hashlib.sha256(f"{self.fingerprint}\n{text}".encode()).hexdigest() for text in texts]
+        return [hashlib.sha256(f"{self.processor_key}\n{text}".encode()).hexdigest() for text in texts]
 
     def kernels(self, texts: Sequence[str]) -> list[Kernel]:
         """The kernels with these texts: those in memory, found on disk or compiled, each once."""

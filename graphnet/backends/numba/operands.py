@@ -15,7 +15,7 @@ from graphnet.backends.numba.ir import Code, Value, element, lanes_of, llvm_type
 from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step
 
-__all__ = ["LoopForm", "Operand", "OperandCode", "Place", "Reduced", "Row", "Stored", "lanes_for"]
+__all__ = ["LoopForm", "Operand", "OperandCode", "Reduced", "Row", "RowAddress", "Stored", "lanes_for"]
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Row(NamedTuple):
     lookups: dict[int, tuple[Value, Value | None]]
 
 
-class Place(NamedTuple):
+class RowAddress(NamedTuple):
     """Where a row of an operand lies: its address and, from there, where it begins; how it moves along the innermost
     axis, and its stride there."""
 
@@ -158,7 +158,7 @@ class OperandCode(Code):
         """Loads, computes and stores one vector; all its values."""
         values = self._values(row, j, mask, self.lanes)
         for (number, move, strides), target in zip(self.kernel.stores, self.targets, strict=True):
-            place = Place(target, row.begins[strides], move, self.strides[strides][-1])
+            place = RowAddress(target, row.begins[strides], move, self.strides[strides][-1])
             self._store(values[number], place, j, mask)
         return values
 
@@ -208,7 +208,7 @@ class OperandCode(Code):
             elif operand.kind == "columns":
                 values.append(self._columns_at(k, begin, j, mask, lanes))
             else:
-                place = Place(self.bases[k], begin, operand.move, self.strides[operand.strides][-1])
+                place = RowAddress(self.bases[k], begin, operand.move, self.strides[operand.strides][-1])
                 values.append(self._load(operand.dtype, place, j, mask, lanes))
         for step in self.kernel.steps:
             dtypes = [self.kernel.dtype_of(s) for s in step.sources]
@@ -236,7 +236,7 @@ class OperandCode(Code):
             return j
         return self.add(self.splat(j, lanes), self.lane_numbers("i64", lanes))
 
-    def _load(self, dtype: Dtype, place: Place, j: Value, mask: Value | None, lanes: int) -> Value:
+    def _load(self, dtype: Dtype, place: RowAddress, j: Value, mask: Value | None, lanes: int) -> Value:
         scalar = llvm_type(dtype)
         if place.move == "same":
             return self.splat(self.load(scalar, self._from(place.address, scalar, place.begin)), lanes)
@@ -245,7 +245,7 @@ class OperandCode(Code):
         steps = self.multiply(self._columns(j, lanes), self.splat(place.stride, lanes))
         return self._gathered_at(scalar, self._from(place.address, scalar, place.begin), steps, mask, lanes)
 
-    def _element(self, scalar: str, place: Place, j: Value) -> Value:
+    def _element(self, scalar: str, place: RowAddress, j: Value) -> Value:
         """The address of element j of a row."""
         step = j if place.move == "vector" else self.multiply(j, place.stride)
         return self._from(place.address, scalar, place.begin, step)
@@ -255,7 +255,7 @@ class OperandCode(Code):
         operand = self.kernel.loads[k]
         base, count = self.indexed[k]
         assert operand.index_dtype is not None
-        held = Place(base, None, operand.index_move, self.strides[operand.index_strides][-1])
+        held = RowAddress(base, None, operand.index_move, self.strides[operand.index_strides][-1])
         index = self._load(operand.index_dtype, held, j, mask, lanes)
         index = self.checked_index(index, operand.index_dtype, count, self.flag, mask)
         scalar = llvm_type(operand.dtype)
@@ -278,7 +278,7 @@ class OperandCode(Code):
             suffix=f"{type_}.{pointers}",
         )  # fmt: skip
 
-    def _store(self, value: Value, place: Place, j: Value, mask: Value | None) -> None:
+    def _store(self, value: Value, place: RowAddress, j: Value, mask: Value | None) -> None:
         scalar, lanes = element(value.type), lanes_of(value.type)
         if place.move == "vector" or lanes == 1:
             self.store(value, self._element(scalar, place, j), mask)

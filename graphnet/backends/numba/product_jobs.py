@@ -10,7 +10,7 @@ from graphnet.backends.numba.jobs import (
     Division,
     Job,
     Record,
-    Target,
+    RecordContext,
     part_of,
     share_of,
     text_of,
@@ -20,7 +20,7 @@ from graphnet.graph.node import Node
 from graphnet.plan.instructions import Access, Product
 from graphnet.plan.views import View
 
-__all__ = ["BlockedProductJob", "PackJob", "Packed", "PackedProductJob", "Piece", "panel_width"]
+__all__ = ["Block", "BlockedProductJob", "PackJob", "Packed", "PackedProductJob", "panel_width"]
 
 #: Rows of B that are multiplied at a time when the product is the only one of its B: with some columns, and as many
 #: of A, they stay in the second cache.
@@ -61,12 +61,12 @@ class _ProductJob(Job):
         if large and rows >= 2 * self.division.parts:
             self.split, self.count, self.tiles = "rows", rows, self.division.tiles(rows)
 
-    def lanes(self, target: Target) -> int:
-        return target.vector_bytes // self.product.c.dtype.itemsize
+    def lanes(self, context: RecordContext) -> int:
+        return context.vector_bytes // self.product.c.dtype.itemsize
 
     def multiply(
         self,
-        target: Target,
+        context: RecordContext,
         a: View,
         c: View,
         b: int,
@@ -76,11 +76,11 @@ class _ProductJob(Job):
         accumulate: bool,
     ) -> Record:
         rows, columns = c.shape
-        lanes = self.lanes(target)
-        tile = rows_of_tile(rows, target.registers)
+        lanes = self.lanes(context)
+        tile = rows_of_tile(rows, context.registers)
         kernel = ProductKernel(
             self.scalar,
-            target.vector_bytes,
+            context.vector_bytes,
             tile,
             width // lanes,
             rows % tile,
@@ -90,18 +90,18 @@ class _ProductJob(Job):
             _unit(a) == "k" and self.product.a.size * self.product.a.dtype.itemsize > FAR,
         )
         words = (
-            target.address(a), b, target.address(c), a.shape[1], a.strides[0], a.strides[1], b_k, b_panel,
+            context.address(a), b, context.address(c), a.shape[1], a.strides[0], a.strides[1], b_k, b_panel,
             c.strides[0], rows // tile, columns // width,
         )  # fmt: skip
         return Record(text_of(kernel), words)
 
 
-def pack_record(target: Target, b: View, panels: int, width: int, rows: int = 0) -> Record:
+def pack_record(context: RecordContext, b: View, panels: int, width: int, rows: int = 0) -> Record:
     """Packs all of b at the address `panels`; panels are so many rows long (b's own, if 0)."""
     inner, columns = b.shape
-    kernel = PackKernel(llvm_type(b.dtype), target.vector_bytes, width, columns % width, b.strides[1] == 1)
+    kernel = PackKernel(llvm_type(b.dtype), context.vector_bytes, width, columns % width, b.strides[1] == 1)
     words = (
-        target.address(b),
+        context.address(b),
         panels,
         inner,
         b.strides[0],
@@ -113,7 +113,7 @@ def pack_record(target: Target, b: View, panels: int, width: int, rows: int = 0)
     return Record(text_of(kernel), words)
 
 
-class Piece(NamedTuple):
+class Block(NamedTuple):
     """A part of a right operand: where it lies, and where it belongs in the whole."""
 
     source: View
@@ -122,13 +122,13 @@ class Piece(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """A right operand in panels. pieces: what it is made of, each at the edge of a panel."""
+    """A right operand in panels. blocks: what it is made of, each at the edge of a panel."""
 
     source: View
     view: View
     width: int
     node: Node
-    pieces: tuple[Piece, ...]
+    blocks: tuple[Block, ...]
 
 
 class PackJob(Job):
@@ -143,18 +143,18 @@ class PackJob(Job):
             ("columns", columns) if columns >= packed.width * division.parts > packed.width else ("", 1)
         )
 
-    def records(self, target: Target, share: int) -> list[Record]:
+    def records(self, context: RecordContext, share: int) -> list[Record]:
         packed, width = self.packed, self.packed.width
         rows = packed.source.shape[0]
-        base, item = target.address(packed.view), packed.source.dtype.itemsize
+        base, item = context.address(packed.view), packed.source.dtype.itemsize
         found = []
-        for source, row, column in packed.pieces:
+        for source, row, column in packed.blocks:
             panels = -(-source.shape[1] // width)
             start, stop = share_of(panels, share, self.shares) if self.split else (0, 0 if share else panels)
             if start < stop:
                 columns = part_of(source, 1, start * width, min(stop * width, source.shape[1]))
                 at = base + ((column + start * width) * rows + row * width) * item
-                found.append(pack_record(target, columns, at, width, rows))
+                found.append(pack_record(context, columns, at, width, rows))
         return found
 
 
@@ -166,7 +166,7 @@ class PackedProductJob(_ProductJob):
         self.packed = packed
         self.reads = [product.reads[0], Access(packed.view, False)]
 
-    def records(self, target: Target, share: int) -> list[Record]:
+    def records(self, context: RecordContext, share: int) -> list[Record]:
         a, c = self.product.a, self.product.c
         if self.split:
             start, stop = self.rows_of(share)
@@ -178,7 +178,7 @@ class PackedProductJob(_ProductJob):
         width = self.packed.width
         return [
             self.multiply(
-                target, a, c, target.address(self.packed.view), width, a.shape[1] * width, width, False
+                context, a, c, context.address(self.packed.view), width, a.shape[1] * width, width, False
             )
         ]
 
@@ -200,8 +200,8 @@ class BlockedProductJob(_ProductJob):
         a, b, c = self.product.a, self.product.b, self.product.c
         if self.split == "columns":
             unit = 2 * lanes
-            pieces = -(-self.count // unit)
-            start, stop = (min(n * unit, self.count) for n in share_of(pieces, share, self.shares))
+            units = -(-self.count // unit)
+            start, stop = (min(n * unit, self.count) for n in share_of(units, share, self.shares))
             b, c = part_of(b, 1, start, stop), part_of(c, 1, start, stop)
         elif self.split:
             start, stop = self.rows_of(share)
@@ -219,25 +219,25 @@ class BlockedProductJob(_ProductJob):
             columns = columns // self.division.parts + 8 * lanes
         return min(self.product.a.shape[1], 2 * BLOCK_K) * columns * self.product.c.dtype.itemsize
 
-    def records(self, target: Target, share: int) -> list[Record]:
-        lanes = self.lanes(target)
+    def records(self, context: RecordContext, share: int) -> list[Record]:
+        lanes = self.lanes(context)
         own = self._share(share, lanes)
         if own is None:
             return []
         a, b, c = own
-        width = panel_width(c.shape[1], lanes, target.registers) * lanes
+        width = panel_width(c.shape[1], lanes, context.registers) * lanes
         blocks = max(1, round(a.shape[1] / BLOCK_K))
         found: list[Record] = []
         for i in range(blocks):
             start, stop = share_of(a.shape[1], i, blocks)
             left, right = part_of(a, 1, start, stop), b.row_range(start, stop)
-            at, along_k, panel = target.address(right), b.strides[0], width
+            at, along_k, panel = context.address(right), b.strides[0], width
             if b.strides[1] != 1:
                 at, along_k, panel = (
-                    target.scratch + share * target.scratch_stride,
+                    context.scratch + share * context.scratch_stride,
                     width,
                     (stop - start) * width,
                 )
-                found.append(pack_record(target, right, at, width))
-            found.append(self.multiply(target, left, c, at, along_k, panel, width, i > 0))
+                found.append(pack_record(context, right, at, width))
+            found.append(self.multiply(context, left, c, at, along_k, panel, width, i > 0))
         return found

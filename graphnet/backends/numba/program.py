@@ -1,4 +1,4 @@
-"""The compiled program: tapes put to work over one arena, by as many threads as each segment has tapes for."""
+"""The compiled program: tapes put to work over one arena, by as many threads as each section has tapes for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from graphnet.backends.compiled.host import HostProgram
 from graphnet.backends.compiled.locations import ARENA
-from graphnet.backends.numba.files import told
+from graphnet.backends.numba.files import stored_work
 from graphnet.backends.numba.machine import Kernel
 from graphnet.backends.numba.pace import Pace
 from graphnet.backends.numba.schedule import TapeSchedule
@@ -32,36 +32,37 @@ class NumbaProgram(HostProgram[TapeSchedule]):
     ) -> None:
         super().__init__(schedule, source, check)
         self._kernels = list(kernels)
-        # Piece 0 is nothing, then come the arena, the leaves, and what is lent.
+        # Piece 0 is nothing, then come the arena, the leaves, and what is borrowed.
         first = ARENA + 1 + len(self.leaves)
-        pieces = np.zeros(first + len(schedule.lent), np.int64)
+        pieces = np.zeros(first + len(schedule.borrowed), np.int64)
         pieces[ARENA:first] = [self._arena.address, *(a.ctypes.data for a in self.leaves)]
         addresses = np.array([kernel.address for kernel in kernels], np.int64)
-        self._segments = [
-            _Segment([tape.located(pieces, addresses) for tape in segment.work], segment.work)
-            for segment in schedule.segments
+        self._sections = [
+            _Section([tape.located(pieces, addresses) for tape in section.work], section.work)
+            for section in schedule.sections
         ]
         self.updates_in_place = bool(schedule.written)
-        self._lent = [
-            _Lent(i, i in schedule.written, first + k, self._segments) for k, i in enumerate(schedule.lent)
+        self._borrowed = [
+            _Borrowed(i, i in schedule.written, first + k, self._sections)
+            for k, i in enumerate(schedule.borrowed)
         ]
         self._team = Team(schedule.parts)
         self._threads = schedule.parts
-        #: By the segment that a run begins with.
+        #: By the section that a run begins with.
         self._paces = {first: Pace(schedule.parts) for first in (0, schedule.fixed)}
 
     # -- running -----------------------------------------------------------------------------------------------------
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
-        if self._lent:  # in one piece, for as long as it runs
+        if self._borrowed:  # in one piece, for as long as it runs
             arrays = list(map(np.ascontiguousarray, arrays))
         return super().run(arrays)
 
     def launch(self, number: int) -> None:
-        self._segments[number].run(self._team, self._threads)
+        self._sections[number].run(self._team, self._threads)
 
     def timed_launch(self, number: int, spent: dict[Node, float]) -> None:
-        self._segments[number].time(self._team, self.schedule.parts, spent)
+        self._sections[number].time(self._team, self.schedule.parts, spent)
 
     def run_alone(self, arrays: Sequence[Array], parts: Sequence[int]) -> Iterator[tuple[str, list[Array]]]:
         """As `run`, then, where something varies, as `again`: one thread alone, which does the parts of each superstep
@@ -75,22 +76,24 @@ class NumbaProgram(HostProgram[TapeSchedule]):
                 if name and not first:
                     break
                 self.lower_flag()
-                segments = zip(self._segments[first:], self.schedule.segments[first:], strict=True)
-                for segment, (_, host) in segments:
-                    segment.run_alone(parts)
+                sections = zip(self._sections[first:], self.schedule.sections[first:], strict=True)
+                for section, (_, host) in sections:
+                    section.run_alone(parts)
                     if host is not None:
                         self._call(host)
                 outputs = self.fetch(arrays)
                 yield name, self._explained(arrays) if outputs is None else outputs
 
     def stored_work(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        return told(self.schedule)
+        return stored_work(self.schedule)
 
     def bring(self, arrays: Sequence[Array]) -> None:
         """Tells the tapes where the arrays lie. BackendError where one that is written reaches into another."""
-        if not self._lent:
+        if not self._borrowed:
             return
-        spans = sorted((*lent.lend(arrays[lent.position]), lent) for lent in self._lent)
+        spans = sorted(
+            (*borrowed.span_of(arrays[borrowed.position]), borrowed) for borrowed in self._borrowed
+        )
         for (_, end, a), (start, _, b) in pairwise(spans):
             if start < end and (a.written or b.written):
                 raise BackendError(
@@ -105,20 +108,20 @@ class NumbaProgram(HostProgram[TapeSchedule]):
         pace.took(time.perf_counter() - start)
 
 
-class _Lent:
+class _Borrowed:
     """An input that is read where it lies: the words of the tapes that are addresses in it."""
 
-    def __init__(self, position: int, written: bool, piece: int, segments: Sequence[_Segment]) -> None:
+    def __init__(self, position: int, written: bool, piece: int, sections: Sequence[_Section]) -> None:
         self.position, self.written = position, written
         self._address = 0
         self._places = [
             (words, at, words[at].copy())
-            for segment in segments
-            for words, tape in zip(segment.words, segment.tapes, strict=True)
+            for section in sections
+            for words, tape in zip(section.words, section.tapes, strict=True)
             for at in (tape.of_piece(piece),)
         ]
 
-    def lend(self, array: Array) -> tuple[int, int]:
+    def span_of(self, array: Array) -> tuple[int, int]:
         """From which address to which it lies."""
         address: int = array.__array_interface__["data"][0]
         if address != self._address:
@@ -127,12 +130,12 @@ class _Lent:
             self._address = address
         return address, address + array.nbytes
 
-    def __lt__(self, other: _Lent) -> bool:
+    def __lt__(self, other: _Borrowed) -> bool:
         return self.position < other.position
 
 
-class _Segment:
-    """A stretch of native code: the tapes of all parts, with real addresses."""
+class _Section:
+    """Native code: the tapes of all parts, with real addresses."""
 
     def __init__(self, words: Sequence[Array], tapes: Sequence[Tape]) -> None:
         self.words, self.tapes = words, tapes

@@ -28,10 +28,10 @@ LONG = 1 << 24
 def arena_end(schedule: TapeSchedule, forms: Sequence[RecordForm]) -> int:
     """The end of the arena's last byte that is used. BackendError where a record reaches outside of it or of a leaf."""
     sizes = np.array([0, schedule.arena_bytes, *(leaf.nbytes for leaf in schedule.leaves)], np.int64)
-    brought = [location for _, location in schedule.brought]
-    locations = [each for each in (*schedule.given, *brought, *schedule.results) if each is not None]
+    copied = [location for _, location in schedule.copied_leaves]
+    locations = [each for each in (*schedule.copied_inputs, *copied, *schedule.results) if each is not None]
     ends = [HEADER, *(each.end for each in locations if each.piece == ARENA)]
-    tapes = [tape for segment in schedule.segments for tape in segment.work]
+    tapes = [tape for section in schedule.sections for tape in section.work]
     for tape in tapes:
         _require_whole(tape, forms)
     for number, form in enumerate(forms):

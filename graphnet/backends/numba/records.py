@@ -1,4 +1,4 @@
-"""Forms of records: what a kernel reads and writes, told by the words of its record.
+"""Forms of records: what a kernel reads and writes, by the words of its record.
 
 A tape that comes from a file is checked by them, without a look into machine code.
 """
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from graphnet.backends.contents import listed, refuse, whole
 
-__all__ = ["FLAG", "Axes", "Number", "RecordForm", "Touched", "constant", "form_of", "from_told", "word"]
+__all__ = ["FLAG", "Axes", "Number", "RecordForm", "Touched", "constant", "form_of", "restored_form", "word"]
 
 #: The word of a record in which kernels that may fail have the address of the error flag.
 FLAG = 2
@@ -68,26 +68,26 @@ class RecordForm(NamedTuple):
 
 def form_of(text: str) -> RecordForm:
     """The form that a kernel's text begins with."""
-    return from_told(json.loads(text[2 : text.index("\n")]))
+    return restored_form(json.loads(text[2 : text.index("\n")]))
 
 
-def from_told(told: Any) -> RecordForm:
+def restored_form(stored: Any) -> RecordForm:
     """The form that stands in a file. BackendError if it is none."""
-    words, flagged, operands, fixed = listed(told, "the form of a kernel's record", 4)
+    words, flagged, operands, fixed = listed(stored, "the form of a kernel's record", 4)
     count = whole(words, "the length of a record", 1 << 20, 3)
 
     def within(number: Any, least: int = 2) -> int:
         return whole(number, "the number of a record's word", count - 1, least)
 
-    def number(told: Any) -> Number:
-        at, times, plus, multiple = listed(told, "a number of a record", 4)
+    def number(stored: Any) -> Number:
+        at, times, plus, multiple = listed(stored, "a number of a record", 4)
         return Number(
             within(at, -1), whole(times, "a factor", 1 << 30), whole(plus, "a summand", 1 << 30),
             whole(multiple, "a multiple", 1 << 30, 1),
         )  # fmt: skip
 
-    def operand(told: Any) -> Touched:
-        base, item, writes, axes = listed(told, "an operand", 4)
+    def operand(stored: Any) -> Touched:
+        base, item, writes, axes = listed(stored, "an operand", 4)
         if not isinstance(writes, bool) or item not in (1, 2, 4, 8):
             refuse("an operand of a kernel has no size")
         pairs = [listed(pair, "an axis", 2) for pair in listed(axes, "an operand's axes")]

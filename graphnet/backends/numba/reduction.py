@@ -12,10 +12,10 @@ from typing import NamedTuple
 from graphnet.backends.compiled.folds import Fold
 from graphnet.backends.numba.expressions import LLVMEmitter, convert
 from graphnet.backends.numba.ir import Value, element, lanes_of, llvm_type, vector_type
-from graphnet.backends.numba.operands import LoopForm, OperandCode, Place, Row
+from graphnet.backends.numba.operands import LoopForm, OperandCode, Row, RowAddress
 from graphnet.graph.node import Dtype
 
-__all__ = ["STRETCH", "ReductionCode"]
+__all__ = ["CHUNK", "ReductionCode"]
 
 #: Vectors side by side in a reduction over columns; a power of two.
 COLUMNS = 4
@@ -24,7 +24,7 @@ COLUMNS = 4
 ROWS, LONG = 4, 24
 #: So many terms are added up one after the other before their sum goes on in more than their precision: of float32 by
 #: columns in double precision (converting each would cost more than adding it), of float64 with what rounding takes.
-STRETCH = 16
+CHUNK = 16
 
 
 class _Fold(NamedTuple):
@@ -52,7 +52,7 @@ class _Fold(NamedTuple):
         return llvm_type(self.rule.kept)
 
     def is_apart(self, long: bool, by_rows: bool) -> bool:
-        """Whether each stretch of terms has a sum of its own: rows of float32 are converted at once."""
+        """Whether each chunk of terms has a sum of its own: rows of float32 are converted at once."""
         if self.how != "sum":
             return False
         return long if self.scalar == "double" else self.scalar == "float" and not by_rows
@@ -127,20 +127,20 @@ class ReductionCode(OperandCode):
         """Those of which is kept what rounding took."""
         return [fold for fold in folds if fold in self.apart and fold.scalar == "double"]
 
-    def _in_stretches(
+    def _in_chunks(
         self, start: Value, stop: Value, step: int, totals: _Totals, body: Callable[[Value, _Totals], _Totals]
     ) -> _Totals:
-        """The loop, where sums of each STRETCH of terms are added up apart. body: from the totals without what rounding
+        """The loop, where sums of each CHUNK of terms are added up apart. body: from the totals without what rounding
         took to the same."""
         if not self.apart:
             return self.loop(start, stop, step, totals, body)
 
         def some(i: Value, carried: _Totals) -> _Totals:
-            end = self.add(i, self.integer(STRETCH * step))
+            end = self.add(i, self.integer(CHUNK * step))
             end = self.select(self.compare("slt", end, stop), end, stop)
             return self._absorbed(carried, lambda apart: self.loop(i, end, step, apart, body))
 
-        return self.loop(start, stop, STRETCH * step, totals, some)
+        return self.loop(start, stop, CHUNK * step, totals, some)
 
     def _absorbed(self, carried: _Totals, more: Callable[[_Totals], _Totals]) -> _Totals:
         """The totals with `more`, which begins its sums anew and goes on with all else."""
@@ -224,7 +224,9 @@ class ReductionCode(OperandCode):
         for fold in self.folds:
             total = self._across(fold, [next(totals) for _ in kept])
             strides = self.strides[fold.strides]
-            place = Place(fold.base, self._begin(strides, kept[0]), fold.move, strides[self.kept_axes - 1])
+            place = RowAddress(
+                fold.base, self._begin(strides, kept[0]), fold.move, strides[self.kept_axes - 1]
+            )
             self._store(convert(self, total, llvm_type(fold.result)), place, self.integer(0), None)
 
     def _row_totals(self, kept: list[list[Value]]) -> _Totals:
@@ -251,7 +253,7 @@ class ReductionCode(OperandCode):
                 return one(rows, zero, short, totals)
             size = self.sizes[-1]
             whole = self.binary("and", size, self.integer(-lanes))
-            totals = self._in_stretches(zero, whole, lanes, totals, lambda j, c: step(rows, j, None, c))
+            totals = self._in_chunks(zero, whole, lanes, totals, lambda j, c: step(rows, j, None, c))
             if lanes == 1:
                 return totals
             rest = self.first_lanes(lanes, self.subtract(size, whole))
@@ -278,7 +280,7 @@ class ReductionCode(OperandCode):
         """Axes: kept ..., reduced ..., and the last kept one, which runs over vectors, innermost."""
         kernel, kept = self.kernel, self.kept_axes
         places = [
-            Place(fold.base, self._begin(strides, indices), fold.move, strides[kept - 1])
+            RowAddress(fold.base, self._begin(strides, indices), fold.move, strides[kept - 1])
             for fold in self.folds
             for strides in (self.strides[fold.strides],)
         ]
@@ -296,7 +298,7 @@ class ReductionCode(OperandCode):
                     return over(axis + 1, [*at, i], carried)
 
                 if axis == kernel.axes - 2:
-                    return self._in_stretches(self.integer(0), self.sizes[axis], 1, totals, row)
+                    return self._in_chunks(self.integer(0), self.sizes[axis], 1, totals, row)
                 return self.loop(self.integer(0), self.sizes[axis], 1, totals, row)
 
             totals = iter(self._whole(over(kept - 1, indices, self._identities(len(columns)))))

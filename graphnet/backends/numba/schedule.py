@@ -12,14 +12,14 @@ from graphnet.backends.compiled.arena import require_arena
 from graphnet.backends.compiled.locations import ARENA
 from graphnet.backends.compiled.schedule import Schedule, Scheduler
 from graphnet.backends.numba.barriers import barriers_of
-from graphnet.backends.numba.jobs import Division, Job, LoopJob, Record, ScatterJob, Target
+from graphnet.backends.numba.jobs import Division, Job, LoopJob, Record, RecordContext, ScatterJob
 from graphnet.backends.numba.machine import Machine
 from graphnet.backends.numba.product_jobs import (
+    Block,
     BlockedProductJob,
     Packed,
     PackedProductJob,
     PackJob,
-    Piece,
     panel_width,
 )
 from graphnet.backends.numba.tape import Tape, address, make_tape
@@ -41,15 +41,15 @@ FEW_ROWS = 8
 
 @dataclass
 class TapeSchedule(Schedule[list[Tape]]):
-    """The work of a segment: a tape for each part. kernels: their texts, by their numbers on the tapes.
+    """The work of a section: a tape for each part. kernels: their texts, by their numbers on the tapes.
 
-    lent: positions of the inputs that are read, and updated, where they lie, in the order of their pieces of memory,
-    which come after the leaves'. written: the positions of those that are updated.
+    borrowed: positions of the inputs that are read, and updated, where they lie, in the order of their pieces of
+    memory, which come after the leaves'. written: the positions of those that are updated.
     """
 
     parts: int
     kernels: list[str]
-    lent: list[int]
+    borrowed: list[int]
     written: list[int]
 
 
@@ -68,8 +68,8 @@ def make_schedule(
         **vars(scheduler.schedule()),
         parts=parts,
         kernels=list(scheduler.numbers),
-        lent=[i for i, node in enumerate(graph.inputs) if node in scheduler.pieces],
-        written=list(updated or ()) if lowered.lent else [],
+        borrowed=[i for i, node in enumerate(graph.inputs) if node in scheduler.pieces],
+        written=list(updated or ()) if lowered.borrowed else [],
     )
 
 
@@ -141,7 +141,7 @@ class TapeScheduler(Scheduler[Job, list[Tape]]):
         end = self.give_places(start, self.barriers, self._rows())
         scratch = max((job.scratch(machine.vector_bytes) for job in own), default=0)
         scratch = -(-scratch // ALIGNMENT) * ALIGNMENT + 5 * ALIGNMENT
-        self.target = Target(
+        self.context = RecordContext(
             address(ARENA, 0), {node: address(piece, 0) for node, piece in self.pieces.items()},
             address(ARENA, end), scratch, machine.vector_bytes, machine.registers, self.check, machine.avx512,
         )  # fmt: skip
@@ -157,7 +157,7 @@ class TapeScheduler(Scheduler[Job, list[Tape]]):
                 buffer = access.view.buffer
                 tag = None if isinstance(job, Host) else _rows_of(job, access)
                 rows[buffer] = tag if rows.setdefault(buffer, tag) == tag else None
-        for node in (*self.lowered.graph.inputs, *self.lowered.brought):
+        for node in (*self.lowered.graph.inputs, *self.lowered.copied_leaves):
             if node in self.lowered.views:
                 rows[self.lowered.views[node].buffer] = None
         return rows
@@ -188,7 +188,7 @@ class TapeScheduler(Scheduler[Job, list[Tape]]):
                         tape.append([])
             for part, by_tile in enumerate(since):
                 for tile in range(job.tiles):
-                    for record in job.records(self.target, part * job.tiles + tile):
+                    for record in job.records(self.context, part * job.tiles + tile):
                         by_tile[tile].append((record, job.nodes))
         write_out()
         return [make_tape(tape, owner, self.numbers) for tape, owner in zip(tapes, owners, strict=True)]
@@ -231,35 +231,35 @@ class _Packing:
             for access in instruction.writes:
                 writer_of[access.view.buffer] = i
         varying = varying_nodes(lowered.graph)
-        in_pieces: set[View] = set()
+        in_blocks: set[View] = set()
         for b, products in users.items():
             right = products[0].nodes[0].inputs[1]
             # A join of inputs has no writer: they are brought to their places in it.
-            static = (
-                writer_of.get(b.buffer, -1) < lowered.static and not _is_fed(right) and right not in varying
+            weights_only = (
+                writer_of.get(b.buffer, -1) < lowered.unfed and not _is_fed(right) and right not in varying
             )
-            if sum(p.c.shape[0] for p in products) <= FEW_ROWS or not (static or len(products) > 1):
+            if sum(p.c.shape[0] for p in products) <= FEW_ROWS or not (weights_only or len(products) > 1):
                 continue
-            pieces = self._pack(b, right)
+            blocks = self._pack(b, right)
             reads = [products[0].reads[1]]
-            if pieces:
+            if blocks:
                 reads = [copy.reads[0] for copy in self._joins[b.buffer]]
-                in_pieces.add(b)
+                in_blocks.add(b)
             self._waiting[b] = PackJob(self.packed[b], reads, division)
-            if static:
+            if weights_only:
                 self._early.append(b)
-        self.needless: set[Instruction] = _needless_copies(lowered, self._joins, in_pieces)
+        self.needless: set[Instruction] = _needless_copies(lowered, self._joins, in_blocks)
 
-    def _pack(self, b: View, right: Node) -> tuple[Piece, ...] | None:
-        """Plans b's panels; the pieces that they are packed from, where b would only be copied together for that."""
+    def _pack(self, b: View, right: Node) -> tuple[Block, ...] | None:
+        """Plans b's panels; the blocks that they are packed from, where b would only be copied together for that."""
         lanes = self._machine.vector_bytes // b.dtype.itemsize
         width = panel_width(b.shape[1], lanes, self._machine.registers) * lanes
         panels = -(-b.shape[1] // width)
         buffer = Buffer(panels * width * b.shape[0], b.dtype)
-        pieces = _pieces(b, self._joins.get(b.buffer), width)
-        whole = pieces or (Piece(b, 0, 0),)
+        blocks = _blocks(b, self._joins.get(b.buffer), width)
+        whole = blocks or (Block(b, 0, 0),)
         self.packed[b] = Packed(b, buffer.whole((buffer.size,)), width, right, whole)
-        return pieces
+        return blocks
 
     def early(self) -> list[PackJob]:
         """The packing of what depends on parameters and constants alone."""
@@ -279,7 +279,7 @@ def _static_joins(lowered: Lowered) -> dict[Buffer, list[Loop]]:
     for i, instruction in enumerate(lowered.instructions):
         plain = (
             isinstance(instruction, Loop)
-            and i < lowered.static
+            and i < lowered.unfed
             and not instruction.steps
             and len(instruction.loads) == len(instruction.stores) == 1
             and instruction.loads[0].kind == "plain"
@@ -293,13 +293,13 @@ def _static_joins(lowered: Lowered) -> dict[Buffer, list[Loop]]:
     return {buffer: copies for buffer, copies in found.items() if buffer not in others}
 
 
-def _pieces(b: View, copies: Sequence[Loop] | None, width: int) -> tuple[Piece, ...] | None:
-    """The right operand as the pieces that were to be copied together; None if they do not end with panels."""
+def _blocks(b: View, copies: Sequence[Loop] | None, width: int) -> tuple[Block, ...] | None:
+    """The right operand as the blocks that were to be copied together; None if they do not end with panels."""
     if not copies:
         return None
     turned = b.strides[1] != 1
     pitch = b.strides[1] if turned else b.strides[0]
-    pieces = []
+    blocks = []
     for copy in copies:
         ((_, region),) = copy.stores
         source = copy.loads[0].data
@@ -312,25 +312,25 @@ def _pieces(b: View, copies: Sequence[Loop] | None, width: int) -> tuple[Piece, 
             return None
         major, minor = divmod(region.offset - b.offset, pitch)
         row, column = (minor, major) if turned else (major, minor)
-        piece = Piece(source.transposed((1, 0)) if turned else source, row, column)
-        rows, columns = piece.source.shape
+        block = Block(source.transposed((1, 0)) if turned else source, row, column)
+        rows, columns = block.source.shape
         inside = 0 <= row <= b.shape[0] - rows and 0 <= column <= b.shape[1] - columns
         ends = column % width == 0 and (columns % width == 0 or column + columns == b.shape[1])
         if not inside or not ends:
             return None
-        pieces.append(piece)
-    return tuple(pieces) if sum(p.source.size for p in pieces) == b.size else None
+        blocks.append(block)
+    return tuple(blocks) if sum(p.source.size for p in blocks) == b.size else None
 
 
 def _needless_copies(
-    lowered: Lowered, joins: Mapping[Buffer, Sequence[Loop]], in_pieces: set[View]
+    lowered: Lowered, joins: Mapping[Buffer, Sequence[Loop]], in_blocks: set[View]
 ) -> set[Instruction]:
-    """Copies into joins that only products read, which pack the pieces from where they are."""
-    buffers = {b.buffer for b in in_pieces}
+    """Copies into joins that only products read, which pack the blocks from where they are."""
+    buffers = {b.buffer for b in in_blocks}
     for instruction in lowered.instructions:
         for access in instruction.reads:
             packed = isinstance(instruction, Product) and access is instruction.reads[1]
-            if not packed or access.view not in in_pieces:
+            if not packed or access.view not in in_blocks:
                 buffers.discard(access.view.buffer)
     for node in lowered.graph.outputs:
         buffers.discard(lowered.views[node].buffer)

@@ -1,4 +1,4 @@
-"""Tapes: the flat lists that the machine runs, one for each part of a segment, and the native loop that runs them.
+"""Tapes: the flat lists that the machine runs, one for each part of a section, and the native loop that runs them.
 
 A record is a launch: a row of 64-bit words with the address of a kernel, the record's length, and what the kernel
 wants. Addresses in a tape are symbolic until it is put to work: a word of 2**44 or more names a piece of memory (see

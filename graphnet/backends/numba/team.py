@@ -38,7 +38,7 @@ _FINISHED, _ASLEEP = 16, 17
 MOST_PARTS = 64
 #: How often a thread looks before it takes over a part that nobody has begun (some 2 µs), before it sleeps amid a run
 #: (some 40 µs), and before it sleeps when there is no run (some 200 µs).
-GRACE, PATIENCE, VIGIL = 64, 1024, 8192
+GRACE, PATIENCE, IDLE = 64, 1024, 8192
 
 _PAUSE = {
     "x86": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
@@ -384,7 +384,7 @@ work:
   call void @take_part(ptr %control, i64 %number)
   br label %look
 none:
-  %tired = icmp sge i64 %tries, {VIGIL}
+  %tired = icmp sge i64 %tries, {IDLE}
   br i1 %tired, label %lie.down, label %wait
 wait:
   call void @pause()

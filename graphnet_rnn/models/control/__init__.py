@@ -9,8 +9,15 @@ from __future__ import annotations
 
 from graphnet_rnn.models.control.arm import Arm
 from graphnet_rnn.models.control.controller import ClosedLoop, Controller, Trajectories
-from graphnet_rnn.models.control.tasks import CenterOut, DelayDisturbanceNoise, Postural, Task
+from graphnet_rnn.models.control.tasks import CenterOut, ControlTask, DelayDisturbanceNoise, Postural
 
 __all__ = [
-    "Arm", "CenterOut", "ClosedLoop", "Controller", "DelayDisturbanceNoise", "Postural", "Task", "Trajectories",
+    "Arm",
+    "CenterOut",
+    "ClosedLoop",
+    "ControlTask",
+    "Controller",
+    "DelayDisturbanceNoise",
+    "Postural",
+    "Trajectories",
 ]  # fmt: skip

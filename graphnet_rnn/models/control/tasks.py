@@ -31,13 +31,13 @@ from graphnet_rnn.models.control.controller import ClosedLoop, Controller, Traje
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import amount, whole_number
 
-__all__ = ["CenterOut", "DelayDisturbanceNoise", "Postural", "Task"]
+__all__ = ["CenterOut", "ControlTask", "DelayDisturbanceNoise", "Postural"]
 
 #: Where the hand is in the middle of the workspace, in m from the shoulder: the default arm's elbow is bent by 90°.
 CENTER = (0.02, 0.265)
 
 
-class Task(ABC):
+class ControlTask(ABC):
     """A closed loop with a cost.
 
     loop: the ClosedLoop. cost: a scalar node, the mean over movements. inputs, parameters: as rnn.Objective takes them.
@@ -91,7 +91,7 @@ class Task(ABC):
         return [array.astype(self.loop.controller.dtype) for array in arrays]
 
 
-class CenterOut(Task):
+class CenterOut(ControlTask):
     """C = ‖x_T - x*‖² / 2 + α Σ_t ‖u_t‖² / 2, α = 10⁻² Δt, 40 steps, no delay
 
     Reaches from the centre to `directions` places on a circle of `radius` (m) around it, to be at rest there at time T.
@@ -124,7 +124,7 @@ class CenterOut(Task):
         return self._arrays(self._starts, self._goals)
 
 
-class Postural(Task):
+class Postural(ControlTask):
     """C = Σ_t ‖q_t - q*‖² / 2 + Σ_{t > T/2} ‖q̇_t‖² / 2 + α Σ_t ‖u_t‖² / 2, α = 10⁻⁶ Δt, 100 steps, delay of 10
 
     The arm is to stay where it is, x* = x_0, in each of 9 postures against each of 8 constant forces: 72 movements.
@@ -162,7 +162,7 @@ class Postural(Task):
         return self._arrays(self._starts, self._starts, forces)
 
 
-class DelayDisturbanceNoise(Task):
+class DelayDisturbanceNoise(ControlTask):
     """C = ‖x_T - x*‖² / 2 + α Σ_t ‖u_t‖² / 2, α = 10⁻⁴ Δt, 60 steps, delay of 7, disturbances and noise (DDN)
 
     `batch` movements between random places: the hand is drawn uniformly from a disc of `radius` (m) around the centre.

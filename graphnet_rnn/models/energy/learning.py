@@ -119,10 +119,10 @@ def _taken_up(
 
 def _words(generator: np.random.Generator) -> Array:
     """Where a PCG64 stands, as 64-bit words: state and stream, the higher half first; half a word that is left."""
-    told = generator.bit_generator.state
-    numbers = told["state"]["state"], told["state"]["inc"]
+    state = generator.bit_generator.state
+    numbers = state["state"]["state"], state["state"]["inc"]
     halves = [half for n in numbers for half in (n >> 64, n & (1 << 64) - 1)]
-    return np.array([*halves, told["has_uint32"], told["uinteger"]], np.uint64)
+    return np.array([*halves, state["has_uint32"], state["uinteger"]], np.uint64)
 
 
 def raised(data: Array, layers: Sequence[EnergyModel], generator: np.random.Generator) -> Array:

@@ -182,7 +182,7 @@ def _of_packing(job: PackJob, share: int) -> tuple[Views, Views]:
     reads: Views = []
     writes: Views = []
     rows = packed.source.shape[0]
-    for source, row, column in packed.pieces:
+    for source, row, column in packed.blocks:
         panels = -(-source.shape[1] // packed.width)
         start, stop = share_of(panels, share, job.shares) if job.split else (0, 0 if share else panels)
         if start < stop:

@@ -75,7 +75,7 @@ def test_no_op_needs_python_for_whole_numbers(case: Case, dtype: str) -> None:
 
 
 def long_case(dtype: str) -> tuple[list[Node], list[Node], list[Array]]:
-    """Products, sums, choices and lookups of more numbers than vectors, panels and stretches hold."""
+    """Products, sums, choices and lookups of more numbers than vectors, panels and chunks hold."""
     generator = np.random.default_rng(0)
     info = np.iinfo(dtype)
     arrays: list[Any] = [

@@ -108,7 +108,7 @@ def test_sums_inside_of_other_ops(how: dict[str, str], normalised: Callable[[Nod
     np.testing.assert_allclose(found, 50_000, rtol=30 * EPSILON)
 
 
-def test_sums_that_are_cut_into_stretches() -> None:
+def test_sums_that_are_cut_into_chunks() -> None:
     pieces = [gn.input((2, 3), "float64") for _ in range(2_000)]
     arrays = [np.full((2, 3), 0.1)] * 2_000
     graph = cut(Graph([gn.sum(gn.concatenate(pieces), 0)], pieces), rows=2)

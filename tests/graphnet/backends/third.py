@@ -154,7 +154,7 @@ def compiled(text: str) -> Any:
 
 class ThirdProgram(HostProgram[Schedule[list[Launch]]]):
     def launch(self, number: int) -> None:
-        for launch in self.schedule.segments[number].work:
+        for launch in self.schedule.sections[number].work:
             self._launch(launch)
 
     def _launch(self, launch: Launch) -> None:
@@ -164,15 +164,15 @@ class ThirdProgram(HostProgram[Schedule[list[Launch]]]):
             exec(compiled(launch.text), {**known, **arrays, "flag": self._arena.header})
 
     def timed_launch(self, number: int, spent: dict[Node, float]) -> None:
-        for launch in self.schedule.segments[number].work:
+        for launch in self.schedule.sections[number].work:
             start = time.perf_counter()
             self._launch(launch)
             for node in launch.nodes:
                 spent[node] += (time.perf_counter() - start) / len(launch.nodes)
 
     def stored_work(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        works = [segment.work for segment in self.schedule.segments]
-        return {"launches": [[[x.text, [at.told() for at in x.locations]] for x in w] for w in works]}, {}
+        works = [section.work for section in self.schedule.sections]
+        return {"launches": [[[x.text, [at.stored() for at in x.locations]] for x in w] for w in works]}, {}
 
 
 class ThirdBackend(Backend):
@@ -192,7 +192,7 @@ class ThirdBackend(Backend):
         leaves = [arrays[f"leaf.{i}"].nbytes for i in range(header["leaves"])]
         sizes = [0, header["arena_bytes"], *leaves]
         works = [
-            [Launch(text, (), (), [Location.from_told(at, sizes) for at in told]) for text, told in work]
+            [Launch(text, (), (), [Location.restored(at, sizes) for at in stored]) for text, stored in work]
             for work in contents.entry(header, "launches")
         ]
         return ThirdProgram(restored_schedule(header, arrays, works, apart=False), None, False)

@@ -23,7 +23,7 @@ from graphnet.backends.numba import reach
 from graphnet.backends.numba.machine import symbol_of, this_machine
 from graphnet.backends.numba.program import NumbaProgram
 from graphnet.backends.numba.reach import arena_end
-from graphnet.backends.numba.records import form_of, from_told
+from graphnet.backends.numba.records import form_of, restored_form
 from graphnet.backends.numba.tape import address, runner
 from graphnet.call import stored
 from graphnet.errors import BackendError, DtypeError, GraphnetError, ShapeError, ValueAccessError
@@ -248,7 +248,7 @@ class TestBadFiles:
             np.frombuffer(data, np.int64, sizes[name][0], at[name])
             for name in ("words.0.0", "heads.0.0", "kernels.0.0")
         )
-        forms = [from_told(form) for _, _, form in header["kernels"]]
+        forms = [restored_form(form) for _, _, form in header["kernels"]]
         refused = 0
         for head, number in zip(heads[::8], kernels[::8], strict=True):
             for operand in forms[number].operands:
@@ -298,7 +298,7 @@ class TestBadFiles:
         sizes = [int(np.prod(shape)) * np.dtype(dtype).itemsize for _, dtype, shape in header["arrays"]]
         at = [name for name, *_ in header["arrays"]].index("kernel.0")
         code = forged[sum(sizes[:at]) : sum(sizes[: at + 1])]
-        seal = contents.seal([symbol_of(key).encode(), from_told(form).line().encode(), code])
+        seal = contents.seal([symbol_of(key).encode(), restored_form(form).line().encode(), code])
         header["kernels"] = [[seal, symbol_of(key), form]]
         (tmp_path / "forged").write_bytes(sealed(header, forged))
         np.testing.assert_allclose(gn.load_function(tmp_path / "forged")(np.ones(4))[0], 1.375 * np.sin(1))
@@ -314,7 +314,9 @@ class TestBadFiles:
             gn.load_function(path)
 
     def test_another_processor(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(this_machine(), "fingerprint", "x86_64-unknown-linux-gnu abacus +beads llvm 1.0")
+        monkeypatch.setattr(
+            this_machine(), "processor_key", "x86_64-unknown-linux-gnu abacus +beads llvm 1.0"
+        )
         with pytest.raises(BackendError, match=r"another processor.*abacus|another processor"):
             gn.load_function(path)
 
@@ -349,11 +351,11 @@ def write_where_they_say(program: NumbaProgram) -> None:
     """Every record, run by itself over memory full of noise, changes nothing but what its form says it writes."""
     memory, forms = program._arena.bytes, [form_of(text) for text in program.schedule.kernels]
     memory[HEADER:] = GENERATOR.integers(0, 256, len(memory) - HEADER)
-    for location in program.schedule.given:
+    for location in program.schedule.copied_inputs:
         if location is not None:
             program.at(location)[...] = 1
-    for segment, (tapes, _) in zip(program._segments, program.schedule.segments, strict=True):
-        for tape, words in zip(tapes, segment.words, strict=True):
+    for section, (tapes, _) in zip(program._sections, program.schedule.sections, strict=True):
+        for tape, words in zip(tapes, section.words, strict=True):
             for head, number in zip(tape.heads, tape.kernels, strict=True):
                 form, record = forms[number], tape.words[head:].tolist()
                 bounds = words.ctypes.data + 8 * np.array([head, head + form.words])

@@ -191,7 +191,7 @@ def test_a_signature_that_cannot_be_is_the_op_author_s_error() -> None:
         (lambda: gn.concatenate([x, gn.input((2, 3))]), ("Concatenate", "float32", "gn.cast", x_line)),
         (lambda: gn.stack([x, gn.input((2, 3))]), ("Stack", "float32", "float64", "gn.cast")),
         (lambda: gn.softmax_cross_entropy(x, x > 0), ("booleans", "integers", "x[2, 3]")),
-        (lambda: x[x > 0], ("x[2, 3][mask]", "static", "gn.where", x_line)),
+        (lambda: x[x > 0], ("x[2, 3][mask]", "fixed", "gn.where", x_line)),
         (lambda: x[True], ("x[2, 3]", "True", "gn.take")),
         (lambda: x["row"], ("x[2, 3]", "'row'", "str", "gn.take")),
         (lambda: x[0, index], ("x[2, 3]", "gn.take")),

@@ -68,7 +68,7 @@ UNSAID: dict[str, str] = {"concatenate-one": "along the rows, of which it has th
 
 @by_id
 def test_rows_that_depend_on_no_others_are_said(case: Case) -> None:
-    """Unsaid, recomputation keeps the whole of what it could drop a stretch of time at a time."""
+    """Unsaid, recomputation keeps the whole of what it could drop a segment of time at a time."""
     y, inputs, value = applied(case)
     counts = {x.shape[:1] for x in (y, *y.inputs)}
     if len(counts) > 1 or counts <= {(), (0,), (1,)} or case.id in UNSAID or not y.inputs:

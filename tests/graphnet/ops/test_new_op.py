@@ -165,7 +165,7 @@ def test_an_op_that_expands_is_native_and_stored(tmp_path: Path) -> None:
         assert found.tobytes() == right.tobytes()
 
 
-def test_an_op_that_says_its_rows_is_dropped_stretch_by_stretch() -> None:
+def test_an_op_that_says_its_rows_is_dropped_segment_by_segment() -> None:
     """With recomputation, a stack of all time steps under it is never whole."""
     whole, by_rows = (
         gn.compile(*recurrent_loss(kind), backend="numpy", memory="sqrt").memory.peak

@@ -1,4 +1,4 @@
-"""Long stacks are multiplied and added up a stretch at a time: where that happens, where not, and what it saves."""
+"""Long stacks are multiplied and added up a chunk at a time: where that happens, where not, and what it saves."""
 
 from __future__ import annotations
 
@@ -65,21 +65,19 @@ def read_in_parts() -> Graph:
     [(outer, "MatMul"), (outer_of_what_is_there, "MatMul"), (sum_over_rows, "Sum"), (scatter, "ScatterAdd"),
      (read_in_parts, "MatMul")],
 )  # fmt: skip
-@pytest.mark.parametrize(("rows", "stretches"), [(ROWS, STEPS), (2 * ROWS, 6), (17, 3), (30, 2), (31, 1)])
-def test_a_long_sum_is_made_of_stretches(
-    build: Callable[[], Graph], op: str, rows: int, stretches: int
-) -> None:
+@pytest.mark.parametrize(("rows", "chunks"), [(ROWS, STEPS), (2 * ROWS, 6), (17, 3), (30, 2), (31, 1)])
+def test_a_long_sum_is_made_of_chunks(build: Callable[[], Graph], op: str, rows: int, chunks: int) -> None:
     """As many as there are so many rows, each a whole number of time steps; none for fewer than two."""
     before = build()
     after = passes.cut(before, rows)
-    assert count(after, op) == stretches
+    assert count(after, op) == chunks
     same_values(before, after)
-    if stretches == 1:
+    if chunks == 1:
         assert len(after) == len(before)
 
 
-def test_stretches_begin_with_pieces_of_all_joins() -> None:
-    """A join whose pieces end elsewhere would be cut in two: it is left whole."""
+def test_chunks_begin_with_inputs_of_all_joins() -> None:
+    """A join whose inputs end elsewhere would be cut in two: it is left whole."""
     (x, a), y = steps(3), gn.input((2, STEPS * ROWS // 2, 4), "float64")
     halves = gn.concatenate([gn.sin(half) for half in y])
     graph = Graph([halves.T @ gn.concatenate(a)], [x, y])
@@ -88,8 +86,8 @@ def test_stretches_begin_with_pieces_of_all_joins() -> None:
     same_values(graph, passes.cut(graph, 6 * ROWS))
 
 
-def test_pieces_of_all_sizes() -> None:
-    """Long pieces are not cut, short ones are gathered; nothing is lost of rows that nobody reads."""
+def test_inputs_of_all_sizes() -> None:
+    """Long inputs are not cut, short ones are gathered; nothing is lost of rows that nobody reads."""
     x = gn.input((100, 3), "float64")
     edges = [0, 1, 2, 3, 40, 41, 41, 90, 100]
     join = gn.concatenate([gn.sin(x[a:b]) for a, b in pairwise(edges)])
@@ -156,7 +154,7 @@ def data_for(inputs: Sequence[Node]) -> list[Any]:
 @pytest.mark.parametrize("what", ["gradient", "Gv"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_long_net_needs_less_memory(what: str, threads: int) -> None:
-    """What goes back through time is dropped stretch by stretch. Results agree with those of the whole stacks."""
+    """What goes back through time is dropped segment by segment. Results agree with those of the whole stacks."""
     outputs, inputs = net_of(rnn.LSTM, 200, 64, what)
     arrays = data_for(inputs)
     short = gn.compile(outputs, inputs, threads=threads)
@@ -169,8 +167,8 @@ def test_a_long_net_needs_less_memory(what: str, threads: int) -> None:
             np.testing.assert_array_equal(a, b)
 
 
-def test_a_stretch_is_multiplied_when_it_is_first_read() -> None:
-    """What the output layer sends back to the states of a stretch of time is computed when time has come to it."""
+def test_a_chunk_is_multiplied_when_it_is_first_read() -> None:
+    """What the output layer sends back to the states of a segment of time is computed when time has come to it."""
     instructions = lower(gn.compile(*net_of(rnn.Elman, 100, 64, "gradient")).graph).instructions
     sent = [
         i

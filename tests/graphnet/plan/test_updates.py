@@ -287,7 +287,7 @@ def test_a_profile_changes_nothing() -> None:
 
 @pytest.mark.parametrize("n", [32_767, 32_768, 40_001, 49_152, 140_001])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
-def test_a_long_vector_is_reduced_in_stretches(n: int, dtype: str) -> None:
+def test_a_long_vector_is_reduced_in_chunks(n: int, dtype: str) -> None:
     x = gn.input((n,), dtype, name="x")
     y = 2 * x
     function = gn.compile([gn.sum(y), gn.max(x), gn.min(y), y], [x])

@@ -317,9 +317,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("sum: backward of a mean", [(Sum, "backward", sum_backward_as_mean)], case("sum-rows")),
     Mutant(
-        "place: backward at the front",
-        [(shape.Place, "backward", lambda s, g, y, a: [g[: a.size]])],
-        case("place"),
+        "pad: backward at the front",
+        [(shape.Pad, "backward", lambda s, g, y, a: [g[: a.size]])],
+        case("pad"),
     ),
     Mutant(
         "concatenate: parts reversed",
@@ -418,18 +418,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "simplify: wrong row of a lookup", [(simplify.RULES, MatMul, first_column_lookup)], one_hot_product
     ),
     Mutant(
-        "simplify: pieces joined in order of use",
+        "simplify: slices joined in order of use",
         [
             (
                 simplify,
-                "_sum_of_places",
-                lambda t: gn.stack([p.inputs[0] for p in t]) if isinstance(t[0].op, shape.Place) else None,
+                "_sum_of_pads",
+                lambda t: gn.stack([p.inputs[0] for p in t]) if isinstance(t[0].op, shape.Pad) else None,
             )
         ],
         parts,
     ),
-    Mutant("prune: next piece of a stack", [(shape.Stack, "sliced", stack_off_by_one)], stacked),
-    Mutant("prune: first columns of the piece", [(shape, "_slice_or_whole", without_shift)], joined),
+    Mutant("prune: next input of a stack", [(shape.Stack, "sliced", stack_off_by_one)], stacked),
+    Mutant("prune: first columns of the input", [(shape, "_slice_or_whole", without_shift)], joined),
     Mutant(
         "joins: against the order",
         [(joining, "concatenate", joined_against_the_order)],
@@ -442,9 +442,9 @@ MUTANTS: tuple[Mutant, ...] = (
         [(products, "Joins", RightFactorsReversed)],
         outer_products,
     ),
-    Mutant("batch: slices in any order", [(batch, "pieces_of_one", whatever_was_sliced)], time_reversed),
+    Mutant("batch: slices in any order", [(batch, "common_slice", whatever_was_sliced)], time_reversed),
     Mutant(
-        "batch: the first piece's function for all",
+        "batch: the first input's function for all",
         [(batch, "_whole", first_function_for_all)],
         two_functions,
     ),
@@ -458,13 +458,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "loops: values in each other's place", [(lowering, "Loop", stored_in_each_other_s_place)], two_results
     ),
     Mutant(
-        "placement: regions of the next piece",
+        "placement: regions of the next input",
         [(placement, "regions", lambda join, view: [*placement_regions(join, view)][::-1])],
         side_by_side,
     ),
     Mutant(
-        "placement: the pieces of a chain in one place",
-        [(placement, "_size", lambda piece: 0)],
+        "placement: the links of a chain in one place",
+        [(placement, "_size", lambda link: 0)],
         one_after_another,
     ),
     # recomputation
@@ -479,7 +479,7 @@ MUTANTS: tuple[Mutant, ...] = (
         recomputed,
     ),
     Mutant(
-        "unstack: a stretch backwards",
+        "unstack: a chunk backwards",
         [(shape.Stack, "rows", lambda op, some, of, y, *inputs: op(*inputs[some.start : some.stop][::-1]))],
         recomputed,
     ),

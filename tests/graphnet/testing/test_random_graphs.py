@@ -114,7 +114,7 @@ def _row(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
 
 
 def _slice_of_slice_of_join(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
-    """Rows of two pieces, and as many as each has."""
+    """Rows of two inputs, and as many as each has."""
     a = node()
     if a.ndim != 2 or a.shape[1] < 2:
         return gn.sin(a)
@@ -268,7 +268,7 @@ class TestPrune:
             (lambda a, b: gn.concatenate([a, b], 1)[:, 1:3], {"Tanh", "Slice", "Input"}),
         ],
     )
-    def test_a_slice_of_a_join_reads_its_piece(self, build: Any, left: set[str]) -> None:
+    def test_a_slice_of_a_join_reads_its_input(self, build: Any, left: set[str]) -> None:
         graph = Graph([build(gn.tanh(x), gn.sin(x))])
         pruned = passes.prune(graph)
         assert set(ops_of(pruned)) == left
@@ -278,7 +278,7 @@ class TestPrune:
     @pytest.mark.parametrize(
         "key", [slice(1, 3), slice(None), slice(None, None, -1), slice(0, 4, 2), slice(2, 2)]
     )
-    def test_a_slice_across_pieces_stays(self, key: slice) -> None:
+    def test_a_slice_across_inputs_stays(self, key: slice) -> None:
         graph = Graph([gn.concatenate([gn.tanh(x), gn.sin(x)])[key]])
         assert ops_of(passes.prune(graph))["Concatenate"] == 1
 
@@ -442,20 +442,20 @@ class TestSimplify:
 
     def test_slices_of_an_array_have_a_join_for_gradient(self) -> None:
         a = gn.input((4, 3), "float64")
-        for pieces, join in [([a[0], a[1], a[2], a[3]], "Stack"), ([a[:1], a[1:3], a[3:]], "Concatenate")]:
-            cost = gn.add(*(gn.sum(gn.sin(piece)) for piece in pieces))
+        for slices, join in [([a[0], a[1], a[2], a[3]], "Stack"), ([a[:1], a[1:3], a[3:]], "Concatenate")]:
+            cost = gn.add(*(gn.sum(gn.sin(one)) for one in slices))
             graph = Graph(gn.gradient(cost, a))
             simpler = passes.simplify(graph)
-            assert (ops_of(graph)["Place"], ops_of(graph)[join]) == (len(pieces), 0)
-            assert (ops_of(simpler)["Place"], ops_of(simpler)[join]) == (0, 1)
+            assert (ops_of(graph)["Pad"], ops_of(graph)[join]) == (len(slices), 0)
+            assert (ops_of(simpler)["Pad"], ops_of(simpler)[join]) == (0, 1)
             same_values(graph, simpler)
 
     def test_gaps_and_overlaps_are_not_joined(self) -> None:
         a = gn.input((4,), "float64")
-        for pieces in ([a[:1], a[2:]], [a[:2], a[1:]], [a[:2], a[:2], a[2:]], [a[::2], a[1::2]]):
-            cost = gn.add(*(gn.sum(gn.sin(piece)) for piece in pieces))
+        for slices in ([a[:1], a[2:]], [a[:2], a[1:]], [a[:2], a[:2], a[2:]], [a[::2], a[1::2]]):
+            cost = gn.add(*(gn.sum(gn.sin(one)) for one in slices))
             graph = Graph(gn.gradient(cost, a))
-            assert ops_of(passes.simplify(graph))["Place"] == len(pieces)
+            assert ops_of(passes.simplify(graph))["Pad"] == len(slices)
 
     def test_lookups_of_all_steps_have_one_scatter(self) -> None:
         symbols = gn.input((6, 2), "int64")

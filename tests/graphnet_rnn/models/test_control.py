@@ -18,9 +18,9 @@ from graphnet_rnn.models.control import (
     CenterOut,
     ClosedLoop,
     Controller,
+    ControlTask,
     DelayDisturbanceNoise,
     Postural,
-    Task,
 )
 
 RNG = np.random.default_rng
@@ -115,7 +115,7 @@ def run(outputs: Any, task_or_loop: Any, arrays: list[Array]) -> Any:
     return gn.compile(outputs, task_or_loop.inputs)(*arrays)
 
 
-TASKS: dict[str, Callable[[], Task]] = {
+TASKS: dict[str, Callable[[], ControlTask]] = {
     "center-out": lambda: CenterOut(small(1), directions=3, time=5),
     "center-out, delay": lambda: CenterOut(small(2, "tanh"), directions=2, time=5, delay=2),
     "postural": lambda: Postural(small(3), time=5, delay=2),
@@ -205,7 +205,7 @@ def noise_of(loop: ClosedLoop, of: str = "ξᵘ") -> list[Array]:
 
 
 @by_task
-def test_loop_is_the_numpy_loop(make: Callable[[], Task]) -> None:
+def test_loop_is_the_numpy_loop(make: Callable[[], ControlTask]) -> None:
     task = make()
     arrays = task.conditions(5)
     states, commands = simulate(task, arrays, noise_of(task.loop) if task.loop.noise else None)
@@ -296,7 +296,7 @@ def test_structure_is_the_controllers_hidden_units() -> None:
 # -- costs and derivatives -----------------------------------------------------------------------
 
 
-def cost_by_hand(task: Task, arrays: list[Array]) -> float:
+def cost_by_hand(task: ControlTask, arrays: list[Array]) -> float:
     """The formulas of the tasks' docstrings on trajectories."""
     x, u = task.trajectories(*arrays).states, task.trajectories(*arrays).torques
     goal, dt = arrays[1], 0.01
@@ -311,14 +311,14 @@ def cost_by_hand(task: Task, arrays: list[Array]) -> float:
 
 
 @by_task
-def test_costs(make: Callable[[], Task]) -> None:
+def test_costs(make: Callable[[], ControlTask]) -> None:
     task = make()
     arrays = task.conditions(1)
     assert run([task.cost], task, arrays)[0] == pytest.approx(cost_by_hand(task, arrays), rel=1e-12)
 
 
 @by_task
-def test_gradient_is_the_finite_difference(make: Callable[[], Task]) -> None:
+def test_gradient_is_the_finite_difference(make: Callable[[], ControlTask]) -> None:
     objective = make().objective()
     w = objective.start()
     _, g = objective.gradient(w)
@@ -331,7 +331,7 @@ def test_gradient_is_the_finite_difference(make: Callable[[], Task]) -> None:
 
 
 @by_task
-def test_gauss_newton_matrix(make: Callable[[], Task]) -> None:
+def test_gauss_newton_matrix(make: Callable[[], ControlTask]) -> None:
     """Dense G = Jᵀ J, J the Jacobian by finite differences of what is squared; positive semi-definite."""
     task = make()
     arrays = task.conditions()
@@ -391,7 +391,11 @@ def test_settings_of_the_source() -> None:
         "output.W_hu": (100, 2),
         "output.b_u": (2,),
     }
-    tasks: list[Task] = [CenterOut(controller), Postural(controller), DelayDisturbanceNoise(controller)]
+    tasks: list[ControlTask] = [
+        CenterOut(controller),
+        Postural(controller),
+        DelayDisturbanceNoise(controller),
+    ]
     loops = [(task.loop.time, task.loop.batch, task.loop.delay, task.loop.disturbance) for task in tasks]
     assert loops == [(40, 64, 0, "none"), (100, 72, 10, "forces"), (60, 400, 7, "torques")]
     assert {task.loop.arm.dt for task in tasks} == {0.01}
@@ -400,7 +404,7 @@ def test_settings_of_the_source() -> None:
         assert {a.dtype.name for a in task.conditions()} == {"float32"}
 
 
-def hands(task: Task, x: Array) -> Array:
+def hands(task: ControlTask, x: Array) -> Array:
     node = gn.input(x.shape, "float64")
     return gn.compile([task.loop.arm.hand(node)], [node])(x)[0]
 

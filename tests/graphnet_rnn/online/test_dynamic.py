@@ -17,7 +17,7 @@ from graphnet_rnn.cli import main
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.online import DynamicEvaluation
-from graphnet_rnn.online.learning import Given
+from graphnet_rnn.online.learning import KnownGradient
 from graphnet_rnn.optimizers.first_order import FirstOrder
 
 
@@ -73,7 +73,7 @@ def by_hand(
             backend="numpy",
         )(x, t, *states)
         pull = decay * (trained - theta)
-        optimizer.step(Given(net, 0.0, np.concatenate([g.ravel() for g in gradients])), theta, state)
+        optimizer.step(KnownGradient(net, 0.0, np.concatenate([g.ravel() for g in gradients])), theta, state)
         theta += pull
         states = after
     net.theta = trained

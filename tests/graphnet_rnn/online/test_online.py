@@ -13,7 +13,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.online import RTRL, Learner, OnlineLearning, TruncatedLSTM, truncated
-from graphnet_rnn.online.learning import Given
+from graphnet_rnn.online.learning import KnownGradient
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from tests.graphnet_rnn.cells.oracles import ORACLES, TINY, Array, sigmoid, softmax_loss
@@ -393,16 +393,16 @@ def test_a_loop_by_hand(optimizer: FirstOrder, every: int) -> None:
     theta = other.theta.copy()
     state: State = optimizer.init(theta)
     for start in range(0, 7, every):
-        stretch = range(start, min(start + every, 7))
+        chunk = range(start, min(start + every, 7))
         other.theta = optimizer.evaluation_point(theta, state)
-        found = [learner.step(x[k], t[k]) for k in stretch]
-        for k, (loss, _) in zip(stretch, found, strict=True):
+        found = [learner.step(x[k], t[k]) for k in chunk]
+        for k, (loss, _) in zip(chunk, found, strict=True):
             assert learning.step(x[k], t[k]) == pytest.approx(loss)
-        if len(stretch) == every:
+        if len(chunk) == every:
             gradient = sum(g for _, g in found) / every
             if optimizer.clip_norm is not None:
                 gradient = gradient * min(1, optimizer.clip_norm / np.linalg.norm(gradient))
-            replace(optimizer, clip_norm=None).step(Given(other, 0.0, gradient), theta, state)
+            replace(optimizer, clip_norm=None).step(KnownGradient(other, 0.0, gradient), theta, state)
             np.testing.assert_allclose(net.theta, theta, **TOLERANCE)
     assert learning.steps == 7 // every
 

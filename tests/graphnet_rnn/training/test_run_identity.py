@@ -16,7 +16,7 @@ import graphnet_rnn as rnn
 from graphnet_rnn import optimizers
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.training import EarlyStopping, Listener, Trainer, Training
-from graphnet_rnn.training.state import said
+from graphnet_rnn.training.state import description_of
 from tests.graphnet_rnn.training.runs import At, contents, settings_of, text_run
 
 TEXT = "abcd" * 40 + "acbd" * 40 + "dcba" * 40
@@ -225,6 +225,6 @@ def test_every_setting_of_an_optimizer_is_part_of_the_run(name: str, tmp_path: P
 
 
 def test_settings_of_a_user_say_what_they_are() -> None:
-    assert said(Halved(0.25)) == "Halved(by=0.25)"
-    assert said(EarlyStopping()) == repr(EarlyStopping())
-    assert said(None) == "None"
+    assert description_of(Halved(0.25)) == "Halved(by=0.25)"
+    assert description_of(EarlyStopping()) == repr(EarlyStopping())
+    assert description_of(None) == "None"

@@ -297,9 +297,9 @@ def test_legend_of_colours():
         line.split()[0]: line for line in drawing.dot.splitlines() if " [pos=" in line and "->" not in line
     }
     for key, colour in {
-        "x0": LIGHT.static,
-        "s1_0": LIGHT.static,
-        "t0": LIGHT.static,
+        "x0": LIGHT.leaf,
+        "s1_0": LIGHT.leaf,
+        "t0": LIGHT.leaf,
         "b2_0": LIGHT.label,
     }.items():
         assert f'fillcolor="{colour}"' in lines[key]
@@ -393,7 +393,7 @@ def test_same_network_gives_the_same_bytes():
     assert len(made) == 1
 
 
-def test_long_stretches_of_time_are_fast_and_need_no_recursion():
+def test_many_time_steps_are_fast_and_need_no_recursion():
     h = gn.input((1, 2), name="h_0")
     for t in range(3000):
         with gn.scope(layer="layer0", cell="Long", time=t):

@@ -68,11 +68,11 @@ def test_legend(regression):
     (y,) = statements(dot, ">y</i>")
     (product,) = statements(dot, "label=<@>")
     assert "shape=box" in x
-    assert f'fillcolor="{LIGHT.static}"' in x
-    assert f'fontcolor="{LIGHT.static_text}"' in x
+    assert f'fillcolor="{LIGHT.leaf}"' in x
+    assert f'fontcolor="{LIGHT.leaf_text}"' in x
     assert f'color="{LIGHT.input_edge}"' in x
     assert "shape=box" in w
-    assert f'fillcolor="{LIGHT.static}"' in w
+    assert f'fillcolor="{LIGHT.leaf}"' in w
     assert "shape=box" in y
     assert f'fillcolor="{LIGHT.label}"' in y
     assert "shape=circle" in product

@@ -119,10 +119,10 @@ def lstm(tmp_path_factory) -> Lstm:
 def test_opening_a_composite_stepping_and_reading_a_value(reader, lstm):
     reader.opens(lstm.path)
     assert len(reader.boxes("LSTM")) == STEPS
-    assert reader.count("g.leaf.operator") == 0
+    assert reader.count("g.mark.operator") == 0
     reader.boxes("LSTM")[2].query_selector(".title").click(force=True)
     assert len(reader.boxes("LSTM")) == STEPS - 1
-    inside = reader.count("g.leaf.operator")
+    inside = reader.count("g.mark.operator")
     assert inside == 13  # four sums, three σ, two tanh, three × and one +
     reader.presses("Home")
     steps = 0
@@ -139,7 +139,7 @@ def test_opening_a_composite_stepping_and_reading_a_value(reader, lstm):
     assert reader.number("value", "min") == pytest.approx(value.min(), rel=1e-5)
     assert reader.number("value", "norm") == pytest.approx(np.linalg.norm(value), rel=1e-5)
     assert reader.count("g.current") == 1
-    assert 0 < reader.count("g.leaf.operator.todo") < inside
+    assert 0 < reader.count("g.mark.operator.todo") < inside
 
 
 def test_the_cost_is_what_numpy_says(reader, lstm):
@@ -241,7 +241,7 @@ def test_the_keyboard_is_enough(reader, lstm):
     closed = reader.count("g.box")
     reader.presses("Enter")
     assert reader.tab.get_attribute("g.selected", "aria-expanded") == "true"
-    assert reader.count("g.leaf.operator") > 0
+    assert reader.count("g.mark.operator") > 0
     reader.presses("Enter")
     assert reader.count("g.box") == closed
     reader.presses("?")

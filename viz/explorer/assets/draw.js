@@ -150,7 +150,7 @@ class Canvas {
   }
 
   drawElement(element) {
-    const draw = { leaf: leafShape, box: boxShape, ellipsis: boxShape, frame: frameShape }[element.kind];
+    const draw = { mark: markShape, box: boxShape, ellipsis: boxShape, frame: frameShape }[element.kind];
     const group = draw(element);
     group.id = `el-${element.key}`;
     group.dataset.key = element.key;
@@ -169,10 +169,10 @@ const motion = () => (matchMedia("(prefers-reduced-motion: reduce)").matches ? 0
 
 const ROLE_NAMES = Object.keys(ROLE);
 
-function leafShape(element) {
-  const { leaf, shape } = element;
+function markShape(element) {
+  const { mark, shape } = element;
   const left = element.centreX - shape.width / 2;
-  const group = svg("g", { class: `leaf ${ROLE_NAMES[leaf.node.role]}${leaf.isCost ? " cost" : ""}${leaf.isOutput ? " result" : ""}` });
+  const group = svg("g", { class: `mark ${ROLE_NAMES[mark.node.role]}${mark.isCost ? " cost" : ""}${mark.isOutput ? " result" : ""}` });
   const radius = cornerOf(shape);
   group.append(svg("rect", { class: "shape", x: left, y: 0, width: shape.width, height: shape.height, rx: radius }));
   group.append(svgText(shape.inside, element.centreX, shape.height / 2, shape.size));

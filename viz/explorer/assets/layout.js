@@ -37,13 +37,13 @@ class Layout {
   // -- sizes -----------------------------------------------------------------------------------
 
   measure(element) {
-    if (element.kind === "leaf") this.measureLeaf(element);
+    if (element.kind === "mark") this.measureMark(element);
     else if (element.kind !== "frame") this.measureBox(element);
   }
 
-  measureLeaf(element) {
-    const { node, symbol } = element.leaf;
-    const isSquare = node.isStatic || node.role === ROLE.label;
+  measureMark(element) {
+    const { node, symbol } = element.mark;
+    const isSquare = node.isLeaf || node.role === ROLE.label;
     const inside = isSquare ? (node.role === ROLE.fill ? symbol : node.name || symbol) : symbol;
     const lines = readMarkup(inside).length;
     const size = isSquare ? TEXT.name : plainText(inside).length > 6 ? 11 : TEXT.symbol;
@@ -123,7 +123,7 @@ class Layout {
       const isFlipped = a.item.rank === "last" || b.item.rank === "first" || (!a.item.rank && !b.item.rank && b.item.order < a.item.order);
       const [low, high] = isFlipped ? [b, a] : [a, b];
       const room = arc.label ? widthOf(arc.label, TEXT.label) + 22 : 0;
-      const weight = !frame && [a, b].every(({ child }) => child && this.isTime(child)) ? IN_TIME : a.child?.leaf?.node.isStatic ? BESIDE : undefined;
+      const weight = !frame && [a, b].every(({ child }) => child && this.isTime(child)) ? IN_TIME : a.child?.mark?.node.isLeaf ? BESIDE : undefined;
       arcs.push({ key: arc.key, low: low.item.key, high: high.item.key, lowAt: low.at, highAt: high.at, room, weight, isFlipped, arc, from: a, to: b });
     }
     this.keepTimeInOrder(children, arcs);
@@ -137,7 +137,7 @@ class Layout {
 
   childItem(child, isRight) {
     const along = isRight ? child.width : child.height, across = isRight ? child.height : child.width;
-    const inset = child.kind === "leaf" && isRight ? (child.width - child.shape.width) / 2 : 0;
+    const inset = child.kind === "mark" && isRight ? (child.width - child.shape.width) / 2 : 0;
     return { key: child.key, element: child, along, across, inset, order: child.first, pin: 0 };
   }
 
@@ -231,7 +231,7 @@ class Layout {
   spreadArrows(frame, arcs, isRight) {
     const ends = new Map();
     for (const { arc } of arcs) {
-      if (!arc || arc.to.element.kind !== "leaf" || !isRight) continue;
+      if (!arc || arc.to.element.kind !== "mark" || !isRight) continue;
       const key = arc.to.element.key;
       ends.set(key, [...(ends.get(key) ?? []), arc]);
     }

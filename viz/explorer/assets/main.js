@@ -30,7 +30,7 @@ class App {
     this.shown = new Set(ids.length > SHOWN_TIMES + 4 ? [...ids.slice(0, SHOWN_TIMES - tail), ...ids.slice(-tail)] : ids);
     this.open = new Set();
     const everything = new Set(this.view.boxes.keys());
-    if (this.view.leaves.size <= FEW) this.open = everything;
+    if (this.view.marks.size <= FEW) this.open = everything;
     else for (const box of this.view.times) this.open.add(box.id);
     this.draw(null);
   }
@@ -59,13 +59,13 @@ class App {
       const status = element.kind === "frame" ? "done" : steps.status(element, this.at);
       const value = status === "todo" ? null : steps.valueAt(element);
       group.classList.toggle("todo", status === "todo");
-      group.classList.toggle("current", element.key === current || (status === "current" && element.kind === "leaf"));
+      group.classList.toggle("current", element.key === current || (status === "current" && element.kind === "mark"));
       group.classList.toggle("selected", element.key === this.selected);
-      group.classList.toggle("fresh", element.kind !== "frame" && element.leaves.some((leaf) => this.view.fresh.has(leaf.key)));
+      group.classList.toggle("fresh", element.kind !== "frame" && element.marks.some((mark) => this.view.fresh.has(mark.key)));
       group.setAttribute("tabindex", element.key === this.selected ? "0" : "-1");
       group.setAttribute("aria-label", this.spoken(element));
-      if (element.kind !== "leaf") group.setAttribute("aria-expanded", String(element.kind === "frame"));
-      setThumb(group, this.showsValues && element.leaf?.node.role !== ROLE.fill ? value : null);
+      if (element.kind !== "mark") group.setAttribute("aria-expanded", String(element.kind === "frame"));
+      setThumb(group, this.showsValues && element.mark?.node.role !== ROLE.fill ? value : null);
       this.colour(group, element, value);
     }
     for (const arc of [...scene.segments, ...scene.arcs.filter((arc) => arc.shape)]) {
@@ -82,17 +82,17 @@ class App {
   // In derivative modes: the norm, from pale to strong.
   colour(group, element, value) {
     const place = this.scale?.some && value ? this.scale.place(value.norm) : null;
-    const isFilled = place !== null && element.kind !== "frame" && !element.box?.isData && (element.kind !== "leaf" || element.leaf.node.role === ROLE.operator);
+    const isFilled = place !== null && element.kind !== "frame" && !element.box?.isData && (element.kind !== "mark" || element.mark.node.role === ROLE.operator);
     group.classList.toggle("heated", isFilled);
-    group.classList.toggle("rimmed", place !== null && !isFilled && element.kind === "leaf");
+    group.classList.toggle("rimmed", place !== null && !isFilled && element.kind === "mark");
     group.style.setProperty("--heat", place === null ? "" : heatColour(place));
     group.style.setProperty("--heat-ink", place === null ? "" : inkOn(place));
   }
 
   spoken(element) {
     if (element.kind === "ellipsis") return `${element.title} time steps, folded`;
-    if (element.kind !== "leaf") return `${plainText(element.kind === "frame" ? frameTitle(element) : element.title)}, composite`;
-    const { node } = element.leaf;
+    if (element.kind !== "mark") return `${plainText(element.kind === "frame" ? frameTitle(element) : element.title)}, composite`;
+    const { node } = element.mark;
     return `${plainText(node.name) || node.op.name}, ${node.op.name}, shape ${asShape(node.shape) || "scalar"}${node.box === null ? "" : `, ${this.panel.place(node.box)}`}`;
   }
 
@@ -100,7 +100,7 @@ class App {
 
   toggle(key) {
     const element = this.scene.elements.get(key);
-    if (!element || element.kind === "leaf") return;
+    if (!element || element.kind === "mark") return;
     let anchor = key;
     if (element.kind === "ellipsis") {
       element.times.slice(0, MORE_TIMES).forEach((box) => { this.shown.add(box.id); this.open.add(box.id); });
@@ -114,8 +114,8 @@ class App {
   }
 
   openAll() {
-    const leaves = [...this.view.leaves.values()].filter((leaf) => this.view.times.every((box) => this.shown.has(box.id) || !box.leaves.includes(leaf)));
-    if (leaves.length > 3000) return this.say(`${leaves.length} nodes are too many to open at once`);
+    const marks = [...this.view.marks.values()].filter((mark) => this.view.times.every((box) => this.shown.has(box.id) || !box.marks.includes(mark)));
+    if (marks.length > 3000) return this.say(`${marks.length} nodes are too many to open at once`);
     this.open = new Set(this.view.boxes.keys());
     this.draw(this.selected);
     this.canvas.fit();
@@ -127,10 +127,10 @@ class App {
     this.canvas.fit();
   }
 
-  // Opens what is around a leaf, so that it can be seen.
-  reveal(leaf) {
+  // Opens what is around a mark, so that it can be seen.
+  reveal(mark) {
     let isNew = false;
-    for (let id = leaf.box; id !== null; id = this.view.parentOf(id)) {
+    for (let id = mark.box; id !== null; id = this.view.parentOf(id)) {
       if (!this.open.has(id)) { this.open.add(id); isNew = true; }
       if (this.view.timePlace.has(id) && !this.shown.has(id)) { this.shown.add(id); isNew = true; }
     }
@@ -142,7 +142,7 @@ class App {
   select(key, id = undefined) {
     const element = this.scene.elements.get(key);
     this.selected = element ? key : null;
-    this.id = id !== undefined ? id : element?.kind === "leaf" ? element.leaf.id : null;
+    this.id = id !== undefined ? id : element?.kind === "mark" ? element.mark.id : null;
     this.decorate();
     if (element && element.kind !== "frame") this.canvas.show(element);
     if (element) this.say(this.spoken(element));
@@ -151,10 +151,10 @@ class App {
 
   // To a node, wherever it is; what is not drawn is shown in the panel alone.
   go(id) {
-    const leaf = this.stage.place.has(id) ? this.view.leafOf(id) : null;
-    if (!leaf) { this.id = id; return this.panel.show(null, id); }
-    this.reveal(leaf);
-    this.select(leaf.key, id);
+    const mark = this.stage.place.has(id) ? this.view.markOf(id) : null;
+    if (!mark) { this.id = id; return this.panel.show(null, id); }
+    this.reveal(mark);
+    this.select(mark.key, id);
   }
 
   focus() { (this.canvas.shapes.get(this.selected) ?? this.parts.picture).focus({ preventScroll: true }); }
@@ -215,7 +215,7 @@ class App {
     if (!step) return this.decorate();
     const element = this.scene.elements.get(step.key);
     this.selected = step.key;
-    this.id = element.kind === "leaf" ? element.leaf.id : null;
+    this.id = element.kind === "mark" ? element.mark.id : null;
     this.decorate();
     this.canvas.show(element);
     this.say(`step ${at + 1} of ${this.steps.list.length}: ${this.spoken(element)}`);
@@ -297,7 +297,7 @@ class App {
     parts.steps.value = this.at ?? steps.list.length;
     const current = this.at !== null && this.at >= 0 ? this.scene.elements.get(steps.list[this.at].key) : null;
     parts.stepName.replaceChildren(this.at === null ? "after all steps" : current ? `step ${this.at + 1} of ${steps.list.length}: ` : `before the first of ${steps.list.length} steps`);
-    if (current) parts.stepName.append(current.kind === "leaf" ? htmlText(this.panel.title(current.leaf.id)) : plainText(current.title));
+    if (current) parts.stepName.append(current.kind === "mark" ? htmlText(this.panel.title(current.mark.id)) : plainText(current.title));
     parts.styleName.textContent = this.style;
     parts.values.setAttribute("aria-pressed", String(this.showsValues));
     parts.scale.hidden = !scale?.some;

@@ -16,7 +16,7 @@ function readModel(data) {
   const nodes = data.nodes.map(([op, name, symbol, shape, dtype, origin, box, inputs, role, value, stem], id) => ({
     id, op: ops[op], name: text(name), symbol: text(symbol), shape, dtype: text(dtype), origin: text(origin),
     box: box < 0 ? null : box, inputs, role, value: value < 0 ? null : values[value], stem,
-    isStatic: role !== ROLE.operator && role !== ROLE.label,
+    isLeaf: role !== ROLE.operator && role !== ROLE.label,
   }));
   const stages = data.stages.map((stage) => ({
     name: stage.name, order: stage.order, gone: stage.gone,

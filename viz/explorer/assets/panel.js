@@ -58,7 +58,7 @@ class Panel {
 
   showGraph() {
     const { stage } = this.app;
-    const operators = stage.order.filter((id) => !this.model.nodes[id].isStatic).length;
+    const operators = stage.order.filter((id) => !this.model.nodes[id].isLeaf).length;
     this.root.append(
       html("h2", {}, this.model.title),
       html("p", {}, `${stage.order.length} nodes, ${operators} of them operators.`),
@@ -71,14 +71,14 @@ class Panel {
   showBox(element) {
     const { app } = this;
     const name = element.kind === "ellipsis" ? `${element.title} time steps` : plainText(element.kind === "frame" ? frameTitle(element) : element.title);
-    const operators = element.leaves.filter((leaf) => !leaf.node.isStatic).length;
+    const operators = element.marks.filter((mark) => !mark.node.isLeaf).length;
     this.root.append(html("h2", {}, name), html("p", {}, `${operators} operators${element.box?.subtitle ? ` · ${element.box.subtitle}` : ""}`));
     this.root.append(html("button", { type: "button", class: "wide", onclick: () => app.toggle(element.key) },
       element.kind === "frame" ? "Close (Enter)" : element.kind === "ellipsis" ? "Show more steps (Enter)" : "Open (Enter)"));
     const results = element.box?.handsOn.length ? element.box.handsOn : [element.box?.main].filter(Boolean);
-    for (const leaf of results) {
-      this.root.append(html("h3", {}, "hands on ", this.link(leaf.id)));
-      this.appendValues(leaf.id);
+    for (const mark of results) {
+      this.root.append(html("h3", {}, "hands on ", this.link(mark.id)));
+      this.appendValues(mark.id);
     }
   }
 
@@ -188,7 +188,7 @@ function valueCard(title, value, node, kind, isLarge) {
 
 function legend() {
   const rows = [
-    ["square static", "data (blue rim), parameters, constants"], ["square label", "label: a name for the reader"],
+    ["square leaf", "data (blue rim), parameters, constants"], ["square label", "label: a name for the reader"],
     ["round", "operator"], ["round cost", "cost"], ["box", "composite: click to open"],
     ["line input", "from raw input"], ["line output", "to an output"],
   ];
@@ -198,11 +198,11 @@ function legend() {
 // -- under the pointer -----------------------------------------------------------------------------
 
 function tooltip(app, element) {
-  if (element.kind !== "leaf") {
-    const count = element.leaves.filter((leaf) => !leaf.node.isStatic).length;
+  if (element.kind !== "mark") {
+    const count = element.marks.filter((mark) => !mark.node.isLeaf).length;
     return html("div", {}, html("b", {}, element.kind === "ellipsis" ? `${element.title} time steps` : plainText(element.title ?? frameTitle(element))), ` · ${count} operators · click to ${element.kind === "frame" ? "close" : "open"}`);
   }
-  const { node } = element.leaf;
+  const { node } = element.mark;
   const lines = html("div", {},
     html("div", {}, html("b", {}, htmlText(app.panel.title(node.id))), " ", html("span", { class: "muted" }, `${node.op.name}  ${asShape(node.shape) || "scalar"}  ${node.dtype}`)),
     html("div", { class: "formula" }, node.op.formula));

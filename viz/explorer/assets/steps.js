@@ -16,13 +16,13 @@ class Steps {
   add(id, view) {
     const node = this.model.nodes[id];
     if (this.derivative && !this.derivative.of.has(id)) return;
-    if (node.isStatic && (this.mode !== "backward" || node.role === ROLE.fill)) return;
-    const leaf = view.leafOf(id);
-    const element = leaf && this.scene.of.get(leaf.key);
+    if (node.isLeaf && (this.mode !== "backward" || node.role === ROLE.fill)) return;
+    const mark = view.markOf(id);
+    const element = mark && this.scene.of.get(mark.key);
     // What is folded into a node of another composite (o_t into the cost) would make that one a step again and again.
-    if (leaf && leaf.id !== id && view.boxOf(node) !== leaf.box) return;
+    if (mark && mark.id !== id && view.boxOf(node) !== mark.box) return;
     // A weight is a step of its own only where it can be seen.
-    if (!element || (node.isStatic && (element.kind !== "leaf" || element.leaf.id !== id))) return;
+    if (!element || (node.isLeaf && (element.kind !== "mark" || element.mark.id !== id))) return;
     if (this.list.at(-1)?.key !== element.key) {
       if (!this.stepsOf.has(element.key)) this.stepsOf.set(element.key, []);
       this.stepsOf.get(element.key).push(this.list.length);
@@ -35,15 +35,15 @@ class Steps {
   status(element, at) {
     if (at === null) return "done";
     const steps = this.stepsOf.get(element.key);
-    if (!steps) return element.kind === "leaf" && element.leaf.node.isStatic && this.mode !== "backward" ? "done" : this.statusOfCopy(element, at);
+    if (!steps) return element.kind === "mark" && element.mark.node.isLeaf && this.mode !== "backward" ? "done" : this.statusOfCopy(element, at);
     if (steps.includes(at)) return "current";
     return steps[0] < at ? "done" : "todo";
   }
 
   // A weight is drawn beside each use; its step is that of the first.
   statusOfCopy(element, at) {
-    if (element.kind !== "leaf") return "todo";
-    const step = this.list.findIndex((s) => s.ids.includes(element.leaf.id));
+    if (element.kind !== "mark") return "todo";
+    const step = this.list.findIndex((s) => s.ids.includes(element.mark.id));
     return step < 0 || step > at ? "todo" : step === at ? "current" : "done";
   }
 
@@ -57,11 +57,11 @@ class Steps {
   }
 
   valueAt(element) {
-    if (element.kind === "leaf") return this.valueOf(element.leaf.id);
+    if (element.kind === "mark") return this.valueOf(element.mark.id);
     if (element.kind !== "box") return null;
-    const members = [element.box.main, ...[...element.box.leaves].reverse()];
-    for (const leaf of members) {
-      const value = this.valueOf(leaf.id);
+    const members = [element.box.main, ...[...element.box.marks].reverse()];
+    for (const mark of members) {
+      const value = this.valueOf(mark.id);
       if (value) return value;
     }
     return null;
@@ -69,8 +69,8 @@ class Steps {
 
   norms(view) {
     // Where there is time, the scale is for what happens in time: the cost itself, at 1, would leave it one colour.
-    const all = [...view.leaves.values()].filter((leaf) => !leaf.node.isStatic);
-    const inTime = view.times.length > 1 ? view.times.flatMap((box) => box.leaves).filter((leaf) => !leaf.node.isStatic) : all;
-    return normScale(inTime.map((leaf) => this.valueOf(leaf.id)?.norm));
+    const all = [...view.marks.values()].filter((mark) => !mark.node.isLeaf);
+    const inTime = view.times.length > 1 ? view.times.flatMap((box) => box.marks).filter((mark) => !mark.node.isLeaf) : all;
+    return normScale(inTime.map((mark) => this.valueOf(mark.id)?.norm));
   }
 }

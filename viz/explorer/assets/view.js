@@ -1,13 +1,13 @@
-// View: what of a stage is drawn. A leaf is a node in its place; a static node has one leaf beside each place of use,
+// View: what of a stage is drawn. A mark is a node in its place; a leaf has one mark beside each place of use,
 // so that weights make no spaghetti. Boxes are composites; an ellipsis stands for time steps that are not shown.
 
 class View {
   constructor(model, stage, style) {
-    Object.assign(this, { model, stage, style, leaves: new Map(), links: [], copies: new Map(), owner: new Map() });
+    Object.assign(this, { model, stage, style, marks: new Map(), links: [], copies: new Map(), owner: new Map() });
     this.drawn = stage.drawn[style];
     this.isDrawn = new Set(this.drawn.map((drawn) => drawn.id));
     this.dissolve();
-    this.placeLeaves();
+    this.placeMarks();
     this.fillBoxes();
     this.findOwners();
     this.findFresh();
@@ -19,7 +19,7 @@ class View {
   dissolve() {
     const operators = new Map();
     for (const { id } of this.drawn) {
-      if (!this.node(id).isStatic) for (const box of this.boxesAround(this.node(id).box)) operators.set(box, (operators.get(box) ?? 0) + 1);
+      if (!this.node(id).isLeaf) for (const box of this.boxesAround(this.node(id).box)) operators.set(box, (operators.get(box) ?? 0) + 1);
     }
     this.kept = new Set([...operators].filter(([box, count]) => count > 1 || this.model.boxes[box].kind === "time").map(([box]) => box));
   }
@@ -39,7 +39,7 @@ class View {
     return null;
   }
 
-  placeLeaves() {
+  placeMarks() {
     const uses = new Map();
     for (const { id, operands } of this.drawn) {
       operands.forEach(({ source, label }, slot) => {
@@ -49,10 +49,10 @@ class View {
     }
     for (const { id, symbol } of this.drawn) {
       const node = this.node(id);
-      if (!node.isStatic) this.addLeaf(`n${node.stem}`, id, symbol, this.boxOf(node));
+      if (!node.isLeaf) this.addMark(`n${node.stem}`, id, symbol, this.boxOf(node));
     }
     for (const { id, symbol } of this.drawn) {
-      if (this.node(id).isStatic) this.placeStatic(id, symbol, uses.get(id) ?? []);
+      if (this.node(id).isLeaf) this.placeLeaf(id, symbol, uses.get(id) ?? []);
     }
     for (const [source, list] of uses) {
       for (const use of list) {
@@ -63,26 +63,26 @@ class View {
   }
 
   // Data for one composite stands before it, where it can be seen while the composite is closed; all else inside.
-  placeStatic(id, symbol, uses) {
+  placeLeaf(id, symbol, uses) {
     const node = this.node(id);
     const places = new Set(uses.map((use) => this.boxOf(this.node(use.consumer))));
     const isData = node.role === ROLE.input || (node.role === ROLE.constant && node.name);
     const [only] = places;
-    // A static node counts as made just before its first use: what stands where must not depend on when it was declared.
+    // A leaf counts as made just before its first use: what stands where must not depend on when it was declared.
     const index = Math.min(...uses.map((use) => this.stage.place.get(use.consumer))) - 0.5;
     if (isData && places.size === 1) {
-      this.addLeaf(`n${node.stem}`, id, symbol, only === null ? null : this.placeOfData(node, only), index);
-      if (only !== null) this.leaves.get(`n${node.stem}`).before = only;
+      this.addMark(`n${node.stem}`, id, symbol, only === null ? null : this.placeOfData(node, only), index);
+      if (only !== null) this.marks.get(`n${node.stem}`).before = only;
       return;
     }
-    if (!uses.length) return void this.addLeaf(`n${node.stem}`, id, symbol, this.boxOf(node));
+    if (!uses.length) return void this.addMark(`n${node.stem}`, id, symbol, this.boxOf(node));
     const counts = new Map();
     for (const use of uses) counts.set(this.boxOf(this.node(use.consumer)), (counts.get(this.boxOf(this.node(use.consumer))) ?? 0) + 1);
     for (const use of uses) {
       const box = this.boxOf(this.node(use.consumer));
       const apart = node.role === ROLE.fill || (!isData && counts.get(box) > 2);
       use.from = apart ? `n${node.stem}>${this.node(use.consumer).stem}.${use.slot}` : places.size > 1 ? `n${node.stem}@${box}` : `n${node.stem}`;
-      if (!this.leaves.has(use.from)) this.addLeaf(use.from, id, symbol, box, this.stage.place.get(use.consumer) - 0.5);
+      if (!this.marks.has(use.from)) this.addMark(use.from, id, symbol, box, this.stage.place.get(use.consumer) - 0.5);
     }
   }
 
@@ -93,29 +93,29 @@ class View {
     return isState ? null : this.parentOf(box);
   }
 
-  addLeaf(key, id, symbol, box, index = this.stage.place.get(id)) {
+  addMark(key, id, symbol, box, index = this.stage.place.get(id)) {
     const node = this.node(id);
     const isOutput = this.stage.outputs.has(id);
-    const leaf = { key, id, node, symbol, box, index, isOutput, isCost: isOutput && !node.shape.length && !node.isStatic };
-    this.leaves.set(key, leaf);
+    const mark = { key, id, node, symbol, box, index, isOutput, isCost: isOutput && !node.shape.length && !node.isLeaf };
+    this.marks.set(key, mark);
     if (!this.copies.has(id)) this.copies.set(id, []);
-    this.copies.get(id).push(leaf);
+    this.copies.get(id).push(mark);
   }
 
   fillBoxes() {
     this.boxes = new Map();
-    for (const leaf of this.leaves.values()) {
-      for (let id = leaf.box; id !== null; id = this.parentOf(id)) {
-        if (!this.boxes.has(id)) this.boxes.set(id, { ...this.model.boxes[id], parent: this.parentOf(id), leaves: [], first: Infinity });
+    for (const mark of this.marks.values()) {
+      for (let id = mark.box; id !== null; id = this.parentOf(id)) {
+        if (!this.boxes.has(id)) this.boxes.set(id, { ...this.model.boxes[id], parent: this.parentOf(id), marks: [], first: Infinity });
         const box = this.boxes.get(id);
-        box.leaves.push(leaf);
+        box.marks.push(mark);
       }
     }
     for (const box of this.boxes.values()) this.describe(box);
-    for (const leaf of this.leaves.values()) {
-      if (leaf.before === undefined) continue;
-      const outermost = leaf.box === null ? [...this.boxesAround(leaf.before)].filter((b) => this.kept.has(b)).at(-1) : leaf.before;
-      leaf.index = Math.min(leaf.index, this.boxes.get(outermost).first - 0.5);
+    for (const mark of this.marks.values()) {
+      if (mark.before === undefined) continue;
+      const outermost = mark.box === null ? [...this.boxesAround(mark.before)].filter((b) => this.kept.has(b)).at(-1) : mark.before;
+      mark.index = Math.min(mark.index, this.boxes.get(outermost).first - 0.5);
     }
     this.times = [...this.boxes.values()].filter((box) => box.kind === "time" && box.parent === null);
     this.times.sort(this.times.every((box) => box.order !== null) ? (a, b) => a.order - b.order : (a, b) => a.first - b.first);
@@ -123,17 +123,17 @@ class View {
   }
 
   describe(box) {
-    box.leaves.sort((a, b) => a.index - b.index);
-    const inside = new Set(box.leaves.map((leaf) => leaf.key));
+    box.marks.sort((a, b) => a.index - b.index);
+    const inside = new Set(box.marks.map((mark) => mark.key));
     const entering = this.links.filter((link) => inside.has(link.to) && !inside.has(link.from));
     box.handsOn = [...new Set(this.links.filter((link) => inside.has(link.from) && !inside.has(link.to)).map((link) => link.from))]
-      .map((key) => this.leaves.get(key)).filter((leaf) => !leaf.node.isStatic);
-    const operators = box.leaves.filter((leaf) => !leaf.node.isStatic);
-    box.first = (operators[0] ?? box.leaves[0]).index;
-    box.main = box.leaves.find((leaf) => leaf.isCost) ?? box.handsOn.at(-1) ?? operators.at(-1) ?? box.leaves.at(-1);
-    box.hasCost = box.leaves.some((leaf) => leaf.isCost);
-    const data = new Set(box.leaves.filter((leaf) => leaf.node.role === ROLE.input).map((leaf) => leaf.id));
-    box.isData = data.size > 0 && !entering.length && !box.leaves.some((leaf) => leaf.node.role === ROLE.parameter);
+      .map((key) => this.marks.get(key)).filter((mark) => !mark.node.isLeaf);
+    const operators = box.marks.filter((mark) => !mark.node.isLeaf);
+    box.first = (operators[0] ?? box.marks[0]).index;
+    box.main = box.marks.find((mark) => mark.isCost) ?? box.handsOn.at(-1) ?? operators.at(-1) ?? box.marks.at(-1);
+    box.hasCost = box.marks.some((mark) => mark.isCost);
+    const data = new Set(box.marks.filter((mark) => mark.node.role === ROLE.input).map((mark) => mark.id));
+    box.isData = data.size > 0 && !entering.length && !box.marks.some((mark) => mark.node.role === ROLE.parameter);
     box.data = box.isData && data.size === 1 ? this.node([...data][0]).name : "";
   }
 
@@ -150,16 +150,16 @@ class View {
     }
   }
 
-  // Leaves that show something new: themselves, or what is folded into them.
+  // Marks that show something new: themselves, or what is folded into them.
   findFresh() {
     this.fresh = new Set();
     for (const id of this.stage.fresh) {
-      for (const leaf of this.copies.get(this.isDrawn.has(id) ? id : this.owner.get(id)) ?? []) this.fresh.add(leaf.key);
+      for (const mark of this.copies.get(this.isDrawn.has(id) ? id : this.owner.get(id)) ?? []) this.fresh.add(mark.key);
     }
   }
 
-  // The leaf at which a node is seen.
-  leafOf(id) { return this.copies.get(this.isDrawn.has(id) ? id : this.owner.get(id))?.[0] ?? null; }
+  // The mark at which a node is seen.
+  markOf(id) { return this.copies.get(this.isDrawn.has(id) ? id : this.owner.get(id))?.[0] ?? null; }
 
   // -- what can be seen ------------------------------------------------------------------------
 
@@ -167,26 +167,26 @@ class View {
   visible(open, shown) {
     const elements = new Map(), of = new Map();
     const ellipses = this.ellipses(shown);
-    const add = (key, kind, parent, leaves, rest) => {
-      if (!elements.has(key)) elements.set(key, { key, kind, parent, leaves, children: [], ...rest });
+    const add = (key, kind, parent, marks, rest) => {
+      if (!elements.has(key)) elements.set(key, { key, kind, parent, marks, children: [], ...rest });
       return elements.get(key);
     };
-    for (const leaf of this.leaves.values()) {
+    for (const mark of this.marks.values()) {
       const path = [];
-      for (let id = leaf.box; id !== null; id = this.parentOf(id)) path.unshift(this.boxes.get(id));
+      for (let id = mark.box; id !== null; id = this.parentOf(id)) path.unshift(this.boxes.get(id));
       let parent = null, found = null;
       for (const box of path) {
         const ellipsis = ellipses.get(box.id);
-        if (ellipsis) found = add(ellipsis.key, "ellipsis", parent, ellipsis.leaves, ellipsis);
+        if (ellipsis) found = add(ellipsis.key, "ellipsis", parent, ellipsis.marks, ellipsis);
         else {
           const isOpen = open.has(box.id);
-          const element = add(`b${box.id}`, isOpen ? "frame" : "box", parent, box.leaves, { box, first: box.first });
+          const element = add(`b${box.id}`, isOpen ? "frame" : "box", parent, box.marks, { box, first: box.first });
           if (isOpen) parent = element.key; else found = element;
         }
         if (found) break;
       }
-      found ??= add(leaf.key, "leaf", parent, [leaf], { leaf, first: leaf.index });
-      of.set(leaf.key, found);
+      found ??= add(mark.key, "mark", parent, [mark], { mark, first: mark.index });
+      of.set(mark.key, found);
     }
     const roots = [];
     for (const element of elements.values()) (element.parent ? elements.get(element.parent).children : roots).push(element);
@@ -198,9 +198,9 @@ class View {
     let run = null;
     for (const box of this.times) {
       if (shown.has(box.id)) { run = null; continue; }
-      run ??= { times: [], leaves: [], first: box.first };
+      run ??= { times: [], marks: [], first: box.first };
       run.times.push(box);
-      run.leaves.push(...box.leaves);
+      run.marks.push(...box.marks);
       run.key = `e${run.times[0].id}`;
       found.set(box.id, run);
     }
@@ -212,10 +212,10 @@ class View {
     for (const link of this.links) {
       const source = of.get(link.from), target = of.get(link.to);
       if (source === target) continue;
-      const label = target.kind === "leaf" ? link.label : "";
+      const label = target.kind === "mark" ? link.label : "";
       const key = `${link.from}|${source.key}|${target.key}|${label}`;
       if (found.has(key)) { found.get(key).links.push(link); continue; }
-      const head = target.leaf, to = this.leaves.get(link.to);
+      const head = target.mark, to = this.marks.get(link.to);
       const role = this.node(link.value).role === ROLE.input || source.box?.isData ? "input" : head?.isOutput ? "output" : "inner";
       found.set(key, { key, wire: link.from, source, target, label, role, links: [link], order: to.index, level: to.box === null ? Infinity : this.boxes.get(to.box).first });
     }

@@ -64,7 +64,7 @@ class Wiring {
   }
 
   end(edge, element, way, side) {
-    if (element.kind === "leaf") return { element, port: null, key: element.key };
+    if (element.kind === "mark") return { element, port: null, key: element.key };
     const key = `${way}|${way === "in" || element.kind === "ellipsis" ? edge.entry : edge.exit}|${side}`;
     const ports = this.ports.get(element.key);
     if (!ports.has(key)) ports.set(key, { key, side, way, order: edge.order, x: 0, y: 0 });

@@ -39,7 +39,7 @@ def kernels() -> dict[tuple[str, tuple[str, ...]], str]:
         for dtype in ("float32", *(["float64"] if any(word in name for word in TWICE) else [])):
             nodes, inputs, _ = program.nodes(dtype)
             graph, _ = optimize(Graph(nodes, inputs), has=Backend.has)
-            for runs, _ in make_schedule(graph, GPU, library=False, check=False).segments:
+            for runs, _ in make_schedule(graph, GPU, library=False, check=False).sections:
                 for run in runs:
                     assert isinstance(run, Launch)
                     found[run.text, run.kinds] = f"{name}, {dtype}"

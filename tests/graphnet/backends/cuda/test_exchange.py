@@ -70,7 +70,7 @@ def test_a_capsule_that_nobody_takes_lets_its_owner_go() -> None:
     del capsule
     gc.collect()
     assert gone() is None
-    assert not exchange._lent
+    assert not exchange._exported
 
 
 @pytest.mark.parametrize(

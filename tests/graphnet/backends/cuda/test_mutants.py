@@ -37,7 +37,7 @@ original_fill = products._Filling.fill
 
 
 def short_search(source: Any, at: Any, scatter: Any) -> None:
-    """Finds nothing in the last place of a stretch."""
+    """Finds nothing in the last place of a chunk."""
     source.line("end -= 1")
     original_search(source, at, scatter)
 

@@ -23,7 +23,7 @@ from graphnet.backends.cuda import files
 from graphnet.backends.cuda.arrays import DeviceArray
 from graphnet.backends.cuda.backend import CudaBackend
 from graphnet.backends.cuda.device import SIMULATED, Device
-from graphnet.backends.cuda.files import schedule_of, told
+from graphnet.backends.cuda.files import schedule_of, stored_work
 from graphnet.errors import BackendError, DtypeError, GraphnetError, NonFiniteError, ShapeError
 from graphnet.graph.node import Array, Node
 from tests.graphnet.backends.cuda.test_kernels import FEW
@@ -413,7 +413,7 @@ def test_all_that_is_asked_for_is_json() -> None:
     header, arrays = function._program.stored()
     plain = {**json.loads(json.dumps(header)), "inputs": stored_inputs(function.inputs)}
     schedule = schedule_of(plain, arrays)
-    again = stored_schedule(schedule)[0] | told(schedule)[0]
+    again = stored_schedule(schedule)[0] | stored_work(schedule)[0]
     assert json.loads(json.dumps({**again, **{n: plain[n] for n in ("parameters", "inputs")}})) == plain
 
 

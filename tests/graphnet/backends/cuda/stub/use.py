@@ -11,7 +11,7 @@ import numpy as np
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.backends.cuda import blas, building
-from graphnet.backends.cuda.arrays import seen
+from graphnet.backends.cuda.arrays import as_device_array
 from graphnet.backends.cuda.device import this_device
 from tests.graphnet.backends.cuda.programs import PROGRAMS
 
@@ -106,7 +106,7 @@ def exchange() -> None:
 
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     for lent in (Interface, Pack):
-        found = seen(lent(gn.place(x)))
+        found = as_device_array(lent(gn.place(x)))
         assert found is not None
         np.testing.assert_array_equal(np.asarray(found), x)
 

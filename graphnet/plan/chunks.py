@@ -1,4 +1,4 @@
-"""Stretches: what a long vector comes to as a whole, a stretch of it at a time, so that cores have rows to divide."""
+"""Chunks: what a long vector comes to as a whole, a chunk of it at a time, so that cores have rows to divide."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from graphnet.passes.fuse_reductions import LONG
 from graphnet.plan.instructions import Instruction, Load, Loop, Reduction
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["in_stretches"]
+__all__ = ["in_chunks"]
 
-#: Elements of a stretch. How a vector is divided depends on its length alone, so results do not depend on the number of
+#: Elements of a chunk. How a vector is divided depends on its length alone, so results do not depend on the number of
 #: cores.
-STRETCH = 1 << 13
+CHUNK = 1 << 13
 
 
-def in_stretches(loop: Loop) -> Sequence[Instruction]:
-    """The loop itself; if it reduces a long vector: loops over its stretches and over what is left, and one over what
+def in_chunks(loop: Loop) -> Sequence[Instruction]:
+    """The loop itself; if it reduces a long vector: loops over its chunks and over what is left, and one over what
     these came to."""
     if len(loop.shape) != 1 or not loop.reductions or loop.shape[0] < LONG:
         return [loop]
     if loop.looks_up:
         return [loop]
     size = loop.shape[0]
-    count = size // STRETCH
-    end = count * STRETCH
+    count = size // CHUNK
+    end = count * CHUNK
     more = end < size
     parts = [Buffer(count + more, _kept(r)).whole((count + more,)) for r in loop.reductions]
-    found = [_part(loop, (0, end), (count, STRETCH), [part.row_range(0, count) for part in parts])]
+    found = [_part(loop, (0, end), (count, CHUNK), [part.row_range(0, count) for part in parts])]
     if more:
         one = [part.sliced([count]) for part in parts]
         found.append(_part(loop, (end, size), (size - end,), one))
@@ -42,7 +42,7 @@ def in_stretches(loop: Loop) -> Sequence[Instruction]:
 
 
 def _kept(reduction: Reduction) -> Dtype:
-    """Of what one stretch comes to: sums of floats cancel, so each is kept in double precision."""
+    """Of what one chunk comes to: sums of floats cancel, so each is kept in double precision."""
     dtype = reduction.view.dtype
     return FLOAT64 if reduction.how == "sum" and dtype.kind == "f" else dtype
 
