@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--units", type=int, help="units in each layer (default: the cell's own, 128 in most)")
     add("--layers", type=int, default=1, help="how many layers")
     add("--skip", action="store_true", help="every layer reads the input and is read by the output")
-    add("--dropout", type=float, default=0.0, help="share zeroed between layers")
+    add("--dropout", type=float, default=0.0, help="share zeroed between layers (so nothing of one layer)")
     add(
         "--recurrent-dropout",
         type=float,
