@@ -18,14 +18,14 @@ from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.leaf import input
 from graphnet.testing.declared import check_declared
 from graphnet.testing.kernel import MATHEMATICS, evaluate_kernel
-from graphnet.testing.laws import LAWS, TOLERANCES, LawError, make_problem
+from graphnet.testing.laws import LAWS, OF_GRAPHS, TOLERANCES, LawError, make_problem
 from graphnet.testing.shrink import shrink
 
 __all__ = ["check_graph", "check_op"]
 
 
 def check_op(op: Op | Callable[..., Node], *example_inputs: Any, laws: Iterable[int] = tuple(LAWS)) -> None:
-    """Holds an op to laws 1-8, at the example and at smaller shapes; LawError where one does not hold.
+    """Holds an op to laws 1-9, at the example and at smaller shapes; LawError where one does not hold.
 
     op: an Op, or any function from nodes to a node. example_inputs: arrays; float ones are differentiated
     (keep them away from kinks, where no derivative exists), integers and booleans are data. Sizes 1 and 0
@@ -184,7 +184,7 @@ def check_graph(
     outputs: Node | Iterable[Node],
     inputs: Iterable[Node],
     values: Sequence[Any] | None = None,
-    laws: Iterable[int] = tuple(LAWS),
+    laws: Iterable[int] = OF_GRAPHS,
 ) -> None:
     """Holds a graph, as a function of `inputs`, to laws 1-8; LawError where one does not hold.
 

@@ -57,7 +57,7 @@ def test_ids_are_unique() -> None:
 @pytest.mark.cuda
 @by_id
 def test_op_holds_the_laws(case: Case) -> None:
-    check_op(case.op, *case.arrays)
+    check_op(case.op, *case.arrays, laws=case.laws)
 
 
 # -- what an op says of itself, and what it leaves unsaid ------------------------------------------
