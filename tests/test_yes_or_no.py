@@ -55,6 +55,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet.compile: deterministic": lambda v: gn.compile([cost], [x], deterministic=v),
     "graphnet.input: varying": lambda v: gn.input((3,), varying=v),
     "graphnet.input: weights": lambda v: gn.input((3,), weights=v),
+    "graphnet.testing.check_op: narrow": lambda v: gn.testing.check_op(
+        gn.tanh, np.ones(2), laws=(1,), narrow=v
+    ),
     "graphnet.max: keepdims": lambda v: gn.max(x, 0, v),
     "graphnet.mean: keepdims": lambda v: gn.mean(x, 0, v),
     "graphnet.min: keepdims": lambda v: gn.min(x, 0, v),

@@ -57,7 +57,7 @@ def test_ids_are_unique() -> None:
 @pytest.mark.cuda
 @by_id
 def test_op_holds_the_laws(case: Case) -> None:
-    check_op(case.op, *case.arrays, laws=case.laws)
+    check_op(case.op, *case.arrays, laws=case.laws, narrow=True)
 
 
 # -- what an op says of itself, and what it leaves unsaid ------------------------------------------
@@ -238,6 +238,11 @@ def test_a_user_op_is_checked_in_one_line() -> None:
             return [3 * inputs[0] ** 2]
 
     check_op(RightCube(), np.array([[1.5, 2.5], [-0.5, 3.5]]))
+
+
+def test_what_is_made_of_booleans_is_what_was_inferred() -> None:
+    with pytest.raises(LawError, match=r"(?s)law 1: .*bool\[.*Cube takes bool: say `domain = 'float'`"):
+        check_op(Cube(), np.array([1.5]), laws=(1,), narrow=True)
 
 
 def test_a_derivative_that_widens_is_caught() -> None:

@@ -57,7 +57,7 @@ class SayingSum(RunningSum):
         others = (1,) * (x.ndim - self.axis - 1)
         read = gn.constant((triangle.T if self.from_end else triangle).reshape(size, size, *others))
         rows = gn.reshape(x, (*x.shape[: self.axis], 1, *x.shape[self.axis :]))
-        return gn.sum(gn.where(read, rows, gn.fill(0, (), x.dtype)), self.axis + 1)
+        return gn.cast(gn.sum(gn.where(read, rows, gn.fill(0, (), x.dtype)), self.axis + 1), x.dtype)
 
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
         return 0 if self.axis > 0 else None
@@ -115,7 +115,7 @@ kinds = pytest.mark.parametrize("kind", [RunningSum, SayingSum])
 @pytest.mark.cuda
 @each_op
 def test_all_laws(op: gn.Op, x: Array) -> None:
-    gn.testing.check_op(op, x)
+    gn.testing.check_op(op, x, narrow=True)
 
 
 class ProductSum(RunningSum):
@@ -129,6 +129,20 @@ class ProductSum(RunningSum):
 def test_a_product_with_zeros_is_not_the_same_sum() -> None:
     with pytest.raises(gn.testing.LawError, match=r"law 9 \(back end numba = numpy, with inf in .* input 1"):
         gn.testing.check_op(ProductSum(), GENERATOR.standard_normal((4, 3)))
+
+
+class WidenedSum(RunningSum):
+    """y[t] = Σ_{s ≤ t} x[s], of int8 as int64, which `infer` does not say"""
+
+    def forward(self, x: Array) -> Array:
+        return np.cumsum(x, self.axis)
+
+
+def test_a_dtype_that_is_not_what_was_inferred() -> None:
+    with pytest.raises(
+        gn.testing.LawError, match=r"(?s)law 1: forward gave int64\[.*int8\[.*let `prepare` cast it"
+    ):
+        gn.testing.check_op(WidenedSum(), GENERATOR.standard_normal((4, 3)), laws=(1,), narrow=True)
 
 
 def recurrent(kind: type[RunningSum], steps: int = 40) -> tuple[list[Node], list[Node], list[Array]]:
