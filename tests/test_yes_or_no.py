@@ -19,6 +19,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 import viz
 from graphnet.errors import GraphnetError
+from tests.tables import require_rows
 
 x = gn.input((4, 3), "float64", name="x")
 W = gn.parameter(np.ones((3, 2)), name="W")
@@ -151,7 +152,7 @@ def asked() -> list[str]:
 
 def test_every_such_argument_has_a_row() -> None:
     missing = [a for a in asked() if a not in CALLS and not any(inner in a for inner in INNER)]
-    assert not missing, f"add a row to CALLS for each: {missing}"
+    require_rows(missing, "CALLS in test_yes_or_no.py", "a call that takes the answer")
     assert set(CALLS) <= {*asked()}, "rows of what is no longer asked"
 
 
