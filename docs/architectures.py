@@ -1,6 +1,9 @@
 """Writes docs/architectures.md and its pictures: every architecture with equation, source, parameters and diagram.
 
-    python docs/architectures.py [--check]
+    python docs/architectures.py [--check] [NAME ...]
+
+A picture is drawn if its graph is another than when it was last drawn (architectures/graphs.json has digests), so that
+another version of Graphviz moves no lines of the others; or if it is named. --check compares these, too.
 
 All that the page says is read off the classes: the first line of a docstring is the equation, a line that begins with
 "Source:" the source. --check writes nothing, and fails if the page is not what it would write.
@@ -9,7 +12,9 @@ All that the page says is read off the classes: the first line of a docstring is
 from __future__ import annotations
 
 import argparse
+import hashlib
 import inspect
+import json
 import re
 import sys
 from dataclasses import dataclass
@@ -24,6 +29,8 @@ from graphnet_rnn.cells.feedforward import AUTOENCODERS, autoencoder_layers
 from graphnet_rnn.models.control import Arm, CenterOut, Controller
 
 FOLDER = Path(__file__).parent
+PICTURES = FOLDER / "architectures"
+GRAPHS = PICTURES / "graphs.json"
 UNITS, SYMBOLS = 128, 65
 
 #: What is drawn where the default would be too large for a slide.
@@ -242,28 +249,42 @@ def page() -> str:
     )
 
 
+def drawings() -> dict[str, viz.Drawing]:
+    """The drawing of each row that has one."""
+    return {
+        row.name: viz.draw(
+            row.drawn, style="compact", closed=None if isinstance(row.drawn, rnn.Network) else False
+        )
+        for row in [*cell_rows(), *other_rows()]
+        if row.drawn is not None
+    }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is out of date")
-    if parser.parse_args().check:
-        current = (FOLDER / "architectures.md").read_text(encoding="utf-8")
-        missing = [
-            row.name
-            for row in [*cell_rows(), *other_rows()]
-            if row.drawn is not None and not (FOLDER / "architectures" / file_of(row.name)).is_file()
-        ]
-        if current != page() or missing:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="draw this row (default: what has changed)")
+    options, drawn = parser.parse_args(), drawings()
+    for name in options.names:
+        if name not in drawn:
+            parser.error(f"no row with a picture is named {name!r}; there are {', '.join(drawn)}")
+    digests = {name: hashlib.sha256(each.dot.encode()).hexdigest()[:16] for name, each in drawn.items()}
+    kept = json.loads(GRAPHS.read_text(encoding="utf-8"))
+    changed = [
+        name for name in drawn if digests[name] != kept.get(name) or not (PICTURES / file_of(name)).is_file()
+    ]
+    if options.check:
+        if (FOLDER / "architectures.md").read_text(encoding="utf-8") != page() or changed:
             print(
-                f"docs/architectures.md is out of date (pictures missing: {missing}); run python docs/architectures.py"
+                f"docs/architectures.md is out of date (pictures: {changed}); run python docs/architectures.py"
             )
             return 1
         return 0
-    pictures = FOLDER / "architectures"
-    pictures.mkdir(exist_ok=True)
-    for row in [*cell_rows(), *other_rows()]:
-        if row.drawn is not None:
-            closed = None if isinstance(row.drawn, rnn.Network) else False
-            viz.draw(row.drawn, style="compact", closed=closed).save(pictures / file_of(row.name))
+    for name in options.names or changed:
+        drawn[name].save(PICTURES / file_of(name))
+        kept[name] = digests[name]
+    kept = {name: digest for name, digest in kept.items() if name in drawn}
+    GRAPHS.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     (FOLDER / "architectures.md").write_text(page(), encoding="utf-8")
     return 0
 

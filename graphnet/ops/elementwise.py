@@ -277,6 +277,9 @@ class Power(Elementwise):
     exponent: float = 2.0
     domain: ClassVar[str] = "common"
 
+    def cast_together(self, nodes: list[Node]) -> list[Node]:
+        return [_base(x, self.exponent) for x in nodes]
+
     @property
     def symbol(self) -> str:  # type: ignore[override]
         return f"^{self.exponent:g}"
@@ -295,6 +298,13 @@ class Power(Elementwise):
     def partials(self, y: Node, x: Node) -> Sequence[Node]:
         n = self.exponent
         return (2 * x if n == 2 else n * power(x, n - 1),)
+
+
+def _base(x: Node, exponent: float) -> Node:
+    """x of a dtype that its power has, too."""
+    if not is_float(x.dtype) and (isinstance(exponent, float) or exponent < 0):
+        return cast(x, FLOAT64)
+    return cast(x, "int64") if x.dtype == BOOL else x
 
 
 class PowerOf(Elementwise):
@@ -725,10 +735,7 @@ def power(x: Any, exponent: Any) -> Node:
     """y = x ** n. A number n keeps x's dtype and any sign of x; a node n needs x > 0 to have gradients."""
     if isinstance(x, Node) and _is_number(exponent) and not isinstance(exponent, bool):
         exponent = exponent.item() if isinstance(exponent, np.generic) else exponent
-        if not is_float(x.dtype) and (isinstance(exponent, float) or exponent < 0):
-            x = cast(x, FLOAT64)
-        if x.dtype == BOOL:
-            x = cast(x, "int64")
+        x = _base(x, exponent)
         if exponent == 1:
             return x
         if exponent == 0:

@@ -30,6 +30,10 @@ class _CrossEntropy(Op):
     symbol = "cross-entropy"
     judged_input: ClassVar[int | None] = 0
 
+    def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
+        z, t = Op.prepare(self, inputs)
+        return z if is_float(z.dtype) else cast(z, FLOAT64), t
+
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         result = Op.infer(self, *inputs)
         if inputs[0].shape[-1] == 0:
@@ -48,6 +52,11 @@ class SoftmaxCrossEntropy(_CrossEntropy):
     """C = -Σ_k t_k log softmax(z)_k, t a distribution over the last axis"""
 
     signature = "... k, ... k -> ..."
+
+    def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
+        z, t = _CrossEntropy.prepare(self, inputs)
+        dtype = common_dtype(self.name, [z, t])
+        return cast(z, dtype), cast(t, dtype)
 
     def expanded(self, y: Node, *inputs: Node) -> Node | None:
         z, t = inputs
@@ -159,8 +168,6 @@ def softmax_cross_entropy(logits: Any, targets: Any) -> Node:
     z, t = as_node(logits), as_node(targets)
     if not z.shape:
         raise ShapeError("softmax_cross_entropy: logits need an axis of symbols." + table_of_inputs([z]))
-    if not is_float(z.dtype):
-        z = cast(z, FLOAT64)
     if t.dtype.kind in "iu":
         return shared(SymbolCrossEntropy)(z, t)
     if not is_float(t.dtype):
@@ -168,8 +175,7 @@ def softmax_cross_entropy(logits: Any, targets: Any) -> Node:
             "softmax_cross_entropy: targets are booleans; give integers (the right symbols) or floats "
             "(distributions)." + table_of_inputs([z, t])
         )
-    dtype = common_dtype("softmax_cross_entropy", [z, t])
-    return shared(SoftmaxCrossEntropy)(cast(z, dtype), cast(t, dtype))
+    return shared(SoftmaxCrossEntropy)(z, t)
 
 
 def sigmoid_cross_entropy(logits: Any, targets: Any) -> Node:

@@ -16,34 +16,43 @@ from graphnet.graph.node import Array, Node, Op
 from graphnet.graph.signature import parse
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.leaf import input
+from graphnet.settings import yes_or_no
 from graphnet.testing.declared import check_declared
 from graphnet.testing.kernel import MATHEMATICS, evaluate_kernel
-from graphnet.testing.laws import LAWS, TOLERANCES, LawError, make_problem
+from graphnet.testing.laws import LAWS, OF_GRAPHS, TOLERANCES, LawError, make_problem
 from graphnet.testing.shrink import shrink
 
 __all__ = ["check_graph", "check_op"]
 
 
-def check_op(op: Op | Callable[..., Node], *example_inputs: Any, laws: Iterable[int] = tuple(LAWS)) -> None:
-    """Holds an op to laws 1-8, at the example and at smaller shapes; LawError where one does not hold.
+def check_op(
+    op: Op | Callable[..., Node],
+    *example_inputs: Any,
+    laws: Iterable[int] = tuple(LAWS),
+    narrow: bool = False,
+) -> None:
+    """Holds an op to laws 1-9, at the example and at smaller shapes; LawError where one does not hold.
 
     op: an Op, or any function from nodes to a node. example_inputs: arrays; float ones are differentiated
     (keep them away from kinks, where no derivative exists), integers and booleans are data. Sizes 1 and 0
     are tried for every axis of the op's signature, and, for elementwise ops, broadcasting. An elementwise
     op's kernel must mean the same as its forward, and what an op says of itself besides (its rows, how it expands, ...)
-    must be so.
+    must be so. narrow: laws 1 and 7 also with int8, uint8 and bool for floats, and the first two for integers, unless
+    the op refuses them.
     """
     if isinstance(op, type):
         raise ValueAccessError(f"check_op takes an op, not its class: check_op({op.__name__}(...), ...)")
     arrays = [np.asarray(a) for a in example_inputs]
     name = op.name if isinstance(op, Op) else getattr(op, "__name__", repr(op))
-    chosen = tuple(laws)
+    chosen, narrow = tuple(laws), yes_or_no("check_op: narrow", narrow)
     for variant in [arrays, *_smaller(op, arrays)]:
         _check(op, name, variant, chosen)
         leaves = [input(a.shape, a.dtype) for a in variant]
         check_declared(op(*leaves), leaves, variant)
     if any(a.dtype.kind == "f" for a in arrays):
         _check_float32(op, name, arrays)
+    if narrow:
+        _check_narrow(op, name, arrays, [number for number in chosen if number in (1, 7)])
     if isinstance(op, Elementwise) and op.kernel and op.arity == len(arrays):
         _check_kernel(op, arrays)
 
@@ -164,6 +173,33 @@ def _check_float32(op: Callable[..., Node], name: str, arrays: Sequence[Array]) 
         )
 
 
+def _check_narrow(op: Callable[..., Node], name: str, arrays: Sequence[Array], laws: Sequence[int]) -> None:
+    """Where the op takes small integers or booleans, it gives what it says that it gives of them."""
+    for dtype in ("int8", "uint8", "bool"):
+        values = [_narrowed(a, dtype) for a in arrays]
+        try:
+            op(*(input(a.shape, a.dtype) for a in values))
+        except GraphnetError:
+            continue  # the op says itself that it does not take them
+        try:
+            _check(op, name, values, laws)
+        except LawError as error:
+            remedy = "let `prepare` cast it, or `infer` refuse it with a DtypeError"
+            if isinstance(op, Elementwise):
+                remedy = (
+                    "say `domain = 'float'`, which makes floats of it, or 'number', which refuses booleans"
+                )
+            raise LawError(f"{error}\n    {name} takes {dtype}: {remedy}.") from None
+
+
+def _narrowed(array: Array, dtype: str) -> Array:
+    """Numbers near these; integers, which may be indices, as they are, and no booleans."""
+    if array.dtype.kind not in "iuf" or (array.dtype.kind != "f" and dtype == "bool"):
+        return array
+    whole = np.rint(np.nan_to_num(array)).clip(-100, 100)
+    return (abs(whole) if dtype == "uint8" else whole).astype(dtype)
+
+
 def _check_derivative_dtypes(name: str, y: Node, leaves: Sequence[Node]) -> None:
     """A cotangent has its input's dtype and a tangent its output's: float32 work stays float32."""
     if not is_float(y.dtype):
@@ -184,7 +220,7 @@ def check_graph(
     outputs: Node | Iterable[Node],
     inputs: Iterable[Node],
     values: Sequence[Any] | None = None,
-    laws: Iterable[int] = tuple(LAWS),
+    laws: Iterable[int] = OF_GRAPHS,
 ) -> None:
     """Holds a graph, as a function of `inputs`, to laws 1-8; LawError where one does not hold.
 

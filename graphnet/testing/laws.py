@@ -8,6 +8,8 @@
 6  Every pass keeps every output and every derivative.
 7  Every back end agrees with NumPy.
 8  Threads: the cores may run in any order, and be any number; the bits are those of one core.
+9  Edges: with an infinity or a NaN in an input, every back end agrees with NumPy. Of ops alone: in a graph, passes
+   leave out products with what is known to be zero.
 
 All derivatives are checked in float64.
 """
@@ -35,7 +37,8 @@ from graphnet.ops.leaf import Fill, StopGradient, constant, input, parameter
 from graphnet.ops.reduce import sum as sum_of
 
 __all__ = [
-    "LAWS", "TOLERANCES", "LawError", "Problem", "held_where_stopped", "make_problem", "require_same_in_any_order",
+    "LAWS", "OF_GRAPHS", "TOLERANCES", "LawError", "Problem", "held_where_stopped", "make_problem",
+    "require_same_in_any_order",
 ]  # fmt: skip
 
 #: Relative to the size of what is compared: "exact" for two ways to the same number, "difference" for
@@ -368,6 +371,32 @@ def require_same_in_any_order(source: Graph, values: Sequence[Array]) -> None:
                         require_close(law, "the value", node, a, b, "bits")
 
 
+def law_9_edges(problem: Problem) -> None:
+    """NaN where NumPy has NaN, an infinity where it has one, whichever float input holds one of them."""
+    given = [
+        (i, value, [_with_one(a, value) if j == i else a for j, a in enumerate(problem.values)])
+        for i in problem.floats
+        for value in (np.inf, np.nan)
+        if problem.values[i].size
+    ]
+    if not given:
+        return
+    plain = [problem.run(problem.outputs, values=values) for _, _, values in given]
+    for backend in usable_backends():
+        function = compile(problem.outputs, problem.leaves, backend=backend)
+        for (i, value, values), expected in zip(given, plain, strict=True):
+            law = f"law 9 (back end {backend} = numpy, with {value} in the middle of input {i + 1})"
+            for node, a, b in zip(problem.outputs, function(*values), expected, strict=True):
+                require_close(law, "the value", node, a, b, "exact")
+
+
+def _with_one(array: Array, value: float) -> Array:
+    """A copy with this value as its middle element."""
+    changed = np.array(array, order="C")
+    changed.reshape(-1)[array.size // 2] = value
+    return changed
+
+
 #: Law number -> (function, whether it needs derivatives).
 LAWS: dict[int, tuple[Callable[[Problem], None], bool]] = {
     1: (law_1_forward, False),
@@ -378,4 +407,7 @@ LAWS: dict[int, tuple[Callable[[Problem], None], bool]] = {
     6: (law_6_passes, False),
     7: (law_7_backends, False),
     8: (law_8_threads, False),
+    9: (law_9_edges, False),
 }
+#: Those that hold of any graph.
+OF_GRAPHS = tuple(number for number in LAWS if number != 9)

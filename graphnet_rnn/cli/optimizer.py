@@ -10,12 +10,12 @@ from typing import Any
 from graphnet_rnn import optimizers
 from graphnet_rnn.cli.calls import made, quoted, read_settings, taken_apart
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers import Optimizer, Stepwise
+from graphnet_rnn.optimizers import FirstOrder, Optimizer, StepSchedule, Stepwise
 from graphnet_rnn.settings import amount
 
 EXAMPLE = "hf(structural=0.1, cg_steps=100)"
 
-__all__ = ["make_optimizer", "no_limit", "optimizer_class"]
+__all__ = ["make_optimizer", "no_limit", "optimizer_class", "rate_for_text", "rates_for_text"]
 
 
 def optimizer_class(text: str) -> type[Optimizer]:
@@ -26,6 +26,17 @@ def optimizer_class(text: str) -> type[Optimizer]:
     close = difflib.get_close_matches(name, optimizers.ALL, 1, 0.5)
     hint = f" Did you mean {close[0]}?" if close else ""
     raise UsageError(f"there is no optimizer {quoted(text)}; there are {', '.join(optimizers.ALL)}.{hint}")
+
+
+def rate_for_text(kind: type[FirstOrder]) -> float | StepSchedule:
+    """The rate at which texts are learned if no other is given."""
+    return kind.rate if kind.rate_for_text is None else kind.rate_for_text
+
+
+def rates_for_text() -> str:
+    """The optimisers that have a rate, each with its own for texts, in words."""
+    firsts = {name: kind for name, kind in optimizers.ALL.items() if issubclass(kind, FirstOrder)}
+    return ", ".join(f"{name} {rate_for_text(kind)}" for name, kind in firsts.items())
 
 
 def no_limit(option: str, value: float) -> float | None:

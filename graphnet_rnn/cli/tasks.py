@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from graphnet.backends import AVAILABLE
 from graphnet.system.files import remove_parts
 from graphnet.system.json_lines import Row, read_rows
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
@@ -64,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--steps", type=int, default=100, help="at most so many")
     add("--test", type=int, default=10_000, help="test sequences")
     add("--test-every", type=int, default=5, help="steps from one test to the next")
-    add("--backend", choices=["numba", "cuda", "numpy"], default="numba", help="what computes")
+    add("--backend", choices=list(AVAILABLE), default="numba", help="what computes")
     add("--threads", type=int, help="at most so many cores (default: all; see gn.compile)")
     add("--seed", type=int, default=0, help="of weights and sequences")
     add(

@@ -19,7 +19,13 @@ from typing import Any
 from graphnet_rnn.cell.cell import classes_of
 from graphnet_rnn.cell.graph_size import require_nodes
 from graphnet_rnn.cli.console import Console
-from graphnet_rnn.cli.optimizer import make_optimizer, no_limit, optimizer_class
+from graphnet_rnn.cli.optimizer import (
+    make_optimizer,
+    no_limit,
+    optimizer_class,
+    rate_for_text,
+    rates_for_text,
+)
 from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.cli.settings import add_settings, free_settings, given_settings
@@ -30,13 +36,11 @@ from graphnet_rnn.formats.model_file import load_network, network_of
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers import (
     ALL,
-    Adam,
     CurvedOptimizer,
     DelayedDecay,
     EpochSchedule,
     FirstOrder,
     Optimizer,
-    RMSprop,
     StepSchedule,
 )
 from graphnet_rnn.settings import whole_number
@@ -84,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--units", type=int, help="units in each layer (default: the cell's own, 128 in most)")
     add("--layers", type=int, default=1, help="how many layers")
     add("--skip", action="store_true", help="every layer reads the input and is read by the output")
-    add("--dropout", type=float, default=0.0, help="share zeroed between layers")
+    add("--dropout", type=float, default=0.0, help="share zeroed between layers (so nothing of one layer)")
     add(
         "--recurrent-dropout",
         type=float,
@@ -104,7 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"{', '.join(ALL)}; with settings: 'hf(structural=0.1)'",
     )
-    add("--rate", type=float, help="learning rate (default: adam 0.005, rmsprop 0.002, sgd and momentum 0.1)")
+    add("--rate", type=float, help=f"learning rate (default: {rates_for_text()})")
     add("--rate-after", type=int, help="epochs before a rate that is a number starts to fall (default: 10)")
     add("--rate-decay", type=float, help="factor on it at each epoch after that (default: 0.95)")
     add(
@@ -361,8 +365,7 @@ def _memory(given: str | None) -> str | int | None:
 
 def _optimizer(options: argparse.Namespace) -> Optimizer:
     kind = optimizer_class(options.optimizer)
-    rate = {Adam: 5e-3, RMSprop: 2e-3}.get(kind, 0.1)
-    default = {"rate": rate, "clip_norm": 5.0} if issubclass(kind, FirstOrder) else {}
+    default = {"rate": rate_for_text(kind), "clip_norm": 5.0} if issubclass(kind, FirstOrder) else {}
     return make_optimizer(options.optimizer, default, options.rate, options.clip_norm)
 
 

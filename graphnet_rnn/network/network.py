@@ -47,7 +47,8 @@ class Network(Model):
     (targets: labels of the whole sequence; the last output is the blank, see rnn.ctc.ctc_loss).
     skip: every layer also reads x_t, and the output sums a projection of every layer (Lynge 2016, 3.4.2);
     "inputs" for the first half of this alone, "outputs" for the second.
-    dropout: share of values zeroed between layers while training (not into the first, nor out of the last).
+    dropout: share of values zeroed between layers while training (not into the first, nor out of the last, so of one
+    layer nothing).
     recurrent_dropout: share of the states' values zeroed on their way into a cell's products while training.
     variational: keep each mask for all time steps (Gal & Ghahramani 2016) instead of drawing one for each.
     share: {1: 0} lets layer 1 use the weights of layer 0; they must fit. output_bias: False for no b_o.

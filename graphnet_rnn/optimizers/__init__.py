@@ -1,5 +1,10 @@
 """Optimisers: they see an objective over a flat vector, and know nothing of networks.
 
+base         what every optimiser is: settings, a state of arrays, and a step
+objective    the cost as a function of the flat vector: loss, gradient, curvature
+batched      each of these over batches of its own
+structure    the hidden units, whose change structural damping penalises
+vectors      what is computed of long vectors
 equations    from equations on nodes to functions that change arrays
 first_order  SGD, momentum, Nesterov, RMSprop, Adam
 conjugate_gradient  linear systems by products with their matrix

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -49,6 +49,9 @@ class FirstOrder(Optimizer):
     `update`; others are the numbers that they are. Settings must be hashable: functions are kept by them.
     Where the loss or the gradient is not finite, θ and the state stay as they are.
     """
+
+    #: The rate that the command `train` takes for texts; None for that of the class.
+    rate_for_text: ClassVar[float | None] = None
 
     rate: float | StepSchedule = 1e-3
     clip_norm: float | None = None
@@ -318,6 +321,8 @@ class Adam(FirstOrder):
 
     Source: Kingma & Ba 2015, algorithm 1.
     """
+
+    rate_for_text: ClassVar[float | None] = 5e-3
 
     rate: float | StepSchedule = 2e-3
     beta1: float = 0.9

@@ -5,11 +5,11 @@ from graphnet_rnn.training.early_stopping import EarlyStopping
 from graphnet_rnn.training.energy import EnergyCases
 from graphnet_rnn.training.folder import RunFolder
 from graphnet_rnn.training.interruption import Interruption
-from graphnet_rnn.training.markov import SymbolSequences
 from graphnet_rnn.training.movements import Movements
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.settings import Training
 from graphnet_rnn.training.stream import Stream
+from graphnet_rnn.training.symbols import SymbolSequences
 from graphnet_rnn.training.text import CarriedText, DrawnText
 from graphnet_rnn.training.trainer import Listener, Outcome, Trainer
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import graphnet as gn
+from graphnet.backends import AVAILABLE
 from graphnet.graph.node import Array
 from graphnet_rnn.data.batches import Batches
 from graphnet_rnn.data.text import Corpus
@@ -69,7 +70,7 @@ class TextProblem(Problem):
         "numba",
         "what computes: numba on the processor, cuda on an NVIDIA GPU",
         free=True,
-        choices=["numba", "cuda", "numpy"],
+        choices=list(AVAILABLE),
     )
 
     def __post_init__(self) -> None:

@@ -24,16 +24,18 @@ from graphnet.ops.linear import BatchMatMul, MatMul, ScaledMatMul
 from graphnet.ops.loss import SigmoidCrossEntropy, SoftmaxCrossEntropy, SquaredError, SymbolCrossEntropy
 from graphnet.ops.reduce import ArgMax, LogSoftmax, LogSumExp, Max, Min, Softmax
 from graphnet.ops.surrogate import Surrogate
+from graphnet.testing.laws import LAWS, OF_GRAPHS
 
 __all__ = ["CASES", "LEAVES", "Case", "covered_ops", "ops_with_inputs"]
 
 
 class Case(NamedTuple):
-    """An op, or a function from nodes to a node, with example arrays; id: the name of the test."""
+    """An op, or a function from nodes to a node, with example arrays; id: the name of the test. laws: that it obeys."""
 
     op: Op | Callable[..., Node]
     arrays: tuple[Array, ...]
     id: str
+    laws: tuple[int, ...] = tuple(LAWS)
 
 
 #: Ops without inputs: no derivative passes them, so the laws have nothing to hold. Where they are tested:
@@ -219,7 +221,12 @@ CASES: tuple[Case, ...] = (
     Case(ScatterAdd(3, 0), (normal(0, 2), ints()), "scatter-nothing"),
     Case(OneHot(4, FLOAT32), (symbols(4, 3),), "one_hot"),
     Case(OneHot(3, FLOAT64), (symbols(3, 2, 2, dtype="int32"),), "one_hot-2d"),
-    Case(lambda i, W: gn.one_hot(i, 4, "float64") @ W, (symbols(4, 3), normal(4, 2)), "one_hot-product"),
+    Case(  # A pass looks the row up, and multiplies nothing by zero.
+        lambda i, W: gn.one_hot(i, 4, "float64") @ W,
+        (symbols(4, 3), normal(4, 2)),
+        "one_hot-product",
+        OF_GRAPHS,
+    ),
     # reduce
     Case(Max((0,)), (distinct(3, 4),), "max-rows"),
     Case(Max((0, 2)), (distinct(2, 3, 2),), "max-two-axes"),

@@ -49,14 +49,15 @@ class RunningSum(gn.Op):
 
 
 class SayingSum(RunningSum):
-    """y[..., t, ...] = Σ_{s ≤ t} x[..., s, ...] along an axis, or Σ_{s ≥ t}: a product with a triangle of ones"""
+    """y[..., t, ...] = Σ_{s ≤ t} x[..., s, ...] along an axis, or Σ_{s ≥ t}: of what a triangle lets through"""
 
     def expanded(self, y: Node, *inputs: Node) -> Node | None:
         x, size = inputs[0], y.shape[self.axis]
-        triangle = np.tri(size, dtype=x.dtype)
-        order = [i for i in range(x.ndim) if i != self.axis] + [self.axis]
-        last = gn.transpose(x, order) @ gn.constant(triangle if self.from_end else triangle.T)
-        return gn.transpose(last, [order.index(i) for i in range(x.ndim)])
+        triangle = np.tri(size, dtype=bool)
+        others = (1,) * (x.ndim - self.axis - 1)
+        read = gn.constant((triangle.T if self.from_end else triangle).reshape(size, size, *others))
+        rows = gn.reshape(x, (*x.shape[: self.axis], 1, *x.shape[self.axis :]))
+        return gn.cast(gn.sum(gn.where(read, rows, gn.fill(0, (), x.dtype)), self.axis + 1), x.dtype)
 
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
         return 0 if self.axis > 0 else None
@@ -114,7 +115,34 @@ kinds = pytest.mark.parametrize("kind", [RunningSum, SayingSum])
 @pytest.mark.cuda
 @each_op
 def test_all_laws(op: gn.Op, x: Array) -> None:
-    gn.testing.check_op(op, x)
+    gn.testing.check_op(op, x, narrow=True)
+
+
+class ProductSum(RunningSum):
+    """y[t] = Σ_{s ≤ t} x[s], or Σ_{s ≥ t}: a product with a triangle of ones and zeros, and 0 · ∞ is NaN"""
+
+    def expanded(self, y: Node, *inputs: Node) -> Node | None:
+        triangle = np.tri(y.shape[0], dtype=y.dtype)
+        return gn.constant(triangle.T if self.from_end else triangle) @ inputs[0]
+
+
+def test_a_product_with_zeros_is_not_the_same_sum() -> None:
+    with pytest.raises(gn.testing.LawError, match=r"law 9 \(back end numba = numpy, with inf in .* input 1"):
+        gn.testing.check_op(ProductSum(), GENERATOR.standard_normal((4, 3)))
+
+
+class WidenedSum(RunningSum):
+    """y[t] = Σ_{s ≤ t} x[s], of int8 as int64, which `infer` does not say"""
+
+    def forward(self, x: Array) -> Array:
+        return np.cumsum(x, self.axis)
+
+
+def test_a_dtype_that_is_not_what_was_inferred() -> None:
+    with pytest.raises(
+        gn.testing.LawError, match=r"(?s)law 1: forward gave int64\[.*int8\[.*let `prepare` cast it"
+    ):
+        gn.testing.check_op(WidenedSum(), GENERATOR.standard_normal((4, 3)), laws=(1,), narrow=True)
 
 
 def recurrent(kind: type[RunningSum], steps: int = 40) -> tuple[list[Node], list[Node], list[Array]]:

@@ -21,6 +21,7 @@ from graphnet.testing import LawError
 from graphnet_rnn import Cell, State
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.testing import CHECKS, check_cell
+from tests.tables import require_rows
 
 every_cell = pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=rnn.cells.ALL)
 
@@ -60,10 +61,12 @@ def test_cell_can_be_made_again_from_its_settings(cell: type[Cell]) -> None:
 
 
 def test_every_exported_cell_is_in_all() -> None:
-    exported = [
+    exported = {
         v for v in vars(rnn).values() if isinstance(v, type) and issubclass(v, Cell) and v is not Cell
-    ]
-    assert set(exported) == set(rnn.cells.ALL.values())
+    }
+    listed = set(rnn.cells.ALL.values())
+    require_rows(exported - listed, "cells.ALL", "the class")
+    require_rows(listed - exported, "the imports and __all__ of graphnet_rnn", "its name")
 
 
 def test_initial_weights_of_the_lstm() -> None:

@@ -25,6 +25,7 @@ from tests.graphnet_rnn.cells.oracles import (
     layers_of,
     run,
 )
+from tests.tables import require_rows
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 SYMBOLS, OUTPUTS = 5, 4
@@ -200,8 +201,13 @@ def check_case(case: Case, dtype: str = "float64", **more: Any) -> None:
 
 
 def test_every_cell_has_an_oracle() -> None:
-    assert set(ORACLES) == set(rnn.cells.ALL)
-    assert {name.partition(",")[0] for name in CELLS} == set(rnn.cells.ALL)
+    cells = set(rnn.cells.ALL)
+    made = {name.partition(",")[0] for name in CELLS}
+    require_rows(
+        cells - set(ORACLES), "ORACLES in oracles.py", "its equations in NumPy, as the source has them"
+    )
+    require_rows(cells - made, "CELLS in test_oracles.py", "an instance of it, of so many units")
+    require_rows((set(ORACLES) | made) - cells, "cells.ALL", "the class, or it has no oracle here")
     for name, make in CELLS.items():
         assert type(make(3)) is rnn.cells.ALL[name.partition(",")[0]], name
 

@@ -17,9 +17,12 @@ from safetensors.numpy import save as safetensors_save
 import graphnet
 import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
-from graphnet_rnn import cells
+from graphnet.graph.node import Node
+from graphnet_rnn import cells, optimizers
 from graphnet_rnn.cli import COMMANDS, graphs, main, make_parser
+from graphnet_rnn.cli.console import Console
 from graphnet_rnn.cli.graphs import SHOWN
+from graphnet_rnn.cli.train import make_trainer
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import ModelFileError, TrainingError
 from graphnet_rnn.formats.model_file import FORMAT, KEY
@@ -173,6 +176,36 @@ def test_defaults(capsys: pytest.CaptureFixture[str], command: str, defaults: li
     shown = " ".join(capsys.readouterr().out.split())
     for default in defaults:
         assert default in shown
+
+
+class Careful(optimizers.FirstOrder):
+    """θ ← θ - ε g, with a rate of its own"""
+
+    def update(
+        self, theta: Node, g: Node, state: dict[str, Node], rate: Node
+    ) -> tuple[Node, dict[str, Node]]:
+        return theta - rate * g, {}
+
+
+def test_the_help_says_each_optimizer_s_rate(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that says nothing of texts has the rate that it has everywhere."""
+    monkeypatch.setitem(optimizers.ALL, "careful", Careful)
+    firsts = {n: kind for n, kind in optimizers.ALL.items() if issubclass(kind, optimizers.FirstOrder)}
+    rates = {}
+    for name in firsts:
+        options = make_parser().parse_args(
+            ["train", "text.txt", "--cell", "LSTM", *SMALL, "--optimizer", name]
+        )
+        optimizer = make_trainer(options, here / name, Console(quiet=True)).settings.optimizer
+        assert isinstance(optimizer, optimizers.FirstOrder)
+        rates[name] = optimizer.rate
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    said = ", ".join(f"{name} {rate}" for name, rate in rates.items())
+    assert f"learning rate (default: {said})" in " ".join(capsys.readouterr().out.split())
+    assert (rates["adam"], rates["careful"]) == (5e-3, Careful().rate)
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ from graphnet_rnn.formats.model_file import (
     read_model_file,
 )
 from tests.graphnet_rnn.formats.resealed import ODD
+from tests.tables import require_rows
 
 MOST = 5e6
 
@@ -119,8 +120,11 @@ def leaves(kind: type) -> Iterator[type]:
 
 def test_every_model_has_a_row_and_is_known_to_files() -> None:
     kinds = set(leaves(rnn.Model))
-    assert kinds == set(MODELS.values())
-    assert kinds <= {type(make()) for make in MAKE.values()}
+    require_rows(kinds - set(MODELS.values()), "model_file.MODELS", "the class")
+    require_rows(
+        kinds - {type(make()) for make in MAKE.values()}, "MAKE in test_models.py", "a small one of it"
+    )
+    assert set(MODELS.values()) <= kinds
 
 
 # -- round trips ---------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from graphnet_rnn.optimizers import (
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
 from graphnet_rnn.training import EarlyStopping
+from tests.tables import require_rows
 
 # -- hand-written references ---------------------------------------------------------------------
 
@@ -80,20 +81,21 @@ def adam(theta: Array, g: Gradient, steps: int) -> Array:
 
 @dataclass(frozen=True)
 class Case:
-    """An optimiser, what it must do, and a rate at which it settles on a quadratic."""
+    """An optimiser, what it must do, a rate at which it settles on a quadratic, and one for Rosenbrock's function."""
 
     optimizer: Optimizer
     reference: Callable[[Array, Gradient, int], Array]
     settling: Optimizer
+    rosenbrock: float
 
 
 FIRST_ORDER = {name: kind for name, kind in optimizers.ALL.items() if issubclass(kind, optimizers.FirstOrder)}
 CASES = {
-    "sgd": Case(SGD(0.07), sgd, SGD(0.1)),
-    "momentum": Case(Momentum(0.07, momentum=0.8), momentum, Momentum(0.05)),
-    "nesterov": Case(Nesterov(0.07, momentum=0.8), nesterov, Nesterov(0.05)),
-    "rmsprop": Case(RMSprop(0.07, decay=0.9, delta=1e-6), rmsprop, RMSprop(1e-3)),
-    "adam": Case(Adam(0.07, beta1=0.8, beta2=0.95, delta=1e-6), adam, Adam(0.02)),
+    "sgd": Case(SGD(0.07), sgd, SGD(0.1), 1e-3),
+    "momentum": Case(Momentum(0.07, momentum=0.8), momentum, Momentum(0.05), 1e-4),
+    "nesterov": Case(Nesterov(0.07, momentum=0.8), nesterov, Nesterov(0.05), 1e-4),
+    "rmsprop": Case(RMSprop(0.07, decay=0.9, delta=1e-6), rmsprop, RMSprop(1e-3), 1e-3),
+    "adam": Case(Adam(0.07, beta1=0.8, beta2=0.95, delta=1e-6), adam, Adam(0.02), 0.02),
 }
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
@@ -116,7 +118,9 @@ class Quadratic:
 
 
 def test_every_optimizer_has_a_case() -> None:
-    assert set(CASES) == set(FIRST_ORDER)
+    what = "an instance, its equation as a plain loop, one that settles on a quadratic, a rate for Rosenbrock"
+    require_rows(set(FIRST_ORDER) - set(CASES), "CASES in test_optimizers.py", what)
+    require_rows(set(CASES) - set(FIRST_ORDER), "optimizers.ALL", "the class")
     for name, case in CASES.items():
         assert type(case.optimizer) is type(case.settling) is optimizers.ALL[name]
 
@@ -419,14 +423,11 @@ def rosenbrock() -> rnn.Objective:
     )
 
 
-ROSENBROCK_RATES = {"sgd": 1e-3, "momentum": 1e-4, "nesterov": 1e-4, "rmsprop": 1e-3, "adam": 0.02}
-
-
-@pytest.mark.parametrize("name", FIRST_ORDER)
-def test_minimize_rosenbrock(name: str) -> None:
+@every_case
+def test_minimize_rosenbrock(case: Case) -> None:
     objective = rosenbrock()
     start = objective.loss(objective.start())
-    result = rnn.minimize(objective, optimizers.ALL[name](rate=ROSENBROCK_RATES[name]), steps=1500)
+    result = rnn.minimize(objective, type(case.optimizer)(rate=case.rosenbrock), steps=1500)  # type: ignore[call-arg]
     assert start == pytest.approx(24.2)
     assert result.loss < 0.25 * start
     assert len(result.reports) == 1500

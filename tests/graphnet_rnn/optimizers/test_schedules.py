@@ -252,7 +252,9 @@ def test_without_a_schedule_the_state_is_as_it_was() -> None:
 
 def test_a_state_without_a_count_is_told() -> None:
     theta = np.zeros(3)
-    with pytest.raises(UsageError, match=r"SGD.step: state lacks step; SGD keeps step; make it with optimizer\.init"):
+    with pytest.raises(
+        UsageError, match=r"SGD.step: state lacks step; SGD keeps step; make it with optimizer\.init"
+    ):
         SGD(RATE).step(Quadratic(), theta, SGD(0.1).init(theta))
 
 

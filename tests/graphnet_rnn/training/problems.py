@@ -75,17 +75,17 @@ def reader(**how: Any) -> rnn.Network:
 
 def carried(**how: Any) -> Problem:
     settings = {"time": 15, "batch": 5, "sample": 5, **how}
-    return rnn.CarriedText(reader(dropout=0.2, initial_state="learned"), corpus(), **settings)
+    return rnn.CarriedText(reader(recurrent_dropout=0.2, initial_state="learned"), corpus(), **settings)
 
 
 def drawn(**how: Any) -> Problem:
     settings = {"time": 10, "batch": 5, "gradient_batches": 3, "curvature_batches": 2, "sample": 5, **how}
-    return rnn.DrawnText(reader(dropout=0.2), corpus(), **settings)
+    return rnn.DrawnText(reader(recurrent_dropout=0.2), corpus(), **settings)
 
 
 def arrays(cases: int = 37, network: dict[str, Any] | None = None, **how: Any) -> Problem:
     """By default the last batch of an epoch is not full."""
-    net = rnn.Network([rnn.LSTM(4)], 3, 2, "squared", dropout=0.2, **(network or {}))
+    net = rnn.Network([rnn.LSTM(4)], 3, 2, "squared", recurrent_dropout=0.2, **(network or {}))
     x = draws().normal(size=(7, cases, 3))
     settings = {
         "inputs": x,

@@ -24,7 +24,8 @@ from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
 from graphnet_rnn.training import Listener, Problem, Trainer, Training
 from tests.graphnet_rnn.training import problems
 from tests.graphnet_rnn.training.problems import PROBLEMS, Line, begin, bits, draws, rbm
-from tests.graphnet_rnn.training.runs import At, contents, interrupt_at, rows, settings_of
+from tests.graphnet_rnn.training.runs import At, contents, interrupt_at, require_same_files, rows, settings_of
+from tests.tables import require_rows
 
 every = pytest.mark.parametrize("name", PROBLEMS)
 
@@ -36,9 +37,14 @@ def below(kind: type) -> Iterator[type]:
         yield from below(each)
 
 
+def own_kinds() -> set[type]:
+    """The problems of the project."""
+    return {kind for kind in below(Problem) if kind.__module__.startswith("graphnet_rnn.")}
+
+
 def test_every_problem_has_a_row() -> None:
-    kinds = {kind for kind in below(Problem) if kind.__module__.startswith("graphnet_rnn.")}
-    assert kinds <= {type(row.make()) for row in PROBLEMS.values()}
+    missing = own_kinds() - {type(row.make()) for row in PROBLEMS.values()}
+    require_rows(missing, "PROBLEMS in problems.py", "a small one of it, and an optimizer that fits")
 
 
 # -- stopped and resumed -------------------------------------------------------------------------
@@ -72,13 +78,13 @@ def test_interrupted_and_resumed_is_never_stopped(name: str, whole: Any, tmp_pat
     last = begin(name, tmp_path / "run")
     last.resume()
     assert last.run() == outcome
-    assert contents(tmp_path / "run") == files
+    require_same_files(contents(tmp_path / "run"), files)
 
 
 @every
 def test_two_runs_are_the_same_bytes(name: str, whole: Any, tmp_path: Path) -> None:
     assert begin(name, tmp_path / "run").run() == whole(name)[0]
-    assert contents(tmp_path / "run") == whole(name)[1]
+    require_same_files(contents(tmp_path / "run"), whole(name)[1])
 
 
 @every
@@ -87,7 +93,7 @@ def test_more_epochs_are_the_same_run(name: str, whole: Any, tmp_path: Path) -> 
     more = begin(name, tmp_path / "run")
     more.resume()
     more.run()
-    assert contents(tmp_path / "run") == whole(name)[1]
+    require_same_files(contents(tmp_path / "run"), whole(name)[1])
 
 
 @every
@@ -101,7 +107,20 @@ def test_a_listener_that_fails_loses_no_step(name: str, whole: Any, tmp_path: Pa
     last.resume()
     assert last.progress.step == 2
     last.run()
-    assert contents(tmp_path / "run") == whole(name)[1]
+    require_same_files(contents(tmp_path / "run"), whole(name)[1])
+
+
+def test_runs_that_differ_are_told_by_tensor_and_text(whole: Any, tmp_path: Path) -> None:
+    files = whole("arrays")[1]
+    (tmp_path / "a.safetensors").write_bytes(files["model.safetensors"])
+    model = rnn.load(tmp_path / "a.safetensors")
+    model.parameters["layer0.W_hf"].value = model.parameters["layer0.W_hf"].value + np.eye(4)[1]
+    rnn.save(model, tmp_path / "a.safetensors")
+    changed = {**files, "model.safetensors": (tmp_path / "a.safetensors").read_bytes()}
+    with pytest.raises(
+        AssertionError, match=r"(?m)^model.safetensors: layer0.W_hf differs in 4 of 16 .* \[0, 1\]$"
+    ):
+        require_same_files(changed, files)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +140,7 @@ def test_killed_and_resumed_is_never_stopped(name: str, whole: Any, killed: Path
     last.resume()
     assert last.progress.step == 1
     last.run()
-    assert contents(killed / name) == whole(name)[1]
+    require_same_files(contents(killed / name), whole(name)[1])
 
 
 @every
@@ -212,6 +231,12 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
 }  # fmt: skip
 #: Those that change how numbers are rounded at most; and what test_run_identity has.
 FREE = {"threads", "memory", "backend", "network"}
+#: Problems whose settings have their rows elsewhere.
+ELSEWHERE = {
+    rnn.CarriedText: "test_run_identity.py",
+    rnn.DrawnText: "test_run_identity.py",
+    rnn.tasks.Trial: "tests/graphnet_rnn/tasks/test_trial.py",
+}
 
 
 @pytest.mark.parametrize(("name", "setting"), [(name, each) for name in OTHER for each in OTHER[name]])
@@ -226,17 +251,15 @@ def test_another_run_is_refused_by_name(name: str, setting: str, tmp_path: Path)
     assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == before
 
 
-def test_every_setting_has_its_row() -> None:
-    for kind in (
-        rnn.Arrays,
-        rnn.tasks.FreshSequences,
-        rnn.EnergyCases,
-        rnn.Movements,
-        rnn.SymbolSequences,
-        rnn.Stream,
-    ):
-        named = {s for name in OTHER if type(PROBLEMS[name].make()) is kind for s in OTHER[name]}
-        assert settings_of(kind) <= named | FREE, kind
+@pytest.mark.parametrize("kind", sorted(own_kinds(), key=str), ids=lambda kind: kind.__name__)
+def test_every_problem_describes_its_settings(kind: type[Problem]) -> None:
+    """Else a run could be continued as another one, and nobody would be told."""
+    assert kind.description is not Problem.description, (
+        f"{kind.__name__}: add `description`, with every setting that its numbers depend on, arrays included"
+    )
+    named = {s for name in OTHER if type(PROBLEMS[name].make()) is kind for s in OTHER[name]}
+    missing = settings_of(kind) - named - FREE if kind not in ELSEWHERE else ()
+    require_rows(missing, f"OTHER for {kind.__name__}", "another value, and what is said of it")
 
 
 @every

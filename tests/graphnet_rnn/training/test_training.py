@@ -28,7 +28,7 @@ from graphnet_rnn.formats.model_file import read_model_file
 from graphnet_rnn.optimizers import Report
 from graphnet_rnn.training import EarlyStopping, Listener, Outcome, RunFolder, Trainer
 from graphnet_rnn.training.state import TrainingState, read_training_state
-from tests.graphnet_rnn.training.runs import At, contents, interrupt_at, rows, text_run
+from tests.graphnet_rnn.training.runs import At, contents, interrupt_at, require_same_files, rows, text_run
 
 TEXT = "the quick brown fox jumps over the lazy dog. " * 25
 OTHER = "the quick brown dog jumps over the lazy fox. " * 25
@@ -145,7 +145,7 @@ def test_every_piece_gets_dropout_masks_of_its_own(tmp_path: Path, kind: str) ->
 def test_two_runs_are_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
         trainer(tmp_path / name, net={"layers": [rnn.LSTM(6), rnn.GRU(5)], "dropout": 0.3}).run()
-    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    require_same_files(contents(tmp_path / "a"), contents(tmp_path / "b"))
 
 
 def test_another_seed_is_another_run(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_interrupted_and_resumed_is_never_stopped(
     last = trainer(tmp_path / "parts", **settings)
     last.resume()
     assert last.run().reason == "epochs"
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    require_same_files(contents(tmp_path / "parts"), contents(tmp_path / "whole"))
 
 
 def test_fixed_weights_come_from_the_checkpoint(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_fixed_weights_come_from_the_checkpoint(tmp_path: Path) -> None:
     assert np.array_equal(
         last.problem.model.fixed["layer0.W_hh"].value, whole.problem.model.fixed["layer0.W_hh"].value
     )
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    require_same_files(contents(tmp_path / "parts"), contents(tmp_path / "whole"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=str)
@@ -325,7 +325,7 @@ def test_a_listener_that_fails_loses_no_step(tmp_path: Path) -> None:
     last.resume()
     last.run()
     trainer(tmp_path / "whole").run()
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    require_same_files(contents(tmp_path / "parts"), contents(tmp_path / "whole"))
 
 
 def test_stopped_before_the_first_step(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_stopped_before_the_first_step(tmp_path: Path) -> None:
     last.resume()
     last.run()
     trainer(tmp_path / "whole").run()
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    require_same_files(contents(tmp_path / "parts"), contents(tmp_path / "whole"))
 
 
 def test_killed_between_first_checkpoint_and_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +356,7 @@ def test_killed_between_first_checkpoint_and_history(tmp_path: Path, monkeypatch
     last.resume()
     last.run()
     trainer(tmp_path / "whole").run()
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    require_same_files(contents(tmp_path / "parts"), contents(tmp_path / "whole"))
 
 
 def test_more_epochs_on_resume(tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ def test_more_epochs_on_resume(tmp_path: Path) -> None:
     more = trainer(tmp_path / "parts", epochs=4)
     more.resume()
     assert more.run().epochs == 4
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    require_same_files(contents(tmp_path / "parts"), contents(tmp_path / "whole"))
 
 
 def test_fewer_epochs_on_resume(tmp_path: Path) -> None:
@@ -382,7 +382,7 @@ def test_finished_run_stays_as_it_is(tmp_path: Path) -> None:
     again = trainer(tmp_path / "run")
     again.resume()
     assert again.run() == outcome
-    assert contents(tmp_path / "run") == before
+    require_same_files(contents(tmp_path / "run"), before)
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
@@ -400,7 +400,7 @@ def test_damaged_newest_checkpoint_falls_back(tmp_path: Path, damage: str) -> No
     last.resume()
     assert last.progress.step == 14, "the end of the second epoch"
     last.run()
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    require_same_files(contents(tmp_path / "parts"), contents(tmp_path / "whole"))
 
 
 def test_all_checkpoints_damaged(tmp_path: Path) -> None:
@@ -473,7 +473,7 @@ def test_a_history_that_changes_while_a_run_writes_it(tmp_path: Path, change: st
     again = trainer(tmp_path / "run")
     again.resume()
     again.run()
-    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+    require_same_files(contents(tmp_path / "run"), contents(tmp_path / "whole"))
 
 
 # -- two of them ---------------------------------------------------------------------------------
@@ -492,7 +492,7 @@ def test_a_trainer_that_is_refused_changes_nothing(tmp_path: Path) -> None:
         assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == before
 
     assert trainer(tmp_path / "run", listeners=[At(9, another)]).run().reason == "epochs"
-    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+    require_same_files(contents(tmp_path / "run"), contents(tmp_path / "whole"))
 
 
 @pytest.mark.parametrize("end", [9, 21])
@@ -507,7 +507,7 @@ def test_what_another_has_trained_since_is_taken_up(tmp_path: Path, end: int) ->
     assert second.progress.step == 5
     first.run()
     assert second.run().reason == "epochs"
-    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+    require_same_files(contents(tmp_path / "run"), contents(tmp_path / "whole"))
 
 
 def test_a_checkpoint_that_is_replaced_while_it_is_read(
@@ -559,7 +559,7 @@ def test_a_run_whose_lock_is_removed_takes_it_again(tmp_path: Path) -> None:
     trainer(tmp_path / "run", listeners=at).run()
     assert there == [True]
     assert not lock.exists()
-    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+    require_same_files(contents(tmp_path / "run"), contents(tmp_path / "whole"))
 
 
 def test_what_others_write_in_the_folder_is_left_alone(tmp_path: Path) -> None:
@@ -606,7 +606,7 @@ def test_folder_in_use(tmp_path: Path) -> None:
         match=r"holds a run already; continue it \(train --resume .*, or trainer\.resume\(\)\), or name another",
     ):
         trainer(tmp_path / "run", epochs=1).run()
-    assert contents(tmp_path / "run") == before
+    require_same_files(contents(tmp_path / "run"), before)
 
 
 def test_nan_loss_is_told_and_reaches_no_file(tmp_path: Path) -> None:
@@ -678,7 +678,7 @@ def test_full_disk_at_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     last = trainer(tmp_path / "parts")
     last.resume()
     last.run()
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    require_same_files(contents(tmp_path / "parts"), contents(tmp_path / "whole"))
 
 
 def test_full_disk_at_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -702,7 +702,7 @@ def test_full_disk_at_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     last = trainer(tmp_path / "parts")
     last.resume()
     last.run()
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    require_same_files(contents(tmp_path / "parts"), contents(tmp_path / "whole"))
 
 
 def test_folder_that_is_a_file(tmp_path: Path) -> None:
@@ -785,7 +785,7 @@ def test_killed_at_random_moments_and_resumed_is_never_stopped(tmp_path: Path) -
     assert finished.returncode == 0
     assert at == sorted(at)
     assert -1 < at[0] < at[-1] < newest(folder), "the kills fell into the run"
-    assert contents(folder) == contents(tmp_path / "whole")
+    require_same_files(contents(folder), contents(tmp_path / "whole"))
     assert not list(folder.glob(".*.part"))
 
 

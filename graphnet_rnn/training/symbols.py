@@ -1,4 +1,4 @@
-"""Hidden Markov models as problems: expectation-maximisation over all sequences at once."""
+"""Sequences of symbols as a problem: expectation-maximisation of a hidden Markov model over all of them at once."""
 
 from __future__ import annotations
 

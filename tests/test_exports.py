@@ -1,0 +1,51 @@
+"""What is listed as public is where users look for it: gn.NAME, rnn.NAME."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.ops import FAMILIES
+from tests.tables import require_rows
+
+#: Functions of the families of ops that are for other modules: they take or give no nodes, or have an operator.
+INTERNAL = {
+    "leaf": {"as_node", "as_shape", "as_size", "filled", "zeros"},
+    "shape": {
+        "basic_slice", "edges_of", "is_whole", "joined_entry", "normalize_axes", "normalize_axis", "pieces_between",
+        "split",
+    },
+    "broadcast": {"summed"},
+    "linear": {"scaled_rows"},
+    "index": {"getitem", "is_by_columns"},
+}  # fmt: skip
+
+
+def test_every_function_of_the_ops_is_exported() -> None:
+    for family in FAMILIES:
+        name = family.__name__.rpartition(".")[2]
+        functions = {each for each in family.__all__ if inspect.isfunction(getattr(family, each))}
+        internal = INTERNAL.get(name, set())
+        missing = functions - internal - set(gn.__all__)
+        require_rows(
+            missing,
+            "the imports and __all__ of graphnet",
+            "the function (or to INTERNAL, if it is for modules)",
+        )
+        assert internal <= functions - set(gn.__all__), f"INTERNAL of {name} lists what is gone, or exported"
+
+
+def test_every_optimizer_is_exported() -> None:
+    kinds = set(rnn.optimizers.ALL.values())
+    missing = {
+        kind for kind in kinds if kind.__name__ not in rnn.__all__ or getattr(rnn, kind.__name__) is not kind
+    }
+    require_rows(missing, "the imports and __all__ of graphnet_rnn", "the class")
+
+
+def test_every_module_of_the_optimizers_is_listed() -> None:
+    listed = [line.split()[0] for line in (rnn.optimizers.__doc__ or "").splitlines()[2:] if line.strip()]
+    missing = {module.name for module in pkgutil.iter_modules(rnn.optimizers.__path__)} - set(listed)
+    require_rows(missing, "the docstring of graphnet_rnn.optimizers", "what the module is for")
