@@ -14,8 +14,8 @@ from tests.tables import require_rows
 INTERNAL = {
     "leaf": {"as_node", "as_shape", "as_size", "filled", "zeros"},
     "shape": {
-        "basic_slice", "edges_of", "is_whole", "joined_entry", "normalize_axes", "normalize_axis", "pieces_between",
-        "split",
+        "basic_slice", "edges_of", "is_whole", "joined_entry", "normalize_axes", "normalize_axis", "inputs_between",
+        "slice_along", "split",
     },
     "broadcast": {"summed"},
     "linear": {"scaled_rows"},
