@@ -13,6 +13,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
+from graphnet.system.cached import cached_property
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
@@ -205,17 +206,17 @@ class FirstOrder(Optimizer):
         """The rate of the next step, and what else follows a schedule: what `apply` takes."""
         return {name: self._now(name, state) for name in self._scalars}
 
-    @property
+    @cached_property
     def _scheduled(self) -> tuple[str, ...]:
         """The names of the settings that follow schedules."""
         return tuple(f.name for f in fields(self) if isinstance(getattr(self, f.name), StepSchedule))
 
-    @property
+    @cached_property
     def _scalars(self) -> tuple[str, ...]:
         """The names of what may be another number at each step."""
         return tuple(dict.fromkeys(("rate", *self._scheduled)))
 
-    @property
+    @cached_property
     def _key(self) -> tuple[Any, ...]:
         """All of the settings that equations may hold."""
         varying = set(self._scalars)
@@ -224,6 +225,8 @@ class FirstOrder(Optimizer):
     def _with(self, **settings: Any) -> Self:
         """A copy with other settings, which may be nodes."""
         own = copy(self)
+        for cached in ("_scheduled", "_scalars", "_key"):
+            vars(own).pop(cached, None)
         for name, value in settings.items():
             if name not in {f.name for f in fields(self)}:
                 raise UsageError(f"{type(self).__name__}: there is no setting {name!r}")
