@@ -1,6 +1,6 @@
 """Runs every command of README, guides and help in an environment that is made by these commands alone.
 
-    python3 run.py newcomer            all of it: needs git's list of files, a network or pip's cache, and minutes
+    python3 run.py newcomer            all of it: needs a network or pip's cache, and minutes
     python3 run.py newcomer --list     what is run, what otherwise, and what not, with the reasons
     python3 run.py newcomer demo docs  only in these checkouts: demo, docs, tutorials, pip, uv
 
@@ -124,7 +124,12 @@ def base_python() -> str:
 def copy_checkout(target: Path) -> None:
     """What git keeps or would keep of this checkout, as it is now."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    try:
+        names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    except (OSError, subprocess.CalledProcessError):  # no git here, or a copy that it does not keep
+        made = (".git", ".venv", "build", "__pycache__", "*.egg-info", ".*_cache")
+        shutil.copytree(ROOT, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*made))
+        return
     for name in filter(None, names):
         if (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
