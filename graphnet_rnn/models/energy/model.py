@@ -34,12 +34,12 @@ class EnergyModel(Model):
         self,
         visible: int,
         hidden: int,
-        visibles: str,
-        sigma: float,
-        seed: int,
-        dtype: Any,
-        initial: Mapping[str, Initializer] | None,
-        values: Mapping[str, Array] | None,
+        visibles: str = "binary",
+        sigma: float = 1.0,
+        seed: int = 0,
+        dtype: Any = "float32",
+        initial: Mapping[str, Initializer] | None = None,
+        values: Mapping[str, Array] | None = None,
     ) -> None:
         owner = type(self).__name__
         self.visible = whole_number(f"{owner}: visible", visible)

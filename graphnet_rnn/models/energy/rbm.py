@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,19 +30,6 @@ class RBM(EnergyModel):
     being cases. Raises UsageError for settings and DataError for data that cannot be meant.
     Source: Smolensky 1986; Hinton 2002; Sutskever 2013, 2.7, eqs 2.24-2.33.
     """
-
-    def __init__(
-        self,
-        visible: int,
-        hidden: int,
-        visibles: str = "binary",
-        sigma: float = 1.0,
-        seed: int = 0,
-        dtype: Any = "float32",
-        initial: Mapping[str, Initializer] | None = None,
-        values: Mapping[str, Array] | None = None,
-    ) -> None:
-        super().__init__(visible, hidden, visibles, sigma, seed, dtype, initial, values)
 
     def declare(self) -> dict[str, tuple[tuple[int, ...], Initializer]]:
         return {
