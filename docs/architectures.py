@@ -274,7 +274,8 @@ def main() -> int:
         if name not in drawn:
             parser.error(f"no row with a picture is named {name!r}; there are {', '.join(drawn)}")
     digests = {
-        name: hashlib.sha256(without_lines(each.dot).encode()).hexdigest()[:16] for name, each in drawn.items()
+        name: hashlib.sha256(without_lines(each.dot).encode()).hexdigest()[:16]
+        for name, each in drawn.items()
     }
     kept = json.loads(GRAPHS.read_text(encoding="utf-8"))
     changed = [

@@ -41,7 +41,7 @@ from graphnet.graph.provenance import scope
 from graphnet.derivatives.gradient import backward, gradient, rop  # isort: skip
 from graphnet.derivatives.curvature import gauss_newton_product, hessian_product  # isort: skip
 from graphnet import passes  # isort: skip
-from graphnet.backends import place  # isort: skip
+from graphnet.backends import backend_of, place  # isort: skip
 from graphnet.call.function import Function, compile  # isort: skip
 from graphnet.call.stored import StoredFunction, load_function  # isort: skip
 from graphnet import testing  # isort: skip
@@ -52,7 +52,7 @@ __all__ = [
     "BackendError", "DifferentiationError", "DtypeError", "Elementwise", "Function", "Graph",
     "GraphnetError", "Node", "NonFiniteError", "NotEnoughMemoryError", "Op", "RandomSource", "ShapeError",
     "StoredFunction", "UsageError", "ValueAccessError",
-    "__version__", "absolute", "add", "argmax", "backward", "broadcast_to", "cast", "clip", "compile",
+    "__version__", "absolute", "add", "argmax", "backend_of", "backward", "broadcast_to", "cast", "clip", "compile",
     "concatenate", "constant", "cos", "divide", "equal", "exp", "fill", "gauss_newton_product",
     "gradient", "greater", "greater_equal", "hessian_product", "input", "label", "less", "less_equal",
     "load_function", "log", "log_softmax", "logical_and", "logical_not", "logical_or", "logsumexp", "matmul",

@@ -8,7 +8,7 @@ from typing import Any
 from graphnet.backends.base import Backend
 from graphnet.errors import BackendError
 
-__all__ = ["AVAILABLE", "Backend", "load_backend", "place", "usable_backends"]
+__all__ = ["AVAILABLE", "Backend", "backend_of", "load_backend", "place", "usable_backends"]
 
 #: name -> (module, class)
 AVAILABLE: dict[str, tuple[str, str]] = {
@@ -40,6 +40,14 @@ def place(array: Any, backend: str = "cuda") -> Any:
     Raises BackendError where the back end cannot run here.
     """
     return load_backend(backend).place(array)
+
+
+def backend_of(array: Any) -> str:
+    """Which back end computes where the array lies: what its class names as `backend`; "numba" for NumPy's arrays.
+
+    So what is to work on θ wherever it is asks nothing else: gn.compile(..., gn.backend_of(theta)).
+    """
+    return getattr(array, "backend", "numba")
 
 
 def usable_backends() -> list[str]:

@@ -92,7 +92,8 @@ class Cache:
     def prune(self) -> None:
         """Removes what was not used for longest, if there is more than the bound. Others may be at it, too."""
         groups: dict[str, list[tuple[Path, os.stat_result]]] = defaultdict(list)
-        for folder in (self.folder, self.folder / "cuda", self.folder / "cuda" / "__pycache__"):
+        # What a back end keeps by itself lies in a folder of its own (see within), and Python's files in one below that.
+        for folder in (self.folder, *self.folder.glob("*/"), *self.folder.glob("*/__pycache__/")):
             for name, path, status in _files(folder):
                 groups[name].append((path, status))
         sizes = {name: sum(_taken(status) for _, status in files) for name, files in groups.items()}

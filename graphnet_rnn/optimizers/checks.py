@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 import graphnet as gn
-from graphnet.backends import load_backend
+from graphnet.backends import load_backend, usable_backends
 from graphnet.graph.node import Array
 from graphnet.testing import TOLERANCES, LawError
 from graphnet_rnn.errors import UsageError
@@ -50,7 +50,7 @@ class Bowl:
         if self.broken.startswith("gradient"):
             g[2] = np.nan if self.broken.endswith("NaN") else np.inf
         loss = self.loss(w) if not self.broken.startswith("loss") else float(self.broken.split()[-1])
-        return loss, g if isinstance(w, np.ndarray) else gn.place(g, "cuda")
+        return loss, gn.place(g, gn.backend_of(w))
 
     def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
         bend = self.hessian + np.diag(3 * np.asarray(w, np.float64) ** 2)
@@ -257,18 +257,20 @@ def clipping_is_a_shorter_gradient(optimizer: Optimizer) -> str:
 
 
 def back_ends_agree(optimizer: Optimizer) -> str:
-    """Vectors on a GPU (or in its simulator, where there is one) become what they become here."""
-    if not isinstance(optimizer, FirstOrder) or load_backend("cuda").missing():
+    """Vectors in a device's memory (or in that of its simulator) become what they become here."""
+    devices = [name for name in usable_backends() if load_backend(name).apart]
+    if not isinstance(optimizer, FirstOrder) or not devices:
         return ""
     *_, (theta, state) = _stepped(optimizer, 2)
-    there = gn.place(Bowl().start(), "cuda")
-    held = optimizer.init(there)
-    for _ in range(2):
-        optimizer.step(Bowl(), there, held)
-    for name, a, b in [("θ", there, theta), *((n, held[n], state[n]) for n in state)]:
-        same = np.allclose(np.asarray(a), b, rtol=1e-10, atol=1e-12)
-        _require(optimizer, same, f"{name} is another one on the GPU")
-    return "two steps on the GPU are two steps here"
+    for backend in devices:
+        there = gn.place(Bowl().start(), backend)
+        held = optimizer.init(there)
+        for _ in range(2):
+            optimizer.step(Bowl(), there, held)
+        for name, a, b in [("θ", there, theta), *((n, held[n], state[n]) for n in state)]:
+            same = np.allclose(np.asarray(a), b, rtol=1e-10, atol=1e-12)
+            _require(optimizer, same, f"{name} is another one by {backend}")
+    return f"two steps by {', '.join(devices)} are two steps here"
 
 
 OPTIMIZER_CHECKS: dict[str, Callable[[Optimizer], str]] = {
@@ -280,5 +282,5 @@ OPTIMIZER_CHECKS: dict[str, Callable[[Optimizer], str]] = {
     "float32": float32_agrees,
     "compilation": one_compilation_serves_all_steps,
     "clipping": clipping_is_a_shorter_gradient,
-    "GPU": back_ends_agree,
+    "back ends": back_ends_agree,
 }

@@ -34,8 +34,7 @@ class Kind(NamedTuple):
         cls, theta: Array, state: Mapping[str, Array], scalars: tuple[str, ...], threads: int | None
     ) -> Kind:
         shapes = tuple((name, array.shape, array.dtype.str) for name, array in state.items())
-        backend = "numba" if isinstance(theta, np.ndarray) else "cuda"
-        return cls(theta.size, theta.dtype.str, shapes, scalars, backend, threads)
+        return cls(theta.size, theta.dtype.str, shapes, scalars, gn.backend_of(theta), threads)
 
     def nodes(self) -> tuple[Node, dict[str, Node], dict[str, Node]]:
         """θ, the state and the scalars, as inputs."""

@@ -19,7 +19,7 @@ from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, Stat
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
 from graphnet_rnn.optimizers.equations import Kind, lookahead_function, update_function
 from graphnet_rnn.optimizers.schedules import StepSchedule, extremes, number_or_schedule
-from graphnet_rnn.optimizers.vectors import compiled, fresh
+from graphnet_rnn.optimizers.vectors import compiled
 from graphnet_rnn.settings import amount, fraction, limit
 
 __all__ = ["SGD", "Adam", "FirstOrder", "Momentum", "Nesterov", "RMSprop"]
@@ -178,7 +178,7 @@ class FirstOrder(Optimizer):
         def make() -> gn.Function:
             return lookahead_function(kind, lambda t, s, more: self.looked_ahead(t, s, **more))
 
-        out, now = fresh(theta), self.settings_now(state)
+        out, now = np.empty_like(theta), self.settings_now(state)
         values = [theta.dtype.type(now[name]) for name in scheduled]
         compiled(("lookahead", *self._key, kind), make)(out, theta, *state.values(), *values)
         return out

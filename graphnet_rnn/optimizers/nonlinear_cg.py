@@ -11,7 +11,7 @@ from graphnet.graph.node import Array, Node
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.descent import LineSearchOptimizer, Point
 from graphnet_rnn.optimizers.line_search import Wolfe
-from graphnet_rnn.optimizers.vectors import Declared, dot, fresh, fused, inner, norm
+from graphnet_rnn.optimizers.vectors import Declared, dot, fused, inner, norm
 
 __all__ = ["NonlinearConjugateGradient"]
 
@@ -40,7 +40,7 @@ class NonlinearConjugateGradient(LineSearchOptimizer):
 
     def direction(self, here: Point, state: State) -> Array:
         g = here.gradient
-        bent = fresh(g)
+        bent = np.empty_like(g)
         fall, steepest = _bent(bent, state["bend"], g)
         return bent if fall <= -DESCENT * steepest else -g
 

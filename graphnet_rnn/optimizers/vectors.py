@@ -18,7 +18,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 
-__all__ = ["Declared", "Recycled", "compiled", "dot", "double", "fresh", "fused", "inner", "mean", "norm"]
+__all__ = ["Declared", "Recycled", "compiled", "dot", "double", "fused", "inner", "mean", "norm"]
 
 #: Functions that are kept, in all: each has some kilobytes of machine code, and no vectors.
 KEPT = 128
@@ -70,7 +70,7 @@ def _kind(argument: Any) -> tuple[Any, ...] | None:
         return ("none",)
     if not hasattr(argument, "shape") or argument.shape == ():
         return None
-    return ("numba" if isinstance(argument, np.ndarray) else "cuda"), argument.shape, argument.dtype.name
+    return gn.backend_of(argument), argument.shape, argument.dtype.name
 
 
 def _compiled(declared: Callable[..., Declared], kinds: Sequence[tuple[Any, ...] | None]) -> gn.Function:
@@ -82,19 +82,15 @@ def _compiled(declared: Callable[..., Declared], kinds: Sequence[tuple[Any, ...]
         else:
             nodes.append(None if kind == ("none",) else gn.input(kind[1], kind[2], name=name))
     changed, sums = declared(*nodes)
-    places = {kind[0] for kind in kinds if kind is not None and kind != ("none",)}
-    backend = "cuda" if "cuda" in places else "numba"
+    # Where some lie in a device's memory, that device works on all.
+    places = {kind[0] for kind in kinds if kind is not None and kind != ("none",)} - {"numba"}
+    backend = places.pop() if places else "numba"
     return gn.compile(sums, [node for node in nodes if node is not None], backend, updates=changed)
 
 
 def dot(a: Node, b: Node) -> Node:
     """aᵀb, summed in float64"""
     return gn.sum(gn.cast(a, "float64") * gn.cast(b, "float64"))
-
-
-def fresh(like: Array) -> Array:
-    """A vector of the same kind, of whatever was there."""
-    return np.empty_like(like) if isinstance(like, np.ndarray) else like.copy()
 
 
 class Recycled:
@@ -111,7 +107,7 @@ class Recycled:
         for vector in self._vectors:
             if sys.getrefcount(vector) == UNUSED:
                 return vector
-        self._vectors.append(fresh(like))
+        self._vectors.append(np.empty_like(like))
         return self._vectors[-1]
 
 
@@ -136,7 +132,7 @@ def mean(vectors: Iterable[Array]) -> Array:
 
 def inner(a: Array, b: Array) -> float:
     """aᵀb, summed in float64 if it is long, else in the dtype of both"""
-    if isinstance(a, np.ndarray) and a.size >= LONG:
+    if a.size >= LONG:
         return _inner(a, b)[0]
     return float(np.einsum("i,i->", a, b))
 
@@ -144,7 +140,7 @@ def inner(a: Array, b: Array) -> float:
 def norm(a: Array) -> float:
     """‖a‖₂, summed in float64; infinite where that overflows."""
     with np.errstate(over="ignore"):
-        if isinstance(a, np.ndarray) and a.size >= LONG:
+        if a.size >= LONG:
             return float(np.sqrt(_square(a)[0]))
         return float(np.sqrt(np.sum(np.square(a, dtype=np.float64))))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import cuda
@@ -46,6 +46,9 @@ class DeviceArray(NDArrayOperatorsMixin):
     Other libraries read it where it is, by __cuda_array_interface__ or DLPack. Operands must have its shape, or be
     numbers. Raises ShapeError, DtypeError or TypeError for all else.
     """
+
+    #: What computes with it where it lies (see gn.backend_of).
+    backend: ClassVar[str] = "cuda"
 
     def __init__(self, memory: Any, owner: object, shape: Shape, dtype: Dtype) -> None:
         """memory: numbers of this dtype, side by side; owner: what keeps them."""
@@ -460,6 +463,6 @@ def _concatenate(arrays: Sequence[DeviceArray]) -> DeviceArray:
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.sum: _sum_of, np.einsum: _inner, np.zeros_like: _zeros_like, np.where: _where, np.clip: _clip,
     np.concatenate: _concatenate, np.copy: lambda x: x.copy(), np.any: lambda x: x.any(), np.all: lambda x: x.all(),
-    np.shape: lambda x: x.shape, np.ravel: lambda x: x.ravel(),
+    np.empty_like: lambda x: empty(x.shape, x.dtype), np.shape: lambda x: x.shape, np.ravel: lambda x: x.ravel(),
     np.reshape: lambda x, shape: x.reshape(shape),
 }  # fmt: skip
