@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import Field, field, fields
+from dataclasses import Field, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,8 @@ from graphnet.settings import (
 )
 
 __all__ = [
-    "MANY", "amount", "declared_settings", "fraction", "is_number", "is_true", "limit", "listed", "number", "one_of",
-    "path", "setting", "shown", "text", "whole_number", "yes_no_or_none", "yes_or_no",
+    "MANY", "amount", "declared_settings", "fixed_settings", "fraction", "is_number", "is_true", "limit", "listed",
+    "number", "one_of", "path", "setting", "shown", "text", "whole_number", "yes_no_or_none", "yes_or_no",
 ]  # fmt: skip
 
 
@@ -45,5 +45,16 @@ def setting(value: Any, /, says: str, *, free: bool = False, **option: Any) -> A
 
 
 def declared_settings(owner: Any) -> list[Field[Any]]:
-    """The fields of a dataclass, or of an object of one, that `setting` made."""
-    return [each for each in fields(owner) if "says" in each.metadata]
+    """The fields of a dataclass, or of an object of one, that `setting` made; none of what is no dataclass.
+
+    In the order of its arguments: those of its bases that must be named come last.
+    """
+    found = [each for each in fields(owner) if "says" in each.metadata] if is_dataclass(owner) else []
+    return sorted(found, key=lambda each: each.kw_only is True)
+
+
+def fixed_settings(owner: Any) -> dict[str, Any]:
+    """The settings that must be the same when a run goes on, and what they are."""
+    return {
+        each.name: getattr(owner, each.name) for each in declared_settings(owner) if not each.metadata["free"]
+    }

@@ -92,7 +92,7 @@ class Cache:
     def prune(self) -> None:
         """Removes what was not used for longest, if there is more than the bound. Others may be at it, too."""
         groups: dict[str, list[tuple[Path, os.stat_result]]] = defaultdict(list)
-        # What a back end keeps by itself lies in a folder of its own (see within), and Python's files in one below that.
+        # What a back end keeps by itself lies in a folder of its own (see within), Python's files in one below that.
         for folder in (self.folder, *self.folder.glob("*/"), *self.folder.glob("*/__pycache__/")):
             for name, path, status in _files(folder):
                 groups[name].append((path, status))

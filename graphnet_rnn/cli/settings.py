@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from typing import Any
 
 from graphnet_rnn.settings import declared_settings
@@ -10,9 +11,12 @@ from graphnet_rnn.settings import declared_settings
 __all__ = ["add_settings", "free_settings", "given_settings"]
 
 
-def add_settings(parser: argparse.ArgumentParser, *kinds: type) -> None:
-    """An option for each setting of these dataclasses; what two of them share is said once."""
-    names = set()
+def add_settings(parser: argparse.ArgumentParser, *kinds: type, without: Collection[str] = ()) -> None:
+    """An option for each setting of these dataclasses; what two of them share is said once.
+
+    without: settings that are no options, or others.
+    """
+    names = set(without)
     for kind in kinds:
         for each in declared_settings(kind):
             if each.name in names:
@@ -24,9 +28,12 @@ def add_settings(parser: argparse.ArgumentParser, *kinds: type) -> None:
             parser.add_argument(f"--{each.name.replace('_', '-')}", **how)
 
 
-def given_settings(kind: type, options: argparse.Namespace, **others: Any) -> dict[str, Any]:
+def given_settings(
+    kind: type, options: argparse.Namespace, without: Collection[str] = (), **others: Any
+) -> dict[str, Any]:
     """What the options say of the settings of a dataclass. others: those that mean something else there."""
-    return {each.name: getattr(options, each.name) for each in declared_settings(kind)} | others
+    names = (each.name for each in declared_settings(kind) if each.name not in without)
+    return {name: getattr(options, name) for name in names} | others
 
 
 def free_settings(*kinds: type) -> frozenset[str]:

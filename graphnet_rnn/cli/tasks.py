@@ -18,17 +18,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from graphnet.backends import AVAILABLE
 from graphnet.system.files import remove_parts
 from graphnet.system.json_lines import Row, read_rows
 from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
 from graphnet_rnn.cli.outputs import RECORDS, require_apart, require_ending, require_no_network_of_text
+from graphnet_rnn.cli.settings import add_settings, given_settings
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import append_line, keep_rows, locked, sync
 from graphnet_rnn.formats.model_file import save
 from graphnet_rnn.optimizers import ALL, HessianFree, Optimizer
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.tasks import TASKS, Settings, Task, Trial, elman, settings
+from graphnet_rnn.tasks import TASKS, FreshSequences, Settings, Task, Trial, elman, settings
 from graphnet_rnn.training.interruption import Interruption
 
 EXAMPLE = """example:
@@ -60,14 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="longest gradient of first-order optimizers; 0 for no limit (default: 1)",
     )
     add("--units", type=int, default=100, help="of the Elman network")
-    add("--batch", type=int, default=1000, help="fresh sequences a step, for the curvature and the gradient")
-    add("--gradient-batches", type=int, default=1, help="so many batches for the gradient (the source: 10)")
     add("--steps", type=int, default=100, help="at most so many")
-    add("--test", type=int, default=10_000, help="test sequences")
     add("--test-every", type=int, default=5, help="steps from one test to the next")
-    add("--backend", choices=list(AVAILABLE), default="numba", help="what computes")
-    add("--threads", type=int, help="at most so many cores (default: all; see gn.compile)")
-    add("--seed", type=int, default=0, help="of weights and sequences")
+    add_settings(parser, FreshSequences, without=("steps",))
     add(
         "--record",
         metavar="FILE",
@@ -123,12 +118,7 @@ def _run(options: argparse.Namespace) -> int:
         task,
         _optimizer(options, source),
         elman(task, options.units, options.seed),
-        options.batch,
-        options.gradient_batches,
-        options.test,
-        options.seed,
-        threads=options.threads,
-        backend=options.backend,
+        **given_settings(FreshSequences, options, without=("steps",)),
     )
     print(f"{task}: {task.time} steps; {trial.network!r}")
     print(f"{trial.optimizer}")
@@ -142,7 +132,7 @@ def _run(options: argparse.Namespace) -> int:
         trial.save(options.checkpoint)
     record.begin(wrong)
     when = f"after step {trial.steps}" if trial.steps else "before training"
-    print(f"{when} {wrong:.2%} of {trial.test:,} test sequences are wrong", flush=True)
+    print(f"{when} {wrong:.2%} of {trial.problem.test:,} test sequences are wrong", flush=True)
     try:
         if options.checkpoint is None:
             _train(options, trial, record, source, wrong, Interruption())
@@ -167,7 +157,7 @@ def _train(
     interruption: Interruption,
 ) -> None:
     """Steps until it is solved, or may not go on; prints each, and the verdict."""
-    task, began = trial.task, trial.steps
+    task, began = trial.problem.task, trial.steps
     most = source.minibatches * source.minibatch
     kept = time.monotonic()
 
@@ -205,7 +195,7 @@ def _train(
         record("test", step=trial.steps, wrong=wrong)
     record(
         "outcome", task=task.name, length=task.length,
-        structural=bool(getattr(trial.optimizer, "structural", 0)), seed=trial.seed,
+        structural=bool(getattr(trial.optimizer, "structural", 0)), seed=trial.problem.seed,
         solved=wrong < source.success, minibatches=trial.sequences / source.minibatch,
     )  # fmt: skip
     print(_verdict(task, trial, source, wrong))
@@ -220,7 +210,8 @@ def _keep(options: argparse.Namespace, trial: Trial, record: _Record) -> list[Ex
     def draw(path: str) -> None:
         from viz import flight_recorder
 
-        title = f"{trial.task.name}, T = {trial.task.length}"
+        task = trial.problem.task
+        title = f"{task.name}, T = {task.length}"
         flight_recorder(record.rows, title).savefig(path, dpi=150)
 
     files = [(options.model, write_model), (options.picture, draw)]
@@ -247,7 +238,7 @@ class _Record:
     def __init__(self, path: str | None, trial: Trial, tested: int | None) -> None:
         self.path = None if path is None else Path(path)
         self.rows: list[Row] = []
-        self._run, self._steps = json.loads(json.dumps(trial.settings())), trial.steps
+        self._run, self._steps = json.loads(json.dumps(trial.description())), trial.steps
         if self.path is None or not self.path.is_file():
             return
         before = read_rows(self.path, UsageError)
@@ -302,6 +293,6 @@ def _verdict(task: Task, trial: Trial, source: Settings, wrong: float) -> str:
     minibatches = trial.sequences / source.minibatch
     verdict = "solved" if wrong < source.success else "not solved"
     return (
-        f"{task.name}, T = {task.length}: {verdict}; {wrong:.2%} of {trial.test:,} test sequences are wrong after "
-        f"{trial.steps} steps, {minibatches:,.1f} minibatches of {source.minibatch:,} sequences"
+        f"{task.name}, T = {task.length}: {verdict}; {wrong:.2%} of {trial.problem.test:,} test sequences are wrong "
+        f"after {trial.steps} steps, {minibatches:,.1f} minibatches of {source.minibatch:,} sequences"
     )

@@ -306,7 +306,10 @@ def _problem(
 ) -> TextProblem:
     """Pieces that carry their states, or independent sequences where there are batches of them."""
     require_unclipped(f"--optimizer {options.optimizer}", options.clip_values or None, optimizer)
-    how = {"clip_values": no_limit("--clip-values", options.clip_values), "memory": _memory(options.memory)}
+    how: dict[str, Any] = {
+        "clip_values": no_limit("--clip-values", options.clip_values),
+        "memory": _memory(options.memory),
+    }
     gradient, curvature = _gradient_batches(options), _curvature_batches(options)
     if gradient is None:
         if options.unscored:
@@ -314,7 +317,7 @@ def _problem(
         return CarriedText(network, data, **given_settings(CarriedText, options, **how))
     if options.stride is not None:
         raise UsageError("--stride is for pieces that carry their states, not with --gradient-batches")
-    batches = {"gradient_batches": gradient, "curvature_batches": curvature}
+    batches: dict[str, Any] = {"gradient_batches": gradient, "curvature_batches": curvature}
     return DrawnText(network, data, **given_settings(DrawnText, options, **how, **batches))
 
 

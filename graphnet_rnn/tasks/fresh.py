@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -15,16 +15,17 @@ from graphnet.system.memory import require_memory
 from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.optimizers.batched import BatchedObjective
-from graphnet_rnn.settings import MANY, shown, whole_number
+from graphnet_rnn.settings import MANY, setting, shown, whole_number
 from graphnet_rnn.tasks.objective import summed_over_time
 from graphnet_rnn.tasks.pathological import Task, require_task
 from graphnet_rnn.tasks.source import elman, settings
-from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.training.problem import CompiledProblem
 
 __all__ = ["FreshSequences"]
 
 
-class FreshSequences(Problem):
+@dataclass(eq=False, repr=False)
+class FreshSequences(CompiledProblem):
     """A step on sequences that were never seen; what is judged is the share of test sequences that is wrong.
 
     network: 100 tanh units, initialised as by Sutskever 2013, 4.4. batch: sequences of a batch; gradient_batches: how
@@ -36,51 +37,51 @@ class FreshSequences(Problem):
 
     judged: ClassVar[str] = "wrong"
     item: ClassVar[str] = "sequence"
-    model: Network
-    objective: BatchedObjective
+    model: Network = field(init=False)
+    objective: BatchedObjective = field(init=False)
 
-    def __init__(
-        self,
-        task: Task,
-        network: Network | None = None,
-        batch: int | None = None,
-        gradient_batches: int | None = None,
-        test: int | None = None,
-        seed: int = 0,
-        steps: int = 5,
-        *,
-        threads: int | None = None,
-        backend: str = "numba",
-    ) -> None:
-        own = type(self).__name__
+    task: Task
+    network: Network = None  # type: ignore[assignment]  # that of the source, once it is made
+    batch: int = setting(
+        None, "fresh sequences a step, for the curvature and the gradient", default=1000, type=int
+    )
+    gradient_batches: int = setting(
+        None, "so many batches for the gradient (the source: 10)", default=1, type=int
+    )
+    test: int = setting(None, "test sequences", default=10_000, type=int)
+    seed: int = setting(0, "of weights and sequences")
+    steps: int = setting(5, "of an epoch, after which is tested")
+
+    def __post_init__(self) -> None:
+        own, task = type(self).__name__, self.task
         source = settings(require_task(own, task))
-        self.task, self.seed = task, whole_number(f"{own}: seed", seed, least=0)
-        self.model = (
-            elman(task, source.units, self.seed) if network is None else require_network(own, network)
-        )
+        self.seed = whole_number(f"{own}: seed", self.seed, least=0)
+        if self.network is None:
+            self.network = elman(task, source.units, self.seed)
+        self.model = require_network(own, self.network)
         fits = (task.inputs, task.outputs, task.reads, task.loss)
         if (self.model.inputs, self.model.outputs, self.model.reads, self.model.loss) != fits:
             raise UsageError(
                 f"{own}: {task.name} needs a network with inputs={task.inputs}, outputs={task.outputs}, "
                 f"reads={task.reads!r}, loss={task.loss!r}, not {shown(self.model, MANY)}"
             )
-        self.batch = self._at_most_all("batch", source.curvature if batch is None else batch)
-        default = max(1, source.gradient // self.batch)
-        self.gradient_batches = whole_number(
-            f"{own}: gradient_batches", default if gradient_batches is None else gradient_batches
+        self.batch = self._at_most_all("batch", source.curvature)
+        given = (
+            max(1, source.gradient // self.batch) if self.gradient_batches is None else self.gradient_batches
         )
+        self.gradient_batches = whole_number(f"{own}: gradient_batches", given)
         if self.batch == task.distinct:
             self.gradient_batches = 1
-        self.test = self._at_most_all("test", source.test if test is None else test)
-        self._steps = whole_number(f"{own}: steps", steps)
+        self.test = self._at_most_all("test", source.test)
+        self.steps = whole_number(f"{own}: steps", self.steps)
         self.items = self.batch * self.gradient_batches
         self._require_room("batch", self.items)
         self._require_room("test", self.test)
+        threads, backend = self.threads, self.backend
         self.objective = BatchedObjective(
             summed_over_time(task, self.model, self.batch, threads=threads, backend=backend),
             single=summed_over_time(task, self.model, 1, threads=threads, backend=backend),
         )
-        self.threads, self.backend = threads, backend
         self._generator = np.random.default_rng([self.seed, 0])
 
     def _require_room(self, argument: str, count: int) -> None:
@@ -96,7 +97,7 @@ class FreshSequences(Problem):
     # -- what a Trainer asks -------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return self._steps
+        return self.steps
 
     def compile(self) -> None:
         self.objective.objective.compile()
@@ -110,14 +111,7 @@ class FreshSequences(Problem):
 
     def description(self) -> dict[str, Any]:
         task = {field.name: getattr(self.task, field.name) for field in fields(self.task)}
-        return {
-            "task": {"name": self.task.name, **task},
-            "batch": self.batch,
-            "gradient_batches": self.gradient_batches,
-            "seed": self.seed,
-            "steps": self._steps,
-            "test": self.test,
-        }
+        return {**super().description(), "task": {"name": self.task.name, **task}}
 
     def numbers(self) -> dict[str, Any]:
         return {"random": self._generator.bit_generator.state}
@@ -148,8 +142,10 @@ class FreshSequences(Problem):
             (x[:, some], t[:, some]) for some in order
         ]
 
-    def _at_most_all(self, argument: str, count: int) -> int:
-        count, distinct = whole_number(f"{type(self).__name__}: {argument}", count), self.task.distinct
+    def _at_most_all(self, argument: str, default: int) -> int:
+        """So many sequences as were asked for, or by default, if there are that many different ones."""
+        given, distinct = getattr(self, argument), self.task.distinct
+        count = whole_number(f"{type(self).__name__}: {argument}", default if given is None else given)
         return count if distinct is None else min(count, distinct)
 
     def _drawn(self, generator: np.random.Generator, count: int) -> tuple[Array, Array]:

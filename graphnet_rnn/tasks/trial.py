@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-import graphnet as gn
 from graphnet_rnn.errors import ModelFileError
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers import Optimizer, Report
@@ -22,15 +21,13 @@ from graphnet_rnn.training.state import as_stored, read_training_state, write_tr
 __all__ = ["Trial"]
 
 
-class Trial(FreshSequences):
+class Trial:
     """Steps on fresh sequences, and the share of test sequences that is wrong. By default as Sutskever 2013, 4.4.
 
-    optimizer: Hessian-free with the source's settings. network: 100 tanh units, initialised as there. batch: sequences
-    of a batch; gradient_batches: how many batches the gradient is the mean over (the loss and the curvature are those
-    of the first). test: sequences to test on, always the same. seed: of the weights and of all sequences.
-    threads, backend: see gn.compile.
-    Where the problem has no more different sequences than `batch` or `test`, all of them are taken, each once.
-    steps: how many were made. sequences: how many went through the network, with each gradient and each step of CG.
+    optimizer: Hessian-free with the source's settings. network, batch, gradient_batches, test, seed, threads, backend:
+    see FreshSequences.
+    problem: that. network: what learns. steps: how many were made. sequences: how many went through the network, with
+    each gradient and each step of CG.
     `save` writes all that it takes to go on; a trial that was made in the same way and resumed from there ends with the
     same bytes as one that was never stopped.
     """
@@ -48,29 +45,36 @@ class Trial(FreshSequences):
         backend: str = "numba",
     ) -> None:
         if optimizer is not None:
-            require_optimizer(type(self).__name__, optimizer)
-        super().__init__(task, network, batch, gradient_batches, test, seed, threads=threads, backend=backend)
+            require_optimizer("Trial", optimizer)
+        how: dict[str, Any] = {
+            "network": network,
+            "batch": batch,
+            "gradient_batches": gradient_batches,
+            "test": test,
+        }
+        self.problem = FreshSequences(task, **how, seed=seed, threads=threads, backend=backend)
+        self.network = self.problem.model
         self.optimizer = settings(task).optimizer() if optimizer is None else optimizer
-        self.theta = self.objective.start()
+        self.theta = self.problem.objective.start()
         self.state = self.optimizer.init(self.theta)
         self.steps = self.sequences = 0
 
-    @property
-    def network(self) -> Network:
-        """What learns."""
-        return self.model
+    def wrong(self) -> float:
+        """The share of the test sequences that the network misclassifies, see Task.wrong."""
+        return self.problem.wrong()
 
     def step(self) -> Report:
         """One step on fresh sequences.
 
         Raises TrainingError when the loss or its gradient is no longer finite.
         """
+        problem = self.problem
         report = guarded_step(
-            self.optimizer, self.feed(0, self.steps), self.theta, self.state, f"step {self.steps}"
+            self.optimizer, problem.feed(0, self.steps), self.theta, self.state, f"step {self.steps}"
         )
-        self.model.theta = np.asarray(self.theta)
+        self.network.theta = np.asarray(self.theta)
         self.steps += 1
-        self.sequences += self.batch * (self.gradient_batches * report.gradients + report.products)
+        self.sequences += problem.batch * (problem.gradient_batches * report.gradients + report.products)
         return report
 
     def save(self, path: str | Path) -> None:
@@ -82,12 +86,12 @@ class Trial(FreshSequences):
         path = named_file("Trial.save: path", path)
         require_finite(np.asarray(self.theta), self.steps, f"{path} is")
         training = {
-            "run": self.settings(),
+            "run": self.description(),
             "steps": self.steps,
             "sequences": self.sequences,
-            **self.numbers(),
+            **self.problem.numbers(),
         }
-        write_training_state(path, self.model, self.state, {}, training)
+        write_training_state(path, self.network, self.state, {}, training)
 
     def resume(self, path: str | Path) -> None:
         """Goes on where the trial was that was saved there.
@@ -98,16 +102,19 @@ class Trial(FreshSequences):
         stored = read_training_state(path)
         if "random" not in stored.training or "steps" not in stored.training:
             raise ModelFileError(f"{path} is of another kind of training than a Trial; name another file.")
-        stored.require_same(self.settings())
+        stored.require_same(self.description())
         steps, sequences = stored.value("steps", 0), stored.value("sequences", 0)
-        self.restore(stored.array, {"random": stored.value("random", self.numbers()["random"])})
-        stored.restore(self.model, self.state)
-        self.theta = gn.place(self.model.theta, self.backend)
+        problem = self.problem
+        problem.restore(stored.array, {"random": stored.value("random", problem.numbers()["random"])})
+        stored.restore(self.network, self.state)
+        self.theta = problem.objective.place(self.network.theta)
         self.steps, self.sequences = steps, sequences
 
-    def settings(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """What must be the same to go on."""
         optimizer = {"name": type(self.optimizer).__name__, **self.optimizer.settings()}
         # It is tested when somebody asks for it, on as many as are asked for.
-        own = {name: value for name, value in self.description().items() if name not in ("steps", "test")}
-        return as_stored({"model": self.model.description(), "optimizer": optimizer, **own})
+        own = {
+            name: value for name, value in self.problem.description().items() if name not in ("steps", "test")
+        }
+        return as_stored({"model": self.network.description(), "optimizer": optimizer, **own})

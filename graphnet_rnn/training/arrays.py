@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,14 +18,15 @@ from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers import CurvedOptimizer, Optimizer
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
-from graphnet_rnn.settings import amount, whole_number
-from graphnet_rnn.training.problem import Problem, require_unclipped
+from graphnet_rnn.settings import amount, setting, whole_number
+from graphnet_rnn.training.problem import ObjectiveProblem
 from graphnet_rnn.training.state import digest_of
 
 __all__ = ["Arrays"]
 
 
-class Arrays(Problem):
+@dataclass(eq=False, repr=False)
+class Arrays(ObjectiveProblem):
     """C = Σ_n w_n C_n / Σ_n w_n over the cases n of a batch, C_n the mean loss of its scored steps
 
     network: any. inputs: (time, cases, inputs), or symbols (time, cases); targets: as the network's loss takes them,
@@ -39,37 +41,33 @@ class Arrays(Problem):
     """
 
     item: ClassVar[str] = "case"
-    model: Network
-    objective: Objective | BatchedObjective
+    model: Network = field(init=False)
+    objective: Objective | BatchedObjective = field(init=False)
 
-    def __init__(
-        self,
-        network: Network,
-        inputs: Any,
-        targets: Any,
-        batch: int = 32,
-        *,
-        valid: float | tuple[Any, Any] | None = 0.1,
-        weights: Any = None,
-        gradient_batches: int = 1,
-        curvature_batches: int = 1,
-        unscored: int = 0,
-        clip_values: float | None = None,
-        l2: float = 0.0,
-        threads: int | None = None,
-        memory: str | int | None = None,
-        backend: str = "numba",
+    network: Network
+    inputs: InitVar[Any]
+    targets: InitVar[Any]
+    batch: int = setting(32, "cases of a batch")
+    _: KW_ONLY
+    valid: InitVar[float | tuple[Any, Any] | None] = 0.1
+    weights: InitVar[Any] = None
+    gradient_batches: int = setting(1, "batches of a step")
+    curvature_batches: int = setting(1, "the first of them, for the curvature")
+    unscored: int = setting(0, "time steps at the start without a target")
+
+    def __post_init__(
+        self, inputs: Any, targets: Any, valid: float | tuple[Any, Any] | None, weights: Any
     ) -> None:
-        if not isinstance(network, Network):
-            raise UsageError(f"Arrays: network must be a Network, not {network!r:.60}")
-        self.model = network
+        if not isinstance(self.network, Network):
+            raise UsageError(f"Arrays: network must be a Network, not {self.network!r:.60}")
+        self.model = network = self.network
         whole = _checked(network, inputs, targets, weights)
         self._train, self._valid = self._divided(whole, valid)
         count, time = len(self._train[2]), len(whole[0])
-        self.batch = min(whole_number("Arrays: batch", batch), count)
-        self.gradient_batches = whole_number("Arrays: gradient_batches", gradient_batches)
-        self.curvature_batches = whole_number("Arrays: curvature_batches", curvature_batches)
-        self.unscored = whole_number("Arrays: unscored", unscored, least=0)
+        self.batch = min(whole_number("Arrays: batch", self.batch), count)
+        self.gradient_batches = whole_number("Arrays: gradient_batches", self.gradient_batches)
+        self.curvature_batches = whole_number("Arrays: curvature_batches", self.curvature_batches)
+        self.unscored = whole_number("Arrays: unscored", self.unscored, least=0)
         if self.curvature_batches > self.gradient_batches:
             raise UsageError(
                 f"Arrays: curvature_batches must be at most gradient_batches, {self.gradient_batches}, not "
@@ -84,13 +82,11 @@ class Arrays(Problem):
             raise DataError(
                 f"Arrays: a step takes {self.items} cases, but there are {count} to train on; use a smaller batch"
             )
-        self._how: dict[str, Any] = {"clip_values": clip_values, "l2": l2, "threads": threads, "memory": memory,
-                                     "backend": backend}  # fmt: skip
         self._random = gn.RandomSource(network.seed)
         self._single = self._objective(time)
         self.objective = self._single if self.gradient_batches == 1 else BatchedObjective(self._single)
         self._order: tuple[int, Array] | None = None
-        self._judge = self._judging(time, backend, threads) if self._valid is not None else None
+        self._judge = self._judging(time) if self._valid is not None else None
 
     # -- cases ---------------------------------------------------------------------------------
 
@@ -163,17 +159,17 @@ class Arrays(Problem):
             random=self._random,
             structure=u.structure if u.losses.ndim > 1 else (),
             structure_scale=1 / (time - self.unscored),
-            **self._how,
+            **self.objective_settings(),
         )
 
-    def _judging(self, time: int, backend: str, threads: int | None) -> gn.Function:
+    def _judging(self, time: int) -> gn.Function:
         u, w, cost = self._unrolled(time, training=False)
-        return gn.compile([cost], [u.inputs, u.targets, w], backend=backend, threads=threads)
+        return gn.compile([cost], [u.inputs, u.targets, w], backend=self.backend, threads=self.threads)
 
     # -- what a Trainer asks -------------------------------------------------------------------
 
     def require_fit(self, optimizer: Optimizer) -> None:
-        require_unclipped("Arrays", self._how["clip_values"], optimizer)
+        super().require_fit(optimizer)
         own = type(optimizer).__name__
         if self.curvature_batches > 1 and not isinstance(optimizer, CurvedOptimizer):
             raise UsageError(f"Arrays: curvature_batches means nothing to {own}, which asks for no curvature")
@@ -219,13 +215,7 @@ class Arrays(Problem):
         return total / float(self._valid[2].sum())
 
     def description(self) -> dict[str, Any]:
-        names = ("batch", "gradient_batches", "curvature_batches", "unscored")
-        own = {name: getattr(self, name) for name in names}
-        return {
-            **own,
-            **{name: self._how[name] for name in ("clip_values", "l2")},
-            "data": digest_of(*self._train, *(self._valid or ())),
-        }
+        return {**super().description(), "data": digest_of(*self._train, *(self._valid or ()))}
 
     def numbers(self) -> dict[str, Any]:
         return {"random": self._random.state}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,50 +13,46 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.models.energy.divergence import ContrastiveDivergence
 from graphnet_rnn.models.energy.learning import raised
 from graphnet_rnn.models.energy.model import EnergyModel, as_generator
-from graphnet_rnn.optimizers import FirstOrder, Optimizer
-from graphnet_rnn.settings import amount, whole_number
-from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.optimizers import CurvedOptimizer, FirstOrder, Optimizer
+from graphnet_rnn.settings import amount, setting, whole_number
+from graphnet_rnn.training.problem import CompiledProblem
 from graphnet_rnn.training.state import description_of, digest_of
 
 __all__ = ["EnergyCases"]
 
 
-class EnergyCases(Problem):
+@dataclass(eq=False, repr=False)
+class EnergyCases(CompiledProblem):
     """A step along contrastive divergence for each batch of cases; rows have the reconstruction error.
 
     model: RBM, TRBM or RTRBM. data: (cases, visible), or (time, sequences, visible) for a temporal model. batch: cases,
     or sequences, of a step; all are taken once in an epoch, in an order of its own, but for what fills no batch.
-    gibbs_steps: k, or a function of the number of steps that were made. below: trained models from the data upwards;
-    the model then learns from their `activities`, drawn anew for each batch. valid: the share of the cases that is kept
-    to judge reconstructions by, the last ones. Raises UsageError, DataError.
+    gibbs_steps: k, or a function of the number of steps that were made. chains: of each case; their gradients' mean is
+    taken, see ContrastiveDivergence. below: trained models from the data upwards; the model then learns from their
+    `activities`, drawn anew for each batch. valid: the share of the cases that is kept to judge reconstructions by, the
+    last ones. Its optimizers are those of first order and Hessian-free. Raises UsageError, DataError.
     """
 
     measure: ClassVar[str] = "error"
     item: ClassVar[str] = "case"
-    model: EnergyModel
-    objective: ContrastiveDivergence
+    objective: ContrastiveDivergence = field(init=False)
 
-    def __init__(
-        self,
-        model: EnergyModel,
-        data: Any,
-        batch: int = 100,
-        *,
-        gibbs_steps: int | Callable[[int], int] = 1,
-        below: Sequence[EnergyModel] = (),
-        valid: float = 0.1,
-        seed: int = 0,
-        threads: int | None = None,
-        backend: str = "numba",
-    ) -> None:
-        self.objective = ContrastiveDivergence(model, 1, seed, backend, threads)
-        self.model, self.below, self.seed, self.gibbs_steps = (
-            model,
-            list(below),
-            self.objective.seed,
-            gibbs_steps,
+    model: EnergyModel
+    data: InitVar[Any]
+    batch: int = setting(100, "cases of a step")
+    _: KW_ONLY
+    gibbs_steps: int | Callable[[int], int] = 1
+    chains: int = setting(1, "of each case; their gradients' mean is taken")
+    below: Sequence[EnergyModel] = ()
+    valid: InitVar[float] = 0.1
+    seed: int = setting(0, "of the order of cases, and of all that is drawn")
+
+    def __post_init__(self, data: Any, valid: float) -> None:
+        self.objective = ContrastiveDivergence(
+            self.model, 1, self.seed, self.backend, self.threads, self.chains
         )
-        reader = self.below[0] if self.below else model
+        self.seed, self.below, batch = self.objective.seed, list(self.below), self.batch
+        reader = self.below[0] if self.below else self.model
         cases = reader.check_data("data", data)
         self._axis, count = reader.case_axis, cases.shape[reader.case_axis]
         kept = round(amount("EnergyCases: valid", valid) * count)
@@ -70,10 +67,10 @@ class EnergyCases(Problem):
             )
 
     def require_fit(self, optimizer: Optimizer) -> None:
-        if not isinstance(optimizer, FirstOrder):
+        if not isinstance(optimizer, (FirstOrder, CurvedOptimizer)):
             raise UsageError(
-                f"EnergyCases: optimizer must be of first order, e.g. rnn.Momentum(rate=0.01), not {optimizer!r:.60}: "
-                "the gradient is of no function whose value is known"
+                "EnergyCases: optimizer must be a first-order or a Hessian-free one, e.g. rnn.Momentum(rate=0.01) or "
+                f"rnn.HessianFree(), not {optimizer!r:.60}: the gradient is of no function whose value is known"
             )
 
     def __len__(self) -> int:
@@ -101,4 +98,4 @@ class EnergyCases(Problem):
     def description(self) -> dict[str, Any]:
         steps = description_of(self.gibbs_steps) if callable(self.gibbs_steps) else self.gibbs_steps
         data = digest_of(self._cases, self._kept, *(layer.theta for layer in self.below))
-        return {"batch": self.batch, "gibbs_steps": steps, "seed": self.seed, "data": data}
+        return {**super().description(), "gibbs_steps": steps, "data": data}

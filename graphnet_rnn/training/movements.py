@@ -2,48 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.models.control.controller import Controller
 from graphnet_rnn.models.control.tasks import ControlTask
 from graphnet_rnn.optimizers.objective import Objective
-from graphnet_rnn.settings import whole_number
-from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.settings import setting, whole_number
+from graphnet_rnn.training.problem import ObjectiveProblem
 from graphnet_rnn.training.state import digest_of
 
 __all__ = ["Movements"]
 
 
-class Movements(Problem):
+@dataclass(eq=False, repr=False)
+class Movements(ObjectiveProblem):
     """A step on movements of a control task: new ones each time, with new noise, where the task draws them.
 
-    task: any of rnn.control. steps: of an epoch. how: further settings of Objective (backend, memory, ...).
+    task: any of rnn.control. steps: of an epoch. clip_values, l2, threads, memory, backend: see Objective.
     What is judged after an epoch is the cost of the movements of seed 0. Raises UsageError.
     """
 
     item: ClassVar[str] = "movement"
-    model: Controller
-    objective: Objective
+    model: Controller = field(init=False)
+    objective: Objective = field(init=False)
 
-    def __init__(self, task: ControlTask, steps: int = 10, **how: Any) -> None:
+    task: ControlTask
+    steps: int = setting(10, "of an epoch")
+
+    def __post_init__(self) -> None:
+        task = self.task
         if not isinstance(task, ControlTask):
             raise UsageError(f"Movements: task must be one of rnn.control, not {task!r:.60}")
-        self.task, self.model = task, task.loop.controller
-        self.objective = task.objective(**how)
-        self.items, self._steps = task.loop.batch, whole_number("Movements: steps", steps)
+        self.model, self.items = task.loop.controller, task.loop.batch
+        self.steps = whole_number("Movements: steps", self.steps)
+        self.objective = task.objective(**self.objective_settings())
         #: A second one, so that what is judged draws no noise that training would have drawn.
-        self._judge = task.objective(**how)
+        self._judge = task.objective(**self.objective_settings())
 
     def __len__(self) -> int:
-        return self._steps
+        return self.steps
 
     def compile(self) -> None:
         self.objective.compile()
 
     def feed(self, epoch: int, step: int) -> Objective:
         # Seed 0 is kept to judge by.
-        self.objective.feed(*self.task.conditions(1 + epoch * self._steps + step))
+        self.objective.feed(*self.task.conditions(1 + epoch * self.steps + step))
         self.objective.redraw()
         return self.objective
 
@@ -56,8 +62,7 @@ class Movements(Problem):
         return {
             "task": {"name": type(self.task).__name__, **{name: getattr(loop, name) for name in names}},
             "arm": vars(loop.arm),
-            "steps": self._steps,
-            **{name: getattr(self.objective, name) for name in ("clip_values", "l2")},
+            **super().description(),
             # Those to judge by, and the first to train on: they follow from the task's own settings.
             "data": digest_of(*self.task.conditions(0), *self.task.conditions(1)),
         }

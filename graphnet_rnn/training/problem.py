@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Protocol
 
+from graphnet.backends import AVAILABLE
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model import Model
 from graphnet_rnn.optimizers import FirstOrder, Optimizer, Report
 from graphnet_rnn.optimizers.step import Stepped
+from graphnet_rnn.settings import declared_settings, fixed_settings, setting
 
-__all__ = ["Problem", "Trainable", "require_unclipped"]
+__all__ = ["CompiledProblem", "ObjectiveProblem", "Problem", "Trainable", "require_unclipped"]
 
 
 class Trainable(Stepped, Protocol):
@@ -91,8 +94,11 @@ class Problem(ABC):
         return {}
 
     def description(self) -> dict[str, Any]:
-        """What must be the same for a run to be continued, besides the model: JSON, and arrays."""
-        return {}
+        """What must be the same for a run to be continued, besides the model: JSON, and arrays.
+
+        Of a dataclass those that `graphnet_rnn.settings.setting` declared, but for free ones; its data are to be added.
+        """
+        return fixed_settings(self)
 
     # -- what it takes to go on ----------------------------------------------------------------
 
@@ -106,6 +112,45 @@ class Problem(ABC):
 
     def restore(self, arrays: Callable[[str, Array], Array], numbers: Mapping[str, Any]) -> None:
         """Goes on from there. arrays: the stored one of this name, of the shape and dtype of the other."""
+
+
+@dataclass(eq=False, repr=False)
+class CompiledProblem(Problem):
+    """A problem whose objective is compiled. threads, backend: see gn.compile."""
+
+    _: KW_ONLY
+    threads: int | None = setting(
+        None, "at most so many cores (default: all; see gn.compile)", free=True, type=int
+    )
+    backend: str = setting(
+        "numba",
+        "what computes: numba on the processor, cuda on an NVIDIA GPU",
+        free=True,
+        choices=list(AVAILABLE),
+    )
+
+
+@dataclass(eq=False, repr=False)
+class ObjectiveProblem(CompiledProblem):
+    """A problem whose objective is an rnn.Objective, or made of some, with these settings of it."""
+
+    _: KW_ONLY
+    clip_values: float | None = setting(
+        None, "limit on each derivative at every node; 0 for none", default=0.0
+    )
+    l2: float = setting(0.0, "adds half of it times the squared weights to the loss")
+    memory: str | int | None = setting(
+        None,
+        "what a step may keep: sqrt (grows as the root of --time), or so many bytes (default: all)",
+        free=True,
+    )
+
+    def objective_settings(self) -> dict[str, Any]:
+        """What rnn.Objective is to be told."""
+        return {each.name: getattr(self, each.name) for each in declared_settings(ObjectiveProblem)}
+
+    def require_fit(self, optimizer: Optimizer) -> None:
+        require_unclipped(type(self).__name__, self.clip_values, optimizer)
 
 
 def require_unclipped(owner: str, clip_values: float | None, optimizer: Optimizer) -> None:

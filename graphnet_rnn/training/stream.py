@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import InitVar, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.online.learner import Learner
 from graphnet_rnn.optimizers import FirstOrder, Optimizer
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import setting, whole_number
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.state import digest_of
 
@@ -52,6 +53,7 @@ class _Steps:
         return total / count, gradient / count
 
 
+@dataclass(eq=False, repr=False)
 class Stream(Problem):
     """A step after every `every` time steps of a sequence; an epoch reads it once, from its start.
 
@@ -61,15 +63,21 @@ class Stream(Problem):
     """
 
     item: ClassVar[str] = "step"
-    objective: _Steps
+    objective: _Steps = field(init=False)
 
-    def __init__(self, learner: Learner, inputs: Any, targets: Any, every: int = 1) -> None:
+    learner: Learner
+    inputs: InitVar[Any]
+    targets: InitVar[Any]
+    every: int = setting(1, "time steps of a step")
+
+    def __post_init__(self, inputs: Any, targets: Any) -> None:
+        learner = self.learner
         if not isinstance(learner, Learner):
             raise UsageError(
                 f"Stream: learner must be a learner, e.g. rnn.online.RTRL(network), not {learner!r:.60}"
             )
-        self.learner, self.model = learner, learner.network
-        self.every = self.items = whole_number("Stream: every", every)
+        self.model = learner.network
+        self.every = self.items = whole_number("Stream: every", self.every)
         try:
             self._inputs, self._targets = np.asarray(inputs), np.asarray(targets)
         except ValueError as error:
@@ -103,8 +111,8 @@ class Stream(Problem):
         return self.objective
 
     def description(self) -> dict[str, Any]:
-        own = {"learner": type(self.learner).__name__, "batch": self.learner.batch, "every": self.every}
-        return {**own, "data": digest_of(self._inputs, self._targets)}
+        own = {"learner": type(self.learner).__name__, "batch": self.learner.batch}
+        return {**super().description(), **own, "data": digest_of(self._inputs, self._targets)}
 
     def arrays(self) -> dict[str, Array]:
         return self.learner.remembered()

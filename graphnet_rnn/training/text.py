@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 import graphnet as gn
-from graphnet.backends import AVAILABLE
 from graphnet.graph.node import Array
 from graphnet_rnn.data.batches import Batches
 from graphnet_rnn.data.text import Corpus
@@ -20,10 +19,10 @@ from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers import CurvedOptimizer, Optimizer, Report
 from graphnet_rnn.optimizers.batched import Batch, BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
-from graphnet_rnn.settings import amount, declared_settings, setting, whole_number
+from graphnet_rnn.settings import amount, setting, whole_number
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.text.sampling import Sampler
-from graphnet_rnn.training.problem import Problem, require_unclipped
+from graphnet_rnn.training.problem import ObjectiveProblem
 
 __all__ = ["CarriedText", "DrawnText", "TextProblem"]
 
@@ -32,7 +31,7 @@ PIECE = 1 << 20
 
 
 @dataclass(eq=False, repr=False)
-class TextProblem(Problem):
+class TextProblem(ObjectiveProblem):
     """To predict the next character of a text; rows are in bits per character, and have a sample.
 
     network: reads and predicts symbols; it gets the corpus' vocabulary. corpus: its parts to train on and to validate.
@@ -54,24 +53,6 @@ class TextProblem(Problem):
     batch: int = setting(32, "pieces read side by side")
     _: KW_ONLY
     sample: int = setting(200, "characters of a sample after each epoch", metavar="LENGTH")
-    clip_values: float | None = setting(
-        None, "limit on each derivative at every node; 0 for none", default=0.0
-    )
-    l2: float = setting(0.0, "adds half of it times the squared weights to the loss")
-    threads: int | None = setting(
-        None, "at most so many cores (default: all; see gn.compile)", free=True, type=int
-    )
-    memory: str | int | None = setting(
-        None,
-        "what a step may keep: sqrt (grows as the root of --time), or so many bytes (default: all)",
-        free=True,
-    )
-    backend: str = setting(
-        "numba",
-        "what computes: numba on the processor, cuda on an NVIDIA GPU",
-        free=True,
-        choices=list(AVAILABLE),
-    )
 
     def __post_init__(self) -> None:
         name, network, corpus = type(self).__name__, self.network, self.corpus
@@ -96,11 +77,6 @@ class TextProblem(Problem):
         enough = len(corpus.valid) > self.time + 1
         self._evaluator = Evaluator(network, min(self.batch, 32), self.time, self.threads) if enough else None
 
-    @property
-    def _how(self) -> dict[str, Any]:
-        """The settings of its objectives."""
-        return {name: getattr(self, name) for name in ("clip_values", "l2", "threads", "memory", "backend")}
-
     @staticmethod
     def _require_symbols(name: str, network: Network, corpus: Corpus) -> None:
         size = len(corpus.vocabulary)
@@ -120,9 +96,6 @@ class TextProblem(Problem):
             )
         network.require_causal(name)
 
-    def require_fit(self, optimizer: Optimizer) -> None:
-        require_unclipped(type(self).__name__, self.clip_values, optimizer)
-
     def validate(self) -> float | None:
         if self._evaluator is None:
             return None
@@ -140,12 +113,7 @@ class TextProblem(Problem):
         for part in parts:
             for start in range(0, len(part), PIECE):
                 digest.update(part[start : start + PIECE].tobytes())
-        same = {
-            each.name: getattr(self, each.name)
-            for each in declared_settings(self)
-            if not each.metadata["free"]
-        }
-        return {**same, "text": digest.hexdigest(), "parts": [len(part) for part in parts]}
+        return {**super().description(), "text": digest.hexdigest(), "parts": [len(part) for part in parts]}
 
     def numbers(self) -> dict[str, Any]:
         return {"random": self._random.state}
@@ -198,7 +166,7 @@ class CarriedText(TextProblem):
             random=self._random,
             structure=u.structure,
             structure_scale=1 / (self.time - unscored),
-            **self._how,
+            **self.objective_settings(),
         )
 
     def require_fit(self, optimizer: Optimizer) -> None:
@@ -297,16 +265,22 @@ class DrawnText(TextProblem):
                 random=self._random,
                 structure=u.structure,
                 structure_scale=1 / (self.time - self.unscored),
-                **self._how,
+                **self.objective_settings(),
             ),
             single=self._single(),
         )
 
     def _single(self) -> Objective:
         """For preconditioners: the same for one sequence, without dropout and weight decay."""
-        network, how = self.model, {name: self._how[name] for name in ("threads", "backend")}
+        network = self.model
         u = network.unroll(self.time, 1, initial=_first(network), unscored=self.unscored, training=False)
-        return Objective(u.cost, list(network.parameters.values()), [u.inputs, u.targets], **how)
+        return Objective(
+            u.cost,
+            list(network.parameters.values()),
+            [u.inputs, u.targets],
+            threads=self.threads,
+            backend=self.backend,
+        )
 
     def require_fit(self, optimizer: Optimizer) -> None:
         super().require_fit(optimizer)

@@ -79,7 +79,6 @@ NETWORKS = [
         "TruncatedLSTM": rnn.online.TruncatedLSTM,
         "DynamicEvaluation": lambda net: rnn.online.DynamicEvaluation(net, None),
         "truncated": rnn.online.truncated,
-        "Trial": lambda net: rnn.tasks.Trial(rnn.tasks.Addition(10), network=net),
         "FreshSequences": lambda net: rnn.tasks.FreshSequences(rnn.tasks.Addition(10), net),
         "summed_over_time": lambda net: rnn.tasks.summed_over_time(rnn.tasks.Addition(10), net, 2),
     }.items()
@@ -92,7 +91,6 @@ TASKS = [
     for name, f in {
         "settings": rnn.tasks.settings,
         "elman": rnn.tasks.elman,
-        "Trial": rnn.tasks.Trial,
         "FreshSequences": rnn.tasks.FreshSequences,
         "momentum_settings": rnn.tasks.momentum_settings,
         "echo_state_weights": rnn.tasks.echo_state_weights,
@@ -205,7 +203,7 @@ CHOICES = [
 
 ADDITION = rnn.tasks.Addition(10)
 TRIALS = [
-    Row(lambda m=m, a=a, v=v: m(ADDITION, **{a: v}), UsageError, (f"{m.__name__}: {a}", settings.shown(v)))
+    Row(lambda m=m, a=a, v=v: m(ADDITION, **{a: v}), UsageError, (f"FreshSequences: {a}", settings.shown(v)))
     for m in (rnn.tasks.Trial, rnn.tasks.FreshSequences)
     for a in ("batch", "gradient_batches", "test", "seed")
     for v in (1.5, "a", True, -1, np.ones(2))

@@ -406,14 +406,14 @@ def test_trial_counts_what_a_line_search_evaluates() -> None:
 
 def test_trial_takes_all_sequences_where_there_are_few() -> None:
     trial = Trial(Memory5(10), network=elman(Memory5(10), 10))
-    assert (trial.batch, trial.gradient_batches, trial.test) == (32, 1, 32)
+    assert (trial.problem.batch, trial.problem.gradient_batches, trial.problem.test) == (32, 1, 32)
     trial.step()
-    assert len({tuple(column) for column in trial.objective.gradient_batches[0][0].T}) == 32
+    assert len({tuple(column) for column in trial.problem.objective.gradient_batches[0][0].T}) == 32
 
 
 def test_defaults_of_a_trial_are_the_sources() -> None:
     trial = Trial(TASKS["addition"](10))
-    assert (trial.batch, trial.gradient_batches, trial.test) == (1000, 10, 10_000)
+    assert (trial.problem.batch, trial.problem.gradient_batches, trial.problem.test) == (1000, 10, 10_000)
     assert trial.network.theta.size == 10_401  # "a little over 10,000 parameters"
 
 
@@ -422,7 +422,7 @@ def test_trial_says_what_is_wrong() -> None:
     with pytest.raises(UsageError, match="addition needs a network with inputs=2, outputs=1"):
         Trial(task, network=elman(TASKS["xor"](10), 3))
     for argument in ("batch", "gradient_batches", "test"):
-        with pytest.raises(UsageError, match=f"Trial: {argument} must be"):
+        with pytest.raises(UsageError, match=f"FreshSequences: {argument} must be"):
             Trial(task, **{argument: 0})  # type: ignore[arg-type]
     trial = Trial(task, Adam(), elman(task, 3), 5, 1, 5)
     trial.theta[:] = np.nan
@@ -546,7 +546,9 @@ def test_command_keeps_the_network_however_it_ends(
     def watched(trial: rnn.tasks.Trial) -> Any:
         trials.append(trial)
         if len(trials) == breaks_at[0]:
-            monkeypatch.setattr(trial.objective, "loss", lambda w: (trial.objective.set(0 * w), 1 / 0)[1])
+            monkeypatch.setattr(
+                trial.problem.objective, "loss", lambda w: (trial.problem.objective.set(0 * w), 1 / 0)[1]
+            )
         return step(trial)
 
     def kept() -> None:

@@ -97,12 +97,10 @@ def arrays(cases: int = 37, network: dict[str, Any] | None = None, **how: Any) -
     return rnn.Arrays(net, **settings)
 
 
-def fresh(kind: Any = rnn.tasks.FreshSequences, length: int = 10, **how: Any) -> Problem:
+def fresh(length: int = 10, **how: Any) -> Problem:
     settings = {"batch": 10, "gradient_batches": 2, "test": 30, "steps": 3, **how}
-    if kind is rnn.tasks.Trial:
-        settings.pop("steps")
     network = rnn.Network([rnn.Elman(5)], 2, 1, "squared")
-    return kind(rnn.tasks.TASKS["addition"](length), network=network, **settings)  # type: ignore[no-any-return]
+    return rnn.tasks.FreshSequences(rnn.tasks.TASKS["addition"](length), network, **settings)
 
 
 def rbm(visible: int = 6, seed: int = 0) -> rnn.energy.RBM:
@@ -130,10 +128,11 @@ def temporal(**how: Any) -> Problem:
     return rnn.EnergyCases(rnn.energy.RTRBM(4, 3), **settings)
 
 
-def movements(steps: int = 4, how: dict[str, Any] | None = None, **task: Any) -> Problem:
+def movements(steps: int = 4, l2: float = 0.0, clip_values: float | None = None, **task: Any) -> Problem:
     controller = rnn.control.Controller([rnn.Elman(5)])
     settings = {"batch": 6, "time": 12, **task}
-    return rnn.Movements(rnn.control.DelayDisturbanceNoise(controller, **settings), steps, **(how or {}))
+    loop = rnn.control.DelayDisturbanceNoise(controller, **settings)
+    return rnn.Movements(loop, steps, l2=l2, clip_values=clip_values)
 
 
 def symbols(**how: Any) -> Problem:
@@ -169,8 +168,8 @@ PROBLEMS: dict[str, Row] = {
     "arrays": Row(arrays),
     "arrays, several batches": Row(lambda **how: arrays(gradient_batches=2, **how), HESSIAN_FREE),
     "fresh": Row(fresh, HESSIAN_FREE),
-    "trial": Row(lambda **how: fresh(rnn.tasks.Trial, **how)),
     "energy": Row(energy, lambda: rnn.Momentum(0.05)),
+    "energy, curved": Row(lambda **how: energy(chains=3, **how), HESSIAN_FREE),
     "energy over time": Row(temporal, lambda: rnn.Nesterov(0.05)),
     "movements": Row(movements),
     "symbols": Row(symbols, rnn.ExpectationMaximization),

@@ -203,6 +203,7 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "gibbs_steps": ({"gibbs_steps": 2}, "gibbs_steps was 1, now it is 2"),
         "below": ({"below": [rbm()], "model": rbm(4)}, "model.visible was 6, now it is 4"),
         "valid": ({"valid": 0.2}, "the data are others"),
+        "chains": ({"chains": 2}, "chains was 1, now it is 2"),
         "seed": ({"seed": 1}, "seed was 0, now it is 1"),
     },
     "energy over time": {
@@ -214,7 +215,8 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "task, arm": ({"arm": rnn.control.Arm(mass1=0.4)}, "arm.mass1 was 0.35, now it is 0.4"),
         "task, radius": ({"radius": 0.05}, "the data are others"),
         "steps": ({"steps": 5}, "steps was 4, now it is 5"),
-        "how": ({"how": {"l2": 0.1}}, "l2 was 0.0, now it is 0.1"),
+        "l2": ({"l2": 0.1}, "l2 was 0.0, now it is 0.1"),
+        "clip_values": ({"clip_values": 0.1}, "clip_values was None, now it is 0.1"),
     },
     "symbols": {
         "model": ({"symbols": draws(5).integers(0, 4, (20, 5))}, "the data are others"),
@@ -235,7 +237,6 @@ FREE = {"threads", "memory", "backend", "network"}
 ELSEWHERE = {
     rnn.CarriedText: "test_run_identity.py",
     rnn.DrawnText: "test_run_identity.py",
-    rnn.tasks.Trial: "tests/graphnet_rnn/tasks/test_trial.py",
 }
 
 
@@ -274,7 +275,7 @@ def test_another_problem_is_refused_by_name(name: str, tmp_path: Path) -> None:
 
 
 UNFIT: dict[str, tuple[rnn.optimizers.Optimizer, str]] = {
-    "energy": (rnn.HessianFree(), "EnergyCases: optimizer must be of first order"),
+    "energy": (rnn.LBFGS(), "EnergyCases: optimizer must be a first-order or a Hessian-free one"),
     "arrays": (
         rnn.HessianFree(preconditioner=0.75),
         "Arrays: preconditioner needs the gradients of single cases",
