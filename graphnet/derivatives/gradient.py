@@ -81,8 +81,12 @@ def pull_back(
     targets: Sequence[Node],
     clip_values: float | None,
     leaves: frozenset[Node] = frozenset(),
+    factors: Mapping[Node, Node] | None = None,
 ) -> list[Node]:
-    """Walks `order` from its end; visits only `reached`, and goes no further back than `leaves`."""
+    """Walks `order` from its end; visits only `reached`, and goes no further back than `leaves`.
+
+    factors: by node, what its cotangent is multiplied by before it goes further back (its own total is without).
+    """
     contributions: dict[Node, list[Node]] = {node: [u] for node, u in seeds.items()}
     wanted = set(targets)
     totals: dict[Node, Node] = {}
@@ -99,6 +103,8 @@ def pull_back(
                 totals[node] = total
             if not node.inputs or node in leaves:
                 continue
+            if factors and node in factors:
+                total = total * factors[node]
             cotangents = node.op.backward(total, node, *node.inputs)
             _require_nodes(node, "backward", cotangents)
             if len(cotangents) != len(node.inputs):

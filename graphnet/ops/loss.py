@@ -15,9 +15,9 @@ from graphnet.errors import DtypeError, GraphnetError, ShapeError, table_of_inpu
 from graphnet.graph.dtypes import BOOL, FLOAT64, common_dtype, is_float
 from graphnet.graph.node import Array, Dtype, Node, Op, Shape, shared
 from graphnet.ops.broadcast import Sum, summed
-from graphnet.ops.elementwise import Elementwise, cast, equal, exp, log, sigmoid, where
+from graphnet.ops.elementwise import Elementwise, cast, equal, exp, log, sigmoid, sqrt, where
 from graphnet.ops.index import OneHot, one_hot
-from graphnet.ops.leaf import as_node, zeros
+from graphnet.ops.leaf import as_node, fill, zeros
 from graphnet.ops.reduce import log_softmax, log_softmax_nodes, shifted, shifted_node, softmax, spread
 
 __all__ = [
@@ -43,6 +43,32 @@ class _CrossEntropy(Op):
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
         return 0
 
+    def weights(self, z: Node, t: Node) -> Node | None:
+        """Of a case, what its targets sum to; None where that is 1."""
+        return None
+
+    def curvature_diagonal(self, gC: Node, z: Node, t: Node) -> Node:
+        """gC diag(∂²C/∂z²) = gC π (1 - π), π = softmax(z)"""
+        pi = softmax(z)
+        return self._spread(gC, z, t) * pi * (1 - pi)
+
+    def curvature_root(self, gC: Node, noise: Node, z: Node, t: Node) -> Node:
+        """√gC (√π ε - π √πᵀε): its covariance is gC (diag π - π πᵀ), the Hessian, if that of the noise ε is I."""
+        pi, last = softmax(z), (z.ndim - 1,)
+        rooted = sqrt(pi) * noise
+        return sqrt(self._spread(gC, z, t)) * (rooted - pi * spread(Sum(last)(rooted), z, last))
+
+    def curvature_form(self, gC: Node, v: Node, z: Node, t: Node) -> Node:
+        """gC vᵀ (∂²C/∂z²) v for each case: gC (Σ_k π_k v_k² - (Σ_k π_k v_k)²)"""
+        pi, last = softmax(z), (z.ndim - 1,)
+        mean = Sum(last)(pi * v)
+        weights = self.weights(z, t)
+        return (gC if weights is None else gC * weights) * (Sum(last)(pi * v * v) - mean * mean)
+
+    def _spread(self, gC: Node, z: Node, t: Node) -> Node:
+        weights = self.weights(z, t)
+        return spread(gC if weights is None else gC * weights, z, (z.ndim - 1,))
+
     def log_probabilities(self, logits: Array) -> Array:
         x = shifted(logits, -1)
         return x - np.log(summed(np.exp(x), (-1,), keepdims=True))
@@ -67,6 +93,9 @@ class SoftmaxCrossEntropy(_CrossEntropy):
         # 0 log 0 = 0: what has no share in the targets costs nothing, however impossible it is held.
         terms = np.where(t == 0, 0, t * self.log_probabilities(z))
         return -summed(terms, (-1,))
+
+    def weights(self, z: Node, t: Node) -> Node | None:
+        return Sum((z.ndim - 1,))(t)
 
     def _partials(self, z: Node, t: Node) -> tuple[Node, Node]:
         last = (z.ndim - 1,)
@@ -123,6 +152,22 @@ class _ElementwiseLoss(Elementwise):
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         return inputs[0].shape, inputs[0].dtype
 
+    def curvature(self, z: Node) -> Node:
+        """∂²C/∂z²"""
+        raise NotImplementedError
+
+    def curvature_diagonal(self, gC: Node, z: Node, t: Node) -> Node:
+        """gC ∂²C/∂z²"""
+        return gC * self.curvature(z)
+
+    def curvature_form(self, gC: Node, v: Node, z: Node, t: Node) -> Node:
+        """gC v² ∂²C/∂z², of each output"""
+        return self.curvature_diagonal(gC, z, t) * v * v
+
+    def curvature_root(self, gC: Node, noise: Node, z: Node, t: Node) -> Node:
+        """√(gC ∂²C/∂z²) ε: its covariance is the Hessian, if that of the noise ε is I."""
+        return sqrt(self.curvature_diagonal(gC, z, t)) * noise
+
 
 class SigmoidCrossEntropy(_ElementwiseLoss):
     """C = -t log σ(z) - (1 - t) log(1 - σ(z)) = s |z| + log(1 + exp(-|z|)), s = 1 - t where z > 0, else t
@@ -140,6 +185,9 @@ class SigmoidCrossEntropy(_ElementwiseLoss):
     def partials(self, C: Node, z: Node, t: Node) -> Sequence[Node]:
         return sigmoid(z) - t, -z
 
+    def curvature(self, z: Node) -> Node:
+        return sigmoid(z) * sigmoid(-z)
+
 
 class SquaredError(_ElementwiseLoss):
     """C = (y - t)²"""
@@ -155,6 +203,9 @@ class SquaredError(_ElementwiseLoss):
     def partials(self, C: Node, y: Node, t: Node) -> Sequence[Node]:
         twice = 2 * (y - t)
         return twice, -twice
+
+    def curvature(self, z: Node) -> Node:
+        return fill(2, z.shape, z.dtype)
 
 
 # -- the functions that users call -----------------------------------------------------------

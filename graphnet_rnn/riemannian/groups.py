@@ -1,0 +1,341 @@
+"""Groups: which weights enter which pre-activations, found in the graph of a cost.
+
+A pre-activation V (cases, units) is a sum of terms that are linear in weights, each of whose entries reaches one unit:
+products s W, biases, diagonal connections s ∘ w and sums over edges, a weight of which may be chosen by a symbol. The
+weights whose terms meet make a group; its units are the columns of its pre-activations, one of which there is at each
+time step. So every cell has its groups, whoever declares it, and however it writes its products.
+Source: Ollivier 2013, 3.3: the incoming parameters of a unit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from graphnet.graph.graph import ancestors
+from graphnet.graph.node import Array, Node
+from graphnet.ops.broadcast import BroadcastTo
+from graphnet.ops.elementwise import Add, Multiply, add
+from graphnet.ops.index import OneHot, ScatterAdd, Take
+from graphnet.ops.leaf import Constant
+from graphnet.ops.linear import BatchMatMul, MatMul
+from graphnet.ops.shape import Reshape, Slice
+from graphnet_rnn.errors import UsageError
+
+__all__ = ["Group", "Incoming", "Meeting", "Term", "groups_of"]
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """A weight of a group, and how its entries reach the units.
+
+    kind: "product", s W of a source (cases, n); "bias"; "diagonal", s ∘ w of a source (cases, units); "edges",
+    Σ_e s_{i(e)} τ_e at the unit j(e), of a source (cases, n). gated: its first axis is the symbol that chooses.
+    """
+
+    weight: Node
+    kind: str
+    gated: bool = False
+    i: Array | None = None
+    j: Array | None = None
+
+    @property
+    def ends(self) -> tuple[Array, Array]:
+        """i(e) and j(e)"""
+        assert self.i is not None, "edges"
+        assert self.j is not None, "edges"
+        return self.i, self.j
+
+    def places(self, units: int) -> Array:
+        """(units, entries): by their places the entries of the weight (of one symbol) that reach each unit, or -1."""
+        match self.kind:
+            case "product":
+                return np.arange(self.weight.shape[-2] * units).reshape(-1, units).T
+            case "edges":
+                return _by_unit(self.ends[1], units)
+            case _:
+                return np.arange(units)[:, None]
+
+    def features(self, units: int) -> Array:
+        """(units, entries): which column of the source each of these entries multiplies; 0 where there is none."""
+        match self.kind:
+            case "product":
+                return np.tile(np.arange(self.weight.shape[-2]), (units, 1))
+            case "edges":
+                places = self.places(units)
+                return np.where(places < 0, 0, self.ends[0][places])
+            case "diagonal":
+                return np.arange(units)[:, None]
+            case _:
+                return np.zeros((units, 1), np.int64)
+
+
+def _by_unit(targets: Array, units: int) -> Array:
+    """For each unit the edges that lead to it, filled up with -1."""
+    incoming = [np.flatnonzero(targets == unit) for unit in range(units)]
+    found = np.full((units, max(len(each) for each in incoming)), -1)
+    for unit, each in enumerate(incoming):
+        found[unit, : len(each)] = each
+    return found
+
+
+@dataclass(frozen=True)
+class Term:
+    """A summand of a pre-activation: node = f(source, factor).
+
+    source: what the entries of the weight multiply, None for the constant 1. factor: the weight as it enters, a row for
+    each case where it is repeated or chosen. gate: the one-hot code whose symbol chooses the entries.
+    """
+
+    node: Node
+    incoming: Incoming
+    source: Node | None = None
+    factor: Node | None = None
+    gate: Node | None = None
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """A pre-activation and its terms. symbol: (cases,), if they are gated."""
+
+    V: Node
+    terms: list[Term]
+    symbol: Node | None = None
+
+    @property
+    def sources(self) -> dict[Node, Node | None]:
+        """By weight what it multiplies here: the sum, where it enters twice."""
+        found: dict[Node, Node | None] = {}
+        for term in self.terms:
+            before = found.get(term.incoming.weight)
+            both = before is not None and term.source is not None
+            found[term.incoming.weight] = add(before, term.source) if both else term.source
+        return found
+
+
+@dataclass(frozen=True)
+class Group:
+    """The weights that meet, and where. gated: a symbol chooses among all of them, so blocks are those of a symbol."""
+
+    incoming: list[Incoming]
+    meetings: list[Meeting] = field(repr=False)
+
+    @property
+    def units(self) -> int:
+        return self.meetings[0].V.shape[1]
+
+    @property
+    def symbols(self) -> int:
+        """How many symbols choose among its weights; 1 where none does."""
+        return self.incoming[0].weight.shape[0] if self.gated else 1
+
+    @property
+    def gated(self) -> bool:
+        return self.incoming[0].gated
+
+    @property
+    def bias(self) -> Incoming | None:
+        """The weight of the always-active unit, if there is one."""
+        return next((each for each in self.incoming if each.kind == "bias"), None)
+
+    def __str__(self) -> str:
+        names = ", ".join(each.weight.name or each.weight.describe() for each in self.incoming)
+        return f"{self.units} units of {names}" + (f", each for {self.symbols} symbols" if self.gated else "")
+
+
+def groups_of(cost: Node, parameters: Iterable[Node]) -> list[Group]:
+    """The groups of these parameters in a cost, in the order of their first pre-activations.
+
+    Raises UsageError for a parameter that enters otherwise, with the op and its line.
+    """
+    order = ancestors([cost])
+    readers: dict[Node, list[Node]] = defaultdict(list)
+    for node in order:
+        for source in dict.fromkeys(node.inputs):
+            readers[source].append(node)
+    terms: dict[Node, list[Term]] = defaultdict(list)
+    for parameter in parameters:
+        for term in _terms_of(parameter, readers):
+            terms[_climbed(term.node, readers)].append(term)
+    return _grouped(terms)
+
+
+def _climbed(node: Node, readers: Mapping[Node, Sequence[Node]]) -> Node:
+    """The sum in which a term ends: up as long as one sum, and nothing else, reads it."""
+    while len(readers[node]) == 1:
+        (reader,) = readers[node]
+        if not (isinstance(reader.op, Add) or reader.op.is_label) or reader.ndim != 2:
+            return node
+        node = reader
+    return node
+
+
+# -- terms -----------------------------------------------------------------------------------
+
+
+def _terms_of(parameter: Node, readers: Mapping[Node, Sequence[Node]]) -> list[Term]:
+    return [term for reader in readers[parameter] for term in _read_by(parameter, reader, readers)]
+
+
+def _read_by(parameter: Node, reader: Node, readers: Mapping[Node, Sequence[Node]]) -> list[Term]:
+    """The terms that a parameter makes where this node reads it."""
+    match reader.op:
+        case MatMul() if reader.inputs[1] is parameter and reader.inputs[0] is not parameter:
+            source = reader.inputs[0]
+            if isinstance(source.op, OneHot):
+                gated = [_over_edges(parameter, reader, each, readers, source) for each in readers[reader]]
+                if gated and all(gated):
+                    return [term for term in gated if term]
+            return [Term(reader, Incoming(parameter, "product"), source, parameter)]
+        case BroadcastTo() if parameter.ndim == 1 and reader.ndim == 2:
+            return [term for each in readers[reader] for term in _broadcast(parameter, reader, each, readers)]
+        case Reshape() if parameter.ndim == 3:
+            return [_matrix_of_symbol(parameter, reader, readers)]
+    raise _unfit(parameter, reader)
+
+
+def _broadcast(
+    parameter: Node, row: Node, reader: Node, readers: Mapping[Node, Sequence[Node]]
+) -> list[Term]:
+    """Of a vector that is repeated for each case: weights of edges, of a diagonal connection, or biases."""
+    if isinstance(reader.op, Multiply):
+        edges = _over_edges(parameter, row, reader, readers, None)
+        if edges:
+            return [edges]
+        source = reader.inputs[1] if reader.inputs[0] is row else reader.inputs[0]
+        return [Term(reader, Incoming(parameter, "diagonal"), source, row)]
+    return [Term(row, Incoming(parameter, "bias"))]
+
+
+def _over_edges(
+    parameter: Node,
+    weights: Node,
+    product: Node,
+    readers: Mapping[Node, Sequence[Node]],
+    gate: Node | None,
+) -> Term | None:
+    """Σ_e s_{i(e)} τ_e at j(e), if that is what this product of the edges' weights is for."""
+    if not isinstance(product.op, Multiply) or len(readers[product]) != 1:
+        return None
+    taken = product.inputs[1] if product.inputs[0] is weights else product.inputs[0]
+    (summed,) = readers[product]
+    if not (isinstance(taken.op, Take) and isinstance(summed.op, ScatterAdd)):
+        return None
+    index = taken.inputs[1], summed.inputs[1]
+    if taken.op.axis != 1 or summed.op.axis != 1 or not all(isinstance(k.op, Constant) for k in index):
+        return None
+    i, j = (np.asarray(k.value) for k in index)
+    return Term(summed, Incoming(parameter, "edges", gate is not None, i, j), taken.inputs[0], weights, gate)
+
+
+def _matrix_of_symbol(parameter: Node, flat: Node, readers: Mapping[Node, Sequence[Node]]) -> Term:
+    """h W^(x), W^(x) = Σ_k x_k W[k], as TensorRNN writes it: a matrix for each symbol."""
+    node = flat
+    path = []
+    while len(readers[node]) == 1 and not isinstance(node.op, BatchMatMul):
+        (node,) = readers[node]
+        path.append(node)
+    chosen = path[0] if path else flat
+    if (
+        isinstance(node.op, BatchMatMul)
+        and isinstance(chosen.op, MatMul)
+        and isinstance(chosen.inputs[0].op, OneHot)
+        and [type(each.op) for each in path[1:-1]] == [Reshape]
+        and len(readers[node]) == 1
+    ):
+        (row,) = readers[node]
+        spread = node.inputs[0]
+        if isinstance(row.op, (Slice, Reshape)) and row.ndim == 2 and isinstance(spread.op, (Slice, Reshape)):
+            own = Incoming(parameter, "product", True)
+            return Term(row, own, spread.inputs[0], node.inputs[1], chosen.inputs[0])
+    raise _unfit(parameter, node)
+
+
+def _unfit(parameter: Node, reader: Node) -> UsageError:
+    return UsageError(
+        f"the parameter {parameter.describe()} enters {reader.op.name} (made at {reader.origin}), which is no term of "
+        "a pre-activation, so it has no units; write s @ W, a bias, s * w or over_edges, or use a metric of single "
+        "parameters (rnn.riemannian.Fisher)"
+    )
+
+
+# -- groups ----------------------------------------------------------------------------------
+
+
+def _grouped(terms: Mapping[Node, Sequence[Term]]) -> list[Group]:
+    """Weights that meet anywhere are of one group, but for those that a symbol chooses, which are one by themselves."""
+    group_of: dict[Node, int] = {}
+    members: dict[int, dict[Node, None]] = {}
+    for number, met in enumerate(terms.values()):
+        members[number] = {}
+        for term in met:
+            weight = term.incoming.weight
+            other = group_of.get(weight, number)
+            if other != number:
+                for moved in members.pop(other):
+                    group_of[moved] = number
+                    members[number][moved] = None
+            group_of[weight] = number
+            members[number][weight] = None
+    found: dict[int, dict[Node, Sequence[Term]]] = defaultdict(dict)
+    for V, met in terms.items():
+        found[group_of[met[0].incoming.weight]][V] = met
+    groups = [
+        group
+        for meetings in found.values()
+        for group in _group(dict(sorted(meetings.items(), key=lambda item: item[0].serial)))
+    ]
+    return sorted(groups, key=lambda group: group.meetings[0].V.serial)
+
+
+def _group(meetings: Mapping[Node, Sequence[Term]]) -> list[Group]:
+    """One group, or two where only some of the weights are chosen by a symbol: these are split by it."""
+    gated = {V: [term for term in met if _gate_of(term) is not None] for V, met in meetings.items()}
+    whole = all(len(gated[V]) == len(met) for V, met in meetings.items())
+    if not whole and not any(term.gate is not None for met in meetings.values() for term in met):
+        return [_made(meetings, split=False)]
+    others = {V: [term for term in met if _gate_of(term) is None] for V, met in meetings.items()}
+    halves = [({V: met for V, met in some.items() if met}, some is gated) for some in (gated, others)]
+    return [_made(some, split) for some, split in halves if some]
+
+
+def _made(meetings: Mapping[Node, Sequence[Term]], split: bool) -> Group:
+    incoming: dict[Node, Incoming] = {}
+    listed = []
+    for V, met in meetings.items():
+        gates = {_gate_of(term) for term in met} if split else set()
+        if len(gates) > 1:
+            raise UsageError(
+                f"the weights of {V.describe()} (made at {V.origin}) are chosen by different symbols, so they have no "
+                "blocks of single ones; use a metric of single parameters"
+            )
+        symbol = next((gate.inputs[0] for gate in gates if gate is not None), None)
+        terms = [_by_row(term) if split else term for term in met]
+        for term in terms:
+            known = incoming.setdefault(term.incoming.weight, term.incoming)
+            if known.kind != term.incoming.kind:
+                raise UsageError(
+                    f"the weight {known.weight.describe()} is a {known.kind} term at one place, and a "
+                    f"{term.incoming.kind} term at {term.node.origin}; give the second use another name"
+                )
+        listed.append(Meeting(V, terms, symbol))
+    return Group(list(incoming.values()), listed)
+
+
+def _by_row(term: Term) -> Term:
+    """Of a product with a one-hot code the row that it chooses, a bias of its symbol."""
+    if term.gate is not None:
+        return term
+    return Term(term.node, Incoming(term.incoming.weight, "bias", True), gate=_gate_of(term))
+
+
+def _gate_of(term: Term) -> Node | None:
+    """The one-hot code that chooses the entries of the weight: of a product that reads one, a row."""
+    source = term.source
+    if term.gate is not None:
+        return term.gate
+    product = term.incoming.kind == "product" and source is not None and isinstance(source.op, OneHot)
+    return source if product else None

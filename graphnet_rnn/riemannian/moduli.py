@@ -1,0 +1,320 @@
+"""Moduli: how much a change of each pre-activation counts, (cases, units) for each place where weights meet.
+
+A cost may be a mean over cases; moduli are those of the sum, the log-likelihood of all data, so that they grow with the
+data, and damping is that of sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.derivatives.gradient import pull_back, push_forward
+from graphnet.graph.graph import ancestors, dependents
+from graphnet.graph.node import Node
+from graphnet.ops.elementwise import Elementwise
+from graphnet.ops.shape import Stack
+from graphnet.ops.surrogate import Surrogate
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.riemannian.groups import Group, Meeting, Term
+
+__all__ = ["Outputs", "exact", "outer", "probed", "slopes", "structured"]
+
+#: One for each meeting of each group.
+ByMeeting = list[list[Node]]
+
+
+class Outputs:
+    """Where a cost's losses judge the net: the places, and the weights of the losses in the summed cost.
+
+    Raises UsageError for a cost without losses that say their curvature.
+    """
+
+    def __init__(self, cost: Node) -> None:
+        order = ancestors([cost])
+        surrogates = [node for node in order if isinstance(node.op, Surrogate)]
+        self.cost, self.losses = cost, [node for node in order if node.op.judged_input is not None]
+        if surrogates or not self.losses:
+            has = (
+                f"the loss {surrogates[0].describe()}, whose Hessian is a surrogate's"
+                if surrogates
+                else "no loss"
+            )
+            raise UsageError(
+                f"{cost.describe()} (made at {cost.origin}) has {has}: a metric needs one that says its Hessian "
+                "(gn.softmax_cross_entropy, gn.sigmoid_cross_entropy, gn.squared_error); outputs='outer' needs none"
+            )
+        found = gn.gradient(cost, self.losses)
+        first, second = (gn.add(*[gn.sum(g**k) for g in found]) for k in (1, 2))
+        #: From a mean over N cases to their sum: N, and 1 of a sum; Σ g / Σ g², g = ∂cost/∂loss.
+        self.scale = first / second
+        #: What each loss counts in the sum.
+        self.weights = [g * self.scale for g in found]
+
+    @property
+    def places(self) -> list[Node]:
+        """The nodes that the losses judge."""
+        return [_judged(loss) for loss in self.losses]
+
+    def roots(self, random: gn.RandomSource) -> dict[Node, Node]:
+        """By place a random vector whose covariance is the Hessian of the losses there."""
+        return {
+            _judged(loss): loss.op.curvature_root(g, _signs(random, _judged(loss)), *loss.inputs)  # type: ignore[attr-defined]
+            for loss, g in zip(self.losses, self.weights, strict=True)
+        }
+
+    def is_output(self, group: Group) -> bool:
+        """Whether losses judge its pre-activations themselves."""
+        return all(self._index(meeting.V) is not None for meeting in group.meetings)
+
+    def curvature(self, meetings: Sequence[Meeting]) -> list[Node]:
+        """The Hessian's diagonal at the pre-activations of an output group."""
+        diagonals = [
+            loss.op.curvature_diagonal(g, *loss.inputs)  # type: ignore[attr-defined]
+            for loss, g in zip(self.losses, self.weights, strict=True)
+        ]
+        found = []
+        for meeting in meetings:
+            at = self._index(meeting.V)
+            assert at is not None, "an output group"
+            found.append(diagonals[at[0]] if at[1] is None else diagonals[at[0]][at[1]])
+        return found
+
+    def form(self, V: Node, v: Node) -> Node | None:
+        """vᵀ H_L v for each case, v (cases, outputs) a change of a pre-activation; None if no loss judges it."""
+        at = self._index(V)
+        if at is None:
+            return None
+        loss, g, step = self.losses[at[0]], self.weights[at[0]], at[1]
+        _, *targets = loss.inputs
+        if step is not None:
+            g, targets = g[step], [t[step] for t in targets]
+        found = loss.op.curvature_form(g, v, V, *targets)  # type: ignore[attr-defined]
+        return found if found.ndim == 1 else gn.sum(found, axis=tuple(range(1, found.ndim)))
+
+    def _index(self, V: Node) -> tuple[int, int | None] | None:
+        """The loss that judges a pre-activation, and at which time step of it."""
+        for number, place in enumerate(self.places):
+            if place is V:
+                return number, None
+            if isinstance(place.op, Stack) and V in place.inputs:
+                return number, place.inputs.index(V)
+        return None
+
+
+def _judged(loss: Node) -> Node:
+    assert loss.op.judged_input is not None
+    return loss.inputs[loss.op.judged_input]
+
+
+def _signs(random: gn.RandomSource, like: Node) -> Node:
+    """±1, each as probable."""
+    return 2 * random.bernoulli(0.5, like.shape, like.dtype) - 1
+
+
+def slopes(outputs: Outputs, groups: Sequence[Group]) -> ByMeeting:
+    """B = ∂C/∂V of the summed cost"""
+    places = [meeting.V for group in groups for meeting in group.meetings]
+    found = iter(gn.backward({outputs.cost: outputs.scale}, places))
+    return [[next(found) for _ in group.meetings] for group in groups]
+
+
+def outer(outputs: Outputs, groups: Sequence[Group]) -> ByMeeting:
+    """B²: the recurrent unitwise outer product. Source: Ollivier 2013, eq. 23."""
+    return [[B * B for B in found] for found in slopes(outputs, groups)]
+
+
+def probed(outputs: Outputs, groups: Sequence[Group], random: gn.RandomSource) -> ByMeeting:
+    """An unbiased estimate of the backpropagated modulus of any net, at the price of a backward pass.
+
+    One backward pass from a random vector with the covariance of H_L, in which what passes a pre-activation takes a
+    random sign for each unit: so terms of different units vanish in the mean of its square, and
+    E b_i² = Σ_j (∂V_j/∂V_i)² E b_j² + (∂o/∂V_i)ᵀ H_L (∂o/∂V_i), which is eq. 63.
+    """
+    places = [meeting.V for group in groups for meeting in group.meetings]
+    seeds = outputs.roots(random)
+    order = ancestors(seeds)
+    signs = {V: _signs(random, V) for V in places}
+    found = iter(pull_back(order, dependents(order, places), seeds, places, None, factors=signs))
+    return [[b * b for b in (next(found) for _ in group.meetings)] for group in groups]
+
+
+# -- unit by unit ----------------------------------------------------------------------------
+
+
+def exact(outputs: Outputs, groups: Sequence[Group]) -> ByMeeting:
+    """m̃_i = Σ_j (∂V_j/∂V_i)² m̃_j + (∂o/∂V_i)ᵀ H_L (∂o/∂V_i), as it is defined, for nets of few units
+
+    ∂V_j/∂V_i: what does not pass through a third pre-activation. Takes a backward pass for each unit of each
+    pre-activation, and a forward one for what the losses judge. Source: Ollivier 2013, eq. 63.
+    """
+    places = {meeting.V: None for group in groups for meeting in group.meetings}
+    m = {V: [_form_of_output(outputs, V, places)] for V in places}
+    for V in sorted(places, key=lambda V: V.serial, reverse=True):
+        others = [U for U in places if U is not V]
+        order = ancestors([V], stop=others)
+        wanted = [U for U in others if U in set(order)]
+        reached, total = dependents(order, wanted), gn.add(*m[V])
+        for j in range(V.shape[1]):
+            found = pull_back(order, reached, {V: _unit(V, j)}, wanted, None, frozenset(others))
+            for U, r in zip(wanted, found, strict=True):
+                m[U].append(r * r * total[:, j : j + 1])
+    return [[gn.add(*m[meeting.V]) for meeting in group.meetings] for group in groups]
+
+
+def _form_of_output(outputs: Outputs, V: Node, places: Mapping[Node, None]) -> Node:
+    """(∂o/∂V_i)ᵀ H_L (∂o/∂V_i) for each unit, of what passes through no other pre-activation"""
+    others = [U for U in places if U is not V]
+    columns = []
+    for i in range(V.shape[1]):
+        seeds = {U: gn.fill(0, U.shape, U.dtype) for U in others} | {V: _unit(V, i)}
+        parts = []
+        for loss, g in zip(outputs.losses, outputs.weights, strict=True):
+            place = _judged(loss)
+            (moved,) = push_forward(ancestors([place], stop=seeds), [place], seeds)
+            form = loss.op.curvature_form(g, moved, *loss.inputs)  # type: ignore[attr-defined]
+            parts.append(_by_case(form, place.ndim - 2))
+        columns.append(gn.add(*parts))
+    return gn.stack(columns, axis=1)
+
+
+def _by_case(form: Node, axis: int) -> Node:
+    """Summed over all axes but that of the cases."""
+    others = tuple(k for k in range(form.ndim) if k != axis)
+    return gn.sum(form, axis=others) if others else form
+
+
+def _unit(V: Node, j: int) -> Node:
+    """1 at the unit j of each case."""
+    row = np.zeros(V.shape[1], V.dtype)
+    row[j] = 1
+    return gn.broadcast_to(gn.constant(row), V.shape)
+
+
+def structured(outputs: Outputs, groups: Sequence[Group], judged: Sequence[Group]) -> ByMeeting:
+    """The same where what weights multiply, and what is added to that, depends on pre-activations unit by unit.
+
+    Then ∂V_j/∂V_i = w_ij s'_i + 1[i = j] d_i, and eq. 24 is computed as it is written, at the price of a backward pass
+    through a step for each step. (Where memory cells hand changes on without a pre-activation between, through all
+    steps before: probe them.) judged: the groups whose pre-activations the losses judge.
+    Raises UsageError for a net that is no such one.
+    """
+    places = {meeting.V: None for group in groups for meeting in group.meetings}
+    m: dict[Node, list[Node]] = {V: [] for V in places}
+    for group in judged:
+        for meeting in group.meetings:
+            _judge(outputs, meeting, m)
+    met: dict[Node, list[Term]] = {V: [] for V in places}
+    for group in groups:
+        for meeting in group.meetings:
+            met[meeting.V] += meeting.terms
+    for V in sorted(places, key=lambda V: V.serial, reverse=True):
+        if m[V]:
+            _pass_back(V, gn.add(*m[V]), met[V], m)
+    zero = {V: gn.fill(0, V.shape, V.dtype) for V in places}
+    return [[gn.add(*m[meeting.V], zero[meeting.V]) for meeting in group.meetings] for group in groups]
+
+
+def _judge(outputs: Outputs, meeting: Meeting, m: dict[Node, list[Node]]) -> None:
+    """What the losses give: s'_i² Σ_yy' w_iy H_yy' w_iy' for the sources of o = s W + b."""
+    for term in meeting.terms:
+        if term.source is None:
+            continue
+        if term.incoming.kind != "product" or term.incoming.gated or not isinstance(term.factor, Node):
+            raise _unstructured(term.node)
+        assert term.factor is not None
+        for U, slope in _slopes_to(term.source, m).items():
+            forms = [
+                outputs.form(meeting.V, gn.broadcast_to(term.factor[i], meeting.V.shape))
+                for i in range(term.factor.shape[0])
+            ]
+            m[U].append(slope * slope * gn.stack([form for form in forms if form is not None], axis=1))
+
+
+def _pass_back(V: Node, m_V: Node, terms: Sequence[Term], m: dict[Node, list[Node]]) -> None:
+    """Gives all pre-activations on which V depends their share of its m̃."""
+    nodes = {term.node for term in terms}
+    own = {} if V in nodes else dict(_slopes_to(V, m, frozenset(nodes)))  # d_i
+    loops: dict[Node, Node] = {}  # w_ii s'_i
+    for term in terms:
+        if term.source is None or term.factor is None:
+            continue
+        for U, slope in _slopes_to(term.source, m).items():
+            if term.incoming.kind == "diagonal":
+                _put(own, U, term.factor * slope)
+                continue
+            m[U].append(slope * slope * _squares_back(term, m_V))
+            if U.shape == V.shape:
+                _put(loops, U, slope * _own_weights(term, V))
+    for U, d in own.items():
+        if U.shape != V.shape:
+            raise _unstructured(V)
+        m[U].append((d * d + 2 * d * loops[U] if U in loops else d * d) * m_V)
+
+
+def _put(found: dict[Node, Node], U: Node, more: Node) -> None:
+    found[U] = found[U] + more if U in found else more
+
+
+def _squares_back(term: Term, m: Node) -> Node:
+    """Σ_j w_ij² m_j for each of the source's units"""
+    w, own = term.factor, term.incoming
+    assert w is not None
+    assert term.source is not None
+    if own.kind == "edges":
+        i, j = own.ends
+        along = gn.take(m, gn.constant(j), axis=1) * w * w
+        return gn.scatter_add(along, gn.constant(i), term.source.shape[1], axis=1)
+    if own.gated:
+        return gn.matmul(w * w, gn.reshape(m, (*m.shape, 1)))[:, :, 0]
+    return m @ gn.transpose(w * w)
+
+
+def _own_weights(term: Term, V: Node) -> Node:
+    """w_ii"""
+    w, own = term.factor, term.incoming
+    assert w is not None
+    if own.kind == "edges":
+        i, j = own.ends
+        loops = np.flatnonzero(i == j)
+        return gn.scatter_add(
+            gn.take(w, gn.constant(loops), axis=1), gn.constant(i[loops]), V.shape[1], axis=1
+        )
+    eye = gn.constant(np.eye(V.shape[1], dtype=V.dtype))
+    return gn.sum(w * eye, axis=-1)
+
+
+def _slopes_to(
+    node: Node, m: Mapping[Node, object], leaves: frozenset[Node] = frozenset()
+) -> dict[Node, Node]:
+    """∂node_i/∂V_i for each pre-activation V on which a node depends, unit by unit; UsageError if otherwise.
+
+    leaves: what does not count.
+    """
+    ones = gn.fill(1, node.shape, node.dtype)
+    if node in m and not leaves:
+        return {node: ones}
+    stop = [U for U in m if U is not node]
+    order = ancestors([node], stop=[*stop, *leaves])
+    wanted = [U for U in stop if U in set(order)]
+    reached = dependents(order, wanted)
+    for each in order:
+        unitwise = isinstance(each.op, Elementwise) or each.op.is_label
+        if (
+            each in reached
+            and each not in m
+            and each not in leaves
+            and not (unitwise and each.shape == node.shape)
+        ):
+            raise _unstructured(each)
+    found = pull_back(order, reached, {node: ones}, wanted, None, frozenset([*stop, *leaves]))
+    return {U: slope for U, slope in zip(wanted, found, strict=True) if not slope.op.is_zeros}
+
+
+def _unstructured(node: Node) -> UsageError:
+    return UsageError(
+        f"{node.describe()} (made at {node.origin}) mixes units between two pre-activations, so derivatives from unit "
+        "to unit are no weights; use estimate='probe', or 'exact' for few units"
+    )
