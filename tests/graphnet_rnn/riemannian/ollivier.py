@@ -1,0 +1,600 @@
+"""Oracle: nets and metrics of Ollivier 2013, Riemannian metrics for neural networks II, in plain NumPy loops.
+
+Source: Y. Ollivier, *Riemannian metrics for neural networks II: recurrent networks and learning symbolic data
+sequences*, 2013. Numbers in parentheses are its equations. Nothing here uses the engine.
+
+Indices are the paper's. Units are 0..N, and unit 0 is always active: row 0 of an array over units is that of
+unit 0, or is not read where unit 0 has none (V, B, m̃, ρ, u). Symbols are 0..A−1, times 0..T−1; an array over
+time that is defined at T, too, has T+1 rows (B, m̃: 0 there). Parameters are full arrays; where the graph has
+no edge they are 0 and not read:
+
+    RNN         tau[i, j]     rho[j, y]   w[i, y]   V0[j]
+    GNN, GLNN   tau[i, j, y]              w[i, y]   V0[j]
+
+A comment that starts with "Choice:" says what was taken where the paper is silent, or can be read otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Params = dict[str, Array]
+Key = tuple[str, tuple[int, ...]]  # one parameter: its array's name, its index there
+Start = Literal["plain", "symbol"]
+Writing = Literal["plain", "DH", "QDH"]
+Transition = Literal["plain", "FB", "RMS", "RUOP", "RBPM", "QDRUOP", "QDRBPM"]
+
+MACHINE = float(np.finfo(np.float64).eps)
+
+
+# ---- nets and their graphs ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Net:
+    """Units 1..N, edges i → j between them, an alphabet of A symbols; 0 → j is an edge for every j besides."""
+
+    kind: Literal["RNN", "GNN", "GLNN"]
+    N: int
+    A: int
+    edges: Sequence[tuple[int, int]]
+    s: Literal["tanh", "logistic"] = "tanh"
+
+    def __post_init__(self) -> None:
+        assert len(set(self.edges)) == len(self.edges), "an edge is listed twice"
+        assert all(1 <= i <= self.N and 1 <= j <= self.N for i, j in self.edges), "edges join units 1..N"
+
+    @property
+    def units(self) -> range:
+        """1..N"""
+        return range(1, self.N + 1)
+
+    def sources(self, j: int) -> list[int]:
+        """0, then every i with i → j, in order."""
+        return [0, *sorted(i for i, k in self.edges if k == j)]
+
+    def targets(self, i: int) -> list[int]:
+        """Every j with i → j, in order; all units if i = 0."""
+        return [*self.units] if i == 0 else sorted(j for k, j in self.edges if k == i)
+
+
+def full_graph(N: int) -> list[tuple[int, int]]:
+    """(i, j) for all i and j of 1..N, i = j too."""
+    return [(i, j) for i in range(1, N + 1) for j in range(1, N + 1)]
+
+
+def zeros(net: Net) -> Params:
+    """All parameters, 0."""
+    n = net.N + 1
+    p = {"w": np.zeros((n, net.A)), "V0": np.zeros(n)}
+    if net.kind == "RNN":
+        return p | {"tau": np.zeros((n, n)), "rho": np.zeros((n, net.A))}
+    return p | {"tau": np.zeros((n, n, net.A))}
+
+
+def blocks(net: Net) -> dict[tuple[int, ...], list[Key]]:
+    """The parameters that have scalar products with each other in the metric, the bias of the unit first.
+
+    GNN, GLNN: one block for each (j, y): τ_0jy, τ_ijy for i → j. "Different symbols x are independent" (3.4).
+    RNN: one block for each (j,): τ_0j, τ_ij for i → j, ρ_jx for all x. "For RNNs [...] there is no such block
+    decomposition because the transition parameters τ_ij have non-trivial scalar product with all the input
+    parameters ρ_ix for all x" (3.4).
+    """
+    found: dict[tuple[int, ...], list[Key]] = {}
+    for j in net.units:
+        if net.kind == "RNN":
+            found[j,] = [("tau", (i, j)) for i in net.sources(j)]
+            found[j,] += [("rho", (j, y)) for y in range(net.A)]
+            continue
+        for y in range(net.A):
+            found[j, y] = [("tau", (i, j, y)) for i in net.sources(j)]
+    return found
+
+
+# ---- forward -----------------------------------------------------------------------------------------------
+
+
+def activation(net: Net, V: Array) -> Array:
+    """s(V) = tanh V, or 1 / (1 + e^−V)."""
+    return np.tanh(V) if net.s == "tanh" else (1 + np.tanh(V / 2)) / 2
+
+
+def slope(net: Net, V: Array) -> Array:
+    """s'(V) = 1 − tanh² V, or σ(V) (1 − σ(V))."""
+    a = activation(net, V)
+    return 1 - a**2 if net.s == "tanh" else a * (1 - a)
+
+
+def connection(net: Net, p: Params, i: int, j: int, x: int) -> float:
+    """τ_ij of an RNN, τ_ijx of the others."""
+    return p["tau"][i, j] if net.kind == "RNN" else p["tau"][i, j, x]
+
+
+def activities(net: Net, V: Array) -> Array:
+    """a_j = s(V_j), a_0 = 1."""
+    a = activation(net, V)
+    a[0] = 1
+    return a
+
+
+def next_V(net: Net, p: Params, V: Array, x: int) -> Array:
+    """V^{t+1} given V^t and x_t.
+
+    RNN:  V_j^{t+1} = ρ_{j x_t} + Σ_i τ_ij a_i^t        (8)
+    GNN:  V_j^{t+1} = Σ_i τ_{ij x_t} a_i^t               (10)
+    GLNN: V_j^{t+1} = V_j^t + Σ_i τ_{ij x_t} a_i^t       (13)
+    """
+    a, new = activities(net, V), np.zeros(net.N + 1)
+    for j in net.units:
+        new[j] = sum(connection(net, p, i, j, x) * a[i] for i in net.sources(j))
+        if net.kind == "RNN":
+            new[j] += p["rho"][j, x]
+        elif net.kind == "GLNN":
+            new[j] += V[j]
+    return new
+
+
+def write(p: Params, a: Array) -> Array:
+    """π(x) = e^{Σ_i a_i w_ix} / Σ_y e^{Σ_i a_i w_iy}     (6, 14)"""
+    E = sum(a[i] * p["w"][i] for i in range(len(a)))
+    e = np.exp(E - np.max(E))
+    return e / e.sum()
+
+
+@dataclass(frozen=True)
+class Run:
+    """A forward pass. V, a: (T, N+1); pi: (T, A).
+
+    log_likelihood = Σ_t χ_t log π_t(x_t), L below, in nats     (16)
+    """
+
+    x: Array
+    chi: Array
+    V: Array
+    a: Array
+    pi: Array
+    log_likelihood: float
+
+
+def forward(net: Net, p: Params, x: Sequence[int] | Array, chi: Array, push: Array | None = None) -> Run:
+    """V^t, a^t, π_t for t = 0..T−1, and the log-likelihood. V^0 is a parameter; π_0 is written from it.
+
+    push[t, j] is added to V_j^t: ∂L/∂push[t, j] is what B_j^t means (appendix B).
+    """
+    x = np.asarray(x)
+    T = len(x)
+    V, a, pi = np.zeros((T, net.N + 1)), np.zeros((T, net.N + 1)), np.zeros((T, net.A))
+    L = 0.0
+    for t in range(T):
+        V[t] = p["V0"] if t == 0 else next_V(net, p, V[t - 1], int(x[t - 1]))
+        V[t, 0] = 0
+        if push is not None:
+            V[t] += push[t]
+        a[t] = activities(net, V[t])
+        pi[t] = write(p, a[t])
+        # Only symbols to be predicted: a symbol that never is may have π = 0 (`initial_w`), and 0 log 0 = 0.
+        if chi[t] != 0:
+            with np.errstate(divide="ignore"):
+                L += float(chi[t] * np.log(pi[t, x[t]]))
+    return Run(x, np.asarray(chi), V, a, pi, L)
+
+
+# ---- backward ----------------------------------------------------------------------------------------------
+
+
+def backward(net: Net, p: Params, run: Run) -> Array:
+    """B_i^t = ∂L / ∂V_i^t, (T+1, N+1), B^T = 0.
+
+    GLNN:     B_i^t = B_i^{t+1} + s'(V_i^t) (χ_t (w_{i x_t} − Σ_y π_t(y) w_iy) + Σ_j τ_{ij x_t} B_j^{t+1})  (22)
+    GNN, RNN: the same without the first term, as ∂V_j^{t+1}/∂V_i^t = τ_ij s'(V_i^t), of (10) and (8).
+    """
+    T = len(run.x)
+    B = np.zeros((T + 1, net.N + 1))
+    for t in reversed(range(T)):
+        x = int(run.x[t])
+        ds = slope(net, run.V[t])
+        for i in net.units:
+            w = p["w"][i]
+            written = run.chi[t] * (w[x] - sum(run.pi[t, y] * w[y] for y in range(net.A)))
+            carried = sum(connection(net, p, i, j, x) * B[t + 1, j] for j in net.targets(i))
+            B[t, i] = ds[i] * (written + carried)
+            if net.kind == "GLNN":
+                B[t, i] += B[t + 1, i]
+    return B
+
+
+def writing_gradient(net: Net, run: Run) -> Array:
+    """W_iy = Σ_t χ_t a_i^t (1_{x_t = y} − π_t(y)), (N+1, A)     (17)"""
+    W = np.zeros((net.N + 1, net.A))
+    for t in range(len(run.x)):
+        for i in range(net.N + 1):
+            for y in range(net.A):
+                W[i, y] += run.chi[t] * run.a[t, i] * ((run.x[t] == y) - run.pi[t, y])
+    return W
+
+
+def signal(net: Net, run: Run, key: Key) -> Array:
+    """∂V_j^{t+1} / ∂θ^t for t = 0..T−1, θ^t used at time t only (3.4): what θ of unit j multiplies at time t.
+
+    RNN: a_i^t for τ_ij, 1_{x_t = y} for ρ_jy. GNN, GLNN: 1_{x_t = y} a_i^t for τ_ijy.
+    """
+    name, index = key
+    if name == "rho":
+        return (run.x == index[1]).astype(float)
+    if net.kind == "RNN":
+        return run.a[:, index[0]]
+    return (run.x == index[2]) * run.a[:, index[0]]
+
+
+def gradient_of(net: Net, run: Run, B: Array, j: int, keys: Sequence[Key]) -> Array:
+    """G_k = Σ_t ∂V_j^{t+1}/∂θ_k B_j^{t+1}; of GNN and GLNN G_i^{(jy)} = Σ_t 1_{x_t = y} a_i^t B_j^{t+1}   (25)"""
+    return np.array([sum(signal(net, run, k)[t] * B[t + 1, j] for t in range(len(run.x))) for k in keys])
+
+
+def transition_gradient(net: Net, run: Run, B: Array) -> Params:
+    """∂L/∂τ, ∂L/∂ρ as in (25), ∂L/∂V^0 = B^0 (proposition 11)."""
+    G = {name: value for name, value in zeros(net).items() if name != "w"}
+    for (j, *_), keys in blocks(net).items():
+        for (name, index), g in zip(keys, gradient_of(net, run, B, j, keys), strict=True):
+            G[name][index] = g
+    G["V0"][1:] = B[0, 1:]
+    return G
+
+
+# ---- metrics of the transition parameters ------------------------------------------------------------------
+
+
+def ruop(B: Array) -> Array:
+    """m̃_i^t = (B_i^t)²     (23)"""
+    return B**2
+
+
+def rbpm(net: Net, p: Params, run: Run) -> Array:
+    """m̃_i^t of the recurrent backpropagated metric, (T+1, N+1), m̃^T = 0.
+
+    All:      m̃_i^t = s'(V_i^t)² χ_t Var_{y~π_t} w_iy + Σ_j (∂V_j^{t+1}/∂V_i^t)² m̃_j^{t+1}          (63)
+    GLNN:     ∂V_j^{t+1}/∂V_i^t = 1_{i=j} + τ_{ij x_t} s'(V_i^t)   (64), which gives (24)
+    GNN, RNN: ∂V_j^{t+1}/∂V_i^t = τ_{ij x_t} s'(V_i^t), τ_ij s'(V_i^t), from (10) and (8)
+    """
+    T = len(run.x)
+    m = np.zeros((T + 1, net.N + 1))
+    for t in reversed(range(T)):
+        x = int(run.x[t])
+        ds = slope(net, run.V[t])
+        for i in net.units:
+            w, pi = p["w"][i], run.pi[t]
+            mean = sum(pi[y] * w[y] for y in range(net.A))
+            square = sum(pi[y] * w[y] ** 2 for y in range(net.A))
+            variance = run.chi[t] * (square - mean**2)
+            if net.kind != "GLNN":
+                carried = sum(connection(net, p, i, j, x) ** 2 * m[t + 1, j] for j in net.targets(i))
+                m[t, i] = ds[i] ** 2 * (variance + carried)
+            else:
+                others = [j for j in net.targets(i) if j != i]
+                carried = sum(connection(net, p, i, j, x) ** 2 * m[t + 1, j] for j in others)
+                m[t, i] = ds[i] ** 2 * (variance + carried)
+                # A unit without the edge i → i still holds its V: (13) has V_i^t in it whatever the graph is.
+                tau_ii = connection(net, p, i, i, x) if i in net.targets(i) else 0.0
+                m[t, i] += (1 + tau_ii * ds[i]) ** 2 * m[t + 1, i]
+    return m
+
+
+def metric(net: Net, run: Run, m: Array, j: int, keys: Sequence[Key], eps: float = 1.0) -> Array:
+    """M̃_kk' = Σ_t m̃_j^{t+1} ∂V_j^{t+1}/∂θ_k ∂V_j^{t+1}/∂θ_k' + ε 1_{k=k'}     (55, 67)
+
+    Of GNN and GLNN: M̃_ii'^{(jy)} = Σ_t 1_{x_t = y} a_i^t a_i'^t m̃_j^{t+1} + ε 1_{i=i'}     (26)
+
+    Of an RNN ε > 0 is needed: Σ_x 1_{x_t = x} = 1 = a_0, so the bias is the sum of the inputs of all symbols,
+    and the undamped block is singular.
+    """
+    signals = [signal(net, run, k) for k in keys]
+    M = np.zeros((len(keys), len(keys)))
+    for k, one in enumerate(signals):
+        for l, other in enumerate(signals):
+            M[k, l] = sum(m[t + 1, j] * one[t] * other[t] for t in range(len(run.x)))
+        M[k, k] += eps
+    return M
+
+
+def full(G: Array, M: Array) -> Array:
+    """M̃⁻¹ G     (27)"""
+    return np.linalg.solve(M, G)
+
+
+def quasi_diagonal(G: Array, diagonal: Array, cross: Array) -> Array:
+    """The quasi-diagonal inverse of a matrix M applied to G: M_kk = diagonal[k], M_0k = cross[k], 0 the bias.
+
+    k ≠ 0: δ_k = (G_k − G_0 M_0k / M_00) / (M_kk − M_0k² / M_00)     (20, 34)
+    bias:  δ_0 = G_0 / M_00 − Σ_{k≠0} M_0k / M_00 δ_k                (21, 35)
+    """
+    new = np.zeros(len(G))
+    for k in range(1, len(G)):
+        new[k] = (G[k] - G[0] * cross[k] / diagonal[0]) / (diagonal[k] - cross[k] ** 2 / diagonal[0])
+    new[0] = G[0] / diagonal[0] - sum(cross[k] / diagonal[0] * new[k] for k in range(1, len(G)))
+    return new
+
+
+# ---- directions: what η multiplies -------------------------------------------------------------------------
+
+
+def frequencies(x: Sequence[int] | Array, A: int) -> Array:
+    """ν̃_y = Σ_t 1_{x_t = y} / T     (below 32)"""
+    return np.array([sum(1 for s in x if s == y) for y in range(A)]) / len(x)
+
+
+def predicted_frequencies(x: Sequence[int] | Array, chi: Array, A: int) -> Array:
+    """ν_y = Σ_t χ_t 1_{x_t = y} / Σ_t χ_t     (below 30)"""
+    return np.array([sum(c for s, c in zip(x, chi, strict=True) if s == y) for y in range(A)]) / np.sum(chi)
+
+
+def damping_of_writing(x: Sequence[int] | Array, A: int) -> Array:
+    """ε_y = the frequency of y in the training sequence + the machine epsilon (below 19).
+
+    Choice: of all symbols, ν̃_y, not among those to be predicted: "in the training sequence" is what the paper
+    says, and ν_y it calls "among symbols to be predicted". A share, not a count: that is how it uses the word.
+    """
+    return frequencies(x, A) + MACHINE
+
+
+def hessian(net: Net, run: Run, eps_y: Array) -> tuple[Array, Array]:
+    """h_ii^y and h_0i^y, both (N+1, A); row 0 of the latter is not read.
+
+    h_ii^y = ε_y + Σ_t χ_t (a_i^t)² π_t(y) (1 − π_t(y)),  i = 0 too     (18)
+    h_0i^y = Σ_t χ_t a_i^t π_t(y) (1 − π_t(y))                          (19)
+    """
+    diagonal, cross = np.zeros((net.N + 1, net.A)), np.zeros((net.N + 1, net.A))
+    for y in range(net.A):
+        for i in range(net.N + 1):
+            diagonal[i, y] = eps_y[y]
+            for t in range(len(run.x)):
+                spread = run.chi[t] * run.pi[t, y] * (1 - run.pi[t, y])
+                diagonal[i, y] += run.a[t, i] ** 2 * spread
+                cross[i, y] += run.a[t, i] * spread
+    return diagonal, cross
+
+
+def writing_direction(net: Net, run: Run, method: Writing, eps_y: Array) -> Array:
+    """What η_w multiplies, (N+1, A).
+
+    plain: W_iy     (17)
+    DH:    W_iy / h_ii^y, "the inverse diagonal Hessian (obtained from (18))" (section 4)
+    QDH:   (20), (21)
+
+    Choice: DH is damped by ε_y as QDH is, since (18) has it.
+    """
+    W = writing_gradient(net, run)
+    diagonal, cross = hessian(net, run, eps_y)
+    if method == "plain":
+        return W
+    if method == "DH":
+        return W / diagonal
+    return np.stack([quasi_diagonal(W[:, y], diagonal[:, y], cross[:, y]) for y in range(net.A)], axis=1)
+
+
+def transition_direction(
+    net: Net, p: Params, run: Run, method: Transition, eps: float = 1.0, start: Start = "plain"
+) -> Params:
+    """What η_τ multiplies, for tau, V0 and, of an RNN, rho.
+
+    plain: the gradient
+    FB:    the gradient; of a parameter of symbol y (ρ_jy, τ_ijy) divided by the frequency of y
+    RMS:   G_k / √(1/T Σ_t (∂V_j^{t+1}/∂θ_k B_j^{t+1})²)
+    RUOP, RBPM:     M̃⁻¹ G of each block (27), V^0 by (29)
+    QDRUOP, QDRBPM: (34), (35) of each block, V^0 by (29)
+
+    V^0 of plain, FB, RMS: B^0 (start="plain"), or as the bias of a symbol read at startup (start="symbol").
+    """
+    B = backward(net, p, run)
+    G = transition_gradient(net, run, B)
+    if method in {"plain", "FB", "RMS"}:
+        return baseline(net, run, B, G, method, start)
+    m = rbpm(net, p, run) if method.endswith("RBPM") else ruop(B)
+    new = {name: np.zeros_like(value) for name, value in G.items()}
+    for (j, *_), keys in blocks(net).items():
+        g = np.array([G[name][index] for name, index in keys])
+        M = metric(net, run, m, j, keys, eps)
+        # Of an RNN the bias τ_0j plays unit 0. Choice: each ρ_jx is one more incoming weight, i ≠ 0, of "an
+        # input unit activated when reading x" (1.2.1), whose activity is 1_{x_t = x}; so its terms are
+        # M̃_xx = Σ_t 1_{x_t = x} m̃_j^{t+1} + ε and M̃_0x = Σ_t 1_{x_t = x} m̃_j^{t+1}. Reading x as the bias
+        # instead (there is always exactly one) would need A biases, and (34), (35) have one.
+        d = quasi_diagonal(g, np.diag(M), M[0]) if method.startswith("QD") else full(g, M)
+        for (name, index), value in zip(keys, d, strict=True):
+            new[name][index] = value
+    for j in net.units:
+        new["V0"][j] = B[0, j] / (m[0, j] + eps)  # (29)
+    return new
+
+
+def baseline(net: Net, run: Run, B: Array, G: Params, method: str, start: Start) -> Params:
+    """The directions of section 4: plain, FB, RMS.
+
+    Choice: FB's frequency is ν̃_y, a share of T as in damping_of_writing. With counts η_τ would mean something
+    else for ρ than for τ of the same RNN, which has no symbol and keeps its rate.
+    Choice: RMS's "average over time" is over t = 0..T−1 of the sequence, of the T terms of which (25) is the sum
+    (those of other symbols, 0, too). It takes the place of FB ("DH and FB", "DH and RMS" in table 1). Nothing is
+    said of damping: there is none, and a parameter whose terms are all 0 stays.
+    Choice: a symbol that does not occur has the gradient 0, and its parameters stay.
+    Choice: V^0 is no parameter of a symbol, and no transition parameter, so its rate is not changed. If it were
+    "τ_ijy with i=0 and y a special dummy symbol read at startup", as (29) has it, its one term of T would make
+    its frequency 1/T, its RMS |B^0| / √T: start="symbol".
+    """
+    T = len(run.x)
+    share = frequencies(run.x, net.A)
+    new = {name: np.zeros_like(value) for name, value in G.items()}
+    for (j, *_), keys in blocks(net).items():
+        for key in keys:
+            name, index = key
+            g = G[name][index]
+            of_a_symbol = name == "rho" or net.kind != "RNN"
+            if method == "FB" and of_a_symbol:
+                y = index[-1]
+                new[name][index] = g / share[y] if share[y] > 0 else 0.0
+            elif method == "RMS":
+                rms = np.sqrt(np.mean((signal(net, run, key) * B[1:, j]) ** 2))
+                new[name][index] = g / rms if rms > 0 else 0.0
+            else:
+                new[name][index] = g
+    for j in net.units:
+        new["V0"][j] = B[0, j]
+        if start == "symbol" and method == "FB":
+            new["V0"][j] = T * B[0, j]
+        elif start == "symbol" and method == "RMS":
+            new["V0"][j] = np.sqrt(T) * np.sign(B[0, j])
+    return new
+
+
+# ---- initial parameters ------------------------------------------------------------------------------------
+
+
+def initial_w(net: Net, x: Sequence[int] | Array, chi: Array, floor: float = 0.0) -> Array:
+    """w_0y = log ν_y, w_iy = 0 for i ≠ 0     (30)
+
+    Choice: a symbol that is never to be predicted (in "distant XOR" all but two) has w_0y = log 0 = −∞, as
+    written: π_t(y) = 0 for ever, as its W is 0. floor > 0 gives log max(ν_y, floor) instead.
+    """
+    w = np.zeros((net.N + 1, net.A))
+    with np.errstate(divide="ignore"):
+        w[0] = np.log(np.maximum(predicted_frequencies(x, chi, net.A), floor))
+    return w
+
+
+def centred(u: Array, x: Sequence[int] | Array) -> Array:
+    """u_jy − Σ_y' ν̃_y' u_jy'     (in 32 and 69)"""
+    return u - (u @ frequencies(x, u.shape[1]))[:, np.newaxis]
+
+
+def initial(net: Net, x: Sequence[int] | Array, chi: Array, u: Array, floor: float = 0.0) -> Params:
+    """(30)-(33) for GLNN, (69) for RNN, given u_jy uniform on [0; 1], (N+1, A), row 0 not read. For tanh.
+
+    Loops i → i are "always included in the graph" (1.2.3, section 4); of a unit without one τ_ii is not set.
+    """
+    assert net.s == "tanh", "the paper gives the values for tanh"
+    p = zeros(net)
+    p["w"] = initial_w(net, x, chi, floor)
+    rho = centred(u, x)
+    for j in net.units:
+        has_loop = (j, j) in net.edges
+        if net.kind == "GLNN":
+            mu, alpha = 1 / (j + 1), 1 / 2  # (33)
+            beta = -np.sqrt(alpha * (alpha - mu))
+            for y in range(net.A):
+                if has_loop:
+                    p["tau"][j, j, y] = -alpha  # (31)
+                p["tau"][0, j, y] = beta + mu / 4 * rho[j, y]  # (32)
+            p["V0"][j] = np.arctanh(beta / alpha)
+            continue
+        # Choice: V^0 is not in (69). "All other weights set to 0", so 0, which is also the fixed point for an
+        # input of 0.
+        # Choice: nothing is said of GNNs. They start as the RNN of (69), "having an RNN with different
+        # parameters τ for each symbol x" (1.2.2): τ_iiy = 1 − 1/i, and ρ_jy as the bias τ_0jy.
+        for y in range(net.A):
+            if net.kind == "GNN":
+                p["tau"][0, j, y] = rho[j, y] / 2
+                if has_loop:
+                    p["tau"][j, j, y] = 1 - 1 / j
+            else:
+                p["rho"][j, y] = rho[j, y] / 2
+        if net.kind == "RNN" and has_loop:
+            p["tau"][j, j] = 1 - 1 / j
+    return p
+
+
+# ---- training ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An update that was tried, at which rate, the log-likelihood (nats) it led to, and whether it was kept."""
+
+    step: int
+    of: Literal["w", "tau"]
+    rate: float
+    log_likelihood: float
+    accepted: bool
+
+
+@dataclass
+class Trained:
+    """What `train` returns: parameters and log-likelihood (nats) at the end, rates of the next steps."""
+
+    p: Params
+    log_likelihood: float
+    rates: dict[str, float]
+    attempts: list[Attempt] = field(default_factory=list)
+
+
+def train(
+    net: Net,
+    p: Params,
+    x: Sequence[int] | Array,
+    chi: Array,
+    steps: int,
+    writing: Writing = "QDH",
+    transition: Transition = "RBPM",
+    eps: float = 1.0,
+    eps_y: Array | None = None,
+    rate: float | None = None,
+    tries: int = 50,
+    start: Start = "plain",
+) -> Trained:
+    """Section 2: steps in turn of w, of τ (with ρ, V^0), w first; η ×1.1 if L rose, cancelled and η /2 if it fell.
+
+    "If an update of the parameter decreases data log-likelihood, the update is cancelled, the corresponding
+    learning rate (η_w or η_τ) is divided by 2, and the update is tried again. On the contrary, if the update
+    improves data log-likelihood, the corresponding learning rate is multiplied by 1.1."
+
+    Choice: it is tried again at once, from the same gradient and metric; the other parameters' turn comes when
+    it has succeeded. So η may go down by several halves and up by 1.1 in the same step.
+    Choice: after `tries` failures the step is given up (the rate stays divided): the paper sets no end.
+    Choice: an update after which L is the same is kept, and leaves the rate; it neither decreases nor improves
+    it. One after which L is not a number is cancelled.
+    Choice: 1/N is of the N units without unit 0.
+    """
+    rates = dict.fromkeys(("w", "tau"), 1 / net.N if rate is None else rate)
+    eps_y = damping_of_writing(x, net.A) if eps_y is None else eps_y
+    p = {name: value.copy() for name, value in p.items()}
+    run = forward(net, p, x, chi)
+    trained = Trained(p, run.log_likelihood, rates)
+    for step in range(steps):
+        of: Literal["w", "tau"] = "w" if step % 2 == 0 else "tau"
+        if of == "w":
+            d = {"w": writing_direction(net, run, writing, eps_y)}
+        else:
+            d = transition_direction(net, p, run, transition, eps, start)
+        for _ in range(tries):
+            eta = rates[of]
+            new = p | {name: p[name] + eta * d[name] for name in d}
+            with np.errstate(over="ignore", invalid="ignore"):
+                after = forward(net, new, x, chi)
+            accepted = bool(after.log_likelihood >= run.log_likelihood)  # False for NaN
+            trained.attempts.append(Attempt(step, of, eta, after.log_likelihood, accepted))
+            if not accepted:
+                rates[of] = eta / 2
+                continue
+            if after.log_likelihood > run.log_likelihood:
+                rates[of] = eta * 1.1
+            p, run = new, after
+            break
+    trained.p, trained.log_likelihood = p, run.log_likelihood
+    return trained
+
+
+# ---- validation --------------------------------------------------------------------------------------------
+
+
+def smoothed(pi: Array) -> Array:
+    """(1 − 1/(t+2)) π_t + 1/(t+2) / A for t = 0..T−1 (section 4)."""
+    T, A = pi.shape
+    return np.stack([(1 - 1 / (t + 2)) * pi[t] + 1 / (t + 2) / A for t in range(T)])
+
+
+def validation_bits(net: Net, p: Params, x: Sequence[int] | Array, chi: Array) -> float:
+    """Σ_t χ_t log₂ of the smoothed π_t(x_t), from the V^0 that was trained; bits, ≤ 0."""
+    pi = smoothed(forward(net, p, x, chi).pi)
+    return float(sum(chi[t] * np.log2(pi[t, x[t]]) for t in range(len(x))))
