@@ -82,7 +82,10 @@ class Block:
         raise NotImplementedError
 
     def solved(self, values: Sequence[Array], g: Sequence[Array], damping: Any) -> list[Array]:
-        """(M + damping)⁻¹ g: values of `nodes`, and of the gradient by weight, all in float64."""
+        """(M + damping)⁻¹ g: values of `nodes`, and of the gradient by weight, all in float64.
+
+        damping: a number, or one for each unit.
+        """
         raise NotImplementedError
 
 
@@ -97,7 +100,7 @@ class Diagonal(Block):
         ]
 
     def solved(self, values: Sequence[Array], g: Sequence[Array], damping: Any) -> list[Array]:
-        return [each / (M + _spread(damping, M)) for each, M in zip(g, values, strict=True)]
+        return [each / (M + damping) for each, M in zip(g, values, strict=True)]
 
 
 class QuasiDiagonal(Block):
@@ -122,7 +125,7 @@ class QuasiDiagonal(Block):
         if bias is None:
             return Diagonal(self.rows).solved(values, g, damping)
         at = self.group.incoming.index(bias)
-        M_00 = values[at] + _spread(damping, values[at])
+        M_00 = values[at] + damping
         g_0 = g[at]
         crossed = iter(values[count:])
         found: list[Array] = []
@@ -131,7 +134,7 @@ class QuasiDiagonal(Block):
             if number == at:
                 found.append(moved)  # below
                 continue
-            M_ii, M_0i = values[number] + _spread(damping, values[number]), next(crossed)
+            M_ii, M_0i = values[number] + damping, next(crossed)
             to_unit = _to_entries(incoming)
             per_entry_g_0, per_entry_M_00 = to_unit(g_0), to_unit(M_00)
             step = (g[number] - per_entry_g_0 * M_0i / per_entry_M_00) / (M_ii - M_0i**2 / per_entry_M_00)
@@ -214,9 +217,7 @@ class Full(Block):
         symbols = self.group.symbols
         M = M.reshape(symbols, units, *M.shape[-2:]) + 0.0
         diagonal = np.einsum("sudd->sud", M)
-        diagonal += np.where(
-            there, np.asarray(damping, float).reshape(-1, 1, 1) if np.ndim(damping) else damping, 1.0
-        )
+        diagonal += np.where(there, np.asarray(damping, float)[..., None], 1.0)
         gathered = [
             self._gathered(each, incoming) for each, incoming in zip(g, self.group.incoming, strict=True)
         ]
@@ -225,7 +226,8 @@ class Full(Block):
             np.linalg.cholesky(M)
         except np.linalg.LinAlgError:
             raise TrainingError(
-                f"the metric of {self.group} is singular: a unit's sources say the same, or nothing; give a larger damping"
+                f"the metric of {self.group} is singular: sources of a unit say the same, or nothing; give a larger "
+                "damping"
             ) from None
         found = np.linalg.solve(M, right[..., None])[..., 0]
         parts = np.split(found, np.cumsum([part.shape[2] for part in gathered])[:-1], axis=2)
@@ -244,11 +246,6 @@ class Full(Block):
         found = np.zeros((self.group.symbols, int(np.prod(shape)) // self.group.symbols))
         found[:, places[places >= 0]] = values[:, places >= 0]
         return found.reshape(shape)
-
-
-def _spread(damping: Any, M: Array) -> Any:
-    """A damping for each symbol, or each output, beside the entries of a weight."""
-    return damping
 
 
 REDUCTIONS: dict[str, type[Block]] = {"diagonal": Diagonal, "quasi-diagonal": QuasiDiagonal, "full": Full}
