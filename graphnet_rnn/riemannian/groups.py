@@ -191,23 +191,25 @@ def _read_by(parameter: Node, reader: Node, readers: Mapping[Node, Sequence[Node
                     return [term for term in gated if term]
             return [Term(reader, Incoming(parameter, "product"), source, parameter)]
         case BroadcastTo() if parameter.ndim == 1 and reader.ndim == 2:
-            return [term for each in readers[reader] for term in _broadcast(parameter, reader, each, readers)]
+            return [_broadcast(parameter, reader, readers)]
         case Reshape() if parameter.ndim == 3:
             return [_matrix_of_symbol(parameter, reader, readers)]
     raise _unfit(parameter, reader)
 
 
-def _broadcast(
-    parameter: Node, row: Node, reader: Node, readers: Mapping[Node, Sequence[Node]]
-) -> list[Term]:
-    """Of a vector that is repeated for each case: weights of edges, of a diagonal connection, or biases."""
-    if isinstance(reader.op, Multiply):
+def _broadcast(parameter: Node, row: Node, readers: Mapping[Node, Sequence[Node]]) -> Term:
+    """Of a vector that is repeated for each case: weights of edges, of a diagonal connection, or biases.
+
+    What several nodes read is a value of its own, such as a learned initial state.
+    """
+    if len(readers[row]) == 1 and isinstance(readers[row][0].op, Multiply):
+        (reader,) = readers[row]
         edges = _over_edges(parameter, row, reader, readers, None)
         if edges:
-            return [edges]
+            return edges
         source = reader.inputs[1] if reader.inputs[0] is row else reader.inputs[0]
-        return [Term(reader, Incoming(parameter, "diagonal"), source, row)]
-    return [Term(row, Incoming(parameter, "bias"))]
+        return Term(reader, Incoming(parameter, "diagonal"), source, row)
+    return Term(row, Incoming(parameter, "bias"))
 
 
 def _over_edges(

@@ -1,0 +1,151 @@
+"""What meets where, for every cell, however it is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.graph.node import Node
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.riemannian import moduli
+from graphnet_rnn.riemannian.blocks import REDUCTIONS, Full, Rows
+from graphnet_rnn.riemannian.groups import Group, groups_of
+
+#: Cells whose weights enter no pre-activation.
+WITHOUT = {"HMMFilter": "layer0.W_A[3, 3] enters Softmax"}
+CELLS = sorted(set(rnn.cells.ALL) - set(WITHOUT))
+#: Of blocks those whose weights enter as no other's do; a Hyper cell alone would take ten seconds.
+BLOCKS = [
+    "Elman",
+    "GLNN",
+    "GraphLSTM",
+    "GraphRNN",
+    "LSTMPeephole",
+    "LayerNormLSTM",
+    "MRNN",
+    "NARX",
+    "RHN",
+    "TensorRNN",
+]
+
+
+def made(name: str, initial: str = "learned") -> Any:
+    """A net of the cell over a few steps, with random parameters."""
+    how = {"initial_state": "learned"} if initial == "learned" else {}
+    net = rnn.Network([rnn.cells.ALL[name](3)], 3, 3, dtype="float64", seed=2, **how)
+    net.theta = 0.5 * np.random.default_rng(0).standard_normal(net.theta.size)
+    return net.unroll(4, 2, initial=initial)
+
+
+def values(u: Any, nodes: list[Node]) -> list[Any]:
+    draws = np.random.default_rng(1)
+    return [
+        np.asarray(a)
+        for a in gn.compile(nodes, [u.inputs, u.targets], backend="numpy")(
+            draws.integers(0, 3, u.inputs.shape), draws.integers(0, 3, u.targets.shape)
+        )
+    ]
+
+
+@pytest.mark.parametrize("initial", ["learned", "zero"])
+@pytest.mark.parametrize("name", CELLS)
+def test_sources_times_slopes_are_the_gradient(name: str, initial: str) -> None:
+    """Σ S ⊗ B over cases and steps, entry by entry: so nothing is left out, and nothing is there twice."""
+    u = made(name, initial)
+    outputs, parameters = moduli.Outputs(u.cost), list(u.network.parameters.values())
+    groups = groups_of(u.cost, parameters)
+    weights = [incoming.weight for group in groups for incoming in group.incoming]
+    reached = [p for p in parameters if p in set(weights)]
+    assert sorted(w.serial for w in weights) == sorted(p.serial for p in reached)
+    B = moduli.slopes(outputs, groups)
+    found = []
+    for group, slopes in zip(groups, B, strict=True):
+        rows = Rows(group, slopes)
+        found += [rows.weighed(i, s) for i, s in zip(group.incoming, rows.sources, strict=True)]
+    expected = gn.backward({u.cost: outputs.scale}, weights)
+    for weight, a, b in zip(weights, values(u, found), values(u, expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12, err_msg=str(weight.name))
+    for p in parameters:
+        if p not in reached:
+            assert not values(u, gn.gradient(u.cost, [p]))[0].any()
+
+
+def dense(group: Group, rows: Rows, u: Any) -> Any:
+    """(symbols, units, d, d): Σ m S Sᵀ row by row"""
+    *sources, m = values(u, [*rows.sources, rows.m])
+    symbol = np.zeros(len(m), int) if rows.symbol is None else values(u, [rows.symbol])[0]
+    listed = []
+    for incoming, source in zip(group.incoming, sources, strict=True):
+        places, columns = incoming.places(group.units), incoming.features(group.units)
+        listed.append(
+            np.where(places >= 0, source[:, columns] if incoming.kind != "bias" else source[:, :1, None], 0)
+        )
+    S = np.concatenate([np.broadcast_to(s, (len(m), group.units, s.shape[2])) for s in listed], axis=2)
+    M = np.zeros((group.symbols, group.units, S.shape[2], S.shape[2]))
+    for row in range(len(m)):
+        for j in range(group.units):
+            M[symbol[row], j] += m[row, j] * np.outer(S[row, j], S[row, j])
+    return M
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_are_sums_of_outer_products(name: str) -> None:
+    u = made(name)
+    outputs = moduli.Outputs(u.cost)
+    groups = groups_of(u.cost, u.network.parameters.values())
+    for group, squares in zip(groups, moduli.outer(outputs, groups), strict=True):
+        rows = Rows(group, squares)
+        M = dense(group, rows, u)
+        (found,) = values(u, Full(rows).nodes())
+        np.testing.assert_allclose(found.reshape(M.shape), M, rtol=1e-9, atol=1e-12)
+        g = [np.random.default_rng(4).standard_normal(i.weight.shape) for i in group.incoming]
+        for reduction, kind in REDUCTIONS.items():
+            block = kind(rows)
+            solved = block.solved(values(u, block.nodes()), g, 0.3)
+            expected = _solved(group, M, g, reduction)
+            for a, b in zip(solved, expected, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-11, err_msg=f"{reduction} of {group}")
+
+
+def _solved(group: Group, M: Any, g: list[Any], reduction: str) -> list[Any]:
+    """By dense matrices: of the quasi-diagonal the inverse as Ollivier 2013 has it, eqs 34-35."""
+    found = [np.zeros(a.shape) for a in g]
+    starts = np.cumsum([0, *(i.places(group.units).shape[1] for i in group.incoming)])
+    for y in range(group.symbols):
+        for j in range(group.units):
+            entries = [
+                (w, k, start + n)
+                for w, (i, start) in enumerate(zip(group.incoming, starts, strict=False))
+                for n, k in enumerate(i.places(group.units)[j])
+                if k >= 0
+            ]
+            at = [e[2] for e in entries]
+            block = M[y, j][np.ix_(at, at)] + 0.3 * np.eye(len(at))
+            right = np.array([g[w].reshape(group.symbols, -1)[y, k] for w, k, _ in entries])
+            bias = [n for n, (w, _, _) in enumerate(entries) if group.incoming[w] is group.bias]
+            if reduction == "full":
+                step = np.linalg.solve(block, right)
+            elif reduction == "diagonal" or not bias:
+                step = right / np.diag(block)
+            else:
+                o = bias[0]
+                cross, diagonal = block[o], np.diag(block)
+                step = (right - right[o] * cross / diagonal[o]) / (
+                    diagonal - cross**2 / diagonal[o] + (np.arange(len(at)) == o)
+                )
+                step[o] = 0
+                step[o] = right[o] / diagonal[o] - (cross / diagonal[o]) @ step
+            for (w, k, _), value in zip(entries, step, strict=True):
+                found[w].reshape(group.symbols, -1)[y, k] = value
+    return found
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_what_has_no_units_is_named(name: str) -> None:
+    u = made(name)
+    with pytest.raises(UsageError, match=WITHOUT[name].replace("[", r"\[").replace("]", r"\]")):
+        groups_of(u.cost, u.network.parameters.values())
