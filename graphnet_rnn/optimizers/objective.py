@@ -19,6 +19,7 @@ from graphnet.graph.node import Array, Node
 from graphnet.system.cached import cached_property
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.structure import hidden_units
+from graphnet_rnn.riemannian.metrics import Measured, Metric, OverCost
 from graphnet_rnn.settings import amount, limit, whole_number, yes_or_no
 
 __all__ = ["Objective"]
@@ -86,6 +87,9 @@ class Objective:
         self.fed: tuple[Any, ...] = ()
         self.also_values: tuple[Array, ...] = ()
         self._functions: dict[str, gn.Function] = {}
+        self._over: dict[str, OverCost] = {}
+        #: Of the random signs of a metric that probes.
+        self.metric_random = gn.RandomSource(0)
         #: What the curvature's function has the forward pass of: a product made by `curvature`, and a batch's arrays.
         self._linearised: tuple[Any, ...] = ()
         self._require_connected()
@@ -191,6 +195,41 @@ class Objective:
         value, *arrays = self._call("gradient", self._gradient_nodes, w)
         g, self.also_values = self._whole(arrays)
         return float(value) + self.penalty(w), g + g.dtype.type(self.l2) * w if self.l2 else g
+
+    def metric(self, w: Array, metric: Metric, part: str = "all") -> tuple[float, Array, Measured]:
+        """C(w), ∇C(w) and the metric there, on the present batch, by one function.
+
+        part: of which parameters, see OverCost; the gradient by all others is 0.
+        """
+        w = self._vector("metric", w)
+        name = f"metric {metric} {part}"
+        if name not in self._over:
+            self._over[name] = OverCost(metric, self.cost, self.parameters, self.metric_random, part)
+        over = self._over[name]
+        self.metric_random.redraw()
+
+        def nodes() -> list[Node]:
+            slopes = dict(zip(over.weights, gn.gradient(self.cost, over.weights), strict=True))
+            zero = [gn.fill(0, p.shape, p.dtype) if p not in slopes else slopes[p] for p in self.parameters]
+            return [self.cost, *self._flat(zero), *over.nodes()]
+
+        value, *arrays = self._call(name, nodes, w)
+        g, measured = self._whole(arrays)
+        return float(value), g, over.measured(measured)
+
+    def units_of(self, metric: Metric) -> int:
+        """How many units have blocks of their own in a metric, those of the output and initial states aside."""
+        hidden = self._over.get(f"metric {metric} hidden")
+        if hidden is None:
+            hidden = OverCost(metric, self.cost, self.parameters, self.metric_random, "hidden")
+            self._over[f"metric {metric} hidden"] = hidden
+        return hidden.units
+
+    def solved(self, measured: Measured, g: Array) -> Array:
+        """M⁻¹ g, g the gradient of the cost: a vector, in float64; the step of least cost is its negative."""
+        parts = dict(zip(self.parameters, self._split(np.asarray(g)), strict=True))
+        found = measured.solved({weight: measured.scale * parts[weight] for weight in measured.over.weights})
+        return np.concatenate([found.get(p, np.zeros(p.shape)).ravel() for p in self.parameters])
 
     def compile(self) -> None:
         """Makes the function of `gradient` now, not at its first call; raises what gn.compile raises."""

@@ -76,7 +76,8 @@ class Backpropagated(Metric):
 
     estimate: "structured", as eq. 24 is written, for nets whose units depend on each other by weights and unit by unit
     (Elman, GraphRNN, GNN, GLNN and whatever is written so); "probe", an unbiased estimate by another backward pass with
-    random signs, for any net; "exact", a backward pass for each unit of each step, for tests.
+    random signs, for any net, also where memory cells hand changes on; "exact", a backward pass for each unit of each
+    step, for tests.
     For the rest see Metric. Source: Ollivier 2013, eqs 24, 26, 61-63.
     """
 
@@ -101,32 +102,53 @@ class Backpropagated(Metric):
 class OverCost:
     """A metric over a cost: nodes, and from what these are the steps that it makes of gradients.
 
-    groups: of the parameters, those of the output last. Raises UsageError for what has no groups or no Hessian.
+    part: "outputs", the weights of what the losses judge, "hidden", all others, or "all". groups: these, in order.
+    Raises UsageError for what has no groups or no Hessian.
     """
 
     def __init__(
-        self, metric: Metric, cost: Node, parameters: Sequence[Node], random: gn.RandomSource | None = None
+        self,
+        metric: Metric,
+        cost: Node,
+        parameters: Sequence[Node],
+        random: gn.RandomSource | None = None,
+        part: str = "all",
     ) -> None:
         self.metric, self.parameters = metric, list(parameters)
-        self.random = gn.RandomSource(0) if random is None else random
         outputs = Outputs(cost)
         found = groups_of(cost, self.parameters)
         judged = [group for group in found if outputs.is_output(group)]
         hidden = [group for group in found if group not in judged]
-        self.groups = [*hidden, *judged]
-        self.output_groups = len(judged)
-        m = metric.moduli(outputs, hidden, judged, self.random) if hidden else []
+        wanted = hidden if part != "outputs" else []
+        self.hidden_groups = len(wanted)
+        m = metric.moduli(outputs, wanted, judged, random or gn.RandomSource(0)) if wanted else []
         self.blocks = [
-            REDUCTIONS[metric.reduction](Rows(group, each)) for group, each in zip(hidden, m, strict=True)
+            REDUCTIONS[metric.reduction](Rows(group, each)) for group, each in zip(wanted, m, strict=True)
         ]
-        for group in judged:
+        for group in judged if part != "hidden" else ():
             squares = metric.outputs == "outer"
             at = moduli.outer(outputs, [group])[0] if squares else outputs.curvature(group.meetings)
             kept = metric.reduction if squares else metric.outputs
             self.blocks.append(REDUCTIONS[kept](Rows(group, at)))
         self._nodes = [block.nodes() for block in self.blocks]
-        self._frequency = [_frequency(outputs)] if judged and metric.output_damping is None else []
+        few = len(self.blocks) == self.hidden_groups or metric.output_damping is not None
+        self._frequency = [] if few else [_frequency(outputs)]
         self._scale = outputs.scale
+
+    @property
+    def groups(self) -> list[Group]:
+        """In the order of the blocks."""
+        return [block.group for block in self.blocks]
+
+    @property
+    def weights(self) -> list[Node]:
+        """The parameters of the groups."""
+        return [incoming.weight for group in self.groups for incoming in group.incoming]
+
+    @property
+    def units(self) -> int:
+        """How many units the groups have, learned initial states aside."""
+        return sum(group.units for group in self.groups if [each.kind for each in group.incoming] != ["bias"])
 
     def nodes(self) -> list[Node]:
         """What is to be computed: the scale of the sum, damping of the output, and the blocks."""
@@ -177,8 +199,8 @@ class Measured:
 
     def damping(self, number: int) -> Any:
         """ε of a group: a number, or one for each unit."""
-        metric, over = self.over.metric, self.over
-        if number < len(over.groups) - over.output_groups:
+        metric = self.over.metric
+        if number < self.over.hidden_groups:
             return metric.damping
         return self.frequency[0] if self.frequency else metric.output_damping
 

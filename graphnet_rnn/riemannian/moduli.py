@@ -22,6 +22,8 @@ from graphnet_rnn.riemannian.groups import Group, Meeting, Term
 
 __all__ = ["Outputs", "exact", "outer", "probed", "slopes", "structured"]
 
+#: So many pre-activations may be the nearest ones of another, however many there are.
+FAR = 48
 #: One for each meeting of each group.
 ByMeeting = list[list[Node]]
 
@@ -197,9 +199,9 @@ def structured(outputs: Outputs, groups: Sequence[Group], judged: Sequence[Group
     """The same where what weights multiply, and what is added to that, depends on pre-activations unit by unit.
 
     Then ∂V_j/∂V_i = w_ij s'_i + 1[i = j] d_i, and eq. 24 is computed as it is written, at the price of a backward pass
-    through a step for each step. (Where memory cells hand changes on without a pre-activation between, through all
-    steps before: probe them.) judged: the groups whose pre-activations the losses judge.
-    Raises UsageError for a net that is no such one.
+    through a step for each step. judged: the groups whose pre-activations the losses judge.
+    Raises UsageError for a net that is no such one, or in which states hand changes on over many steps without a
+    pre-activation between, as memory cells do: these are derivatives for all pairs of steps.
     """
     places = {meeting.V: None for group in groups for meeting in group.meetings}
     m: dict[Node, list[Node]] = {V: [] for V in places}
@@ -299,6 +301,11 @@ def _slopes_to(
     stop = [U for U in m if U is not node]
     order = ancestors([node], stop=[*stop, *leaves])
     wanted = [U for U in stop if U in set(order)]
+    if len(wanted) > FAR:
+        raise UsageError(
+            f"{node.describe()} (made at {node.origin}) depends on {len(wanted)} pre-activations with none between, as "
+            "states hand changes on over many steps; use estimate='probe'"
+        )
     reached = dependents(order, wanted)
     for each in order:
         unitwise = isinstance(each.op, Elementwise) or each.op.is_label

@@ -1,0 +1,108 @@
+"""Riemannian: gradient steps in a metric of the net's units."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.optimizers.base import Optimizer, Report, State
+from graphnet_rnn.optimizers.vectors import norm
+from graphnet_rnn.riemannian.metrics import Metric, OuterProduct
+from graphnet_rnn.settings import amount, whole_number
+
+__all__ = ["Riemannian", "RiemannianReport"]
+
+#: A rate is multiplied by these after a step that lowers the cost, and after one that does not.
+GROWTH, CUT = 1.1, 0.5
+#: The parts of θ, each of which has a rate of its own, in the order of their steps.
+PARTS = ("outputs", "hidden")
+
+
+@dataclass(frozen=True)
+class RiemannianReport(Report):
+    """A step of one part of θ. after: the loss then; rate: of the step that was taken, 0 if none was; tries: how many.
+
+    part: "outputs" or "hidden".
+    """
+
+    after: float
+    rate: float
+    tries: int
+    part: str
+    seconds: float = 0.0
+
+    @property
+    def taken(self) -> bool:
+        return self.rate > 0
+
+    def __str__(self) -> str:
+        return (
+            f"loss {self.loss:.6g} -> {self.after:.6g}  {self.part}, rate {self.rate:.3g}"
+            + (f" ({self.tries} tries)" if self.tries > 1 else "")
+            + f"  |g| {self.gradient_norm:.2g}  {self.seconds:.2f} s"
+        )
+
+
+@dataclass(frozen=True)
+class Riemannian(Optimizer):
+    """θ ← θ - η M(θ)⁻¹ ∇ Σ C, the weights of the output and all others in turns, each with an η of its own
+
+    metric: M, see rnn.riemannian. rate: both η at the start, 1/N by default, N the number of hidden units. After a step
+    that lowers the loss η grows by a tenth; one that does not is cancelled, η is halved, and it is tried again, at most
+    `tries` times. So a step is of one part, the output's first, as else the metric of the others may be singular; and
+    all steps should see the same data, or so many that a lower loss on a batch is a lower one.
+    Σ C: the cost as a sum over cases, not their mean, of which M is the metric.
+    Source: Ollivier 2013, section 2.
+    """
+
+    metric: Metric = field(default_factory=OuterProduct)
+    rate: float | None = None
+    tries: int = 50
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.metric, Metric):
+            raise UsageError(
+                f"Riemannian: metric must be a Metric, e.g. rnn.riemannian.OuterProduct(), not {self.metric!r:.60}"
+            )
+        if self.rate is not None:
+            object.__setattr__(self, "rate", amount("Riemannian: rate", self.rate))
+        object.__setattr__(self, "tries", whole_number("Riemannian: tries", self.tries))
+
+    def init(self, theta: Array) -> State:
+        """rates: of both parts, 0 before the first step of one; turn: whose step is next."""
+        start = 0.0 if self.rate is None else self.rate
+        return {"rates": np.full(len(PARTS), start), "turn": np.zeros(1, np.int64)}
+
+    def step(self, objective: Any, theta: Array, state: State, rate: float | None = None) -> Report:
+        started = time.perf_counter()
+        if not hasattr(objective, "metric"):
+            raise UsageError(f"Riemannian asks an objective for its metric, which {objective!r:.50} has not")
+        turn = int(state["turn"][0]) % len(PARTS)
+        part = PARTS[turn]
+        before, g, measured = objective.metric(theta, self.metric, part)
+        length = norm(g)
+        if not (math.isfinite(before) and math.isfinite(length)):
+            return RiemannianReport(before, length, before, 0.0, 0, part)
+        if not state["rates"][turn]:
+            state["rates"][turn] = 1 / max(objective.units_of(self.metric), 1)
+        direction = objective.solved(measured, g)
+        after, taken, tries = before, 0.0, 0
+        while tries < self.tries and not taken:
+            tries += 1
+            eta = float(state["rates"][turn]) * (1.0 if rate is None else rate)
+            there = (np.asarray(theta, np.float64) - eta * direction).astype(theta.dtype)
+            found = objective.loss(there)
+            if found <= before:
+                theta[...] = there
+                taken, after = eta, found
+                state["rates"][turn] *= GROWTH if found < before else 1.0
+            else:
+                state["rates"][turn] *= CUT
+        state["turn"][0] += 1
+        return RiemannianReport(before, length, after, taken, tries, part, time.perf_counter() - started)

@@ -1,0 +1,96 @@
+"""Riemannian steps against the loop of the source, and for cells that it does not know."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.optimizers.riemannian import Riemannian, RiemannianReport
+from graphnet_rnn.riemannian.metrics import Backpropagated, OuterProduct
+from tests.graphnet_rnn.riemannian import ollivier
+from tests.graphnet_rnn.riemannian.test_metrics import METRICS, UNITS, Pair
+
+STEPS = 16
+
+
+def objective_of(network: rnn.Network, x: Any) -> rnn.Objective:
+    """Of a sequence all of whose symbols are predicted."""
+    u = network.unroll(len(x) - 1, 1, initial="learned", predict_first=True)
+    objective = rnn.Objective(u.cost, network.parameters, [u.inputs, u.targets])
+    objective.feed(x[:-1, None], x[:, None])
+    return objective
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("kind", ["GLNN", "RNN"])
+def test_a_run_is_that_of_the_source(kind: str, name: str) -> None:
+    pair = Pair(kind, time=40)
+    p = pair.parameters()
+    optimizer = Riemannian(METRICS[name])
+    expected = ollivier.train(pair.net, p, pair.x, np.ones(40), STEPS, transition=name)  # type: ignore[arg-type]
+    objective = objective_of(pair.network, pair.x)
+    theta = pair.network.theta.copy()
+    state = optimizer.init(theta)
+    if kind == "RNN":  # it learns the activity before the first step, the source V: the first steps tell
+        expected = ollivier.train(pair.net, p, pair.x, np.ones(40), 2, transition=name)  # type: ignore[arg-type]
+    reports = []
+    for _ in range(max(attempt.step for attempt in expected.attempts) + 1):
+        report = optimizer.step(objective, theta, state)
+        assert isinstance(report, RiemannianReport)
+        reports.append(report)
+    for step, report in enumerate(reports):
+        tried = [attempt for attempt in expected.attempts if attempt.step == step]
+        assert report.tries == len(tried)
+        assert report.rate == tried[-1].rate
+        if kind == "GLNN" or step == 0:
+            assert -40 * report.after == pytest.approx(tried[-1].log_likelihood, rel=1e-9)
+    assert 1 / expected.attempts[0].rate == UNITS
+
+
+class Mine(rnn.Cell):
+    """Five lines of a user: h' = tanh(x W_xh + h W_hh + b_h) σ(h W_hg + b_g)"""
+
+    states: ClassVar = (rnn.State("h"),)
+
+    def step(self, x: Any, h: Any) -> Any:
+        return gn.tanh(self.affine("h", x=x, h=h)) * gn.sigmoid(self.affine("g", h=h))
+
+
+LEARNERS = {
+    "RUOP": OuterProduct(),
+    "RBPM": Backpropagated(estimate="probe"),
+    "QDRUOP": OuterProduct("quasi-diagonal"),
+}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("cell", [Mine(8), rnn.LSTM(8), rnn.GRU(8)], ids=lambda cell: type(cell).__name__)
+def test_a_cell_that_a_user_declares_learns(cell: rnn.Cell, name: str) -> None:
+    x = np.array([0, 1, 2, 2, 1] * 16)
+    network = rnn.Network([cell], 3, 3, initial_state="learned")
+    objective = objective_of(network, x)
+    theta, optimizer = network.theta.copy(), Riemannian(LEARNERS[name])
+    state = optimizer.init(theta)
+    losses = [optimizer.step(objective, theta, state).loss for _ in range(30)]
+    assert losses[0] > 1.0
+    assert losses[-1] < 0.35
+    assert all(b <= a for a, b in pairwise(losses))
+
+
+def test_memory_cells_are_to_be_probed() -> None:
+    x = np.array([0, 1, 2] * 16)
+    network = rnn.Network([rnn.LSTM(3)], 3, 3, initial_state="learned")
+    optimizer, objective = Riemannian(Backpropagated()), objective_of(network, x)
+    theta = network.theta.copy()
+    state = optimizer.init(theta)
+    optimizer.step(objective, theta, state)
+    with pytest.raises(
+        UsageError, match=r"depends on \d+ pre-activations with none between.*estimate='probe'"
+    ):
+        optimizer.step(objective, theta, state)
