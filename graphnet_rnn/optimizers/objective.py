@@ -19,7 +19,7 @@ from graphnet.graph.node import Array, Node
 from graphnet.system.cached import cached_property
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.structure import hidden_units
-from graphnet_rnn.riemannian.metrics import Measured, Metric, OverCost
+from graphnet_rnn.riemannian.metrics import Measured, Metric, OverCost, hidden_unit_count
 from graphnet_rnn.settings import amount, limit, whole_number, yes_or_no
 
 __all__ = ["Objective"]
@@ -217,13 +217,10 @@ class Objective:
         g, measured = self._whole(arrays)
         return float(value), g, over.measured(measured)
 
-    def units_of(self, metric: Metric) -> int:
-        """How many units have blocks of their own in a metric, those of the output and initial states aside."""
-        hidden = self._over.get(f"metric {metric} hidden")
-        if hidden is None:
-            hidden = OverCost(metric, self.cost, self.parameters, self.metric_random, "hidden")
-            self._over[f"metric {metric} hidden"] = hidden
-        return hidden.units
+    @cached_property
+    def units(self) -> int:
+        """How many hidden units the cost has: columns of pre-activations, those of the output and states aside."""
+        return hidden_unit_count(self.cost, self.parameters)
 
     def solved(self, measured: Measured, g: Array) -> Array:
         """M⁻¹ g, g the gradient of the cost: a vector, in float64; the step of least cost is its negative."""

@@ -90,7 +90,7 @@ class Riemannian(Optimizer):
         if not (math.isfinite(before) and math.isfinite(length)):
             return RiemannianReport(before, length, before, 0.0, 0, part)
         if not state["rates"][turn]:
-            state["rates"][turn] = 1 / max(objective.units_of(self.metric), 1)
+            state["rates"][turn] = 1 / max(objective.units, 1)
         direction = objective.solved(measured, g)
         after, taken, tries = before, 0.0, 0
         while tries < self.tries and not taken:

@@ -18,7 +18,7 @@ from graphnet_rnn.riemannian.groups import Group, groups_of
 from graphnet_rnn.riemannian.moduli import ByMeeting, Outputs
 from graphnet_rnn.settings import amount, one_of
 
-__all__ = ["Backpropagated", "Measured", "Metric", "OuterProduct", "OverCost"]
+__all__ = ["Backpropagated", "Measured", "Metric", "OuterProduct", "OverCost", "hidden_unit_count"]
 
 #: How the diagonal of the output's Hessian is reduced; "outer": as all other groups, by squares of slopes.
 OF_OUTPUTS = ("quasi-diagonal", "diagonal", "full", "outer")
@@ -145,11 +145,6 @@ class OverCost:
         """The parameters of the groups."""
         return [incoming.weight for group in self.groups for incoming in group.incoming]
 
-    @property
-    def units(self) -> int:
-        """How many units the groups have, learned initial states aside."""
-        return sum(group.units for group in self.groups if [each.kind for each in group.incoming] != ["bias"])
-
     def nodes(self) -> list[Node]:
         """What is to be computed: the scale of the sum, damping of the output, and the blocks."""
         return [self._scale, *self._frequency, *(node for nodes in self._nodes for node in nodes)]
@@ -163,6 +158,16 @@ class OverCost:
             parts.append(values[at : at + len(nodes)])
             at += len(nodes)
         return Measured(self, float(values[0]), values[1:start], parts)
+
+
+def hidden_unit_count(cost: Node, parameters: Sequence[Node]) -> int:
+    """How many units the groups have that no loss judges, learned initial states aside."""
+    outputs = Outputs(cost)
+    return sum(
+        group.units
+        for group in groups_of(cost, parameters)
+        if not outputs.is_output(group) and [each.kind for each in group.incoming] != ["bias"]
+    )
 
 
 def _frequency(outputs: Outputs) -> Node:
