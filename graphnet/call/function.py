@@ -177,7 +177,8 @@ class Function(Compiled, ShowsItself):
         with collector_paused():
             self.graph, self.reports = passes_module.optimize(source, passes, maker.has)
             self._program = maker.build(self.graph, source, threads, check, updated)
-        self._running = Running(self.inputs, self._program, updated)
+        parameters = [node for node in source.order if node.op.is_parameter] if updated else ()
+        self._running = Running(self.inputs, self._program, updated, parameters)
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from graphnet.backends.base import Program
 from graphnet.call.arguments import checked_inputs
@@ -47,9 +48,14 @@ class Running:
     """
 
     def __init__(
-        self, inputs: Sequence[Node], program: Program, updated: Sequence[int] | None = None
+        self,
+        inputs: Sequence[Node],
+        program: Program,
+        updated: Sequence[int] | None = None,
+        parameters: Sequence[Node] = (),
     ) -> None:
         self.inputs, self.program, self.updated = inputs, program, updated
+        self.parameters = parameters
         self.varying = [i for i, node in enumerate(inputs) if node.op.varying]
         self._last: list[Array] | None = None
         self._failed = False
@@ -70,13 +76,43 @@ class Running:
         assert self.updated is not None
         for i in self.updated:
             _require_writable(self.inputs[i], arrays[i], given[i])
-        outputs = self.program.run(given)
+        self._require_apart(given)
+        within = [i for i in self.updated if self._is_in_parameters(given[i])]
+        if within:
+            # All nodes see the parameters as they were before, so what is written meanwhile is a copy.
+            copies = {i: given[i].copy() for i in within}
+            outputs = self.program.run([copies.get(i, array) for i, array in enumerate(given)])
+            if self.program.updates_in_place:
+                for i, copied in copies.items():
+                    given[i][...] = copied
+        else:
+            outputs = self.program.run(given)
         if self.program.updates_in_place:
             return tuple(outputs)
         count = len(outputs) - len(self.updated)
         for i, value in zip(self.updated, outputs[count:], strict=True):
             given[i][...] = value
         return tuple(outputs[:count])
+
+    def _require_apart(self, given: Sequence[Any]) -> None:
+        """BackendError where an array that is written reaches into another."""
+        assert self.updated is not None
+        spans = sorted((*span, i) for i, array in enumerate(given) if (span := _span(array)) is not None)
+        furthest, owner = 0, -1
+        for start, end, i in spans:
+            if start < furthest and (i in self.updated or owner in self.updated):
+                a, b = sorted((owner, i))
+                raise BackendError(
+                    f"the arrays of inputs {a} and {b} of this function share memory, and it updates one of them; give "
+                    "it a copy of the other"
+                )
+            if end > furthest:
+                furthest, owner = end, i
+
+    def _is_in_parameters(self, array: Any) -> bool:
+        span = _span(array)
+        found = (_span(node.value) for node in self.parameters) if span is not None else ()
+        return any(other is not None and span[0] < other[1] and other[0] < span[1] for other in found)  # type: ignore[index]
 
     def again(self, arrays: Sequence[Any]) -> tuple[Array, ...]:
         """See Function.again."""
@@ -89,6 +125,14 @@ class Running:
         for i, array in zip(self.varying, other, strict=True):
             self._last[i] = array
         return tuple(self.program.again(self._last))
+
+
+def _span(array: Any) -> tuple[int, int] | None:
+    """From which address to which an array of the host lies; None for any other, and for one of no size."""
+    if not isinstance(array, np.ndarray) or not array.size:
+        return None
+    low, high = byte_bounds(array)
+    return low, high
 
 
 def _require_writable(node: Node, array: Any, found: Any) -> None:

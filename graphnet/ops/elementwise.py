@@ -246,7 +246,8 @@ class Divide(Elementwise):
 
     def backward(self, gz: Node, z: Node, x: Node, y: Node) -> Sequence[Node]:
         gx = gz / y
-        return gx, -(gx * z)
+        # gx may be too large for a number where y is tiny, and 0 · ∞ is no 0.
+        return gx, where(equal(z, 0), 0, -(gx * z))
 
     def rop(self, rx: Node, ry: Node, z: Node, x: Node, y: Node) -> Node:
         return (rx - z * ry) / y
@@ -319,9 +320,11 @@ class PowerOf(Elementwise):
         return np.power(x, y)
 
     def partials(self, z: Node, x: Node, y: Node) -> Sequence[Node]:
-        # 0 · ∞ is meant to be 0 in two places: 0 · x^-1 where y = 0, and 0^y log 0 where y >= 0. So at x = 0 the
-        # second partial does not depend on x, and the first must not on y, or the Hessian would not be symmetric.
-        base = where(logical_and(equal(y, 0), logical_not(greater(absolute(x), 0))), 1, x)
+        # 0 · ∞ is meant to be 0 in two places: 0 · x^-1 where y = 0 (x^-1 of a tiny x is infinite, too), and 0^y log 0
+        # where y >= 0. So at x = 0 the second partial does not depend on x, and the first must not on y, or the Hessian
+        # would not be symmetric.
+        tiny = logical_not(greater(absolute(x), 1 / np.finfo(x.dtype).max))
+        base = where(logical_and(equal(y, 0), tiny), 1, x)
         exponent = where(equal(x, 0), stop_gradient(y), y)
         flat = logical_and(equal(x, 0), greater_equal(y, 0))
         return exponent * base ** (exponent - 1), z * log(where(flat, 1, x))
@@ -388,8 +391,13 @@ class Log(Elementwise):
     def forward(self, x: Array) -> Array:
         return np.log(x)
 
-    def partials(self, y: Node, x: Node) -> Sequence[Node]:
-        return (1 / x,)
+    # Not a partial 1 / x: that of a tiny x is too large for a number, where what it is multiplied by is tiny, too.
+
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
+        return (gy / x,)
+
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
+        return rx / x
 
 
 class ReLU(Elementwise):

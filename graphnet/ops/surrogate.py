@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueAccessError
 from graphnet.graph.dtypes import is_float
-from graphnet.graph.node import Array, Dtype, Node, Shape
+from graphnet.graph.node import Array, Dtype, Node, RowsOf, Shape
 from graphnet.ops.leaf import Label, as_node, zeros
 
 __all__ = ["Surrogate", "with_surrogate"]
@@ -26,6 +26,12 @@ class Surrogate(Label):
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         return inputs[0].shape, inputs[0].dtype
+
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return None  # rows of the places are of time, or whatever they are
+
+    def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
+        return of(inputs[0], some)
 
     def forward(self, x: Array, *others: Array) -> Array:
         return x

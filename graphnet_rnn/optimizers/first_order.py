@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
@@ -224,13 +223,12 @@ class FirstOrder(Optimizer):
 
     def _with(self, **settings: Any) -> Self:
         """A copy with other settings, which may be nodes."""
-        own = copy(self)
-        for cached in ("_scheduled", "_scalars", "_key"):
-            vars(own).pop(cached, None)
-        for name, value in settings.items():
-            if name not in {f.name for f in fields(self)}:
+        own = object.__new__(type(self))
+        vars(own).update({f.name: getattr(self, f.name) for f in fields(self)})
+        for name in settings:
+            if name not in vars(own):
                 raise UsageError(f"{type(self).__name__}: there is no setting {name!r}")
-            object.__setattr__(own, name, value)
+        vars(own).update(settings)
         return own
 
     def _now(self, name: str, state: State) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from graphnet.backends.numba.pace import Pace
 from graphnet.backends.numba.schedule import TapeSchedule
 from graphnet.backends.numba.tape import Tape, runner
 from graphnet.backends.numba.threads import Team
-from graphnet.errors import BackendError
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 
@@ -42,10 +40,7 @@ class NumbaProgram(HostProgram[TapeSchedule]):
             for section in schedule.sections
         ]
         self.updates_in_place = bool(schedule.written)
-        self._borrowed = [
-            _Borrowed(i, i in schedule.written, first + k, self._sections)
-            for k, i in enumerate(schedule.borrowed)
-        ]
+        self._borrowed = [_Borrowed(i, first + k, self._sections) for k, i in enumerate(schedule.borrowed)]
         self._team = Team(schedule.parts)
         self._threads = schedule.parts
         #: By the section that a run begins with.
@@ -88,18 +83,9 @@ class NumbaProgram(HostProgram[TapeSchedule]):
         return stored_work(self.schedule)
 
     def bring(self, arrays: Sequence[Array]) -> None:
-        """Tells the tapes where the arrays lie. BackendError where one that is written reaches into another."""
-        if not self._borrowed:
-            return
-        spans = sorted(
-            (*borrowed.span_of(arrays[borrowed.position]), borrowed) for borrowed in self._borrowed
-        )
-        for (_, end, a), (start, _, b) in pairwise(spans):
-            if start < end and (a.written or b.written):
-                raise BackendError(
-                    f"the arrays of inputs {a.position} and {b.position} of this function share memory, and it updates "
-                    "one of them; give it a copy of the other"
-                )
+        """Tells the tapes where the arrays lie."""
+        for borrowed in self._borrowed:
+            borrowed.bring(arrays[borrowed.position])
 
     def _execute(self, first: int) -> None:
         pace, start = self._paces[first], time.perf_counter()
@@ -111,8 +97,8 @@ class NumbaProgram(HostProgram[TapeSchedule]):
 class _Borrowed:
     """An input that is read where it lies: the words of the tapes that are addresses in it."""
 
-    def __init__(self, position: int, written: bool, piece: int, sections: Sequence[_Section]) -> None:
-        self.position, self.written = position, written
+    def __init__(self, position: int, piece: int, sections: Sequence[_Section]) -> None:
+        self.position = position
         self._address = 0
         self._places = [
             (words, at, words[at].copy())
@@ -121,17 +107,13 @@ class _Borrowed:
             for at in (tape.of_piece(piece),)
         ]
 
-    def span_of(self, array: Array) -> tuple[int, int]:
-        """From which address to which it lies."""
+    def bring(self, array: Array) -> None:
+        """Tells the tapes where it lies."""
         address: int = array.__array_interface__["data"][0]
         if address != self._address:
             for words, at, offsets in self._places:
                 words[at] = offsets + address
             self._address = address
-        return address, address + array.nbytes
-
-    def __lt__(self, other: _Borrowed) -> bool:
-        return self.position < other.position
 
 
 class _Section:

@@ -165,3 +165,15 @@ def test_more_elements_than_addresses_reach() -> None:
             gn.NotEnoughMemoryError, match=r"elements; no more than 1\.1e\+12 can be computed"
         ):
             gn.compile([node])
+
+
+@backends
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_slopes_of_logarithms_of_tiny_numbers(backend: str, dtype: str) -> None:
+    """A slope 1/x may be too large for a number where what it is multiplied by is tiny, too: as in an entropy."""
+    tiny = 1e-40 if dtype == "float32" else 1e-310
+    x = gn.input((2,), dtype, name="x")
+    entropy = -gn.sum(x * gn.log(x))
+    (found,) = gn.compile(gn.gradient(entropy, [x]), [x], backend)(np.array([tiny, 0.5], dtype))
+    given = np.array([tiny, 0.5], dtype).astype("float64")
+    np.testing.assert_allclose(found, -np.log(given) - 1, rtol=1e-5)

@@ -255,6 +255,27 @@ def test_arrays_that_share_memory() -> None:
     assert read(memory[:3], memory[:3], np.zeros(1, np.float32))[0] == 3
 
 
+@pytest.mark.parametrize("backend", ["numba", "numpy"])
+def test_one_array_for_two_updates(backend: str) -> None:
+    x, y = gn.input((3,), name="x"), gn.input((3,), name="y")
+    array = np.ones(3, np.float32)
+    with pytest.raises(BackendError, match="the arrays of inputs 0 and 1 of this function share memory"):
+        gn.compile([], [x, y], backend, updates={x: y * 2, y: x * 3})(array, array)
+    assert (array == 1).all()
+
+
+@pytest.mark.parametrize("backend", ["numba", "numpy"])
+@pytest.mark.parametrize("size", [6, 64, 5000])
+def test_a_parameters_own_array_is_updated(size: int, backend: str) -> None:
+    """Also where the parameter is read at other places than those that are written meanwhile."""
+    before = np.arange(float(size))
+    w, x = gn.parameter(before.copy(), name="w"), gn.input((size,), "float64", name="x")
+    total = gn.sum(w * w)
+    function = gn.compile([total], [x], backend, updates={x: gn.tanh(x) + 2 * w[::-1]})
+    assert function(w.value)[0] == pytest.approx(before @ before)
+    np.testing.assert_array_equal(w.value, np.tanh(before) + 2 * before[::-1])
+
+
 def test_updates_that_cannot_be_meant() -> None:
     x, y, v = gn.input((3,), name="x"), gn.input((3,), name="y"), gn.input((3,), name="v", varying=True)
     w = gn.parameter(np.ones(3), name="w")

@@ -182,7 +182,8 @@ thorough = settings(
 )
 
 
-@thorough
+# All laws of a graph take half a second.
+@settings(thorough, max_examples=120)
 @given(graphs())
 def test_random_graphs_hold_all_laws(drawn: tuple[list[Node], list[Node], list[Array]]) -> None:
     outputs, leaves, values = drawn
