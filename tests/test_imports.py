@@ -32,7 +32,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("starting", "errors", "settings"),
-    ("files", "optimizers"),
+    ("files", "riemannian"),
+    ("optimizers",),
     ("cell", "data"),
     ("cells", "model"),
     ("models", "network"),

@@ -6,14 +6,16 @@ the diagonal and the row of the bias, or the diagonal.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
-from graphnet_rnn.errors import TrainingError
+from graphnet.ops.index import OneHot
+from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.riemannian.groups import Group, Incoming
 
 __all__ = ["REDUCTIONS", "Block", "Rows"]
@@ -24,10 +26,10 @@ class Rows:
 
     def __init__(self, group: Group, moduli: Sequence[Node]) -> None:
         self.group = group
-        found = [meeting.sources for meeting in group.meetings]
+        found = [at.sources for at in group.pre_activations]
         self.m = gn.concatenate(moduli, axis=0)
         self.sources = [self._source(incoming, found) for incoming in group.incoming]
-        symbols = [meeting.symbol for meeting in group.meetings if meeting.symbol is not None]
+        symbols = [at.symbol for at in group.pre_activations if at.symbol is not None]
         self.symbol = gn.concatenate(symbols, axis=0) if symbols else None
 
     def _source(self, incoming: Incoming, found: Sequence[dict[Node, Node | None]]) -> Node:
@@ -35,10 +37,10 @@ class Rows:
         widths = {s[incoming.weight].shape[1] for s in found if s.get(incoming.weight) is not None}  # type: ignore[union-attr]
         width = widths.pop() if widths else 1
         parts = []
-        for meeting, sources in zip(self.group.meetings, found, strict=True):
+        for at, sources in zip(self.group.pre_activations, found, strict=True):
             source = sources.get(incoming.weight)
             if source is None:
-                V = meeting.V
+                V = at.V
                 source = gn.fill(1 if incoming.weight in sources else 0, (V.shape[0], width), V.dtype)
             parts.append(source)
         return gn.concatenate(parts, axis=0)
@@ -248,4 +250,162 @@ class Full(Block):
         return found.reshape(shape)
 
 
-REDUCTIONS: dict[str, type[Block]] = {"diagonal": Diagonal, "quasi-diagonal": QuasiDiagonal, "full": Full}
+class RootMeanSquare(Block):
+    """√(Σ S² m̃ / rows): the root of the mean square of what each step adds to the gradient. Source: Ollivier 2013, 4"""
+
+    def nodes(self) -> list[Node]:
+        return [*Diagonal(self.rows).nodes(), gn.fill(len(self.rows), (), self.rows.m.dtype)]
+
+    def solved(self, values: Sequence[Array], g: Sequence[Array], damping: Any) -> list[Array]:
+        *squares, count = values
+        roots = [np.sqrt(each / count) + damping for each in squares]
+        return [np.divide(a, r, out=np.zeros(a.shape), where=r > 0) for a, r in zip(g, roots, strict=True)]
+
+
+class Frequency(Block):
+    """The share of the steps at which a symbol chooses a weight, and 1 of one that no symbol chooses.
+
+    Source: Ollivier 2013, 4: what makes rare symbols learn as fast as frequent ones.
+    """
+
+    def nodes(self) -> list[Node]:
+        rows = self.rows
+        found: list[Node] = []
+        for incoming, source in zip(self.group.incoming, rows.sources, strict=True):
+            if rows.symbol is not None:
+                found.append(rows.summed(gn.fill(1, (len(rows), 1), rows.m.dtype)))
+            elif incoming.kind == "product" and _reads_symbols(self.group, incoming):
+                found.append(gn.reshape(gn.sum(source, axis=0), (-1, 1)))
+            else:
+                found.append(gn.fill(len(rows), (1,), rows.m.dtype))
+        return [*found, gn.fill(len(rows), (), rows.m.dtype)]
+
+    def solved(self, values: Sequence[Array], g: Sequence[Array], damping: Any) -> list[Array]:
+        *counts, count = values
+        shares = [
+            each.reshape(*each.shape, *[1] * (a.ndim - each.ndim)) / count
+            for each, a in zip(counts, g, strict=True)
+        ]
+        return [
+            np.divide(a, s, out=np.zeros(a.shape), where=np.broadcast_to(s > 0, a.shape))
+            for a, s in zip(g, shares, strict=True)
+        ]
+
+
+def _reads_symbols(group: Group, incoming: Incoming) -> bool:
+    """Whether what a product reads is a one-hot code everywhere."""
+    found = [at.sources.get(incoming.weight) for at in group.pre_activations]
+    return all(source is not None and isinstance(source.op, OneHot) for source in found)
+
+
+class Kronecker(Block):
+    """M = A ⊗ G, A = Σ S Sᵀ / rows, G = Σ B Bᵀ: the rows' m is B, not its square
+
+    damping: ε of the mean over rows, divided among both: (A + π √ε I) ⊗ (G + √ε/π I), π² = (tr A / dim A) / (tr G / dim
+    G).
+    Source: Martens & Grosse 2015, 4 and 6.3; with all steps independent, Martens, Ba & Johnson 2018, 3.5.1.
+    """
+
+    lags: ClassVar[int] = 0
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows)
+        for incoming in self.group.incoming:
+            if incoming.kind not in ("product", "bias") or incoming.gated:
+                raise UsageError(
+                    f"the weight {incoming.weight.describe()} is of the kind {incoming.kind!r}"
+                    + (", chosen by a symbol" if incoming.gated else "")
+                    + ", and only products and biases have Kronecker factors; use another metric, such as "
+                    "rnn.riemannian.OuterProduct()"
+                )
+
+    def nodes(self) -> list[Node]:
+        S, B = gn.concatenate(self.rows.sources, axis=1), self.rows.m
+        found = [gn.transpose(S) @ S, gn.transpose(B) @ B, gn.fill(len(self.rows), (), B.dtype)]
+        if self.lags:
+            cases = self.group.pre_activations[0].V.shape[0]
+            found += [gn.transpose(x[:-cases]) @ x[cases:] for x in (S, B)]
+        return found
+
+    def solved(self, values: Sequence[Array], g: Sequence[Array], damping: Any) -> list[Array]:
+        A, G, count, *lagged = values
+        A = A / count
+        whole = np.concatenate([np.atleast_2d(each) for each in g], axis=0)
+        traces = [max(float(np.trace(each)) / len(each), TINY) for each in (A, G)]
+        root, pi = math.sqrt(float(np.mean(damping) * count)), math.sqrt(traces[0] / traces[1])
+        A, G = A + pi * root * np.eye(len(A)), G + root / pi * np.eye(len(G))
+        step = self._inverse(A, G, [each / n for each, n in zip(lagged, (count, 1.0), strict=False)], whole)
+        ends = np.cumsum([1 if each.ndim == 1 else len(each) for each in g])[:-1]
+        return [part.reshape(each.shape) for part, each in zip(np.split(step, ends, axis=0), g, strict=True)]
+
+    def _inverse(self, A: Array, G: Array, lagged: Sequence[Array], g: Array) -> Array:
+        found: Array = np.linalg.solve(G, np.linalg.solve(A, g).T).T
+        return found
+
+
+class KroneckerOverTime(Kronecker):
+    """M = Σ_d Ψ^|d| (A ⊗ G), d all differences of time: of steps that are a linear process of the first order
+
+    Ψ = Ψ_A ⊗ Ψ_G, Ψ_A = A₁ A⁻¹, of the covariances A₁ and G₁ of each step with the next. With factors made white, Ψ̂, it
+    is (I - Ψ̂)⁻¹ (I - Ψ̂ Ψ̂ᵀ) (I - Ψ̂ᵀ)⁻¹ for long times, whose inverse takes eigenvectors of Ψ̂_A Ψ̂_Aᵀ and Ψ̂_G Ψ̂_Gᵀ alone.
+    Source: Martens, Ba & Johnson 2018, 3.5.4, their second option.
+    """
+
+    lags: ClassVar[int] = 1
+
+    def _inverse(self, A: Array, G: Array, lagged: Sequence[Array], g: Array) -> Array:
+        root_A, root_G = (_inverse_root(each) for each in (A, G))
+        psi_A, psi_G = (_bounded(r @ lag.T @ r) for r, lag in zip((root_A, root_G), lagged, strict=True))
+        (a, U), (b, W) = (np.linalg.eigh(psi @ psi.T) for psi in (psi_A, psi_G))
+        z = root_A @ g @ root_G
+        z = z - psi_A @ z @ psi_G.T
+        z = U @ ((U.T @ z @ W) / (1 - np.outer(a, b))) @ W.T
+        z = z - psi_A.T @ z @ psi_G
+        found: Array = root_A @ z @ root_G
+        return found
+
+
+class KroneckerSymmetric(Kronecker):
+    """The same with Ψ̂ taken as symmetric: (I + Ψ̂) (I - Ψ̂)⁻¹, for which one basis serves.
+
+    Source: Martens, Ba & Johnson 2018, 3.5.3, their first option, for long times.
+    """
+
+    lags: ClassVar[int] = 1
+
+    def _inverse(self, A: Array, G: Array, lagged: Sequence[Array], g: Array) -> Array:
+        root_A, root_G = (_inverse_root(each) for each in (A, G))
+        psi_A, psi_G = (_bounded(r @ lag.T @ r) for r, lag in zip((root_A, root_G), lagged, strict=True))
+        (a, U), (b, W) = (np.linalg.eigh((psi + psi.T) / 2) for psi in (psi_A, psi_G))
+        both = np.outer(a, b)
+        z = U @ ((U.T @ (root_A @ g @ root_G) @ W) * (1 - both) / (1 + both)) @ W.T
+        found: Array = root_A @ z @ root_G
+        return found
+
+
+def _inverse_root(M: Array) -> Array:
+    """M^(-1/2)"""
+    values, vectors = np.linalg.eigh(M)
+    found: Array = (vectors / np.sqrt(np.maximum(values, TINY))) @ vectors.T
+    return found
+
+
+def _bounded(psi: Array) -> Array:
+    """The matrix, shrunk to a spectral norm below 1: so the process does not grow."""
+    norm = float(np.linalg.norm(psi, 2))
+    return psi * min(1.0, LARGEST / norm) if norm > 0 else psi
+
+
+#: Below all traces that count; and the largest norm of what carries a step to the next.
+TINY, LARGEST = 1e-30, 0.99
+
+REDUCTIONS: dict[str, type[Block]] = {
+    "diagonal": Diagonal,
+    "quasi-diagonal": QuasiDiagonal,
+    "full": Full,
+    "rms": RootMeanSquare,
+    "frequency": Frequency,
+    "kronecker": Kronecker,
+    "kronecker symmetric": KroneckerSymmetric,
+    "kronecker over time": KroneckerOverTime,
+}

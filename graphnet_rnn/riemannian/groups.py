@@ -25,7 +25,7 @@ from graphnet.ops.linear import BatchMatMul, MatMul
 from graphnet.ops.shape import Reshape, Slice
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["Group", "Incoming", "Meeting", "Term", "groups_of"]
+__all__ = ["Group", "Incoming", "PreActivation", "Term", "groups_of"]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Meeting:
+class PreActivation:
     """A pre-activation and its terms. symbol: (cases,), if they are gated."""
 
     V: Node
@@ -121,11 +121,11 @@ class Group:
     """The weights that meet, and where. gated: a symbol chooses among all of them, so blocks are those of a symbol."""
 
     incoming: list[Incoming]
-    meetings: list[Meeting] = field(repr=False)
+    pre_activations: list[PreActivation] = field(repr=False)
 
     @property
     def units(self) -> int:
-        return self.meetings[0].V.shape[1]
+        return self.pre_activations[0].V.shape[1]
 
     @property
     def symbols(self) -> int:
@@ -287,27 +287,27 @@ def _grouped(terms: Mapping[Node, Sequence[Term]]) -> list[Group]:
         found[group_of[met[0].incoming.weight]][V] = met
     groups = [
         group
-        for meetings in found.values()
-        for group in _group(dict(sorted(meetings.items(), key=lambda item: item[0].serial)))
+        for sums in found.values()
+        for group in _group(dict(sorted(sums.items(), key=lambda item: item[0].serial)))
     ]
-    return sorted(groups, key=lambda group: group.meetings[0].V.serial)
+    return sorted(groups, key=lambda group: group.pre_activations[0].V.serial)
 
 
-def _group(meetings: Mapping[Node, Sequence[Term]]) -> list[Group]:
+def _group(sums: Mapping[Node, Sequence[Term]]) -> list[Group]:
     """One group, or two where only some of the weights are chosen by a symbol: these are split by it."""
-    gated = {V: [term for term in met if _gate_of(term) is not None] for V, met in meetings.items()}
-    whole = all(len(gated[V]) == len(met) for V, met in meetings.items())
-    if not whole and not any(term.gate is not None for met in meetings.values() for term in met):
-        return [_made(meetings, split=False)]
-    others = {V: [term for term in met if _gate_of(term) is None] for V, met in meetings.items()}
+    gated = {V: [term for term in met if _gate_of(term) is not None] for V, met in sums.items()}
+    whole = all(len(gated[V]) == len(met) for V, met in sums.items())
+    if not whole and not any(term.gate is not None for met in sums.values() for term in met):
+        return [_made(sums, split=False)]
+    others = {V: [term for term in met if _gate_of(term) is None] for V, met in sums.items()}
     halves = [({V: met for V, met in some.items() if met}, some is gated) for some in (gated, others)]
     return [_made(some, split) for some, split in halves if some]
 
 
-def _made(meetings: Mapping[Node, Sequence[Term]], split: bool) -> Group:
+def _made(sums: Mapping[Node, Sequence[Term]], split: bool) -> Group:
     incoming: dict[Node, Incoming] = {}
     listed = []
-    for V, met in meetings.items():
+    for V, met in sums.items():
         gates = {_gate_of(term) for term in met} if split else set()
         if len(gates) > 1:
             raise UsageError(
@@ -323,7 +323,7 @@ def _made(meetings: Mapping[Node, Sequence[Term]], split: bool) -> Group:
                     f"the weight {known.weight.describe()} is a {known.kind} term at one place, and a "
                     f"{term.incoming.kind} term at {term.node.origin}; give the second use another name"
                 )
-        listed.append(Meeting(V, terms, symbol))
+        listed.append(PreActivation(V, terms, symbol))
     return Group(list(incoming.values()), listed)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,14 +15,22 @@ from graphnet.ops.loss import SymbolCrossEntropy
 from graphnet_rnn.riemannian import moduli
 from graphnet_rnn.riemannian.blocks import REDUCTIONS, Rows
 from graphnet_rnn.riemannian.groups import Group, groups_of
-from graphnet_rnn.riemannian.moduli import ByMeeting, Outputs
-from graphnet_rnn.settings import amount, one_of
+from graphnet_rnn.riemannian.moduli import Moduli, Outputs
+from graphnet_rnn.settings import amount, one_of, yes_or_no
 
-__all__ = ["Backpropagated", "Measured", "Metric", "OuterProduct", "OverCost", "hidden_unit_count"]
+__all__ = [
+    "Backpropagated", "Frequency", "Kronecker", "Measured", "Metric", "OuterProduct", "OverCost", "RootMeanSquare",
+    "hidden_unit_count",
+]  # fmt: skip
 
-#: How the diagonal of the output's Hessian is reduced; "outer": as all other groups, by squares of slopes.
-OF_OUTPUTS = ("quasi-diagonal", "diagonal", "full", "outer")
+UNITWISE = ("full", "quasi-diagonal", "diagonal")
+OF_OUTPUTS = (*UNITWISE, "same")
 ESTIMATES = ("structured", "probe", "exact")
+TIMES = {
+    "independent": "kronecker",
+    "symmetric": "kronecker symmetric",
+    "linear": "kronecker over time",
+}
 
 
 @dataclass(frozen=True)
@@ -30,10 +38,10 @@ class Metric(ABC):
     """M(θ): a block for each unit, M = Σ m̃ ⊗ S Sᵀ + ε I over cases and steps, of the cost's sum over cases.
 
     reduction: of the blocks of all but the output: "full", "quasi-diagonal" (the diagonal and the row of the bias, at
-    the cost of two products for a weight), or "diagonal". outputs: of the output's weights, whose modulus is the
-    diagonal of the losses' Hessian: "quasi-diagonal", "diagonal", "full"; "outer": its modulus is the square of the
-    slope. damping: ε. output_damping: that of the output, the frequency of each symbol among the targets by default
-    where there are symbols, else `damping`.
+    the cost of two products for a weight), or "diagonal". outputs: the reduction for the output's weights, whose
+    modulus is the diagonal of the losses' Hessian; "same": nothing else than for all others. damping: ε.
+    output_damping: that of the output, the frequency of each symbol among the targets by default where there are
+    symbols, else 1.
     Source: Ollivier 2013, section 2.
     """
 
@@ -42,9 +50,11 @@ class Metric(ABC):
     damping: float = 1.0
     output_damping: float | None = None
 
+    reductions: ClassVar[tuple[str, ...]] = UNITWISE
+
     def __post_init__(self) -> None:
         own = type(self).__name__
-        one_of(f"{own}: reduction", self.reduction, tuple(REDUCTIONS))
+        one_of(f"{own}: reduction", self.reduction, self.reductions)
         one_of(f"{own}: outputs", self.outputs, OF_OUTPUTS)
         object.__setattr__(self, "damping", amount(f"{own}: damping", self.damping))
         if self.output_damping is not None:
@@ -53,21 +63,102 @@ class Metric(ABC):
     @abstractmethod
     def moduli(
         self, outputs: Outputs, hidden: Sequence[Group], judged: Sequence[Group], random: gn.RandomSource
-    ) -> ByMeeting:
-        """m̃ of the groups that no loss judges."""
+    ) -> Moduli:
+        """What blocks are made of for the groups that no loss judges: m̃."""
+
+    def output_moduli(self, outputs: Outputs, judged: Sequence[Group], random: gn.RandomSource) -> Moduli:
+        """The same for those that one judges."""
+        return [outputs.curvature(group.pre_activations) for group in judged]
 
 
 @dataclass(frozen=True)
 class OuterProduct(Metric):
     """m̃ = B², B = ∂C/∂V: the recurrent unitwise outer product metric (RUOP). For the rest see Metric.
 
+    sampled: B are slopes of the losses of targets that the model itself would draw, not of the given ones: so M is the
+    Fisher metric of each unit at each step by itself.
     Source: Ollivier 2013, eqs 23, 26, 55.
     """
 
+    sampled: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        yes_or_no(f"{type(self).__name__}: sampled", self.sampled)
+
+    def slopes(self, outputs: Outputs, groups: Sequence[Group], random: gn.RandomSource) -> Moduli:
+        """B, of the given targets, or of drawn ones."""
+        return (
+            moduli.drawn_slopes(outputs, groups, random) if self.sampled else moduli.slopes(outputs, groups)
+        )
+
     def moduli(
         self, outputs: Outputs, hidden: Sequence[Group], judged: Sequence[Group], random: gn.RandomSource
-    ) -> ByMeeting:
-        return moduli.outer(outputs, hidden)
+    ) -> Moduli:
+        return [[B * B for B in found] for found in self.slopes(outputs, hidden, random)]
+
+    def output_moduli(self, outputs: Outputs, judged: Sequence[Group], random: gn.RandomSource) -> Moduli:
+        if self.outputs != "same":
+            return super().output_moduli(outputs, judged, random)
+        return self.moduli(outputs, judged, judged, random)
+
+
+@dataclass(frozen=True)
+class RootMeanSquare(OuterProduct):
+    """M = √(mean over steps of (S B)²) for each parameter by itself: a baseline, of no invariance.
+
+    Source: Ollivier 2013, section 4; after Duchi, Hazan & Singer 2011.
+    """
+
+    reduction: str = "rms"
+    outputs: str = "diagonal"
+    damping: float = 0.0
+
+    reductions: ClassVar[tuple[str, ...]] = ("rms",)
+
+
+@dataclass(frozen=True)
+class Frequency(OuterProduct):
+    """M = the share of the steps at which a symbol chooses a weight, else 1: a baseline.
+
+    Rare symbols then learn as fast as frequent ones. Source: Ollivier 2013, section 4.
+    """
+
+    reduction: str = "frequency"
+    outputs: str = "diagonal"
+    damping: float = 0.0
+
+    reductions: ClassVar[tuple[str, ...]] = ("frequency",)
+
+
+@dataclass(frozen=True)
+class Kronecker(OuterProduct):
+    """M = E[S Sᵀ] ⊗ E[B Bᵀ] for each group: KFAC, which takes sources and slopes as independent
+
+    over_time: "independent": so are the steps; "linear": they are a linear process of the first order, and "symmetric":
+    one whose matrix is symmetric when both factors are white, both for long times. damping: of the mean over cases and
+    steps, ε, divided among both factors. sampled: slopes are those of drawn targets, as the Fisher metric's are. For
+    the rest see Metric.
+    Source: Martens & Grosse 2015; Martens, Ba & Johnson 2018, 3.5.
+    """
+
+    reduction: str = "kronecker"
+    outputs: str = "same"
+    damping: float = 1e-3
+    sampled: bool = True
+    over_time: str = "independent"
+
+    reductions: ClassVar[tuple[str, ...]] = tuple(TIMES.values())
+
+    def __post_init__(self) -> None:
+        one_of("Kronecker: over_time", self.over_time, tuple(TIMES))
+        object.__setattr__(self, "reduction", TIMES[self.over_time])
+        super().__post_init__()
+
+    def moduli(
+        self, outputs: Outputs, hidden: Sequence[Group], judged: Sequence[Group], random: gn.RandomSource
+    ) -> Moduli:
+        return self.slopes(outputs, hidden, random)
 
 
 @dataclass(frozen=True)
@@ -89,14 +180,14 @@ class Backpropagated(Metric):
 
     def moduli(
         self, outputs: Outputs, hidden: Sequence[Group], judged: Sequence[Group], random: gn.RandomSource
-    ) -> ByMeeting:
-        if self.estimate == "structured":
-            return moduli.structured(outputs, hidden, judged)
-        return (
-            moduli.probed(outputs, hidden, random)
-            if self.estimate == "probe"
-            else moduli.exact(outputs, hidden)
-        )
+    ) -> Moduli:
+        match self.estimate:
+            case "structured":
+                return moduli.structured(outputs, hidden, judged)
+            case "probe":
+                return moduli.probed(outputs, hidden, random)
+            case _:
+                return moduli.exact(outputs, hidden)
 
 
 class OverCost:
@@ -121,18 +212,18 @@ class OverCost:
         hidden = [group for group in found if group not in judged]
         wanted = hidden if part != "outputs" else []
         self.hidden_groups = len(wanted)
-        m = metric.moduli(outputs, wanted, judged, random or gn.RandomSource(0)) if wanted else []
+        source = gn.RandomSource(0) if random is None else random
+        m = metric.moduli(outputs, wanted, judged, source) if wanted else []
         self.blocks = [
             REDUCTIONS[metric.reduction](Rows(group, each)) for group, each in zip(wanted, m, strict=True)
         ]
-        for group in judged if part != "hidden" else ():
-            squares = metric.outputs == "outer"
-            at = moduli.outer(outputs, [group])[0] if squares else outputs.curvature(group.meetings)
-            kept = metric.reduction if squares else metric.outputs
-            self.blocks.append(REDUCTIONS[kept](Rows(group, at)))
+        last = judged if part != "hidden" else []
+        kept = metric.reduction if metric.outputs == "same" else metric.outputs
+        at_outputs = metric.output_moduli(outputs, last, source) if last else []
+        self.blocks += [REDUCTIONS[kept](Rows(group, m)) for group, m in zip(last, at_outputs, strict=True)]
         self._nodes = [block.nodes() for block in self.blocks]
-        few = len(self.blocks) == self.hidden_groups or metric.output_damping is not None
-        self._frequency = [] if few else [_frequency(outputs)]
+        given = metric.output_damping is not None or metric.outputs == "same"
+        self._frequency = [] if given or not last else [_frequency(outputs)]
         self._scale = outputs.scale
 
     @property
@@ -206,6 +297,8 @@ class Measured:
         """ε of a group: a number, or one for each unit."""
         metric = self.over.metric
         if number < self.over.hidden_groups:
+            return metric.damping
+        if metric.outputs == "same" and metric.output_damping is None:
             return metric.damping
         return self.frequency[0] if self.frequency else metric.output_damping
 

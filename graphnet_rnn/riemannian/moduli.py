@@ -18,47 +18,51 @@ from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.shape import Stack
 from graphnet.ops.surrogate import Surrogate
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.riemannian.groups import Group, Meeting, Term
+from graphnet_rnn.riemannian.groups import Group, PreActivation, Term
 
-__all__ = ["Outputs", "exact", "outer", "probed", "slopes", "structured"]
+__all__ = ["Moduli", "Outputs", "drawn_slopes", "exact", "outer", "probed", "slopes", "structured"]
 
 #: So many pre-activations may be the nearest ones of another, however many there are.
 FAR = 48
-#: One for each meeting of each group.
-ByMeeting = list[list[Node]]
+#: One for each pre-activation of each group.
+Moduli = list[list[Node]]
 
 
 class Outputs:
-    """Where a cost's losses judge the net: the places, and the weights of the losses in the summed cost.
-
-    Raises UsageError for a cost without losses that say their curvature.
-    """
+    """Where a cost's losses judge the net: the places, and the weights of the losses in the summed cost."""
 
     def __init__(self, cost: Node) -> None:
         order = ancestors([cost])
         surrogates = [node for node in order if isinstance(node.op, Surrogate)]
-        self.cost, self.losses = cost, [node for node in order if node.op.judged_input is not None]
-        if surrogates or not self.losses:
-            has = (
-                f"the loss {surrogates[0].describe()}, whose Hessian is a surrogate's"
-                if surrogates
-                else "no loss"
-            )
+        outer = ancestors([cost], stop=surrogates)
+        self.cost, self._surrogates = cost, surrogates
+        #: Those that say their Hessian.
+        self.losses = [node for node in outer if node.op.judged_input is not None]
+        if not surrogates and not self.losses:
             raise UsageError(
-                f"{cost.describe()} (made at {cost.origin}) has {has}: a metric needs one that says its Hessian "
-                "(gn.softmax_cross_entropy, gn.sigmoid_cross_entropy, gn.squared_error); outputs='outer' needs none"
+                f"{cost.describe()} (made at {cost.origin}) has no loss, so it is not known where the net ends: use "
+                "gn.softmax_cross_entropy, gn.sigmoid_cross_entropy, gn.squared_error or gn.with_surrogate"
             )
-        found = gn.gradient(cost, self.losses)
-        first, second = (gn.add(*[gn.sum(g**k) for g in found]) for k in (1, 2))
+        slopes_of = gn.gradient(cost, [*self.losses, *surrogates])
+        first, second = (gn.add(*[gn.sum(g**k) for g in slopes_of]) for k in (1, 2))
         #: From a mean over N cases to their sum: N, and 1 of a sum; Σ g / Σ g², g = ∂cost/∂loss.
         self.scale = first / second
-        #: What each loss counts in the sum.
-        self.weights = [g * self.scale for g in found]
+        self._weights = [g * self.scale for g in slopes_of[: len(self.losses)]]
+
+    @property
+    def weights(self) -> list[Node]:
+        """What each loss counts in the sum. UsageError for losses that do not say their Hessian."""
+        for node in self._surrogates:
+            raise UsageError(
+                f"the loss {node.describe()} (made at {node.origin}) does not say its Hessian, a surrogate does: use a "
+                "metric of slopes alone, such as rnn.riemannian.OuterProduct(outputs='same')"
+            )
+        return self._weights
 
     @property
     def places(self) -> list[Node]:
         """The nodes that the losses judge."""
-        return [_judged(loss) for loss in self.losses]
+        return [*map(_judged, self.losses), *(z for node in self._surrogates for z in node.op.places(node))]  # type: ignore[attr-defined]
 
     def roots(self, random: gn.RandomSource) -> dict[Node, Node]:
         """By place a random vector whose covariance is the Hessian of the losses there."""
@@ -69,17 +73,17 @@ class Outputs:
 
     def is_output(self, group: Group) -> bool:
         """Whether losses judge its pre-activations themselves."""
-        return all(self._index(meeting.V) is not None for meeting in group.meetings)
+        return all(self._index(each.V) is not None for each in group.pre_activations)
 
-    def curvature(self, meetings: Sequence[Meeting]) -> list[Node]:
+    def curvature(self, pre_activations: Sequence[PreActivation]) -> list[Node]:
         """The Hessian's diagonal at the pre-activations of an output group."""
         diagonals = [
             loss.op.curvature_diagonal(g, *loss.inputs)  # type: ignore[attr-defined]
             for loss, g in zip(self.losses, self.weights, strict=True)
         ]
         found = []
-        for meeting in meetings:
-            at = self._index(meeting.V)
+        for each in pre_activations:
+            at = self._index(each.V)
             assert at is not None, "an output group"
             found.append(diagonals[at[0]] if at[1] is None else diagonals[at[0]][at[1]])
         return found
@@ -116,43 +120,50 @@ def _signs(random: gn.RandomSource, like: Node) -> Node:
     return 2 * random.bernoulli(0.5, like.shape, like.dtype) - 1
 
 
-def slopes(outputs: Outputs, groups: Sequence[Group]) -> ByMeeting:
+def slopes(outputs: Outputs, groups: Sequence[Group]) -> Moduli:
     """B = ∂C/∂V of the summed cost"""
-    places = [meeting.V for group in groups for meeting in group.meetings]
+    places = [each.V for group in groups for each in group.pre_activations]
     found = iter(gn.backward({outputs.cost: outputs.scale}, places))
-    return [[next(found) for _ in group.meetings] for group in groups]
+    return [[next(found) for _ in group.pre_activations] for group in groups]
 
 
-def outer(outputs: Outputs, groups: Sequence[Group]) -> ByMeeting:
+def outer(outputs: Outputs, groups: Sequence[Group]) -> Moduli:
     """B²: the recurrent unitwise outer product. Source: Ollivier 2013, eq. 23."""
     return [[B * B for B in found] for found in slopes(outputs, groups)]
 
 
-def probed(outputs: Outputs, groups: Sequence[Group], random: gn.RandomSource) -> ByMeeting:
+def drawn_slopes(outputs: Outputs, groups: Sequence[Group], random: gn.RandomSource) -> Moduli:
+    """B for losses whose slopes at the outputs are random, of the covariance H_L, as those of drawn targets are"""
+    places = [each.V for group in groups for each in group.pre_activations]
+    found = iter(gn.backward(outputs.roots(random), places))
+    return [[next(found) for _ in group.pre_activations] for group in groups]
+
+
+def probed(outputs: Outputs, groups: Sequence[Group], random: gn.RandomSource) -> Moduli:
     """An unbiased estimate of the backpropagated modulus of any net, at the price of a backward pass.
 
     One backward pass from a random vector with the covariance of H_L, in which what passes a pre-activation takes a
     random sign for each unit: so terms of different units vanish in the mean of its square, and
     E b_i² = Σ_j (∂V_j/∂V_i)² E b_j² + (∂o/∂V_i)ᵀ H_L (∂o/∂V_i), which is eq. 63.
     """
-    places = [meeting.V for group in groups for meeting in group.meetings]
+    places = [each.V for group in groups for each in group.pre_activations]
     seeds = outputs.roots(random)
     order = ancestors(seeds)
     signs = {V: _signs(random, V) for V in places}
     found = iter(pull_back(order, dependents(order, places), seeds, places, None, factors=signs))
-    return [[b * b for b in (next(found) for _ in group.meetings)] for group in groups]
+    return [[b * b for b in (next(found) for _ in group.pre_activations)] for group in groups]
 
 
 # -- unit by unit ----------------------------------------------------------------------------
 
 
-def exact(outputs: Outputs, groups: Sequence[Group]) -> ByMeeting:
+def exact(outputs: Outputs, groups: Sequence[Group]) -> Moduli:
     """m̃_i = Σ_j (∂V_j/∂V_i)² m̃_j + (∂o/∂V_i)ᵀ H_L (∂o/∂V_i), as it is defined, for nets of few units
 
     ∂V_j/∂V_i: what does not pass through a third pre-activation. Takes a backward pass for each unit of each
     pre-activation, and a forward one for what the losses judge. Source: Ollivier 2013, eq. 63.
     """
-    places = {meeting.V: None for group in groups for meeting in group.meetings}
+    places = {each.V: None for group in groups for each in group.pre_activations}
     m = {V: [_form_of_output(outputs, V, places)] for V in places}
     for V in sorted(places, key=lambda V: V.serial, reverse=True):
         others = [U for U in places if U is not V]
@@ -163,7 +174,7 @@ def exact(outputs: Outputs, groups: Sequence[Group]) -> ByMeeting:
             found = pull_back(order, reached, {V: _unit(V, j)}, wanted, None, frozenset(others))
             for U, r in zip(wanted, found, strict=True):
                 m[U].append(r * r * total[:, j : j + 1])
-    return [[gn.add(*m[meeting.V]) for meeting in group.meetings] for group in groups]
+    return [[gn.add(*m[each.V]) for each in group.pre_activations] for group in groups]
 
 
 def _form_of_output(outputs: Outputs, V: Node, places: Mapping[Node, None]) -> Node:
@@ -195,7 +206,7 @@ def _unit(V: Node, j: int) -> Node:
     return gn.broadcast_to(gn.constant(row), V.shape)
 
 
-def structured(outputs: Outputs, groups: Sequence[Group], judged: Sequence[Group]) -> ByMeeting:
+def structured(outputs: Outputs, groups: Sequence[Group], judged: Sequence[Group]) -> Moduli:
     """The same where what weights multiply, and what is added to that, depends on pre-activations unit by unit.
 
     Then ∂V_j/∂V_i = w_ij s'_i + 1[i = j] d_i, and eq. 24 is computed as it is written, at the price of a backward pass
@@ -203,25 +214,25 @@ def structured(outputs: Outputs, groups: Sequence[Group], judged: Sequence[Group
     Raises UsageError for a net that is no such one, or in which states hand changes on over many steps without a
     pre-activation between, as memory cells do: these are derivatives for all pairs of steps.
     """
-    places = {meeting.V: None for group in groups for meeting in group.meetings}
+    places = {each.V: None for group in groups for each in group.pre_activations}
     m: dict[Node, list[Node]] = {V: [] for V in places}
     for group in judged:
-        for meeting in group.meetings:
-            _judge(outputs, meeting, m)
+        for each in group.pre_activations:
+            _judge(outputs, each, m)
     met: dict[Node, list[Term]] = {V: [] for V in places}
     for group in groups:
-        for meeting in group.meetings:
-            met[meeting.V] += meeting.terms
+        for each in group.pre_activations:
+            met[each.V] += each.terms
     for V in sorted(places, key=lambda V: V.serial, reverse=True):
         if m[V]:
             _pass_back(V, gn.add(*m[V]), met[V], m)
     zero = {V: gn.fill(0, V.shape, V.dtype) for V in places}
-    return [[gn.add(*m[meeting.V], zero[meeting.V]) for meeting in group.meetings] for group in groups]
+    return [[gn.add(*m[each.V], zero[each.V]) for each in group.pre_activations] for group in groups]
 
 
-def _judge(outputs: Outputs, meeting: Meeting, m: dict[Node, list[Node]]) -> None:
+def _judge(outputs: Outputs, each: PreActivation, m: dict[Node, list[Node]]) -> None:
     """What the losses give: s'_i² Σ_yy' w_iy H_yy' w_iy' for the sources of o = s W + b."""
-    for term in meeting.terms:
+    for term in each.terms:
         if term.source is None:
             continue
         if term.incoming.kind != "product" or term.incoming.gated or not isinstance(term.factor, Node):
@@ -229,7 +240,7 @@ def _judge(outputs: Outputs, meeting: Meeting, m: dict[Node, list[Node]]) -> Non
         assert term.factor is not None
         for U, slope in _slopes_to(term.source, m).items():
             forms = [
-                outputs.form(meeting.V, gn.broadcast_to(term.factor[i], meeting.V.shape))
+                outputs.form(each.V, gn.broadcast_to(term.factor[i], each.V.shape))
                 for i in range(term.factor.shape[0])
             ]
             m[U].append(slope * slope * gn.stack([form for form in forms if form is not None], axis=1))

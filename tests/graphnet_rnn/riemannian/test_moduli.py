@@ -107,5 +107,8 @@ def test_a_net_that_mixes_units_says_so() -> None:
 
 def test_a_loss_without_hessian_says_so() -> None:
     u = rnn.Network([rnn.Elman(3)], 3, 3, "ctc").unroll(5, 2, labels=2)
-    with pytest.raises(UsageError, match=r"whose Hessian is a surrogate's.*outputs='outer'"):
-        moduli.Outputs(u.cost)
+    outputs = moduli.Outputs(u.cost)
+    with pytest.raises(UsageError, match=r"does not say its Hessian, a surrogate does.*outputs='same'"):
+        outputs.roots(gn.RandomSource(0))
+    with pytest.raises(UsageError, match="has no loss, so it is not known where the net ends"):
+        moduli.Outputs(gn.mean(u.logits))
