@@ -76,6 +76,7 @@ guides_that_run = [
     "training_on_arrays",
     "training",
     "second_order",
+    "riemannian",
     "adding_an_op",
     "finding_a_nan",
     "speed_and_memory",

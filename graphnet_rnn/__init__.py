@@ -9,7 +9,7 @@ u = net.unroll(time=50, batch=32)
 from __future__ import annotations
 
 import graphnet_rnn.starting as _starting  # noqa: F401  before all else
-from graphnet_rnn import cells, data, formats, online, optimizers, tasks, testing, training
+from graphnet_rnn import cells, data, formats, online, optimizers, riemannian, tasks, testing, training
 from graphnet_rnn.cell import initializers
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
@@ -68,6 +68,7 @@ from graphnet_rnn.optimizers import (
     Nesterov,
     NesterovMomentum,
     NonlinearConjugateGradient,
+    Riemannian,
     RMSprop,
     Stepwise,
     minimize,
@@ -148,6 +149,7 @@ __all__ = [
     "RMSprop",
     "Reading",
     "Residual",
+    "Riemannian",
     "Runner",
     "Sampler",
     "StackedMRNN",
@@ -175,6 +177,7 @@ __all__ = [
     "online",
     "optimizers",
     "read",
+    "riemannian",
     "run",
     "save",
     "tasks",

@@ -21,7 +21,7 @@ DOCS = ROOT / "docs"
 GUIDES = (
     "quick_start", "training", "declaring_cells", "declaring_optimizers", "adding_an_op", "finding_a_nan",
     "speed_and_memory", "threads", "on_a_gpu",
-    "long_sequences", "exchange", "drawing", "reading_a_run",
+    "long_sequences", "riemannian", "exchange", "drawing", "reading_a_run",
 )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def test_every_guide_is_listed_where_it_is_run() -> None:
     """In conf.py for the site, here for the tests; what console blocks name exists."""
     with_code = {page.stem for page in DOCS.glob("*.md") if blocks_of(page.stem)}
     with_code.remove("gallery")  # scripts with their pictures: tests/viz/test_gallery.py
-    tested_below = {"training_on_arrays", "second_order"}
+    tested_below = {"training_on_arrays", "second_order", "riemannian"}
     assert with_code == set(GUIDES) | tested_below
     tree = ast.parse((DOCS / "conf.py").read_text(encoding="utf-8"))
     (listed,) = [

@@ -7,7 +7,7 @@
 # Write a net with tanh units. Write the same net, computing exactly the same function, with logistic units. Train
 # both by gradient descent: they part at the first step. Nothing about the problem says which is right. Ollivier
 # (2013) builds metrics that cure it: here first for one number, then for a layer in a few lines of NumPy, at last
-# through time. (The library has no optimisers of this kind yet; all that you need to build one is here.)
+# through time. (`rnn.Riemannian` does it for any net; here you build it by hand.)
 
 # %%
 import matplotlib.pyplot as plt

@@ -12,6 +12,7 @@ hessian_free  steps to the minimum of a damped quadratic model
 line_search  a step length by the strong Wolfe conditions
 descent      what methods with line searches and a history share
 lbfgs        L-BFGS
+riemannian   steps in a metric of the net's units, by the control of its source
 nonlinear_cg  nonlinear conjugate gradient
 expectation  expectation-maximisation
 step         one guarded step, under every loop
@@ -38,6 +39,7 @@ from graphnet_rnn.optimizers.hessian_free import (
 from graphnet_rnn.optimizers.lbfgs import LBFGS
 from graphnet_rnn.optimizers.minimize import Result, minimize
 from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient
+from graphnet_rnn.optimizers.riemannian import Riemannian, RiemannianReport
 from graphnet_rnn.optimizers.schedules import (
     ConstantRate,
     DelayedDecay,
@@ -72,6 +74,8 @@ __all__ = [
     "RMSprop",
     "Report",
     "Result",
+    "Riemannian",
+    "RiemannianReport",
     "StepSchedule",
     "Stepwise",
     "conjugate_gradient",

@@ -16,7 +16,7 @@ import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet.ops.index import OneHot
 from graphnet_rnn.errors import TrainingError, UsageError
-from graphnet_rnn.riemannian.groups import Group, Incoming
+from graphnet_rnn.riemannian.groups import Incoming, UnitGroup
 
 __all__ = ["REDUCTIONS", "Block", "Rows"]
 
@@ -24,7 +24,7 @@ __all__ = ["REDUCTIONS", "Block", "Rows"]
 class Rows:
     """The cases of all steps of a group below each other: sources by weight, the symbols, and a modulus."""
 
-    def __init__(self, group: Group, moduli: Sequence[Node]) -> None:
+    def __init__(self, group: UnitGroup, moduli: Sequence[Node]) -> None:
         self.group = group
         found = [at.sources for at in group.pre_activations]
         self.m = gn.concatenate(moduli, axis=0)
@@ -292,7 +292,7 @@ class Frequency(Block):
         ]
 
 
-def _reads_symbols(group: Group, incoming: Incoming) -> bool:
+def _reads_symbols(group: UnitGroup, incoming: Incoming) -> bool:
     """Whether what a product reads is a one-hot code everywhere."""
     found = [at.sources.get(incoming.weight) for at in group.pre_activations]
     return all(source is not None and isinstance(source.op, OneHot) for source in found)

@@ -25,7 +25,7 @@ from graphnet.ops.linear import BatchMatMul, MatMul
 from graphnet.ops.shape import Reshape, Slice
 from graphnet_rnn.errors import UsageError
 
-__all__ = ["Group", "Incoming", "PreActivation", "Term", "groups_of"]
+__all__ = ["Incoming", "PreActivation", "Term", "UnitGroup", "unit_groups"]
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class PreActivation:
 
 
 @dataclass(frozen=True)
-class Group:
+class UnitGroup:
     """The weights that meet, and where. gated: a symbol chooses among all of them, so blocks are those of a symbol."""
 
     incoming: list[Incoming]
@@ -146,7 +146,7 @@ class Group:
         return f"{self.units} units of {names}" + (f", each for {self.symbols} symbols" if self.gated else "")
 
 
-def groups_of(cost: Node, parameters: Iterable[Node]) -> list[Group]:
+def unit_groups(cost: Node, parameters: Iterable[Node]) -> list[UnitGroup]:
     """The groups of these parameters in a cost, in the order of their first pre-activations.
 
     Raises UsageError for a parameter that enters otherwise, with the op and its line.
@@ -267,7 +267,7 @@ def _unfit(parameter: Node, reader: Node) -> UsageError:
 # -- groups ----------------------------------------------------------------------------------
 
 
-def _grouped(terms: Mapping[Node, Sequence[Term]]) -> list[Group]:
+def _grouped(terms: Mapping[Node, Sequence[Term]]) -> list[UnitGroup]:
     """Weights that meet anywhere are of one group, but for those that a symbol chooses, which are one by themselves."""
     group_of: dict[Node, int] = {}
     members: dict[int, dict[Node, None]] = {}
@@ -293,7 +293,7 @@ def _grouped(terms: Mapping[Node, Sequence[Term]]) -> list[Group]:
     return sorted(groups, key=lambda group: group.pre_activations[0].V.serial)
 
 
-def _group(sums: Mapping[Node, Sequence[Term]]) -> list[Group]:
+def _group(sums: Mapping[Node, Sequence[Term]]) -> list[UnitGroup]:
     """One group, or two where only some of the weights are chosen by a symbol: these are split by it."""
     gated = {V: [term for term in met if _gate_of(term) is not None] for V, met in sums.items()}
     whole = all(len(gated[V]) == len(met) for V, met in sums.items())
@@ -304,7 +304,7 @@ def _group(sums: Mapping[Node, Sequence[Term]]) -> list[Group]:
     return [_made(some, split) for some, split in halves if some]
 
 
-def _made(sums: Mapping[Node, Sequence[Term]], split: bool) -> Group:
+def _made(sums: Mapping[Node, Sequence[Term]], split: bool) -> UnitGroup:
     incoming: dict[Node, Incoming] = {}
     listed = []
     for V, met in sums.items():
@@ -324,7 +324,7 @@ def _made(sums: Mapping[Node, Sequence[Term]], split: bool) -> Group:
                     f"{term.incoming.kind} term at {term.node.origin}; give the second use another name"
                 )
         listed.append(PreActivation(V, terms, symbol))
-    return Group(list(incoming.values()), listed)
+    return UnitGroup(list(incoming.values()), listed)
 
 
 def _by_row(term: Term) -> Term:

@@ -14,7 +14,7 @@ from graphnet.graph.node import Array, Node
 from graphnet.ops.loss import SymbolCrossEntropy
 from graphnet_rnn.riemannian import moduli
 from graphnet_rnn.riemannian.blocks import REDUCTIONS, Rows
-from graphnet_rnn.riemannian.groups import Group, groups_of
+from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
 from graphnet_rnn.riemannian.moduli import Moduli, Outputs
 from graphnet_rnn.settings import amount, one_of, yes_or_no
 
@@ -62,11 +62,15 @@ class Metric(ABC):
 
     @abstractmethod
     def moduli(
-        self, outputs: Outputs, hidden: Sequence[Group], judged: Sequence[Group], random: gn.RandomSource
+        self,
+        outputs: Outputs,
+        hidden: Sequence[UnitGroup],
+        judged: Sequence[UnitGroup],
+        random: gn.RandomSource,
     ) -> Moduli:
         """What blocks are made of for the groups that no loss judges: m̃."""
 
-    def output_moduli(self, outputs: Outputs, judged: Sequence[Group], random: gn.RandomSource) -> Moduli:
+    def output_moduli(self, outputs: Outputs, judged: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
         """The same for those that one judges."""
         return [outputs.curvature(group.pre_activations) for group in judged]
 
@@ -86,18 +90,22 @@ class OuterProduct(Metric):
         super().__post_init__()
         yes_or_no(f"{type(self).__name__}: sampled", self.sampled)
 
-    def slopes(self, outputs: Outputs, groups: Sequence[Group], random: gn.RandomSource) -> Moduli:
+    def slopes(self, outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
         """B, of the given targets, or of drawn ones."""
         return (
             moduli.drawn_slopes(outputs, groups, random) if self.sampled else moduli.slopes(outputs, groups)
         )
 
     def moduli(
-        self, outputs: Outputs, hidden: Sequence[Group], judged: Sequence[Group], random: gn.RandomSource
+        self,
+        outputs: Outputs,
+        hidden: Sequence[UnitGroup],
+        judged: Sequence[UnitGroup],
+        random: gn.RandomSource,
     ) -> Moduli:
         return [[B * B for B in found] for found in self.slopes(outputs, hidden, random)]
 
-    def output_moduli(self, outputs: Outputs, judged: Sequence[Group], random: gn.RandomSource) -> Moduli:
+    def output_moduli(self, outputs: Outputs, judged: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
         if self.outputs != "same":
             return super().output_moduli(outputs, judged, random)
         return self.moduli(outputs, judged, judged, random)
@@ -156,7 +164,11 @@ class Kronecker(OuterProduct):
         super().__post_init__()
 
     def moduli(
-        self, outputs: Outputs, hidden: Sequence[Group], judged: Sequence[Group], random: gn.RandomSource
+        self,
+        outputs: Outputs,
+        hidden: Sequence[UnitGroup],
+        judged: Sequence[UnitGroup],
+        random: gn.RandomSource,
     ) -> Moduli:
         return self.slopes(outputs, hidden, random)
 
@@ -179,7 +191,11 @@ class Backpropagated(Metric):
         one_of("Backpropagated: estimate", self.estimate, ESTIMATES)
 
     def moduli(
-        self, outputs: Outputs, hidden: Sequence[Group], judged: Sequence[Group], random: gn.RandomSource
+        self,
+        outputs: Outputs,
+        hidden: Sequence[UnitGroup],
+        judged: Sequence[UnitGroup],
+        random: gn.RandomSource,
     ) -> Moduli:
         match self.estimate:
             case "structured":
@@ -207,7 +223,7 @@ class OverCost:
     ) -> None:
         self.metric, self.parameters = metric, list(parameters)
         outputs = Outputs(cost)
-        found = groups_of(cost, self.parameters)
+        found = unit_groups(cost, self.parameters)
         judged = [group for group in found if outputs.is_output(group)]
         hidden = [group for group in found if group not in judged]
         wanted = hidden if part != "outputs" else []
@@ -227,7 +243,7 @@ class OverCost:
         self._scale = outputs.scale
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[UnitGroup]:
         """In the order of the blocks."""
         return [block.group for block in self.blocks]
 
@@ -256,7 +272,7 @@ def hidden_unit_count(cost: Node, parameters: Sequence[Node]) -> int:
     outputs = Outputs(cost)
     return sum(
         group.units
-        for group in groups_of(cost, parameters)
+        for group in unit_groups(cost, parameters)
         if not outputs.is_output(group) and [each.kind for each in group.incoming] != ["bias"]
     )
 

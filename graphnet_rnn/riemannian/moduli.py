@@ -18,7 +18,7 @@ from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.shape import Stack
 from graphnet.ops.surrogate import Surrogate
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.riemannian.groups import Group, PreActivation, Term
+from graphnet_rnn.riemannian.groups import PreActivation, Term, UnitGroup
 
 __all__ = ["Moduli", "Outputs", "drawn_slopes", "exact", "outer", "probed", "slopes", "structured"]
 
@@ -71,7 +71,7 @@ class Outputs:
             for loss, g in zip(self.losses, self.weights, strict=True)
         }
 
-    def is_output(self, group: Group) -> bool:
+    def is_output(self, group: UnitGroup) -> bool:
         """Whether losses judge its pre-activations themselves."""
         return all(self._index(each.V) is not None for each in group.pre_activations)
 
@@ -120,26 +120,26 @@ def _signs(random: gn.RandomSource, like: Node) -> Node:
     return 2 * random.bernoulli(0.5, like.shape, like.dtype) - 1
 
 
-def slopes(outputs: Outputs, groups: Sequence[Group]) -> Moduli:
+def slopes(outputs: Outputs, groups: Sequence[UnitGroup]) -> Moduli:
     """B = ∂C/∂V of the summed cost"""
     places = [each.V for group in groups for each in group.pre_activations]
     found = iter(gn.backward({outputs.cost: outputs.scale}, places))
     return [[next(found) for _ in group.pre_activations] for group in groups]
 
 
-def outer(outputs: Outputs, groups: Sequence[Group]) -> Moduli:
+def outer(outputs: Outputs, groups: Sequence[UnitGroup]) -> Moduli:
     """B²: the recurrent unitwise outer product. Source: Ollivier 2013, eq. 23."""
     return [[B * B for B in found] for found in slopes(outputs, groups)]
 
 
-def drawn_slopes(outputs: Outputs, groups: Sequence[Group], random: gn.RandomSource) -> Moduli:
+def drawn_slopes(outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
     """B for losses whose slopes at the outputs are random, of the covariance H_L, as those of drawn targets are"""
     places = [each.V for group in groups for each in group.pre_activations]
     found = iter(gn.backward(outputs.roots(random), places))
     return [[next(found) for _ in group.pre_activations] for group in groups]
 
 
-def probed(outputs: Outputs, groups: Sequence[Group], random: gn.RandomSource) -> Moduli:
+def probed(outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
     """An unbiased estimate of the backpropagated modulus of any net, at the price of a backward pass.
 
     One backward pass from a random vector with the covariance of H_L, in which what passes a pre-activation takes a
@@ -157,7 +157,7 @@ def probed(outputs: Outputs, groups: Sequence[Group], random: gn.RandomSource) -
 # -- unit by unit ----------------------------------------------------------------------------
 
 
-def exact(outputs: Outputs, groups: Sequence[Group]) -> Moduli:
+def exact(outputs: Outputs, groups: Sequence[UnitGroup]) -> Moduli:
     """m̃_i = Σ_j (∂V_j/∂V_i)² m̃_j + (∂o/∂V_i)ᵀ H_L (∂o/∂V_i), as it is defined, for nets of few units
 
     ∂V_j/∂V_i: what does not pass through a third pre-activation. Takes a backward pass for each unit of each
@@ -206,7 +206,7 @@ def _unit(V: Node, j: int) -> Node:
     return gn.broadcast_to(gn.constant(row), V.shape)
 
 
-def structured(outputs: Outputs, groups: Sequence[Group], judged: Sequence[Group]) -> Moduli:
+def structured(outputs: Outputs, groups: Sequence[UnitGroup], judged: Sequence[UnitGroup]) -> Moduli:
     """The same where what weights multiply, and what is added to that, depends on pre-activations unit by unit.
 
     Then ∂V_j/∂V_i = w_ij s'_i + 1[i = j] d_i, and eq. 24 is computed as it is written, at the price of a backward pass

@@ -13,7 +13,7 @@ from graphnet.graph.node import Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian import moduli
 from graphnet_rnn.riemannian.blocks import REDUCTIONS, Full, Rows
-from graphnet_rnn.riemannian.groups import Group, groups_of
+from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
 from graphnet_rnn.riemannian.metrics import UNITWISE
 
 #: Cells whose weights enter no pre-activation.
@@ -58,7 +58,7 @@ def test_sources_times_slopes_are_the_gradient(name: str, initial: str) -> None:
     """Σ S ⊗ B over cases and steps, entry by entry: so nothing is left out, and nothing is there twice."""
     u = made(name, initial)
     outputs, parameters = moduli.Outputs(u.cost), list(u.network.parameters.values())
-    groups = groups_of(u.cost, parameters)
+    groups = unit_groups(u.cost, parameters)
     weights = [incoming.weight for group in groups for incoming in group.incoming]
     reached = [p for p in parameters if p in set(weights)]
     assert sorted(w.serial for w in weights) == sorted(p.serial for p in reached)
@@ -75,7 +75,7 @@ def test_sources_times_slopes_are_the_gradient(name: str, initial: str) -> None:
             assert not values(u, gn.gradient(u.cost, [p]))[0].any()
 
 
-def dense(group: Group, rows: Rows, u: Any) -> Any:
+def dense(group: UnitGroup, rows: Rows, u: Any) -> Any:
     """(symbols, units, d, d): Σ m S Sᵀ row by row"""
     *sources, m = values(u, [*rows.sources, rows.m])
     symbol = np.zeros(len(m), int) if rows.symbol is None else values(u, [rows.symbol])[0]
@@ -97,7 +97,7 @@ def dense(group: Group, rows: Rows, u: Any) -> Any:
 def test_blocks_are_sums_of_outer_products(name: str) -> None:
     u = made(name)
     outputs = moduli.Outputs(u.cost)
-    groups = groups_of(u.cost, u.network.parameters.values())
+    groups = unit_groups(u.cost, u.network.parameters.values())
     for group, squares in zip(groups, moduli.outer(outputs, groups), strict=True):
         rows = Rows(group, squares)
         M = dense(group, rows, u)
@@ -112,7 +112,7 @@ def test_blocks_are_sums_of_outer_products(name: str) -> None:
                 np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-11, err_msg=f"{reduction} of {group}")
 
 
-def _solved(group: Group, M: Any, g: list[Any], reduction: str) -> list[Any]:
+def _solved(group: UnitGroup, M: Any, g: list[Any], reduction: str) -> list[Any]:
     """By dense matrices: of the quasi-diagonal the inverse as Ollivier 2013 has it, eqs 34-35."""
     found = [np.zeros(a.shape) for a in g]
     starts = np.cumsum([0, *(i.places(group.units).shape[1] for i in group.incoming)])
@@ -149,4 +149,4 @@ def _solved(group: Group, M: Any, g: list[Any], reduction: str) -> list[Any]:
 def test_what_has_no_units_is_named(name: str) -> None:
     u = made(name)
     with pytest.raises(UsageError, match=WITHOUT[name].replace("[", r"\[").replace("]", r"\]")):
-        groups_of(u.cost, u.network.parameters.values())
+        unit_groups(u.cost, u.network.parameters.values())

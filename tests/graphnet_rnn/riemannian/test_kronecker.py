@@ -13,7 +13,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian import metrics, moduli
 from graphnet_rnn.riemannian.blocks import Kronecker, KroneckerOverTime, KroneckerSymmetric, Rows
-from graphnet_rnn.riemannian.groups import groups_of
+from graphnet_rnn.riemannian.groups import unit_groups
 
 TIME, BATCH = 5, 30
 
@@ -38,7 +38,7 @@ def test_steps_are_those_of_the_dense_matrix(kind: type[Kronecker]) -> None:
     """M of all weights of a group: covariances of all pairs of steps, by powers of what carries a step to the next."""
     u = unrolled(rnn.Elman(2))
     outputs = moduli.Outputs(u.cost)
-    groups = groups_of(u.cost, u.network.parameters.values())
+    groups = unit_groups(u.cost, u.network.parameters.values())
     for group, B in zip(groups, moduli.slopes(outputs, groups), strict=True):
         rows = Rows(group, B)
         block = kind(rows)
@@ -87,7 +87,7 @@ def test_drawn_slopes_have_the_covariance_of_the_fisher_metric() -> None:
     net = rnn.Network([rnn.Dense(2)], 3, 3, dtype="float64", seed=2)
     u = net.unroll(1, 1)
     outputs = moduli.Outputs(u.cost)
-    groups = groups_of(u.cost, net.parameters.values())
+    groups = unit_groups(u.cost, net.parameters.values())
     random = gn.RandomSource(0)
     ((B,), _) = moduli.drawn_slopes(outputs, groups, random)
     function = gn.compile([B], [u.inputs, u.targets])

@@ -13,7 +13,7 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian import moduli
-from graphnet_rnn.riemannian.groups import groups_of
+from graphnet_rnn.riemannian.groups import unit_groups
 
 STRUCTURED: dict[str, Callable[[], Any]] = {
     "Elman": lambda: rnn.Elman(4),
@@ -49,7 +49,7 @@ def drawn(u: Any) -> tuple[Array, Array]:
 
 def parts(u: Any) -> tuple[moduli.Outputs, list[Any], list[Any]]:
     outputs = moduli.Outputs(u.cost)
-    groups = groups_of(u.cost, u.network.parameters.values())
+    groups = unit_groups(u.cost, u.network.parameters.values())
     judged = [group for group in groups if outputs.is_output(group)]
     return outputs, [group for group in groups if group not in judged], judged
 
