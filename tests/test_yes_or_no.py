@@ -66,6 +66,15 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet_rnn.Cell.weight: trained": with_weight,
     "graphnet_rnn.Dense: bias": lambda v: rnn.Dense(3, bias=v),
     "graphnet_rnn.HessianFree: backtrack": lambda v: rnn.HessianFree(backtrack=v),
+    **{
+        f"graphnet_rnn.riemannian.{kind.__name__}: sampled": lambda v, kind=kind: kind(sampled=v)
+        for kind in (
+            rnn.riemannian.OuterProduct,
+            rnn.riemannian.RootMeanSquare,
+            rnn.riemannian.Frequency,
+            rnn.riemannian.Kronecker,
+        )
+    },
     "graphnet_rnn.HyperLSTM: layer_norm": lambda v: rnn.HyperLSTM(3, layer_norm=v),
     "graphnet_rnn.Network: output_bias": lambda v: net(output_bias=v),
     "graphnet_rnn.Network: skip": lambda v: net(skip=v),
