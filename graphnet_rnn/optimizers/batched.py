@@ -11,6 +11,7 @@ from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.optimizers.vectors import mean
+from graphnet_rnn.riemannian.metrics import Measured, Metric
 
 __all__ = ["Batch", "BatchedObjective"]
 
@@ -108,6 +109,29 @@ class BatchedObjective:
 
         total = mean(gradients())
         return sum(losses), total.astype(w.dtype)
+
+    def metric(
+        self, w: Array, metric: Metric, part: str = "all", draw: int = 0
+    ) -> tuple[float, Array, Measured]:
+        """The means of C(w) and ∇C(w), and the sum of the metric, over the gradient's batches; see Objective.metric."""
+        losses, total, count = 0.0, None, len(self.gradient_batches)
+        slopes: list[Array] = []
+        for number, _ in enumerate(self._fed(self.gradient_batches)):
+            loss, g, measured = self.objective.metric(w, metric, part, draw * count + number)
+            losses += loss / count
+            slopes.append(g)
+            total = measured if total is None else total + measured
+        assert total is not None, "fed"
+        return losses, mean(slopes).astype(w.dtype), total
+
+    def solved(self, measured: Measured, g: Array) -> Array:
+        """See Objective.solved."""
+        return self.objective.solved(measured, g)
+
+    @property
+    def units(self) -> int:
+        """See Objective.units."""
+        return self.objective.units
 
     def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
         """v ↦ the mean of the curvature's products over its batches, see Objective.curvature"""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -58,6 +59,15 @@ class Bowl:
 
     def squared_gradients(self, w: Array) -> Array:
         return np.square(self.gradient(w)[1], dtype=np.float64)
+
+    units = SIZE
+
+    def metric(self, w: Array, metric: Any, part: str = "all", draw: int = 0) -> tuple[float, Array, Array]:
+        return *self.gradient(w), self.hessian
+
+    def solved(self, measured: Array, g: Array) -> Array:
+        found: Array = np.linalg.solve(measured, np.asarray(g, np.float64))
+        return found
 
 
 def check_optimizer(optimizer: Optimizer, report: Callable[[str, str], None] | None = None) -> None:

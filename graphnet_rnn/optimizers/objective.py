@@ -88,8 +88,6 @@ class Objective:
         self.also_values: tuple[Array, ...] = ()
         self._functions: dict[str, gn.Function] = {}
         self._over: dict[str, OverCost] = {}
-        #: Of the random signs of a metric that probes.
-        self.metric_random = gn.RandomSource(0)
         #: What the curvature's function has the forward pass of: a product made by `curvature`, and a batch's arrays.
         self._linearised: tuple[Any, ...] = ()
         self._require_connected()
@@ -196,25 +194,29 @@ class Objective:
         g, self.also_values = self._whole(arrays)
         return float(value) + self.penalty(w), g + g.dtype.type(self.l2) * w if self.l2 else g
 
-    def metric(self, w: Array, metric: Metric, part: str = "all") -> tuple[float, Array, Measured]:
+    def metric(
+        self, w: Array, metric: Metric, part: str = "all", draw: int = 0
+    ) -> tuple[float, Array, Measured]:
         """C(w), ∇C(w) and the metric there, on the present batch, by one function.
 
-        part: of which parameters, see OverCost; the gradient by all others is 0.
+        part: of which parameters, see OverCost; the gradient by all others is 0. draw: which random numbers a metric
+        takes that draws some.
         """
         w = self._vector("metric", w)
         name = f"metric {metric} {part}"
         if name not in self._over:
-            self._over[name] = OverCost(metric, self.cost, self.parameters, self.metric_random, part)
+            self._over[name] = OverCost(metric, self.cost, self.parameters, part)
         over = self._over[name]
-        self.metric_random.redraw()
+        over.random.draw = draw
 
         def nodes() -> list[Node]:
             slopes = dict(zip(over.weights, gn.gradient(self.cost, over.weights), strict=True))
             zero = [gn.fill(0, p.shape, p.dtype) if p not in slopes else slopes[p] for p in self.parameters]
-            return [self.cost, *self._flat(zero), *over.nodes()]
+            return [self.cost, *self._flat(zero), *self.also, *over.nodes()]
 
         value, *arrays = self._call(name, nodes, w)
-        g, measured = self._whole(arrays)
+        g, others = self._whole(arrays)
+        self.also_values, measured = others[: len(self.also)], others[len(self.also) :]
         return float(value), g, over.measured(measured)
 
     @cached_property

@@ -13,7 +13,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Optimizer, Report, State
 from graphnet_rnn.optimizers.vectors import norm
-from graphnet_rnn.riemannian.metrics import Metric, OuterProduct
+from graphnet_rnn.riemannian.metrics import Metric, OuterProduct, as_metric
 from graphnet_rnn.settings import amount, whole_number
 
 __all__ = ["Riemannian", "RiemannianReport"]
@@ -53,10 +53,11 @@ class RiemannianReport(Report):
 class Riemannian(Optimizer):
     """θ ← θ - η M(θ)⁻¹ ∇ Σ C, the weights of the output and all others in turns, each with an η of its own
 
-    metric: M, see rnn.riemannian. rate: both η at the start, 1/N by default, N the number of hidden units. After a step
-    that lowers the loss η grows by a tenth; one that does not is cancelled, η is halved, and it is tried again, at most
-    `tries` times. So a step is of one part, the output's first, as else the metric of the others may be singular; and
-    all steps should see the same data, or so many that a lower loss on a batch is a lower one.
+    metric: M, see rnn.riemannian, or the name of one ("ruop", "rbpm", "qdruop", "kfac", ...). rate: both η at the
+    start, 1/N by default, N the number of hidden units. After a step that lowers the loss η grows by a tenth; one that
+    does not is cancelled, η is halved, and it is tried again, at most `tries` times. So a step is of one part, the
+    output's first, as else the metric of the others may be singular; and all steps should see the same data, or so many
+    that a lower loss on a batch is a lower one.
     Σ C: the cost as a sum over cases, not their mean, of which M is the metric.
     Source: Ollivier 2013, section 2.
     """
@@ -66,18 +67,18 @@ class Riemannian(Optimizer):
     tries: int = 50
 
     def __post_init__(self) -> None:
-        if not isinstance(self.metric, Metric):
-            raise UsageError(
-                f"Riemannian: metric must be a Metric, e.g. rnn.riemannian.OuterProduct(), not {self.metric!r:.60}"
-            )
+        object.__setattr__(self, "metric", as_metric("Riemannian", self.metric))
         if self.rate is not None:
             object.__setattr__(self, "rate", amount("Riemannian: rate", self.rate))
         object.__setattr__(self, "tries", whole_number("Riemannian: tries", self.tries))
 
     def init(self, theta: Array) -> State:
-        """rates: of both parts, 0 before the first step of one; turn: whose step is next."""
+        """rates: of both parts, 0 before the first step of one; turn: how many steps there were, so whose is next."""
         start = 0.0 if self.rate is None else self.rate
         return {"rates": np.full(len(PARTS), start), "turn": np.zeros(1, np.int64)}
+
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), "metric": self.metric.description()}
 
     def step(self, objective: Any, theta: Array, state: State, rate: float | None = None) -> Report:
         started = time.perf_counter()
@@ -85,7 +86,7 @@ class Riemannian(Optimizer):
             raise UsageError(f"Riemannian asks an objective for its metric, which {objective!r:.50} has not")
         turn = int(state["turn"][0]) % len(PARTS)
         part = PARTS[turn]
-        before, g, measured = objective.metric(theta, self.metric, part)
+        before, g, measured = objective.metric(theta, self.metric, part, int(state["turn"][0]))
         length = norm(g)
         if not (math.isfinite(before) and math.isfinite(length)):
             return RiemannianReport(before, length, before, 0.0, 0, part)

@@ -259,8 +259,8 @@ def _matrix_of_symbol(parameter: Node, flat: Node, readers: Mapping[Node, Sequen
 def _unfit(parameter: Node, reader: Node) -> UsageError:
     return UsageError(
         f"the parameter {parameter.describe()} enters {reader.op.name} (made at {reader.origin}), which is no term of "
-        "a pre-activation, so it has no units; write s @ W, a bias, s * w or over_edges, or use a metric of single "
-        "parameters (rnn.riemannian.Fisher)"
+        "a pre-activation, so it has no units; write s @ W, a bias, s * w or over_edges, or train it by "
+        "another optimizer"
     )
 
 
@@ -312,7 +312,7 @@ def _made(sums: Mapping[Node, Sequence[Term]], split: bool) -> UnitGroup:
         if len(gates) > 1:
             raise UsageError(
                 f"the weights of {V.describe()} (made at {V.origin}) are chosen by different symbols, so they have no "
-                "blocks of single ones; use a metric of single parameters"
+                "blocks of single ones; train them by another optimizer"
             )
         symbol = next((gate.inputs[0] for gate in gates if gate is not None), None)
         terms = [_by_row(term) if split else term for term in met]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,15 +13,16 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet.ops.loss import SymbolCrossEntropy
+from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian import moduli
 from graphnet_rnn.riemannian.blocks import REDUCTIONS, Rows
 from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
 from graphnet_rnn.riemannian.moduli import Moduli, Outputs
-from graphnet_rnn.settings import amount, one_of, yes_or_no
+from graphnet_rnn.settings import amount, one_of, shown, yes_or_no
 
 __all__ = [
     "Backpropagated", "Frequency", "Kronecker", "Measured", "Metric", "OuterProduct", "OverCost", "RootMeanSquare",
-    "hidden_unit_count",
+    "as_metric", "hidden_unit_count",
 ]  # fmt: skip
 
 UNITWISE = ("full", "quasi-diagonal", "diagonal")
@@ -69,6 +71,10 @@ class Metric(ABC):
         random: gn.RandomSource,
     ) -> Moduli:
         """What blocks are made of for the groups that no loss judges: m̃."""
+
+    def description(self) -> dict[str, Any]:
+        """It in words and numbers alone, for JSON; see as_metric."""
+        return {"metric": type(self).__name__, **{f.name: getattr(self, f.name) for f in fields(self)}}
 
     def output_moduli(self, outputs: Outputs, judged: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
         """The same for those that one judges."""
@@ -206,6 +212,40 @@ class Backpropagated(Metric):
                 return moduli.exact(outputs, hidden)
 
 
+#: Metrics by the names that the source and the command line use.
+METRICS: dict[str, Callable[[], Metric]] = {
+    "ruop": OuterProduct,
+    "rbpm": Backpropagated,
+    "rbpm_probed": partial(Backpropagated, estimate="probe"),
+    "qdruop": partial(OuterProduct, "quasi-diagonal"),
+    "qdrbpm": partial(Backpropagated, "quasi-diagonal"),
+    "qdrbpm_probed": partial(Backpropagated, "quasi-diagonal", estimate="probe"),
+    "kfac": Kronecker,
+    "rms": RootMeanSquare,
+    "frequency": Frequency,
+}
+KINDS: dict[str, type[Metric]] = {
+    kind.__name__: kind for kind in (OuterProduct, Backpropagated, Kronecker, RootMeanSquare, Frequency)
+}
+
+
+def as_metric(who: str, given: Any) -> Metric:
+    """A metric, the one of this name in METRICS, or the one of this description; UsageError for anything else."""
+    if isinstance(given, Metric):
+        return given
+    if isinstance(given, str) and given in METRICS:
+        return METRICS[given]()
+    if isinstance(given, Mapping) and given.get("metric") in KINDS:
+        kind = KINDS[given["metric"]]
+        settings = {str(name): value for name, value in given.items() if name != "metric"}
+        if settings.keys() <= {f.name for f in fields(kind)}:
+            return kind(**settings)
+    raise UsageError(
+        f"{who}: metric must be one of rnn.riemannian, e.g. rnn.riemannian.OuterProduct(), or one of "
+        f"{', '.join(METRICS)}, not {shown(given)}"
+    )
+
+
 class OverCost:
     """A metric over a cost: nodes, and from what these are the steps that it makes of gradients.
 
@@ -218,24 +258,24 @@ class OverCost:
         metric: Metric,
         cost: Node,
         parameters: Sequence[Node],
-        random: gn.RandomSource | None = None,
         part: str = "all",
     ) -> None:
         self.metric, self.parameters = metric, list(parameters)
+        #: Of what a metric draws: each part's own, so that it does not matter which is made first.
+        self.random = gn.RandomSource(0)
         outputs = Outputs(cost)
         found = unit_groups(cost, self.parameters)
         judged = [group for group in found if outputs.is_output(group)]
         hidden = [group for group in found if group not in judged]
         wanted = hidden if part != "outputs" else []
         self.hidden_groups = len(wanted)
-        source = gn.RandomSource(0) if random is None else random
-        m = metric.moduli(outputs, wanted, judged, source) if wanted else []
+        m = metric.moduli(outputs, wanted, judged, self.random) if wanted else []
         self.blocks = [
             REDUCTIONS[metric.reduction](Rows(group, each)) for group, each in zip(wanted, m, strict=True)
         ]
         last = judged if part != "hidden" else []
         kept = metric.reduction if metric.outputs == "same" else metric.outputs
-        at_outputs = metric.output_moduli(outputs, last, source) if last else []
+        at_outputs = metric.output_moduli(outputs, last, self.random) if last else []
         self.blocks += [REDUCTIONS[kept](Rows(group, m)) for group, m in zip(last, at_outputs, strict=True)]
         self._nodes = [block.nodes() for block in self.blocks]
         given = metric.output_damping is not None or metric.outputs == "same"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.riemannian import Riemannian, RiemannianReport
+from graphnet_rnn.riemannian.metrics import METRICS as METRIC_NAMES
 from graphnet_rnn.riemannian.metrics import Backpropagated, OuterProduct
 from tests.graphnet_rnn.riemannian import ollivier
 from tests.graphnet_rnn.riemannian.test_metrics import METRICS, UNITS, Pair
@@ -94,3 +96,58 @@ def test_memory_cells_are_to_be_probed() -> None:
         UsageError, match=r"depends on \d+ pre-activations with none between.*estimate='probe'"
     ):
         optimizer.step(objective, theta, state)
+
+
+@pytest.mark.parametrize("name", METRIC_NAMES)
+def test_a_run_goes_on_to_the_same_bytes(name: str) -> None:
+    """State and settings, as JSON keeps them, are all that a step needs."""
+    x = np.array([0, 1, 2, 2, 1] * 8)
+
+    def begun() -> tuple[rnn.Objective, Any]:
+        network = rnn.Network([rnn.Elman(4)], 3, 3, initial_state="learned")
+        return objective_of(network, x), network.theta.copy()
+
+    optimizer = Riemannian(METRIC_NAMES[name]())
+    again = Riemannian(**json.loads(json.dumps(optimizer.settings())))
+    assert again == optimizer
+    objective, theta = begun()
+    state = optimizer.init(theta)
+    for _ in range(6):
+        optimizer.step(objective, theta, state)
+    other, there = begun()
+    held = again.init(there)
+    for _ in range(3):
+        again.step(other, there, held)
+    third, _ = begun()
+    kept = {key: value.copy() for key, value in held.items()}
+    for _ in range(3):
+        again.step(third, there, kept)
+    assert there.tobytes() == theta.tobytes()
+
+
+def test_batches_add_up() -> None:
+    """Two halves of the sequences make the step of all of them."""
+    draws = np.random.default_rng(0)
+    network = rnn.Network([rnn.Elman(4)], 3, 3, dtype="float64")
+    data = draws.integers(0, 3, (7, 6))
+
+    def objective(batch: int) -> rnn.Objective:
+        u = network.unroll(6, batch, initial="zero")
+        return rnn.Objective(u.cost, network.parameters, [u.inputs, u.targets])
+
+    whole, halves = objective(6), rnn.BatchedObjective(objective(3))
+    whole.feed(data[:-1], data[1:])
+    halves.feed([(data[:-1, :3], data[1:, :3]), (data[:-1, 3:], data[1:, 3:])])
+    for part in ("outputs", "hidden"):
+        found = []
+        for each in (whole, halves):
+            _, g, measured = each.metric(network.theta, OuterProduct(), part)
+            found.append(each.solved(measured, g))
+        # The slopes of a mean over half as many are twice as large, and so is the scale of the sum: the sums agree.
+        np.testing.assert_allclose(found[1], found[0], rtol=1e-9, atol=1e-12)
+
+
+def test_what_is_no_metric_is_refused() -> None:
+    for given in ("nope", 3, {"metric": "OuterProduct", "speed": 2}):
+        with pytest.raises(UsageError, match=r"Riemannian: metric must be one of rnn.riemannian.*ruop, rbpm"):
+            Riemannian(given)  # type: ignore[arg-type]
