@@ -310,6 +310,11 @@ class HMM(Model):
         _, log_probabilities = self._read(lanes)
         return log_probabilities.sum(axis=0).reshape(shape[1:])
 
+    def log_probabilities(self, symbols: Any) -> Array:
+        """log p(x_t | x_0 ... x_{t-1}) in nats, of the shape of `symbols`; -inf from the first impossible one on."""
+        lanes, shape = self._lanes("log_probabilities", symbols)
+        return self._read(lanes)[1].reshape(shape)
+
     def bits(self, symbols: Any) -> float:
         """Mean bits for each symbol: -log₂ p(x_t | x_<t)."""
         lanes, _ = self._lanes("bits", symbols)

@@ -88,6 +88,13 @@ def test_all_sequences_of_a_length_have_probability_one_together() -> None:
     assert np.exp(model(2, 3).log_likelihood(sequences)).sum() == pytest.approx(1, rel=1e-13)
 
 
+def test_each_symbol_has_what_it_adds_to_the_likelihood() -> None:
+    hmm, x = model(piece=2), text(5, 2)
+    whole = np.array([hmm.log_likelihood(x[:t]) for t in range(1, 6)])
+    assert hmm.log_probabilities(x) == pytest.approx(np.diff(whole, axis=0, prepend=0), rel=1e-12)
+    assert hmm.log_probabilities(x[:, 1]) == pytest.approx(hmm.log_probabilities(x)[:, 1])
+
+
 def test_prediction_is_a_quotient_of_likelihoods() -> None:
     hmm, x = model(), text(6, 2)
     more = np.array([hmm.log_likelihood(np.vstack([x, np.full((1, 2), k)])) for k in range(4)]).T
@@ -117,6 +124,7 @@ def test_the_impossible() -> None:
     possible, impossible = hmm.log_likelihood(x)
     assert np.isfinite(possible)
     assert impossible == -math.inf
+    assert np.isneginf(hmm.log_probabilities(x)[:, 1]).tolist() == [False, False, True, True, True, True]
     for method in (hmm.counts, hmm.fit, hmm.predict):
         with pytest.raises(DataError, match="the symbol at time 2 of sequence 1 has probability 0"):
             method(x)
@@ -430,7 +438,7 @@ def test_impossible_tables(name: str, table: Any, message: str) -> None:
 )
 def test_symbols_that_do_not_fit(symbols: Any, message: str) -> None:
     hmm = model()
-    for method in (hmm.log_likelihood, hmm.bits, hmm.fit, hmm.viterbi, hmm.counts):
+    for method in (hmm.log_likelihood, hmm.log_probabilities, hmm.bits, hmm.fit, hmm.viterbi, hmm.counts):
         with pytest.raises(DataError, match=message):
             method(symbols)
 
