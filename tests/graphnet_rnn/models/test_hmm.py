@@ -181,6 +181,19 @@ def test_counts_are_means_over_paths() -> None:
     assert counts.A[0, 0] == 0
 
 
+def test_counts_are_not_negative_where_states_decay_for_long() -> None:
+    """Runs of a thousand symbols, over a sparse graph. What is negative becomes a table, and that gives NaN."""
+    drawn = rnn.tasks.anbn(RNG([1, 0]))
+    x = np.array(["\nab".index(symbol) for symbol in drawn.text])
+    hmm = HMM(45, 3, seed=1, frequencies=np.bincount(x), edges=3, graph_seed=1)
+    for _ in range(6):
+        counts = hmm.counts(x)
+        assert min(table.min() for table in (counts.pi, counts.A, counts.B)) >= 0
+        sums = [table.sum() for table in (counts.pi, counts.A, counts.B)]
+        assert sums == pytest.approx([1, len(x) - 1, len(x)], rel=1e-9)
+        hmm.theta = hmm.maximized(counts)
+
+
 def test_each_step_gains() -> None:
     hmm, x = HMM(4, 4, seed=5), text(60, 3, seed=2)
     history = hmm.fit(x, iterations=30)
