@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+import graphnet_rnn as rnn
 from benchmarks.regret import baselines
 from benchmarks.regret.baselines import Job, run, table
 from benchmarks.regret.coders import bzip2_bits, ctw_bits, ppm_bits
 from benchmarks.regret.problem import SIZES, SOURCE, SYMBOLS, Problem
 from graphnet.graph.node import Array
+from graphnet_rnn.errors import TrainingError
+from graphnet_rnn.models.hmm import Counts
 
 Context = tuple[int, ...]
 
@@ -199,6 +202,22 @@ def test_hidden_markov_models_are_told_by_their_best_step() -> None:
     short = run(Job("anbn", 2, "HMM", 4, seed=0, iterations=row["best_step"]))
     assert row["steps"] == 8
     assert row["regret"] == short["regret"] == short["last"] <= row["last"]
+
+
+def test_a_hidden_markov_model_that_loses_a_state_has_what_it_found_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole, counts, calls = run(Job("anbn", 2, "HMM", 4, seed=0, iterations=2)), rnn.HMM.counts, []
+
+    def lost(hmm: rnn.HMM, symbols: Array) -> Counts:
+        calls.append(symbols)
+        if len(calls) > 2:
+            raise TrainingError("it is lost")
+        return counts(hmm, symbols)
+
+    monkeypatch.setattr(rnn.HMM, "counts", lost)
+    row = run(Job("anbn", 2, "HMM", 4, seed=0, iterations=8))
+    assert (row["ended"], row["steps"], row["last"]) == ("it is lost", 2, whole["last"])
 
 
 def test_the_table_has_the_best_setting_and_the_source() -> None:

@@ -81,22 +81,21 @@ def hidden_markov(sparse: bool) -> Callable[[Problem, Job], Row]:
             job.setting, symbols, seed=job.seed, frequencies=np.bincount(train, minlength=symbols), threads=1,
             edges=symbols if sparse else None, graph_seed=job.seed,
         )  # fmt: skip
-        curve: list[float] = []
-        ended, started = "", time.process_time()
-        while len(curve) < job.iterations and time.process_time() - started < job.seconds and not ended:
+
+        def score() -> float:
+            return problem.smoothed_regret(np.exp(hmm.log_probabilities(valid)))
+
+        curve, ended, started = [score()], "", time.process_time()
+        while len(curve) <= job.iterations and time.process_time() - started < job.seconds and not ended:
             try:
                 hmm.theta = hmm.maximized(hmm.counts(train))
-                curve.append(problem.smoothed_regret(np.exp(hmm.log_probabilities(valid))))
-            except TrainingError as error:
+                curve.append(score())
+            except TrainingError as error:  # a state was lost on the way; what was found before counts
                 ended = str(error)
         best = int(np.argmin(curve))
         return {
-            "regret": curve[best],
-            "best_step": best + 1,
-            "last": curve[-1],
-            "steps": len(curve),
-            "ended": ended,
-        }
+            "regret": curve[best], "best_step": best, "last": curve[-1], "steps": len(curve) - 1, "ended": ended
+        }  # fmt: skip
 
     return run
 
