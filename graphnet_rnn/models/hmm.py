@@ -10,7 +10,10 @@ Dividing by c_t keeps Σ_i a_{t,i} = 1 however long the sequence is; the log-lik
 
 Taken as a function of free tables (whose rows need not sum to 1) the likelihood is a sum over hidden paths of
 products of their entries, so A_ij ∂log p/∂A_ij is the expected number of moves from i to j given the symbols, and
-likewise for π and B: the E-step is one backward pass.
+likewise for π and B: the E-step is one backward pass. It is that of log c_T, with c_0 ... c_{T-1} held fixed where
+they divide: whatever divides, c_T is p over their product, so the derivative is that of log p, and no term of it is
+negative. Through the c_t, each step would subtract what the next one adds; where states decay for a thousand symbols
+nothing but rounding is left of that, and counts come out negative.
 """
 
 from __future__ import annotations
@@ -38,10 +41,14 @@ __all__ = ["HMM", "Counts", "UnrolledHMM", "forward"]
 FORBIDDEN = -1e3
 
 
-def forward(emissions: Node, initial: Node, move: Callable[[Node], Node]) -> tuple[Node, Node]:
+def forward(
+    emissions: Node, initial: Node, move: Callable[[Node], Node], scaled: bool = False
+) -> tuple[Node, Node]:
     """log c_t and a_T: the recursion above, on nodes.
 
-    emissions: B_i(x_t), (time, batch, states). initial: a_0, (batch, states). move: a ↦ a A.
+    emissions: B_i(x_t), (time, batch, states). initial: a_0, (batch, states). move: a ↦ a A. scaled: the c_t that
+    divide are constants to derivatives, so that what goes back from the last log c_t, or from a_T, is the backward
+    variable β_t / (c_t ... c_T) (Rabiner 1989, eqs 92-94), made of positive terms alone.
     Gives log p(x_t | x_<t) in nats, (time, batch), -inf from the first impossible symbol on; and a_T, (batch, states),
     which is the distribution of the next state.
     """
@@ -51,7 +58,8 @@ def forward(emissions: Node, initial: Node, move: Callable[[Node], Node]) -> tup
             joint = a * emissions[t]
             c = gn.sum(joint, axis=1, keepdims=True)
             # After an impossible symbol all states have probability 0, and so has all that follows: not 0/0.
-            a = move(joint / gn.where(c > 0, c, 1))
+            scale = gn.where(c > 0, c, 1)
+            a = move(joint / (gn.stop_gradient(scale) if scaled else scale))
             probabilities.append(c)
     return gn.log(gn.concatenate(probabilities, axis=1)).T, a
 
@@ -310,6 +318,11 @@ class HMM(Model):
         _, log_probabilities = self._read(lanes)
         return log_probabilities.sum(axis=0).reshape(shape[1:])
 
+    def log_probabilities(self, symbols: Any) -> Array:
+        """log p(x_t | x_0 ... x_{t-1}) in nats, of the shape of `symbols`; -inf from the first impossible one on."""
+        lanes, shape = self._lanes("log_probabilities", symbols)
+        return self._read(lanes)[1].reshape(shape)
+
     def bits(self, symbols: Any) -> float:
         """Mean bits for each symbol: -log₂ p(x_t | x_<t)."""
         lanes, _ = self._lanes("bits", symbols)
@@ -375,10 +388,11 @@ class HMM(Model):
         # What follows the last piece does not depend on its final state.
         g_state = np.zeros_like(starts[-1])
         g_A, g_B = np.zeros(self._A.shape), np.zeros(self._B.shape)
-        pieces = self._pieces(len(lanes))
+        pieces, last = self._pieces(len(lanes)), np.zeros(lanes.shape)
+        last[-1] = 1
         for (begin, length), state in zip(reversed(pieces), reversed(starts[:-1]), strict=True):
-            run = self._function("derivative", length, lanes.shape[1])
-            g_state, more_A, more_B = run(lanes[begin : begin + length], state, g_state)
+            run, part = self._function("derivative", length, lanes.shape[1]), slice(begin, begin + length)
+            g_state, more_A, more_B = run(lanes[part], state, last[part], g_state)
             g_A += more_A
             g_B += more_B
         with np.errstate(invalid="ignore"):  # 0 · inf: found below
@@ -455,14 +469,15 @@ class HMM(Model):
     def _function(self, kind: str, time: int, batch: int) -> gn.Function:
         key = (kind, time, batch)
         if key not in self._functions:
-            u = self.unroll(time, batch, initial="given")
-            if kind == "forward":
-                outputs, inputs = [u.log_probabilities, u.final], [u.symbols, u.initial]
-            else:
-                g = gn.input(u.final.shape, "float64", name="g_a_T")
-                ones = gn.fill(1, u.log_likelihood.shape, "float64")
-                outputs = gn.backward({u.log_likelihood: ones, u.final: g}, [u.initial, self._A, self._B])
-                inputs = [u.symbols, u.initial, g]
+            symbols = gn.input((time, batch), "int64", name="symbols")
+            initial = gn.input((batch, self.states), "float64", name="a_0")
+            emissions, scaled = gn.take(gn.transpose(self._B), symbols), kind == "derivative"
+            outputs = list(forward(emissions, initial, lambda a: a @ self._A, scaled))
+            inputs = [symbols, initial]
+            if scaled:
+                g = [gn.input(node.shape, "float64", name="g") for node in outputs]
+                outputs = gn.backward(dict(zip(outputs, g, strict=True)), [initial, self._A, self._B])
+                inputs += g
             self._functions[key] = gn.compile(outputs, inputs, **self._how)
         return self._functions[key]
 

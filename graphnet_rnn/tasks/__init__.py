@@ -6,6 +6,7 @@ objective     the loss summed over time
 trial         a network on such a problem: steps on fresh sequences, the share of test sequences that it gets wrong
 curves        images of strokes through three points, and the deep autoencoders that learn them
 symbols       texts whose true model's bits are known exactly (Ollivier 2013), by name in TEXTS
+regret        the bits that a model needs for such a text beyond those of the true model
 
     trial = rnn.tasks.Trial(rnn.tasks.TASKS["addition"](30))
     while trial.wrong() >= 0.01:
@@ -36,6 +37,7 @@ from graphnet_rnn.tasks.pathological import (
     TemporalOrder3,
     Xor,
 )
+from graphnet_rnn.tasks.regret import regret, smoothed
 from graphnet_rnn.tasks.source import (
     MOMENTUM_SETTINGS,
     MomentumSettings,
@@ -55,5 +57,5 @@ __all__ = [
     "MomentumSettings", "Multiplication", "Permutation", "Reconstruction", "Settings", "Task", "TemporalOrder",
     "TemporalOrder3", "Trial", "Xor", "alphabet", "anbn", "autoencoder", "autoencoder_optimizer", "curve_images",
     "distant_xor", "draw_curves", "echo_state_weights", "elman", "initial_weights", "momentum_settings", "music",
-    "settings", "summed_over_time", "zero_one_loss",
+    "regret", "settings", "smoothed", "summed_over_time", "zero_one_loss",
 ]  # fmt: skip

@@ -88,6 +88,13 @@ def test_all_sequences_of_a_length_have_probability_one_together() -> None:
     assert np.exp(model(2, 3).log_likelihood(sequences)).sum() == pytest.approx(1, rel=1e-13)
 
 
+def test_each_symbol_has_what_it_adds_to_the_likelihood() -> None:
+    hmm, x = model(piece=2), text(5, 2)
+    whole = np.array([hmm.log_likelihood(x[:t]) for t in range(1, 6)])
+    assert hmm.log_probabilities(x) == pytest.approx(np.diff(whole, axis=0, prepend=0), rel=1e-12)
+    assert hmm.log_probabilities(x[:, 1]) == pytest.approx(hmm.log_probabilities(x)[:, 1])
+
+
 def test_prediction_is_a_quotient_of_likelihoods() -> None:
     hmm, x = model(), text(6, 2)
     more = np.array([hmm.log_likelihood(np.vstack([x, np.full((1, 2), k)])) for k in range(4)]).T
@@ -117,6 +124,7 @@ def test_the_impossible() -> None:
     possible, impossible = hmm.log_likelihood(x)
     assert np.isfinite(possible)
     assert impossible == -math.inf
+    assert np.isneginf(hmm.log_probabilities(x)[:, 1]).tolist() == [False, False, True, True, True, True]
     for method in (hmm.counts, hmm.fit, hmm.predict):
         with pytest.raises(DataError, match="the symbol at time 2 of sequence 1 has probability 0"):
             method(x)
@@ -171,6 +179,19 @@ def test_counts_are_means_over_paths() -> None:
     counts = hmm.counts(x)
     np.testing.assert_allclose(counts.A, moves, rtol=1e-12)
     assert counts.A[0, 0] == 0
+
+
+def test_counts_are_not_negative_where_states_decay_for_long() -> None:
+    """Runs of a thousand symbols, over a sparse graph. What is negative becomes a table, and that gives NaN."""
+    drawn = rnn.tasks.anbn(RNG([1, 0]))
+    x = np.array(["\nab".index(symbol) for symbol in drawn.text])
+    hmm = HMM(45, 3, seed=1, frequencies=np.bincount(x), edges=3, graph_seed=1)
+    for _ in range(6):
+        counts = hmm.counts(x)
+        assert min(table.min() for table in (counts.pi, counts.A, counts.B)) >= 0
+        sums = [table.sum() for table in (counts.pi, counts.A, counts.B)]
+        assert sums == pytest.approx([1, len(x) - 1, len(x)], rel=1e-9)
+        hmm.theta = hmm.maximized(counts)
 
 
 def test_each_step_gains() -> None:
@@ -430,7 +451,7 @@ def test_impossible_tables(name: str, table: Any, message: str) -> None:
 )
 def test_symbols_that_do_not_fit(symbols: Any, message: str) -> None:
     hmm = model()
-    for method in (hmm.log_likelihood, hmm.bits, hmm.fit, hmm.viterbi, hmm.counts):
+    for method in (hmm.log_likelihood, hmm.log_probabilities, hmm.bits, hmm.fit, hmm.viterbi, hmm.counts):
         with pytest.raises(DataError, match=message):
             method(symbols)
 

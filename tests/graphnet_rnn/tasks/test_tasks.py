@@ -757,6 +757,34 @@ def test_anbn() -> None:
     assert {len(line) for line in small.text.splitlines()} == {3, 4, 5, 6, 7}
 
 
+def every_block() -> Iterator[tuple[str, float]]:
+    """The blocks of 3 to 7."""
+    yield from (("a" * n + "\n" + "b" * n + "\n", 1 / 5) for n in range(3, 8))
+
+
+@pytest.mark.parametrize(
+    ("text", "every", "taken", "law"),
+    [
+        (music(RNG(3), 8 * 4000).text, 8, 1, every_bar()),  # the first bar of eight
+        (re.sub(r"\d", "0", distant_xor(RNG(3), 4000, 10).text), 1, 1, every_line(10)),
+        (anbn(RNG(3), 4000, 3, 8).text, 2, 2, every_block()),
+    ],
+    ids=["music", "distant-xor", "anbn"],
+)
+def test_texts_are_drawn_by_their_law(
+    text: str, every: int, taken: int, law: Iterator[tuple[str, float]]
+) -> None:
+    """χ² of how often each piece came, of all that are possible: so many lines of every so many."""
+    lines = text.splitlines(keepends=True)
+    pieces = ["".join(lines[k : k + taken]) for k in range(0, len(lines), every)]
+    came, probabilities = Counter(pieces), dict(law)
+    assert set(came) <= set(probabilities)
+    expected = len(pieces) * np.array(list(probabilities.values()))
+    found = np.array([came[piece] for piece in probabilities])
+    chi, freedom = ((found - expected) ** 2 / expected).sum(), len(expected) - 1
+    assert abs(chi - freedom) < 4 * math.sqrt(2 * freedom)
+
+
 def test_impossible_texts() -> None:
     with pytest.raises(UsageError, match="distant_xor: length must be a whole number >= 3"):
         distant_xor(RNG(0), 1, 2)
