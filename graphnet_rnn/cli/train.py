@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from graphnet.system.characters import on_one_line, shown_on
 from graphnet_rnn.cell.cell import classes_of
 from graphnet_rnn.cell.graph_size import require_nodes
 from graphnet_rnn.cli.console import Console
@@ -27,6 +28,7 @@ from graphnet_rnn.cli.optimizer import (
     rates_for_text,
 )
 from graphnet_rnn.cli.outputs import require_folder
+from graphnet_rnn.cli.parser import brief
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.cli.settings import add_settings, free_settings, given_settings
 from graphnet_rnn.cli.user_cells import make_cell, parts_of, slug
@@ -166,7 +168,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.quiet:
         if not interrupted:
             print(_tested(trainer))
-        print("\n".join(lines))
+        print(shown_on(sys.stdout, "\n".join(lines)))
     return 130 if interrupted else 0
 
 
@@ -196,11 +198,10 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
     _require_files(kept)
     where = parts_of(kept["cell"]).where
     if where and "cell" not in options.written:
-        print(
-            f"graphnet-rnn train: {options.resume} was begun with the cell {kept['cell']}: importing {where}, "
-            "which runs its code",
-            file=sys.stderr,
+        words = (
+            f"{options.resume} was begun with the cell {kept['cell']}: importing {where}, which runs its code"
         )
+        print(f"graphnet-rnn train: {brief(on_one_line(words))}", file=sys.stderr)
     _require_layers(checkpoint, kept)
     return argparse.Namespace(**kept)
 

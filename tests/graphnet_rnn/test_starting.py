@@ -114,7 +114,9 @@ def test_a_current_folder_that_was_removed(tmp_path: Path, words: list[str]) -> 
     )
 
 
-@pytest.mark.parametrize("words", [["--version"], ["--help"], ["cells", "LSTM"], ["check", "Elman"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["--version"], ["--help"], ["cells", "LSTM"], ["check", "Elman"]], ids=" ".join
+)
 def test_without_docstrings(tmp_path: Path, words: list[str]) -> None:
     """As some containers have it: PYTHONOPTIMIZE=2."""
     ended = start(["-OO", "-m", "graphnet_rnn", *words], tmp_path)
