@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import TextIO
 
-__all__ = ["on_one_line", "shown_on", "visible"]
+__all__ = ["in_brief", "on_one_line", "shown_on", "visible"]
 
 #: What a terminal may have as it is: breaks and tabs, and what only joins letters, which some scripts need.
 _HARMLESS = "\n\t\u200c\u200d"
@@ -38,6 +38,13 @@ def on_one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def in_brief(words: object, most: int = 60) -> str:
+    """What a file calls something, on one line and in a few characters; ... where there were more."""
+    text = str(words)
+    shown = on_one_line(text[: most + 1])
+    return shown if len(shown) <= most else f"{shown[: most - 4]} ..."
 
 
 def _is_none(code: int) -> bool:

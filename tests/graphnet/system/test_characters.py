@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from graphnet.system.characters import on_one_line, shown_on, visible
+from graphnet.system.characters import in_brief, on_one_line, shown_on, visible
 
 
 class Terminal(io.StringIO):
@@ -47,3 +47,11 @@ def test_a_terminal_gets_breaks_and_what_joins_letters() -> None:
 def test_a_name_within_a_sentence_is_on_one_line() -> None:
     assert on_one_line("two lines φ") == "two lines φ"
     assert on_one_line("two\nlines\x1b") == r"two\nlines\x1b"
+
+
+@pytest.mark.parametrize("words", ["x" * 10_000_000, "\x1b" * 1000, "\n" * 61])
+def test_a_name_of_a_file_is_short(words: str) -> None:
+    assert in_brief(words).endswith(" ...")
+    assert len(in_brief(words)) == 60
+    assert in_brief(words).isprintable()
+    assert in_brief("fc.weight") == "fc.weight"
