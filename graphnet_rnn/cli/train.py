@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from graphnet.errors import GraphnetError
 from graphnet.system.characters import on_one_line, shown_on
 from graphnet_rnn.cell.cell import classes_of
 from graphnet_rnn.cell.graph_size import require_nodes
@@ -428,7 +429,10 @@ def _new_folder(options: argparse.Namespace) -> Path:
 
 
 def _draw_curve(folder: RunFolder) -> list[str]:
-    """Saves the training curve, and the flight recorder where steps report more than a loss; says so in words."""
+    """Saves the training curve, and the flight recorder where steps report more than a loss; says so in words.
+
+    One that cannot be drawn is warned of: the run has ended well, and the picture can be had later.
+    """
     from viz.charts.curves import training_curve
     from viz.charts.history import read_history
     from viz.charts.second_order import flight_recorder
@@ -437,7 +441,13 @@ def _draw_curve(folder: RunFolder) -> list[str]:
     pictures = {"curve.png": training_curve}
     if any("ratio" in row for row in rows):
         pictures["flight.png"] = flight_recorder
+    written = [str(folder.model), str(folder.history)]
     for name, draw in pictures.items():
-        draw(rows).savefig(folder.path / name, dpi=150)
-    written = [str(folder.model), str(folder.history), *(str(folder.path / name) for name in pictures)]
+        try:
+            draw(rows).savefig(folder.path / name, dpi=150)
+            written.append(str(folder.path / name))
+        except (GraphnetError, OSError, MemoryError) as error:
+            later = f"draw {shlex.quote(str(folder.path))} --out {shlex.quote(str(folder.path / name))}"
+            reason = (str(error) or "there is not enough memory").rstrip(".")
+            warnings.warn(f"{name} was not drawn: {reason}. Later: {command_line()} {later}", stacklevel=2)
     return [f"wrote {', '.join(written[:-1])} and {written[-1]}"]
