@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import os
 import sys
 import traceback
@@ -18,6 +19,8 @@ __all__ = ["give_up_output", "in_words"]
 
 #: Options that say how much there is of something, which is less with a smaller number.
 SIZES = ("units", "layers", "batch", "time", "length", "lanes", "test", "gradient_batches", "dynamic_time")
+#: What is said of that to which nothing more can be written.
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EBADF, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 def in_words(error: BaseException, options: argparse.Namespace) -> str:
@@ -41,7 +44,7 @@ def _sentence(error: BaseException, options: argparse.Namespace) -> str:
         reason = error.strerror or error_text(error)
         if names:
             return ": ".join([*names, reason])
-        if _takes_no_more(sys.stdout):
+        if _takes_no_more(sys.stdout, error):
             return f"standard output could not be written: {reason}"
         return f"something could not be read or written: {reason}; --debug shows what"
     own = own_line(error)
@@ -55,15 +58,16 @@ def _sentence(error: BaseException, options: argparse.Namespace) -> str:
     )
 
 
-def _takes_no_more(stream: TextIO) -> bool:
-    """Whether what was written to it, and is still held, cannot be given on."""
+def _takes_no_more(stream: TextIO, error: OSError) -> bool:
+    """Whether it is the stream that this error, which names no file, came from."""
     try:
         stream.flush()
-    except OSError:
+    except OSError:  # what was written is still held, and cannot be given on
         return True
     except ValueError:  # it is closed
-        pass
-    return False
+        return False
+    # PYTHONUNBUFFERED: nothing is held. Whatever else is written has a name.
+    return getattr(stream, "write_through", False) and error.errno in FULL
 
 
 def give_up_output() -> None:

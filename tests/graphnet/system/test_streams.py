@@ -127,10 +127,11 @@ def test_closed_streams_are_nothing(here: Path, closed: str) -> None:
     ("redirected", "reason"),
     [("> /dev/full", "No space left on device"), ("1< /dev/null", "Bad file descriptor")],
 )
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_output_that_takes_no_more_is_one_sentence(
-    here: Path, words: list[str], redirected: str, reason: str
+    here: Path, words: list[str], redirected: str, reason: str, unbuffered: str
 ) -> None:
-    ended = command(here, *words, redirected=redirected)
+    ended = command(here, *words, redirected=redirected, PYTHONUNBUFFERED=unbuffered)
     assert ended.returncode == 1
     name = "graphnet-rnn" if words[-1].startswith("--") else f"graphnet-rnn {words[0]}"
     assert ended.stderr.decode().splitlines() == [f"{name}: standard output could not be written: {reason}"]
