@@ -171,7 +171,7 @@ def main() -> int:
             f"Python {found} is too old; graphnet needs {OLDEST[0]}.{OLDEST[1]} or newer, e.g. python3.12 run.py demo."
         )
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
-        show(str(__doc__))
+        show(__doc__ or "The first lines of run.py say what it does; python -OO leaves them out.")
         return 0 if len(sys.argv) > 1 else 2
     command, *arguments = sys.argv[1:]
     known = (*PROGRAM, *EXTRAS, "newcomer", "python")

@@ -137,7 +137,7 @@ def products_row(name: str, arguments: argparse.Namespace) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     for option, default in (("hidden", 128), ("batch", 32), ("steps", 100), ("symbols", 64), ("rounds", 7)):
         parser.add_argument(f"--{option}", type=int, default=default)
     parser.add_argument(

@@ -104,7 +104,7 @@ def report(sizes: list[int]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "--nodes", type=int, nargs="+", default=[2_000, 20_000, 200_000], help="sizes of graphs"
     )

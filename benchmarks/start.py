@@ -88,7 +88,7 @@ def measured(program: str, processes: int) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--steps", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--processes", type=int, default=5)

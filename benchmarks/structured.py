@@ -81,7 +81,7 @@ def sparse(units: int, edges: int, rounds: int) -> tuple[int, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
     print(f"batch {BATCH}, W {SIZE} × {SIZE}, float32; value and gradient by W, x, u and v\n")

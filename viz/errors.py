@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from graphnet.errors import GraphnetError, UsageError
 from graphnet.settings import path, whole_number, yes_no_or_none, yes_or_no
+from graphnet.system.characters import in_brief
 
-__all__ = ["DrawingError", "LayoutTimeoutError", "chosen", "count_of", "named_file", "whether"]
+__all__ = [
+    "DrawingError",
+    "LayoutTimeoutError",
+    "by_matplotlib",
+    "chosen",
+    "count_of",
+    "named_file",
+    "whether",
+]
 
 
 class DrawingError(GraphnetError):
@@ -17,6 +29,34 @@ class DrawingError(GraphnetError):
 
 class LayoutTimeoutError(DrawingError):
     """Graphviz takes longer to lay out a picture than it may."""
+
+
+@contextlib.contextmanager
+def by_matplotlib() -> Iterator[None]:
+    """Within it, or a function decorated with it, what matplotlib raises is a DrawingError, in one sentence.
+
+    It reads variables and files of the user's, in which anything may stand.
+    """
+    try:
+        yield
+    except (GraphnetError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        if not _passed(error.__traceback__, "matplotlib"):
+            raise
+        raise DrawingError(
+            f"matplotlib, which draws charts, fails ({type(error).__name__}: {in_brief(error, 200)}); set right, "
+            "or unset, what it reads: MPLBACKEND, MATPLOTLIBRC, SOURCE_DATE_EPOCH, the file matplotlibrc."
+        ) from error
+
+
+def _passed(traceback: TracebackType | None, package: str) -> bool:
+    """Whether an error came through this package."""
+    while traceback is not None:
+        if str(traceback.tb_frame.f_globals.get("__name__")).partition(".")[0] == package:
+            return True
+        traceback = traceback.tb_next
+    return False
 
 
 def named_file(argument: str, given: Any) -> Path:

@@ -11,11 +11,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from graphnet.system.characters import visible
 from viz.charts.history import History, is_number, measures_of, rows_of
 from viz.errors import DrawingError, count_of, named_file
 from viz.files import write_file
 from viz.terminal import as_svg
-from viz.text import coloured, coloured_html, paint, scale_of, swatch, visible
+from viz.text import coloured, coloured_html, paint, scale_of, swatch
 
 __all__ = ["Read", "TextPage", "reading", "samples"]
 

@@ -8,10 +8,11 @@ from html import escape
 from typing import NamedTuple
 
 from graphnet.settings import is_number
+from graphnet.system.characters import visible
 from viz.errors import DrawingError, count_of
 
 __all__ = [
-    "SCALES", "Probabilities", "Scale", "cells", "coloured", "coloured_html", "paint", "scale_of", "swatch", "visible",
+    "SCALES", "Probabilities", "Scale", "cells", "coloured", "coloured_html", "paint", "scale_of", "swatch",
 ]  # fmt: skip
 
 _Colour = tuple[int, int, int]
@@ -186,18 +187,6 @@ def _beneath(row: Sequence[_Cell]) -> list[str]:
         guess = cell.guess if cells(cell.guess) <= room else "…"
         line += (guess + " " * room)[: room if cells(guess) == len(guess) else 1] if room else ""
     return [line.rstrip()]
-
-
-def visible(character: str) -> str:
-    """One visible character: a control character printed raw could move the cursor or worse."""
-    if character == "\n":
-        return "⏎"
-    code = ord(character[0]) if character else 0x20
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if unicodedata.category(chr(code)) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
-        return "�"
-    return chr(code)
 
 
 def cells(character: str) -> int:

@@ -24,15 +24,20 @@ from functools import cache
 from pathlib import Path
 
 from graphnet.errors import BackendError
+from graphnet.settings import shown
 from graphnet.system.files import write_whole
 
-__all__ = ["Cache", "open_cache"]
+__all__ = ["LARGEST", "Cache", "bounded", "make_way", "open_cache"]
 
 #: Names of what is kept here, and of what a killed process left: nothing else is ever removed. The first group is what
 #: files that belong together have in common.
 _KEPT = re.compile(
     r"\.?([0-9a-f]{64}|kernel_[0-9a-f]{32})\.(kernel|seal|py|pyc|[\w.-]+\.(part|pyc|nbi|nbc)|[\w.-]+\.tmp\.[0-9a-f]+)"
 )
+#: A pipe in the place of a file would be waited for, and a link followed.
+_HOW = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+#: Bytes of a file. Kernels have some thousands; what has more than this was never written here, and is not read.
+LARGEST = 1 << 26
 #: Megabytes that are kept where $GRAPHNET_CACHE_MB does not say.
 _MEGABYTES = 256
 #: A file is as old as when it was last used, give or take a day: a lookup need not write.
@@ -51,18 +56,13 @@ class Cache:
         """The content that was kept under this name; None if there is none that can be trusted."""
         path = self.folder / name
         try:
-            descriptor = os.open(
-                path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-            )
-        except OSError:
+            content, status = bounded(path)
+        except OSError:  # there is none, or the disk is failing
             return None
-        with open(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            fault = _fault(status) if stat.S_ISREG(status.st_mode) else "is no file"
-            if fault:
-                _warn_once("file", f"{path} {fault}: what it holds would be executed, so it is made again")
-                return None
-            content = file.read()
+        fault = "is no file that was written here" if content is None else _fault(status)
+        if content is None or fault:
+            _warn_once("file", f"{path} {fault}: what it holds would be executed, so it is made again")
+            return None
         digest, kept = content[:32], content[32:]
         if _seal(name, kept) != digest:
             return None
@@ -73,11 +73,13 @@ class Cache:
 
     def write(self, name: str, content: bytes) -> None:
         """Keeps it, whole or not at all: where the folder cannot be written to, it is made again next time."""
+        sealed = _seal(name, content) + content
+        if len(sealed) > LARGEST:
+            return
         path = self.folder / name
         with contextlib.suppress(OSError):
-            if path.is_symlink():
-                path.unlink()
-            write_whole(path, _seal(name, content) + content, durable=False, mode=0o600, tidy=False)
+            make_way(path)
+            write_whole(path, sealed, durable=False, mode=0o600, tidy=False)
         self.wrote(name, len(content))
 
     def wrote(self, name: str, nbytes: int) -> None:
@@ -113,6 +115,19 @@ class Cache:
         return _usable(self.folder / name)
 
 
+def bounded(path: Path) -> tuple[bytes | None, os.stat_result]:
+    """What a file holds, and its status; None for what is no file, or larger than any that is kept. Raises OSError."""
+    descriptor = os.open(path, _HOW)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+            return None, status
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(status.st_size), status
+    finally:
+        os.close(descriptor)
+
+
 def open_cache() -> Cache | None:
     """$GRAPHNET_CACHE, else the user's cache folder; None if there is none, or none that can be trusted.
 
@@ -134,7 +149,7 @@ def _limit() -> int:
         limit = -1
     if limit < 0:
         raise BackendError(
-            f"GRAPHNET_CACHE_MB must be a number of megabytes (0: keep nothing), not {setting!r}"
+            f"GRAPHNET_CACHE_MB must be a number of megabytes (0: keep nothing), not {shown(setting)}"
         )
     return limit
 
@@ -226,6 +241,16 @@ def _seal(name: str, content: bytes) -> bytes:
     digest = hashlib.sha256(f"{name}\n".encode())
     digest.update(content)
     return digest.digest()
+
+
+def make_way(path: Path) -> None:
+    """Takes away what is there and no file, but for a folder that holds something. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            path.rmdir()
+        elif not stat.S_ISREG(mode):
+            path.unlink()
 
 
 def _files(folder: Path) -> list[tuple[str, Path, os.stat_result]]:

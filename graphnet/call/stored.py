@@ -29,6 +29,7 @@ from graphnet.graph.provenance import NO_SCOPE, Model, Origin, attributed_to
 from graphnet.ops.leaf import input
 from graphnet.plan import Memory
 from graphnet.settings import path as named_file
+from graphnet.system.characters import in_brief
 from graphnet.system.files import read_whole, write_whole
 from graphnet.version import __version__
 
@@ -84,7 +85,7 @@ def load_function(path: str | os.PathLike[str]) -> StoredFunction:
     header, first = _header_of(content, start)
     if contents.entry(header, "graphnet") != __version__:
         raise BackendError(
-            f"load_function: {os.fspath(path)} was stored by graphnet {header['graphnet']!s:.20}, this is "
+            f"load_function: {os.fspath(path)} was stored by graphnet {in_brief(header['graphnet'], 20)}, this is "
             f"{__version__}; compile and save it again."
         )
     return StoredFunction(header, _arrays_of(header, content, first))
@@ -108,7 +109,7 @@ def _arrays_of(header: dict[str, Any], content: bytes, start: int) -> dict[str, 
     found: dict[str, Array] = {}
     for entry in contents.listed(contents.entry(header, "arrays"), "its arrays"):
         name, dtype, sizes = contents.listed(entry, "an array", 3)
-        what = f"the array {contents.text(name, 'the name of an array'):.40}"
+        what = f"the array {in_brief(contents.text(name, 'the name of an array'), 40)}"
         kind, shape = contents.dtype(dtype, what), contents.shape(sizes, what)
         end = start + math.prod(shape) * kind.itemsize
         if end > len(content) or name in found:

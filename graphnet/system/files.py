@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from graphnet.settings import path as named_file
-from graphnet.system.memory import require_memory
+from graphnet.system.memory import readable_bytes, require_memory
 
 __all__ = [
     "Lock",
@@ -29,6 +29,8 @@ __all__ = [
     "write_whole",
 ]
 
+#: Bytes that are read of a pipe at once.
+PIECE = 1 << 20
 #: Seconds after which nobody is still writing a part.
 STALE = 86_400.0
 
@@ -53,8 +55,18 @@ def read_whole(path: str | os.PathLike[str]) -> bytes:
     Raises OSError, also for a device, which may have no end; NotEnoughMemoryError for more than there is room for.
     """
     with opened(path) as file:
-        require_memory(os.fstat(file.fileno()).st_size, f"reading {path}", "name a smaller file")
-        return file.read()
+        status = os.fstat(file.fileno())
+        require_memory(status.st_size, f"reading {path}", "name a smaller file")
+        if stat.S_ISREG(status.st_mode):
+            return file.read()
+        pieces, size = [], 0
+        while piece := file.read(PIECE):  # how much a pipe holds is seen as it is read
+            pieces.append(piece)
+            size += len(piece)
+            require_memory(
+                size, f"what comes after the first {readable_bytes(size)} of {path}", "name a smaller file"
+            )
+        return b"".join(pieces)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graphnet.errors import GraphnetError
+from graphnet.system.characters import in_brief
 from graphnet.system.files import kind_of, lock_file, read_whole
 
 __all__ = ["Row", "append_row", "keep_rows", "read_rows"]
@@ -75,7 +76,7 @@ def _rows(content: bytes, error: type[GraphnetError], name: str) -> Iterator[tup
             raise error(f"{name}, line {number}, is not JSON: {problem}") from None
         if not isinstance(row, dict):
             raise error(
-                f"{name}, line {number}, must be an object, not {line.decode(errors='replace').strip():.40}"
+                f"{name}, line {number}, must be an object, not {in_brief(line.decode(errors='replace').strip(), 40)}"
             )
         yield row, end
 

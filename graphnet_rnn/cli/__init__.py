@@ -52,7 +52,7 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"graphnet-rnn {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
     for name, module in COMMANDS.items():
-        first_line = (module.__doc__ or "").strip().splitlines()[0]
+        first_line = (module.__doc__ or "").strip().partition("\n")[0]  # python -OO has none
         sub = commands.add_parser(
             name,
             help=first_line,

@@ -7,12 +7,18 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from graphnet.system.characters import shown_on
 from graphnet_rnn.cli.live import LiveCurve, allows
 from graphnet_rnn.optimizers import Report
 from graphnet_rnn.training import Listener, Outcome, Trainer
 from graphnet_rnn.training.text import TextProblem
 
-__all__ = ["Console"]
+__all__ = ["Console", "print_sample"]
+
+
+def print_sample(text: str) -> None:
+    """Set off from what else is said."""
+    print("\n".join(f"    | {line}" for line in shown_on(sys.stdout, text).splitlines()))
 
 
 class Console(Listener):
@@ -112,7 +118,7 @@ class Console(Listener):
         mark = "  (best so far)" if row["best"] else ""
         print(f"epoch {row['epoch']:>3}: train {trained:.3f}{valid} {problem.unit_name}{mark}")
         if row.get("sample"):
-            print("\n".join(f"    | {line}" for line in str(row["sample"]).splitlines()))
+            print_sample(str(row["sample"]))
         sys.stdout.flush()
 
     def ended(self, trainer: Trainer, outcome: Outcome) -> None:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from graphnet_rnn.cells import LSTM
-from graphnet_rnn.cli.console import Console
+from graphnet_rnn.cli.console import Console, print_sample
 from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.program import command_line
+from graphnet_rnn.cli.user_cells import described
 from graphnet_rnn.data import Corpus, standard_library_text
 from graphnet_rnn.errors import SaveError, UsageError
 from graphnet_rnn.files.whole import locked
@@ -73,7 +74,7 @@ def _show(folder: Path, seconds: float) -> int:
     network = Network([LSTM(128)], inputs=len(corpus.vocabulary), outputs=len(corpus.vocabulary))
     network.vocabulary = corpus.vocabulary
 
-    print("1. A cell is its equations:", (LSTM.__doc__ or "").strip().splitlines()[0])
+    print("1. A cell is its equations:", described(LSTM)[0])
     cell_picture = viz.draw(LSTM)
     cell_picture.save(folder / "cell.svg")
     viz.draw(network.unroll(time=3, batch=1, training=False), style="compact").save(folder / "unrolled.svg")
@@ -81,8 +82,7 @@ def _show(folder: Path, seconds: float) -> int:
     print(f"   ({cell_picture.renderer})\n")
 
     print("2. It learns Python's own source code. Before training it writes:")
-    noise = "".join(Sampler(network).sample(120))
-    print("\n".join(f"    | {line}" for line in noise.splitlines()))
+    print_sample("".join(Sampler(network).sample(120)))
     settings = Training(Adam(rate=5e-3, clip_norm=5.0), epochs=100, stopping=EarlyStopping(memory=3))
     trainer = Trainer(CarriedText(network, corpus), settings, folder, listeners=[Paced(seconds)])
     outcome = trainer.run()

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from graphnet.system.characters import on_one_line
+
 __all__ = ["HelpFormatter", "Parser", "brief"]
 
 #: A line of an answer is no longer: what was given may be.
@@ -17,11 +19,14 @@ DECIMAL = re.compile(r"[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|inf|nan
 
 
 def brief(message: str) -> str:
-    """The message, with the middle of too long lines left out."""
+    """The message, with the middle of too long lines left out.
+
+    What a file or an argument brought in is shown, not obeyed: a terminal would take some characters for commands.
+    """
     half = LONGEST_LINE // 2
     return "\n".join(
         line if len(line) <= LONGEST_LINE else f"{line[:half]} ... {line[-half:]}"
-        for line in message.split("\n")
+        for line in map(on_one_line, message.expandtabs().split("\n"))
     )
 
 
@@ -44,7 +49,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """One line, and where more is said: a usage of twenty lines would hide it."""
-        self.exit(2, f"{self.prog}: {brief(message)}; see {self.prog} --help\n")
+        self.exit(2, f"{self.prog}: {brief(on_one_line(message))}; see {self.prog} --help\n")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Raises OSError where standard output takes no more, of which Python's own says nothing."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from graphnet.system.characters import shown_on
 from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.text.sampling import Sampler
@@ -44,9 +45,9 @@ def run(options: argparse.Namespace) -> int:
     sampler = Sampler(load_finite(options.model, options.cell))
     sampler.read(options.warm_up, options.unknown)
     characters = sampler.sample(options.length, 0.0 if options.argmax else options.temperature, options.seed)
-    sys.stdout.write(options.warm_up)
+    sys.stdout.write(shown_on(sys.stdout, options.warm_up))
     for character in characters:
-        sys.stdout.write(character)
+        sys.stdout.write(shown_on(sys.stdout, character))
         sys.stdout.flush()
     sys.stdout.write("\n")
     return 0

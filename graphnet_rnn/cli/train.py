@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from graphnet.errors import GraphnetError
+from graphnet.system.characters import on_one_line, shown_on
 from graphnet_rnn.cell.cell import classes_of
 from graphnet_rnn.cell.graph_size import require_nodes
 from graphnet_rnn.cli.console import Console
@@ -27,6 +29,7 @@ from graphnet_rnn.cli.optimizer import (
     rates_for_text,
 )
 from graphnet_rnn.cli.outputs import require_folder
+from graphnet_rnn.cli.parser import brief
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.cli.settings import add_settings, free_settings, given_settings
 from graphnet_rnn.cli.user_cells import make_cell, parts_of, slug
@@ -166,7 +169,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.quiet:
         if not interrupted:
             print(_tested(trainer))
-        print("\n".join(lines))
+        print(shown_on(sys.stdout, "\n".join(lines)))
     return 130 if interrupted else 0
 
 
@@ -196,11 +199,10 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
     _require_files(kept)
     where = parts_of(kept["cell"]).where
     if where and "cell" not in options.written:
-        print(
-            f"graphnet-rnn train: {options.resume} was begun with the cell {kept['cell']}: importing {where}, "
-            "which runs its code",
-            file=sys.stderr,
+        words = (
+            f"{options.resume} was begun with the cell {kept['cell']}: importing {where}, which runs its code"
         )
+        print(f"graphnet-rnn train: {brief(on_one_line(words))}", file=sys.stderr)
     _require_layers(checkpoint, kept)
     return argparse.Namespace(**kept)
 
@@ -427,7 +429,10 @@ def _new_folder(options: argparse.Namespace) -> Path:
 
 
 def _draw_curve(folder: RunFolder) -> list[str]:
-    """Saves the training curve, and the flight recorder where steps report more than a loss; says so in words."""
+    """Saves the training curve, and the flight recorder where steps report more than a loss; says so in words.
+
+    One that cannot be drawn is warned of: the run has ended well, and the picture can be had later.
+    """
     from viz.charts.curves import training_curve
     from viz.charts.history import read_history
     from viz.charts.second_order import flight_recorder
@@ -436,7 +441,13 @@ def _draw_curve(folder: RunFolder) -> list[str]:
     pictures = {"curve.png": training_curve}
     if any("ratio" in row for row in rows):
         pictures["flight.png"] = flight_recorder
+    written = [str(folder.model), str(folder.history)]
     for name, draw in pictures.items():
-        draw(rows).savefig(folder.path / name, dpi=150)
-    written = [str(folder.model), str(folder.history), *(str(folder.path / name) for name in pictures)]
+        try:
+            draw(rows).savefig(folder.path / name, dpi=150)
+            written.append(str(folder.path / name))
+        except (GraphnetError, OSError, MemoryError) as error:
+            later = f"draw {shlex.quote(str(folder.path))} --out {shlex.quote(str(folder.path / name))}"
+            reason = (str(error) or "there is not enough memory").rstrip(".")
+            warnings.warn(f"{name} was not drawn: {reason}. Later: {command_line()} {later}", stacklevel=2)
     return [f"wrote {', '.join(written[:-1])} and {written[-1]}"]

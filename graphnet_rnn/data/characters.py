@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import codecs
 import io
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from graphnet.settings import path as named_file
 from graphnet.system.files import kind_of, opened
+from graphnet.system.memory import require_memory
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.files.whole import reading
 
-__all__ = ["characters_of", "read_text"]
+__all__ = ["characters_of", "held", "read_text"]
 
 #: Bytes that are decoded at once.
 PIECE = 1 << 20
@@ -21,9 +23,23 @@ PIECE = 1 << 20
 def read_text(path: str | Path, encoding: str = "utf-8") -> str:
     """The file's decoded characters, every line ending as one newline.
 
-    Raises DataError, in one sentence, for a file that is missing, empty, binary or in another encoding.
+    Raises DataError, in one sentence, for a file that is missing, empty, binary or in another encoding, and
+    NotEnoughMemoryError for one that is too large.
     """
-    return "".join(characters_of(named_file("read_text: path", path), encoding))
+    return "".join(held(named_file("read_text: path", path), encoding, "name a shorter text"))
+
+
+def held(file: Path, encoding: str, remedy: str) -> list[str]:
+    """All pieces, in memory. What is made of a text takes as much again: NotEnoughMemoryError once that is not there.
+
+    It is counted as it is read: nobody knows how long a pipe is.
+    """
+    pieces, size, count = [], 0, 0
+    for piece in characters_of(file, encoding):
+        pieces.append(piece)
+        size, count = size + sys.getsizeof(piece), count + len(piece)
+        require_memory(size, f"the text {file} is too large: what comes after {count:,} characters", remedy)
+    return pieces
 
 
 def characters_of(file: Path, encoding: str) -> Iterator[str]:

@@ -11,7 +11,8 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet.settings import path as named_file
-from graphnet_rnn.data.characters import characters_of, read_text
+from graphnet.system.memory import require_memory
+from graphnet_rnn.data.characters import characters_of, held
 from graphnet_rnn.data.symbols import dtype_of, stored, symbol_row
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.settings import is_number, shown
@@ -22,6 +23,10 @@ __all__ = ["Corpus", "Vocabulary"]
 PIECE = 1 << 20
 #: Code points.
 UNICODE = 0x110000
+
+
+class _UnseenError(DataError):
+    """Characters that a vocabulary does not have."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,9 @@ class Vocabulary:
         unknown: a known character to read in their place.
         """
         _require_text("encode: text", text)
+        require_memory(
+            12 * len(text), f"the symbols of a text of {len(text):,} characters", "give a shorter text"
+        )
         pieces = (text[start : start + PIECE] for start in range(0, len(text), PIECE))
         return np.concatenate([np.empty(0, np.int64), *self.encoded(pieces, unknown)])
 
@@ -85,7 +93,7 @@ class Vocabulary:
                 yield symbols
         if unseen and unknown is None:
             listed = [repr(chr(point)) for point in sorted(unseen)[:8]]
-            raise DataError(
+            raise _UnseenError(
                 f"the text holds {len(unseen)} character(s) that the model has not seen in training: "
                 f"{' '.join(listed)}{' ...' if len(unseen) > 8 else ''}. "
                 "Remove them, or name a known character to read in their place (--unknown '?')."
@@ -187,7 +195,7 @@ class Corpus:
     @classmethod
     def _split(cls, text: _Text, valid: float, test: float) -> Corpus:
         vocabulary = text.vocabulary()
-        symbols = text.symbols(vocabulary)
+        symbols = text.own_symbols(vocabulary)
         train_end = round(len(symbols) * (1 - valid - test))
         valid_end = round(len(symbols) * (1 - test))
         return cls(symbols[:train_end], symbols[train_end:valid_end], symbols[valid_end:], vocabulary)
@@ -196,7 +204,7 @@ class Corpus:
     def _given(cls, train: _Text, valid: _Text, test: _Text, unknown: str | None) -> Corpus:
         vocabulary = train.vocabulary()
         valid_row, test_row = (text.symbols(vocabulary, unknown) for text in (valid, test))
-        return cls(train.symbols(vocabulary), valid_row, test_row, vocabulary)
+        return cls(train.own_symbols(vocabulary), valid_row, test_row, vocabulary)
 
 
 class _Text:
@@ -224,8 +232,11 @@ class _Text:
     def read(cls, file: Path, encoding: str) -> _Text:
         if file.is_file():
             return cls(lambda: characters_of(file, encoding))
-        text = read_text(file, encoding)  # a pipe is read once
-        return cls(lambda: iter([text]))
+        # A pipe is read once.
+        pieces = held(
+            file, encoding, "write it to a file, of which little is in memory at a time, and name that"
+        )
+        return cls(lambda: iter(pieces))
 
     def vocabulary(self) -> Vocabulary:
         seen = np.zeros(UNICODE, bool)
@@ -235,6 +246,16 @@ class _Text:
 
     def symbols(self, vocabulary: Vocabulary, unknown: str | None = None) -> Array:
         return stored(vocabulary.encoded(self.pieces(), unknown), dtype_of(len(vocabulary)))
+
+    def own_symbols(self, vocabulary: Vocabulary) -> Array:
+        """Those of the text that the vocabulary is of; DataError if it has become another since it was first read."""
+        try:
+            return self.symbols(vocabulary)
+        except _UnseenError:
+            raise DataError(
+                "the text to train on was written to while it was read: it holds characters by now that it did not "
+                "hold at first; read it again once it is whole."
+            ) from None
 
 
 def _shares(valid: Any, test: Any) -> tuple[float, float]:

@@ -32,7 +32,7 @@ def reading(path: str | Path, error: type[GraphnetError]) -> Iterator[None]:
     except IsADirectoryError:
         raise error(f"{path} is a folder; name a file in it.") from None
     except OSError as problem:
-        raise error(f"{path} cannot be read: {problem.strerror}.") from None
+        raise error(f"{path} cannot be read: {_why(problem)}.") from None
 
 
 def write_atomically(path: str | Path, content: bytes) -> None:
@@ -40,9 +40,7 @@ def write_atomically(path: str | Path, content: bytes) -> None:
     try:
         files.write_whole(path, content)
     except OSError as error:
-        raise SaveError(
-            f"{path} could not be written: {error.strerror or error}. What was saved before is untouched."
-        ) from None
+        raise _not_written(path, error) from None
 
 
 def append_line(path: Path, row: Mapping[str, Any]) -> None:
@@ -84,7 +82,7 @@ def locked(path: str | Path, busy: str) -> Iterator[Callable[[], None]]:
         except BlockingIOError:
             raise UsageError(busy) from None
         except OSError as error:
-            raise SaveError(f"{path} {reason}: {error.strerror or error}; name another place.") from None
+            raise SaveError(f"{path} {reason}: {_why(error)}; name another place.") from None
 
     with contextlib.ExitStack() as stack:
         with refused("cannot be locked against other processes"):
@@ -105,4 +103,15 @@ def _refused(path: Path) -> Iterator[None]:
     except SaveError:
         raise
     except OSError as error:
-        raise SaveError(f"{path} could not be written: {error.strerror or error}.") from None
+        raise _not_written(path, error) from None
+
+
+def _not_written(path: str | Path, error: OSError) -> SaveError:
+    return SaveError(
+        f"{path} could not be written: {_why(error)}. What was saved before is untouched; see that there is "
+        "room, and that it may be written to."
+    )
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).rstrip(".")

@@ -19,6 +19,7 @@ import numpy as np
 
 from graphnet.errors import GraphnetError
 from graphnet.graph.node import Array
+from graphnet.system.characters import in_brief
 from graphnet_rnn.cell.cell import Cell, classes_of
 from graphnet_rnn.cells import ALL
 from graphnet_rnn.data.text import Vocabulary
@@ -32,7 +33,7 @@ from graphnet_rnn.models.control.controller import Controller
 from graphnet_rnn.models.energy import RBM, RTRBM, TRBM, Stack
 from graphnet_rnn.models.hmm import HMM
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.settings import listed
+from graphnet_rnn.settings import listed, shown
 from graphnet_rnn.settings import path as named_file
 
 __all__ = ["FORMAT", "STATE", "ModelFile", "load", "read_model_file", "save"]
@@ -92,7 +93,7 @@ def read_model_file(path: str | Path) -> ModelFile:
         raise ModelFileError(f"{path} is damaged: it does not say its format.")
     if version > FORMAT:
         raise ModelFileError(
-            f"{path} is of format {version}, newer than this program reads ({FORMAT}); update graphnet."
+            f"{path} is of format {shown(version)}, newer than this program reads ({FORMAT}); update graphnet."
         )
     result = ModelFile(read.tensors, {key: value for key, value in description.items() if key != "sha256"})
     if result.digest() != description.get("sha256"):
@@ -192,7 +193,7 @@ def network_of(file: ModelFile, path: str, classes: type[Cell] | Iterable[type[C
     name = described.get("model") if isinstance(described, dict) else None
     if name != "Network":
         raise ModelFileError(
-            f"{path} holds {'no network' if name is None else f'a model {name!s:.40}, no network'}."
+            f"{path} holds {'no network' if name is None else f'a model {in_brief(name)}, no network'}."
         )
     network = model_of(file, path, classes)
     assert isinstance(network, Network)
@@ -223,8 +224,8 @@ def model_of(
     except (GraphnetError, ValueError, RecursionError, MemoryError) as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).split("\n")[0]
         raise ModelFileError(
-            f"{path}: the model that it describes cannot be made: {what.rstrip('.'):.500}; the file is damaged, or a "
-            "class has changed since it was written."
+            f"{path}: the model that it describes cannot be made: {in_brief(what.rstrip('.'), 500)}; the file is "
+            "damaged, or a class has changed since it was written."
         ) from error
     if not same:
         kinds = model.layers if isinstance(model, Network) else [model]
@@ -253,8 +254,8 @@ class _Reader:
             raise ValueError("it names no model")
         if name not in self.models:
             raise ModelFileError(
-                f"{self.path} holds a model {name:.60}, which graphnet does not have; give its class: "
-                f"rnn.load(path, [{name:.60}])."
+                f"{self.path} holds a model {in_brief(name)}, which graphnet does not have; give its class: "
+                f"rnn.load(path, [{in_brief(name)}])."
             )
         kind = self.models[name]
         known = inspect.signature(kind).parameters
@@ -299,7 +300,7 @@ class _Reader:
         except ModelFileError:
             raise
         except (GraphnetError, ValueError) as error:
-            raise ValueError(f"{name:.60}: {error}") from error
+            raise ValueError(f"{in_brief(name)}: {error}") from error
 
     def value(self, stored: Any, weights: Mapping[str, Array]) -> Any:
         """What json_values makes of it; cells among it have some of the weights."""
@@ -316,8 +317,8 @@ class _Reader:
             raise ValueError(f"a setting is {described!r:.60}")
         if name not in self.cells:
             raise ModelFileError(
-                f"{self.path} uses the cell {name:.60}, which graphnet does not have; give its class: "
-                f"rnn.load(path, [{name:.60}]), or --cell my_cells.py:{name:.60}."
+                f"{self.path} uses the cell {in_brief(name)}, which graphnet does not have; give its class: "
+                f"rnn.load(path, [{in_brief(name)}]), or --cell my_cells.py:{in_brief(name)}."
             )
         arguments = {key: self.value(value, weights) for key, value in described.items() if key != "cell"}
         try:
@@ -332,8 +333,8 @@ class _Reader:
             raise
         except Exception as error:  # a user's class may raise anything
             raise ModelFileError(
-                f"{self.path}: the cell {name} cannot be made again with {_listed(arguments)} ({error}); it may have "
-                "changed since the file was written."
+                f"{self.path}: the cell {name} cannot be made again with {_listed(arguments)} "
+                f"({in_brief(error, 200)}); it may have changed since the file was written."
             ) from error
 
     def require_weights(
@@ -375,7 +376,7 @@ def _differing(name: str, stored: Any, made: Any) -> Iterator[str]:
     """The names of settings that became something else than what was stored; new ones may have come."""
     if isinstance(stored, dict) and isinstance(made, dict):
         for key, value in stored.items():
-            yield from _differing(f"{name}.{key:.60}", value, made.get(key))
+            yield from _differing(f"{name}.{in_brief(key)}", value, made.get(key))
     elif isinstance(stored, list) and isinstance(made, list) and len(stored) == len(made):
         for i, (one, other) in enumerate(zip(stored, made, strict=True)):
             yield from _differing(f"{name}[{i}]", one, other)

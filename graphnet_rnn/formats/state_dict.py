@@ -11,7 +11,7 @@ Source: the equations and "Variables" in PyTorch's documentation of torch.nn.RNN
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 
 from graphnet.graph.node import Array
+from graphnet.system.characters import in_brief
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cells import LSTM, Elman, GRUResetAfter
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.tensor_file import read_tensor_file
+from graphnet_rnn.settings import shown
 
 __all__ = [
     "FAMILIES",
@@ -144,16 +146,21 @@ def _array(name: str, value: Any) -> Array:
         array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(
-            f"the tensor {name} cannot be made an array ({error}); convert it by .float()."
+            f"the tensor {in_brief(name)} cannot be made an array ({in_brief(error, 200)}); convert it by .float()."
         ) from None
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 def _listed(tensors: Tensors, names: Iterable[str] | None = None) -> str:
     """`fc.weight [5, 7], fc.bias [5]`, the first twelve."""
-    chosen = list(tensors if names is None else names)
-    shown = [f"{name} {list(tensors[name].shape)}" for name in chosen[:12]]
-    return ", ".join(shown + [f"and {len(chosen) - 12} more"] * (len(chosen) > 12)) or "nothing"
+    chosen = tensors if names is None else names
+    return _first(chosen, lambda name: f"{in_brief(name)} {list(tensors[name].shape)}") or "nothing"
+
+
+def _first(names: Iterable[str], words: Callable[[str], str]) -> str:
+    """The words for the first twelve; a file may hold a hundred thousand."""
+    chosen = list(names)
+    return ", ".join([*map(words, chosen[:12]), *[f"and {len(chosen) - 12:,} more"] * (len(chosen) > 12)])
 
 
 def find_recurrent(tensors: Tensors, kind: str | None, prefix: str | None) -> Recurrent:
@@ -168,16 +175,29 @@ def find_recurrent(tensors: Tensors, kind: str | None, prefix: str | None) -> Re
             )
         if len(prefixes) > 1:
             raise DataError(
-                f"there are {len(prefixes)} recurrent modules, with the prefixes {', '.join(map(repr, prefixes))}; "
+                f"there are {len(prefixes)} recurrent modules, with the prefixes {_first(prefixes, shown)}; "
                 "name one by prefix=."
             )
         prefix = prefixes[0]
     elif prefix not in prefixes:
-        there = ", ".join(map(repr, prefixes)) or "none"
-        raise UsageError(f"prefix={prefix!r}: there is no {prefix}{first}; prefixes found: {there}")
+        there = _first(prefixes, shown) or "none"
+        lacking = in_brief(f"{prefix}{first}")
+        raise UsageError(f"prefix={shown(prefix)}: there is no {lacking}; prefixes found: {there}")
     own = {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
     _refuse_variants(own)
     parts = {name: array for name, array in own.items() if PART.fullmatch(name)}
+    layers, wanted = _layers_of(parts, prefix, tensors)
+    kind = _kind_of(parts, kind, prefix)
+    (rows, units), inputs = parts["weight_hh_l0"].shape, parts[first].shape[1]
+    for name in wanted:
+        matrix = (rows, units) if "_hh_" in name else (rows, inputs if name == first else units)
+        shape = matrix if name.startswith("weight") else (rows,)
+        _check(prefix + name, parts[name], shape, f"a torch.nn.{kind} of {units} units")
+    return Recurrent(kind, prefix, layers, inputs, units, {name: parts[name] for name in wanted})
+
+
+def _layers_of(parts: Tensors, prefix: str, tensors: Tensors) -> tuple[int, list[str]]:
+    """How many layers the module has, and the names of what they are made of; DataError where one is missing."""
     layers = len({name.rpartition("_l")[2] for name in parts})
     biased = any(name.startswith("bias") for name in parts)
     wanted = [
@@ -189,16 +209,10 @@ def find_recurrent(tensors: Tensors, kind: str | None, prefix: str | None) -> Re
     missing = [prefix + name for name in wanted if name not in parts]
     if missing:
         raise DataError(
-            f"{', '.join(missing)} missing: {layers} layer(s) of a torch module need them; found: "
+            f"{_first(missing, in_brief)} missing: {layers} layer(s) of a torch module need them; found: "
             f"{_listed(tensors)}."
         )
-    kind = _kind_of(parts, kind, prefix)
-    (rows, units), inputs = parts["weight_hh_l0"].shape, parts[first].shape[1]
-    for name in wanted:
-        matrix = (rows, units) if "_hh_" in name else (rows, inputs if name == first else units)
-        shape = matrix if name.startswith("weight") else (rows,)
-        _check(prefix + name, parts[name], shape, f"a torch.nn.{kind} of {units} units")
-    return Recurrent(kind, prefix, layers, inputs, units, {name: parts[name] for name in wanted})
+    return layers, wanted
 
 
 def _refuse_variants(own: Tensors) -> None:
@@ -220,33 +234,36 @@ def _kind_of(parts: Tensors, kind: str | None, prefix: str) -> str:
     matrix = parts["weight_hh_l0"]
     for name in ("weight_ih_l0", "weight_hh_l0"):
         if parts[name].ndim != 2 or not parts[name].size:
-            raise DataError(f"{prefix}{name} has the shape {list(parts[name].shape)}: not a matrix.")
-    rows, units = matrix.shape
+            raise DataError(
+                f"{in_brief(prefix + name)} has the shape {list(parts[name].shape)}: not a matrix."
+            )
+    (rows, units), named = matrix.shape, in_brief(f"{prefix}weight_hh_l0")
     found = next((k for k, family in FAMILIES.items() if rows == len(family.gates) * units), None)
     if found is None:
         raise DataError(
-            f"{prefix}weight_hh_l0 has the shape [{rows}, {units}]; its rows should be 1 (RNN), 3 (GRU) or 4 (LSTM) "
+            f"{named} has the shape [{rows}, {units}]; its rows should be 1 (RNN), 3 (GRU) or 4 (LSTM) "
             "times its columns."
         )
     if kind not in (None, found):
         raise DataError(
-            f"kind is {kind!r}, but {prefix}weight_hh_l0 [{rows}, {units}] is that of a torch.nn.{found}: leave out "
-            "kind."
+            f"kind is {kind!r}, but {named} [{rows}, {units}] is that of a torch.nn.{found}: leave out kind."
         )
     return found
 
 
 def _check(name: str, array: Array, shape: tuple[int, ...], of: str) -> None:
     if array.shape != shape:
-        raise DataError(f"{name} has the shape {list(array.shape)}; {of} needs {list(shape)}.")
+        raise DataError(f"{in_brief(name)} has the shape {list(array.shape)}; {of} needs {list(shape)}.")
     if array.dtype.kind != "f":
-        raise DataError(f"{name} holds {array.dtype}, not floats; turn quantised weights into floats first.")
+        raise DataError(
+            f"{in_brief(name)} holds {array.dtype}, not floats; turn quantised weights into floats first."
+        )
 
 
 def required_matrix(tensors: Tensors, name: str, width: int, argument: str) -> Array:
     """The matrix (·, width) of this name, which an argument has led to."""
     if name not in tensors:
-        raise UsageError(f"{argument}: there is no {name}; found: {_listed(tensors)}")
+        raise UsageError(f"{argument}: there is no {in_brief(name)}; found: {_listed(tensors)}")
     found = tensors[name]
     _check(name, found, (len(found) if found.ndim else 0, width), f"what {argument} names")
     return found
@@ -301,11 +318,11 @@ def refuse_others(tensors: Tensors, used: frozenset[str], part: Recurrent, embed
         return
     tables = [n for n in others if tensors[n].ndim == 2 and tensors[n].shape[1] == part.inputs]
     hint = (
-        f" If {tables[0]} is an embedding, say embedding_prefix={tables[0].removesuffix('weight')!r}."
+        f" If {in_brief(tables[0])} is an embedding, say embedding_prefix={shown(tables[0].removesuffix('weight'))}."
         if tables and embedding is None
         else ""
     )
     raise DataError(
         f"{_listed(tensors, others)}: no part of a torch.nn.{part.kind} and one output layer, so the model computes "
-        f"more than a Network does.{hint} To leave them out, give prefix={part.prefix!r} and output_prefix=."
+        f"more than a Network does.{hint} To leave them out, give prefix={shown(part.prefix)} and output_prefix=."
     )

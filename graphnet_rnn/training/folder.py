@@ -122,12 +122,19 @@ class RunWriter:
             sync(folder.history)
         file = folder.path / f"checkpoint-{step:09d}.safetensors"
         write_training_state(file, model, state, arrays, {**training, "history_size": self._history_size})
-        # What a killed run was writing is of no use to anyone. Others (a picture, a copy) may write here meanwhile.
-        for name in ("checkpoint-*", folder.model.name):
-            remove_parts(folder.path, name)
-        for old in folder.checkpoints()[:-KEPT]:
-            old.unlink(missing_ok=True)
+        self._tidy()
         return file
+
+    def _tidy(self) -> None:
+        """Removes what is of no use any more. What cannot be removed stays: what is needed is whole by now."""
+        folder = self.folder
+        with contextlib.suppress(OSError):
+            # What a killed run was writing. Others (a picture, a copy) may write here meanwhile.
+            for name in ("checkpoint-*", folder.model.name):
+                remove_parts(folder.path, name)
+            for old in folder.checkpoints()[:-KEPT]:
+                with contextlib.suppress(OSError):
+                    old.unlink()
 
     def write_model(self, model: Model, notes: Mapping[str, Any]) -> None:
         self._require_own()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.graph.node import Array, Node
+from graphnet.system.characters import in_brief
 from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.formats.model_file import (
@@ -228,4 +229,4 @@ def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
         for i, (a, b) in enumerate(zip(before, now, strict=True)):
             yield from _differences(f"{name}[{i}]", a, b)
     elif before != now:
-        yield f"{name:.80} was {before!s:.100}, now it is {now!s:.100}"
+        yield f"{in_brief(name, 80)} was {in_brief(before, 100)}, now it is {in_brief(now, 100)}"

@@ -112,3 +112,17 @@ def test_a_current_folder_that_was_removed(tmp_path: Path, words: list[str]) -> 
     assert ended.stderr == (
         f"graphnet-rnn {words[0]}: the current folder has been removed; change to one that is there\n"
     )
+
+
+@pytest.mark.parametrize(
+    "words", [["--version"], ["--help"], ["cells", "LSTM"], ["check", "Elman"]], ids=" ".join
+)
+def test_without_docstrings(tmp_path: Path, words: list[str]) -> None:
+    """As some containers have it: PYTHONOPTIMIZE=2."""
+    ended = start(["-OO", "-m", "graphnet_rnn", *words], tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout
+
+
+def test_run_py_without_docstrings(tmp_path: Path) -> None:
+    assert "run.py" in start(["-OO", str(ROOT / "run.py"), "--help"], tmp_path).stdout

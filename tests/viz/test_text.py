@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from xml.etree import ElementTree
 
 import pytest
 
+import viz
+from graphnet_rnn.text.reading import Reading
 from viz import DrawingError, coloured, coloured_html
 
 COLOUR = re.compile(r"\x1b\[30;48;2;(\d+);(\d+);(\d+)m")
@@ -41,6 +44,17 @@ def test_wide_characters_keep_guesses_in_their_columns():
 def test_control_characters_never_reach_the_terminal():
     shown = "".join(plain(coloured("a\x1b[2Jb\r\x00\u202e\x7f", [1.0] * 10, "\x1b" * 10)))
     assert not re.search(r"[\x00-\x1f\x7f\u202e]", shown)
+
+
+def test_a_picture_of_any_characters_is_xml():
+    """Code points that are no characters, halves of one, controls: XML has none of them."""
+    odd = "".join(
+        map(chr, [*range(0x20), *range(0x7F, 0xA0), 0xD800, 0xDFFF, 0xFDD0, 0xFFFE, 0xFFFF, 0x10FFFF])
+    )
+    text = odd + "a"
+    found = Reading(text, (1.0,) * len(text), odd[::-1] + "b")
+    for page in (viz.reading(found), viz.samples({"odd": text})):
+        assert ElementTree.fromstring(page.svg.encode()).tag.endswith("svg")
 
 
 def test_numpy_probabilities_and_empty_text_are_fine():

@@ -10,7 +10,7 @@ import numpy as np
 from viz.charts import parts as chart
 from viz.charts.history import TRAINED, VALIDATED, History, Measures, is_number, measures_of, rows_of
 from viz.charts.labels import Ending, colour_of, label_ends
-from viz.errors import DrawingError
+from viz.errors import DrawingError, by_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +23,7 @@ _AXES = {"epoch": "epoch", "step": "step"}
 _MARKERS = "osD^vPX"
 
 
+@by_matplotlib()
 def compare_runs(histories: Mapping[str, History], by: str = "epoch", title: str | None = None) -> Chart:
     """Validation (solid) and training (dotted) cost of several runs, with the best epoch of each.
 
@@ -121,6 +122,7 @@ def _draw_run(axes: Axes, name: str, lines: Mapping[str, _Line], number: int) ->
     return Ending(float(y[-1]), f"{name} {y[-1]:.3f} (training)", colour, float(x[-1]))
 
 
+@by_matplotlib()
 def best_setting(
     runs: History,
     best: str,

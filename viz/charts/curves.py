@@ -9,7 +9,7 @@ import numpy as np
 
 from viz.charts.history import History, is_number, measures_of, read_history, rows_of
 from viz.charts.parts import BLUE, VERMILION, frame
-from viz.errors import DrawingError
+from viz.errors import DrawingError, by_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +22,7 @@ _TRAINING = BLUE
 _VALIDATION = VERMILION
 
 
+@by_matplotlib()
 def training_curve(history: History) -> Chart:
     """Cost against epoch: training (lightly smoothed), validation, and its best; bits per character of texts.
 

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
+from viz.errors import by_matplotlib
 from viz.files import write_file
 from viz.notebook import bundle_of
 
@@ -34,7 +35,7 @@ class Chart(Figure):
     def savefig(self, fname: Any, **how: Any) -> None:
         """As any figure's; no time of day, and no random names, are written.
 
-        A file is replaced only when the new one is complete; DrawingError if it cannot be.
+        A file is replaced only when the new one is complete; DrawingError if it cannot be, or cannot be drawn.
         """
         named = isinstance(fname, (str, os.PathLike))
         ending = how.get("format") or (Path(fname).suffix[1:] if named else "") or rcParams["savefig.format"]
@@ -45,7 +46,7 @@ class Chart(Figure):
             axes.set_position(self._starts.setdefault(axes, axes.get_position(original=True).frozen()))
             axes.set_in_layout(True)  # which setting a position ends
         stream = io.BytesIO() if named else fname
-        with rc_context({"svg.hashsalt": "graphnet"}):
+        with by_matplotlib(), rc_context({"svg.hashsalt": "graphnet"}):
             super().savefig(stream, metadata=metadata, **({**how, "format": ending} if named else how))
         if named:
             path = Path(fname)

@@ -10,7 +10,7 @@ import numpy as np
 from viz.charts import parts as chart
 from viz.charts.history import History, is_number, rows_of
 from viz.charts.labels import Ending, colour_of, label_ends
-from viz.errors import DrawingError
+from viz.errors import DrawingError, by_matplotlib
 
 if TYPE_CHECKING:
     from viz.charts.figure import Chart
@@ -20,6 +20,7 @@ __all__ = ["gradient_by_distance", "weight_norms"]
 _Norms = Mapping[str, float]
 
 
+@by_matplotlib()
 def weight_norms(norms: History | _Norms | Mapping[str, _Norms], title: str | None = None) -> Chart:
     """‖W‖ of each weight, a panel for each layer: over the epochs of a run, or as bars.
 
@@ -144,6 +145,7 @@ def _bars(snapshots: Mapping[str, _Norms], title: str | None) -> Chart:
     return figure
 
 
+@by_matplotlib()
 def gradient_by_distance(
     norms: Mapping[str, Sequence[float]] | Mapping[str, Mapping[str, Sequence[float]]],
     title: str | None = None,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from viz.charts import parts as chart
-from viz.errors import DrawingError
+from viz.errors import DrawingError, by_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,6 +37,7 @@ class Costs(Protocol):
     def length(self) -> int: ...
 
 
+@by_matplotlib()
 def cost_over_text(costs: Costs | Mapping[str, Costs], title: str | None = None) -> Chart:
     """Bits per character of each piece of a text with their running mean, the text's parts, and the rate of new words.
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from viz.charts import parts as chart
 from viz.charts.history import History, is_number, rows_of
-from viz.errors import DrawingError
+from viz.errors import DrawingError, by_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,6 +40,7 @@ _CURVES = 40
 _WILD = (-1.0, 2.0)
 
 
+@by_matplotlib()
 def flight_recorder(history: History, title: str | None = None) -> Chart:
     """A Hessian-free run, step by step: loss, test error, ρ, λ, |g|, |δ|, α, and what conjugate gradient did.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from viz.charts import parts as chart
 from viz.charts.history import History, is_positive, rows_of
-from viz.errors import DrawingError
+from viz.errors import DrawingError, by_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,6 +67,7 @@ _ENDS = {
 }
 
 
+@by_matplotlib()
 def minibatches_and_failures(table: History, title: str | None = None) -> Chart:
     """For each problem, the minibatches that it took to solve it against T, and how many runs did, failed, or are open.
 

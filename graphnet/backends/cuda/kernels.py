@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, types
 
-from graphnet.backends.cache import Cache, open_cache
+from graphnet.backends.cache import Cache, bounded, make_way, open_cache
 from graphnet.backends.cuda.device import SIMULATED
 from graphnet.system.files import write_whole
 
@@ -126,7 +126,7 @@ class _Kept:
         path = folder.parent / f"kernel_{hashlib.sha256(content).hexdigest()[:32]}.py"
         try:
             # Numba takes a file of another age for another kernel, so it is written once.
-            if not path.is_file() or path.read_bytes() != content:
+            if not path.is_file() or bounded(path)[0] != content:
                 write_whole(path, content, durable=False, mode=0o600, tidy=False)
         except OSError:
             return None
@@ -135,13 +135,16 @@ class _Kept:
     def remove_unsealed(self) -> None:
         """Removes what Numba kept, unless it is what was sealed: a torn or damaged file is made again."""
         files = self._files()
-        if files and self.cache.read(self._name) != _digest(files):
+        digest = _digest(files)
+        if files and (not digest or self.cache.read(self._name) != digest):
             for file in files:
+                make_way(file)
                 file.unlink(missing_ok=True)
 
     def seal(self) -> None:
         files = self._files()
-        if files and self.cache.read(self._name) != (digest := _digest(files)):
+        digest = _digest(files)
+        if files and digest and self.cache.read(self._name) != digest:
             self.cache.write(self._name, digest)
             self.cache.wrote(self._name, sum(file.stat().st_size for file in files))
 
@@ -150,9 +153,12 @@ class _Kept:
 
 
 def _digest(files: list[Path]) -> bytes:
+    """Of the names and contents; nothing where one of them is no file that Numba may have written."""
     digest = hashlib.sha256()
     for file in files:
-        content = file.read_bytes()
+        content, _ = bounded(file)
+        if content is None:
+            return b""
         digest.update(f"{file.name} {len(content)}\n".encode() + content)
     return digest.digest()
 

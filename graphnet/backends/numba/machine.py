@@ -20,6 +20,7 @@ import llvmlite.binding as llvm
 
 from graphnet.backends.cache import Cache, open_cache
 from graphnet.errors import BackendError
+from graphnet.settings import shown
 from graphnet.system.cached import cached_property
 
 __all__ = ["Kernel", "Machine", "symbol_of", "this_machine"]
@@ -194,7 +195,7 @@ def _lesser_processor(features: Mapping[str, bool]) -> tuple[str, str, int, int]
         return None
     if name not in _LESSER:
         raise BackendError(
-            f"GRAPHNET_PROCESSOR is {name!r}; it may be {' or '.join(_LESSER)}, or not set: this machine's own."
+            f"GRAPHNET_PROCESSOR is {shown(name)}; it may be {' or '.join(_LESSER)}, or not set: this machine's own."
         )
     processor, needed, vector_bytes, registers = _LESSER[name]
     lacking = [feature for feature in needed if not features.get(feature)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -16,7 +18,7 @@ import numpy as np
 import pytest
 
 import graphnet as gn
-from graphnet.backends.cache import Cache, open_cache
+from graphnet.backends.cache import LARGEST, Cache, open_cache
 from graphnet.backends.compiled import layouts
 from graphnet.backends.numba import jobs
 from graphnet.backends.numba.machine import this_machine
@@ -82,7 +84,37 @@ def link(kernels: list[Path]) -> None:
         kernel.symlink_to(kernel.with_suffix(".elsewhere"))
 
 
-@pytest.mark.parametrize("damage", [flip, cut, empty, rotate, link])
+def folders(kernels: list[Path]) -> None:
+    for kernel in kernels:
+        kernel.unlink()
+        kernel.mkdir()
+
+
+def pipes(kernels: list[Path]) -> None:
+    for kernel in kernels:
+        kernel.unlink()
+        os.mkfifo(kernel)
+
+
+def sockets(kernels: list[Path]) -> None:
+    for kernel in kernels:
+        kernel.unlink()
+        os.mknod(kernel, 0o600 | stat.S_IFSOCK)
+
+
+def lengthen(kernels: list[Path]) -> None:
+    """To more than the machine has memory; on the disk it takes nothing."""
+    for kernel in kernels:
+        os.truncate(kernel, 1 << 42)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(flip, cut, empty, rotate, link, folders),
+        *(pytest.param(damage, marks=posix) for damage in (pipes, sockets, lengthen)),
+    ],
+)
 def test_a_damaged_kernel_is_made_again(tmp_path: Path, damage: Callable[[list[Path]], None]) -> None:
     made, _, values, _ = process(tmp_path)
     assert made > 2
@@ -90,6 +122,38 @@ def test_a_damaged_kernel_is_made_again(tmp_path: Path, damage: Callable[[list[P
     damage(sorted(tmp_path.glob("*.kernel")))
     assert process(tmp_path)[:3] == (made, 0, values)
     assert process(tmp_path)[:3] == (0, made, values), "it has repaired itself"
+
+
+def test_a_folder_that_holds_something_is_passed_over(tmp_path: Path) -> None:
+    made, _, values, _ = process(tmp_path)
+    kernels = sorted(tmp_path.glob("*.kernel"))
+    folders(kernels)
+    for kernel in kernels:
+        (kernel / "somebody's").touch()
+    for _ in range(2):
+        assert process(tmp_path)[:3] == (made, 0, values)
+    assert all((kernel / "somebody's").exists() for kernel in kernels)
+
+
+def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(descriptor: int) -> os.stat_result:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    kept = Cache(tmp_path, 1 << 20)
+    kept.write(named(1), b"kernel")
+    assert kept.read(named(1)) == b"kernel"
+    with monkeypatch.context() as failing:  # pytest has files of its own
+        failing.setattr(os, "fstat", fail)
+        found = kept.read(named(1))
+    assert found is None
+
+
+def test_what_is_too_large_to_be_read_is_not_written(tmp_path: Path) -> None:
+    kept = Cache(tmp_path, 1 << 30)
+    kept.write(named(1), bytes(LARGEST - 32))
+    kept.write(named(2), bytes(LARGEST))
+    assert [path.name for path in tmp_path.iterdir()] == [named(1)]
+    assert kept.read(named(1)) == bytes(LARGEST - 32)
 
 
 class TestTrust:
@@ -223,6 +287,12 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
         monkeypatch.setenv("GRAPHNET_CACHE_MB", told)
         with pytest.raises(BackendError, match=f"GRAPHNET_CACHE_MB must be a number of megabytes.*{told}"):
             open_cache()
+
+    def test_a_setting_is_not_repeated_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GRAPHNET_CACHE_MB", "much" * 1000)
+        with pytest.raises(BackendError) as caught:
+            open_cache()
+        assert len(str(caught.value)) < 200
 
 
 def named(number: int) -> str:

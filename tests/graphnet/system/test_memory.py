@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -183,6 +184,34 @@ def test_what_the_sources_take_is_not_refused(monkeypatch: pytest.MonkeyPatch) -
 # -- files -----------------------------------------------------------------------------------------------
 
 linux = pytest.mark.skipif(not Path("/dev/full").exists(), reason="devices and pipes are Linux's")
+
+
+@linux
+@pytest.mark.parametrize(
+    ("read", "says"),
+    [
+        (read_whole, "what comes after the first .* of /dev/fd/.*name a smaller file"),
+        (rnn.data.read_text, "the text /dev/fd/.* is too large: .*name a shorter text"),
+        (
+            rnn.data.Corpus.read,
+            "the text /dev/fd/.* is too large: .*write it to a file, of which little is in memory",
+        ),
+    ],
+    ids=["read_whole", "read_text", "Corpus.read"],
+)
+def test_a_pipe_without_an_end_is_refused(little: None, read: Callable[[str], object], says: str) -> None:
+    with subprocess.Popen(["yes", "abcdefg"], stdout=subprocess.PIPE) as endless:
+        assert endless.stdout is not None
+        try:
+            with pytest.raises(NotEnoughMemoryError, match=says):
+                read(f"/dev/fd/{endless.stdout.fileno()}")
+        finally:
+            endless.kill()
+
+
+def test_symbols_of_a_long_text_are_refused(little: None) -> None:
+    with pytest.raises(NotEnoughMemoryError, match="the symbols of a text of 20,000,000 characters"):
+        rnn.data.Vocabulary("ab").encode("ab" * 10_000_000)
 
 
 @linux

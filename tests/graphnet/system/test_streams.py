@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -120,11 +123,70 @@ def test_closed_streams_are_nothing(here: Path, closed: str) -> None:
     [["cells", "GRU"], ["sample", "run/model.safetensors"], ["--help"], ["--version"], ["draw", "--help"]],
     ids=" ".join,
 )
-def test_output_that_takes_no_more_is_one_sentence(here: Path, words: list[str]) -> None:
-    ended = command(here, *words, redirected="> /dev/full")
+@pytest.mark.parametrize(
+    ("redirected", "reason"),
+    [("> /dev/full", "No space left on device"), ("1< /dev/null", "Bad file descriptor")],
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_takes_no_more_is_one_sentence(
+    here: Path, words: list[str], redirected: str, reason: str, unbuffered: str
+) -> None:
+    ended = command(here, *words, redirected=redirected, PYTHONUNBUFFERED=unbuffered)
     assert ended.returncode == 1
     name = "graphnet-rnn" if words[-1].startswith("--") else f"graphnet-rnn {words[0]}"
-    assert ended.stderr.decode().splitlines() == [f"{name}: No space left on device"]
+    assert ended.stderr.decode().splitlines() == [f"{name}: standard output could not be written: {reason}"]
+
+
+OWNED = "\x1b]0;owned\x07\x9b2J\u202e"
+
+
+@pytest.fixture(scope="module")
+def owner(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the run of a model that writes what a terminal would obey."""
+    folder = tmp_path_factory.mktemp("owner")
+    (folder / "odd.txt").write_text(f"{OWNED}\t\n" * 100, encoding="utf-8")
+    trained = command(folder, "train", "odd.txt", *SMALL, "--out", "run", PYTHONIOENCODING="utf-8")
+    assert trained.returncode == 0, trained.stderr.decode()
+    assert re.search("[\x07\x1b\x9b\u202e]", trained.stdout.decode()), "a pipe gets it as it is"
+    return folder
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["sample", "run/model.safetensors", "--length", "200", "--warm-up", OWNED],
+        ["train", "odd.txt", *SMALL, "--sample", "200", "--no-live", "--out", "again"],
+    ],
+    ids=["sample", "train"],
+)
+def test_a_terminal_gets_no_commands_of_a_text(owner: Path, words: list[str]) -> None:
+    shown = in_a_terminal(owner, ["-m", "graphnet_rnn", *words])
+    assert {"␛", "␇", "�", "\t"} <= set(shown)
+    assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]", shown)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
+def test_a_pipe_gets_the_text_as_it_is(owner: Path) -> None:
+    words = ["sample", "run/model.safetensors", "--length", "200", "--warm-up", OWNED]
+    piped = command(owner, *words, PYTHONIOENCODING="utf-8")
+    assert piped.stdout.decode().startswith(OWNED)
+    assert (set(OWNED) | set("\t\n")) >= set(piped.stdout.decode())
+
+
+def in_a_terminal(folder: Path, words: list[str]) -> str:
+    """What a program writes to a terminal as its standard output."""
+    ours, theirs = importlib.import_module("pty").openpty()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+    with subprocess.Popen([sys.executable, *words], cwd=folder, env=environment, stdout=theirs) as process:
+        os.close(theirs)
+        pieces = []
+        with contextlib.suppress(OSError):  # the other end is closed
+            while piece := os.read(ours, 65536):
+                pieces.append(piece)
+    os.close(ours)
+    assert process.returncode == 0
+    return b"".join(pieces).decode()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes are Linux's")

@@ -9,9 +9,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
+from cycler import cycler
 from safetensors.numpy import save as safetensors_save
 
 import graphnet
@@ -282,6 +285,27 @@ def test_round_trip(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["train", "text.txt", *SMALL, "--out", "whole", "--epochs", "4", "--quiet"])
     for name in ("model.safetensors", "history.jsonl"):
         assert (here / "run" / name).read_bytes() == (here / "whole" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("axes.prop_cycle", cycler(color=[])), ("text.usetex", True)],
+    ids=["colours", "tex"],
+)
+def test_a_curve_that_cannot_be_drawn_is_told_and_the_run_has_ended_well(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, setting: str, value: Any
+) -> None:
+    monkeypatch.setenv("PATH", "")  # no TeX, either
+    with matplotlib.rc_context({setting: value}):
+        assert main(["train", "text.txt", *SMALL, "--epochs", "1", "--out", "run"]) == 0
+    said = capsys.readouterr()
+    assert "wrote run/model.safetensors and run/history.jsonl\n" in said.out
+    assert "try: graphnet-rnn sample" in said.out
+    assert said.err.count("\n") == 1
+    assert said.err.startswith(
+        "graphnet-rnn train: curve.png was not drawn: matplotlib, which draws charts, fails ("
+    )
+    assert said.err.endswith("Later: graphnet-rnn draw run --out run/curve.png\n")
 
 
 def test_resume_alone_goes_to_the_epochs_that_were_asked_for(here: Path) -> None:

@@ -376,6 +376,26 @@ def test_no_room_for_a_long_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         Corpus.read(file)
 
 
+@pytest.mark.parametrize("given", [False, True], ids=["split", "given"])
+def test_a_text_that_grows_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool
+) -> None:
+    """Once for its characters, once for its symbols; what it did not hold at first is no fault of a vocabulary."""
+    file, valid = tmp_path / "text.txt", tmp_path / "valid.txt"
+    file.write_text("abc" * 100)
+    valid.write_text("abc")
+    whole = Vocabulary.encoded
+
+    def grown(self: Vocabulary, *arguments: Any) -> Any:
+        with file.open("a") as more:
+            more.write("d")
+        return whole(self, *arguments)
+
+    monkeypatch.setattr(Vocabulary, "encoded", grown)
+    with pytest.raises(DataError, match=r"was written to while it was read.*read it again once it is whole"):
+        Corpus.read(file, *[valid] * given)
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name")
 def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"

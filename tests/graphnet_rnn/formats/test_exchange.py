@@ -406,6 +406,47 @@ BAD_TENSORS: dict[str, tuple[dict[str, Array], tuple[str, ...]]] = {
 }
 
 
+#: What a file may call a tensor, or a module.
+NAMES = ["x" * 10_000, "a\x1b]0;owned\x07\x1b[2J\nTraceback (most recent call last):", "\u202e", "a\ud800"]
+
+
+def odd_tensors(name: str) -> dict[str, dict[str, Array]]:
+    """By what is wrong, tensors with such names, and many of them."""
+    of = {key.removeprefix("rnn."): value for key, value in state_dict(prefix=f"{name}.").items()}
+    first = f"{name}.weight_ih_l0"
+    return {
+        "none": {f"{name}{i}": ones(1, "f") for i in range(10_000)},
+        "many modules": {f"{i}{name}.weight_ih_l0": ones((24, 4), "f") for i in range(10_000)},
+        "many layers": {f"{name}.weight_ih_l{i}": ones((24, 4), "f") for i in range(10_000)},
+        "shape": {**of, first: ones(24, "f")},
+        "rows": {**of, first: ones((18, 4), "f")},
+        "dtype": {**of, first: ones((24, 4), "int8")},
+        "gates": {**of, f"{name}.weight_hh_l0": ones((30, 6), "f")},
+        "outputs": {**of, **{f"{name}{i}.weight": ones((2, 6), "f") for i in range(10_000)}},
+        "others": {**of, **{f"{name}{i}weight": ones((9, 4), "f") for i in range(10_000)}},
+    }
+
+
+@pytest.mark.parametrize("name", NAMES, ids=["long", "control", "turned", "half"])
+@pytest.mark.parametrize("case", odd_tensors("a"))
+def test_names_of_a_file_are_shown_on_one_line_and_bounded(name: str, case: str) -> None:
+    with pytest.raises(DataError) as caught:
+        from_torch(odd_tensors(name)[case])
+    said = str(caught.value)
+    assert said.isprintable()
+    assert len(said) < 2000
+
+
+@pytest.mark.parametrize("argument", ["prefix", "output_prefix", "embedding_prefix"])
+@pytest.mark.parametrize("name", NAMES, ids=["long", "control", "turned", "half"])
+def test_a_prefix_is_shown_so_too(name: str, argument: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        from_torch(state_dict(), **{argument: name})  # type: ignore[arg-type]
+    said = str(caught.value)
+    assert said.isprintable()
+    assert len(said) < 2000
+
+
 @pytest.mark.parametrize("case", BAD_TENSORS)
 def test_tensors_that_make_no_network(case: str) -> None:
     tensors, sentence = BAD_TENSORS[case]

@@ -198,6 +198,16 @@ def test_unknown_cell(own: Path) -> None:
     assert "rnn.load(path, [Leaky])" in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["a\x1b]0;owned\x07\nTraceback:", "x" * 10_000], ids=["control", "long"])
+def test_a_name_of_a_file_is_shown_on_one_line_and_bounded(tmp_path: Path, name: str) -> None:
+    network = rnn.Network([renamed(name, Leaky)(3, keep=0.5)], inputs=2, outputs=2)
+    rnn.save(network, tmp_path / "own")
+    with pytest.raises(ModelFileError, match="uses the cell") as caught:
+        rnn.load(tmp_path / "own")
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 500
+
+
 def test_cell_whose_settings_have_changed(own: Path) -> None:
     changed = renamed("Leaky", rnn.Elman)
     with pytest.raises(

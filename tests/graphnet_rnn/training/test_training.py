@@ -705,6 +705,37 @@ def test_full_disk_at_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     require_same_files(contents(tmp_path / "parts"), contents(tmp_path / "whole"))
 
 
+@pytest.mark.parametrize("stuck", ["a folder", "a disk that fails"])
+def test_a_checkpoint_that_cannot_be_removed_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stuck: str
+) -> None:
+    """The new one is whole, so training goes on."""
+    trainer(tmp_path / "whole").run()
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    class Stick(Listener):
+        def epoch_ended(self, trainer: Trainer, row: Mapping[str, Any]) -> None:
+            if row["epoch"] == 1 and stuck == "a folder":
+                old, *_ = trainer.folder.checkpoints()
+                old.unlink()
+                old.mkdir()
+            elif row["epoch"] == 1:
+                monkeypatch.setattr(Path, "unlink", refuse)
+
+    run = trainer(tmp_path / "parts", listeners=[Stick()])
+    run.run()
+    monkeypatch.undo()
+    assert len(run.folder.checkpoints()) > 2
+    left = run.folder.checkpoints()[0]
+    if left.is_dir():
+        left.rmdir()
+    for path in run.folder.checkpoints()[:-2]:
+        path.unlink()
+    require_same_files(contents(tmp_path / "parts"), contents(tmp_path / "whole"))
+
+
 def test_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine")
     with pytest.raises(SaveError, match=r"the folder .* cannot be made: File exists"):

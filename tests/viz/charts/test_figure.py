@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
 import viz
+from graphnet.errors import GraphnetError
+from viz.errors import by_matplotlib
 
 pytest.importorskip("matplotlib")
 
@@ -46,3 +53,61 @@ def test_saving_again_in_another_size_and_format_changes_nothing(tmp_path):
     chart.savefig(tmp_path / "b.png", dpi=150)
     assert chart.svg == first
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+# -- what matplotlib reads of the user's -----------------------------------------------------------
+
+ROOT = Path(viz.__file__).parents[1]
+
+
+@pytest.mark.parametrize("ending", ["svg", "pdf"])
+def test_a_date_that_is_none_is_one_sentence(tmp_path, monkeypatch, ending):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "abc")
+    with pytest.raises(
+        viz.DrawingError, match=r"matplotlib.* fails \(ValueError: .*'abc'\);.* SOURCE_DATE_EPOCH"
+    ):
+        viz.training_curve(ROWS).savefig(tmp_path / f"curve.{ending}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_that_cannot_be_drawn_by_are_one_sentence():
+    import matplotlib
+    from cycler import cycler
+
+    with (
+        matplotlib.rc_context({"axes.prop_cycle": cycler(color=[])}),
+        pytest.raises(viz.DrawingError, match=r"matplotlib.* fails .*matplotlibrc"),
+    ):
+        viz.training_curve(ROWS)
+
+
+@pytest.mark.parametrize("setting", ["MPLBACKEND", "MATPLOTLIBRC"])
+def test_a_matplotlib_that_cannot_be_imported_is_one_sentence(tmp_path, setting):
+    (tmp_path / "rc").write_bytes(b"\xff\xfe\x00")
+    program = f"import viz\ntry:\n    viz.training_curve({ROWS})\nexcept viz.DrawingError as error:\n    print(error)\n"
+    value = {"MPLBACKEND": "klingon", "MATPLOTLIBRC": str(tmp_path / "rc")}[setting]
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT), setting: value},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("matplotlib, which draws charts, fails (")
+    assert setting in done.stdout
+    assert done.stdout.count("\n") == 1
+
+
+def test_every_chart_is_drawn_so():
+    charts = [
+        f for f in vars(viz).values() if inspect.isfunction(f) and f.__annotations__.get("return") == "Chart"
+    ]
+    assert len(charts) > 7
+    outer = by_matplotlib()(lambda: None).__code__
+    for chart in charts:
+        assert chart.__code__ is outer or chart.__name__ == "history_chart", f"decorate {chart.__name__}"
+
+
+def test_a_fault_of_ours_is_told_as_one():
+    with pytest.raises(ZeroDivisionError), by_matplotlib():
+        1 / 0
+    with pytest.raises(GraphnetError), by_matplotlib():
+        raise GraphnetError

@@ -110,29 +110,56 @@ def test_a_second_process_compiles_nothing(libraries: Path, tmp_path: Path, cach
     assert made == found
 
 
-def flipped(content: bytes) -> bytes:
+def flip(file: Path) -> None:
+    content = file.read_bytes()
     middle = len(content) // 2
-    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+    file.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def execute(file: Path) -> None:
+    file.write_bytes(b"raise SystemExit('executed')\n")
+
+
+def unpickle(file: Path) -> None:
+    """A pickle that ends the process."""
+    file.write_bytes(b"cbuiltins\nexit\n(S'executed'\ntR.")
+
+
+def fold(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
 
 
 @pytest.mark.parametrize(
     ("names", "damage"),
     [
-        ("*.py", lambda content: content[: len(content) // 2]),
-        ("*.py", lambda content: b"raise SystemExit('executed')\n"),
-        ("__pycache__/*.nbc", flipped),
-        ("__pycache__/*.nb?", lambda content: b"cbuiltins\nexit\n(S'executed'\ntR."),  # a pickle that ends the process
-        ("*.seal", lambda content: content[:-1]),
+        ("*.py", cut),
+        ("*.py", execute),
+        ("__pycache__/*.nbc", flip),
+        ("__pycache__/*.nb?", unpickle),
+        ("__pycache__/*.nbi", fold),
+        ("__pycache__/*.nb?", pipe),
+        ("*.seal", cut),
+        ("*.seal", pipe),
     ],
-)  # fmt: skip
+)
 def test_what_is_kept_of_kernels_repairs_itself(
-    libraries: Path, tmp_path: Path, cache: Path, names: str, damage: Callable[[bytes], bytes]
+    libraries: Path, tmp_path: Path, cache: Path, names: str, damage: Callable[[Path], None]
 ) -> None:
     copied = Path(shutil.copytree(cache, tmp_path / "cache"))
     files = sorted((copied / "cuda").glob(names))
     assert files
     for file in files:
-        file.write_bytes(damage(file.read_bytes()))
+        damage(file)
     made, found = made_and_found(libraries, tmp_path / "log", copied)
     assert found == 0
     assert made_and_found(libraries, tmp_path / "log", copied) == (made, made)

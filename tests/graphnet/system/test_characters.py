@@ -1,0 +1,57 @@
+"""What stands for characters that a terminal would obey, or that no picture may hold."""
+
+from __future__ import annotations
+
+import io
+import unicodedata
+
+import pytest
+
+from graphnet.system.characters import in_brief, on_one_line, shown_on, visible
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+ODD = "a\x1b]0;owned\x07\x9b\r\u202e\ud800\ufffe\uffff\U0010ffff"
+
+
+@pytest.mark.parametrize(
+    ("character", "shown"),
+    [
+        ("a", "a"), ("φ", "φ"), ("\n", "⏎"), ("\x1b", "␛"), ("\x00", "␀"), ("\x7f", "�"), ("\x9b", "�"),
+        ("\u202e", "�"), ("\ud800", "�"), ("\ufdd0", "�"), ("\ufffe", "�"), ("\uffff", "�"), ("\U0001fffe", "�"),
+    ],
+)  # fmt: skip
+def test_each_has_something_that_is_seen(character: str, shown: str) -> None:
+    assert visible(character) == shown
+
+
+def test_all_of_them_are_xml() -> None:
+    shown = {visible(chr(code)) for code in range(0x110000)}
+    assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cs") or c in "\ufffe\uffff"]
+
+
+def test_a_terminal_gets_what_can_be_seen_and_a_pipe_the_text() -> None:
+    assert shown_on(io.StringIO(), ODD) == ODD
+    assert shown_on(Terminal(), ODD) == "a␛]0;owned␇�␍�����"
+
+
+def test_a_terminal_gets_breaks_and_what_joins_letters() -> None:
+    text = "two\n\tlines می\u200cشود φ"
+    assert shown_on(Terminal(), text) == text
+
+
+def test_a_name_within_a_sentence_is_on_one_line() -> None:
+    assert on_one_line("two lines φ") == "two lines φ"
+    assert on_one_line("two\nlines\x1b") == r"two\nlines\x1b"
+
+
+@pytest.mark.parametrize("words", ["x" * 10_000_000, "\x1b" * 1000, "\n" * 61])
+def test_a_name_of_a_file_is_short(words: str) -> None:
+    assert in_brief(words).endswith(" ...")
+    assert len(in_brief(words)) == 60
+    assert in_brief(words).isprintable()
+    assert in_brief("fc.weight") == "fc.weight"
