@@ -199,8 +199,8 @@ class Objective:
     ) -> tuple[float, Array, Measured]:
         """C(w), ∇C(w) and the metric there, on the present batch, by one function.
 
-        part: of which parameters, see OverCost; the gradient by all others is 0. draw: which random numbers a metric
-        takes that draws some.
+        part: of which parameters, see OverCost; the gradient of the cost by all others is 0. draw: which random numbers
+        a metric takes that draws some. l2 is part of C and ∇C, and none of the metric.
         """
         w = self._vector("metric", w)
         name = f"metric {metric} {part}"
@@ -217,7 +217,8 @@ class Objective:
         value, *arrays = self._call(name, nodes, w)
         g, others = self._whole(arrays)
         self.also_values, measured = others[: len(self.also)], others[len(self.also) :]
-        return float(value), g, over.measured(measured)
+        g = g + g.dtype.type(self.l2) * w if self.l2 else g
+        return float(value) + self.penalty(w), g, over.measured(measured)
 
     @cached_property
     def units(self) -> int:

@@ -20,7 +20,7 @@ from graphnet.ops.surrogate import Surrogate
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian.groups import PreActivation, Term, UnitGroup
 
-__all__ = ["Moduli", "Outputs", "drawn_slopes", "exact", "outer", "probed", "slopes", "structured"]
+__all__ = ["Moduli", "Outputs", "drawn_slopes", "exact", "probed", "slopes", "structured"]
 
 #: So many pre-activations may be the nearest ones of another, however many there are.
 FAR = 48
@@ -125,11 +125,6 @@ def slopes(outputs: Outputs, groups: Sequence[UnitGroup]) -> Moduli:
     places = [each.V for group in groups for each in group.pre_activations]
     found = iter(gn.backward({outputs.cost: outputs.scale}, places))
     return [[next(found) for _ in group.pre_activations] for group in groups]
-
-
-def outer(outputs: Outputs, groups: Sequence[UnitGroup]) -> Moduli:
-    """B²: the recurrent unitwise outer product. Source: Ollivier 2013, eq. 23."""
-    return [[B * B for B in found] for found in slopes(outputs, groups)]
 
 
 def drawn_slopes(outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:

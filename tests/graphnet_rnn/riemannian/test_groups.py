@@ -98,8 +98,8 @@ def test_blocks_are_sums_of_outer_products(name: str) -> None:
     u = made(name)
     outputs = moduli.Outputs(u.cost)
     groups = unit_groups(u.cost, u.network.parameters.values())
-    for group, squares in zip(groups, moduli.outer(outputs, groups), strict=True):
-        rows = Rows(group, squares)
+    for group, B in zip(groups, moduli.slopes(outputs, groups), strict=True):
+        rows = Rows(group, [b * b for b in B])
         M = dense(group, rows, u)
         (found,) = values(u, Full(rows).nodes())
         np.testing.assert_allclose(found.reshape(M.shape), M, rtol=1e-9, atol=1e-12)

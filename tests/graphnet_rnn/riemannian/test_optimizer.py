@@ -151,3 +151,23 @@ def test_what_is_no_metric_is_refused() -> None:
     for given in ("nope", 3, {"metric": "OuterProduct", "speed": 2}):
         with pytest.raises(UsageError, match=r"Riemannian: metric must be one of rnn.riemannian.*ruop, rbpm"):
             Riemannian(given)  # type: ignore[arg-type]
+
+
+def test_weight_decay_is_part_of_what_falls() -> None:
+    x = np.array([0, 1, 2, 2, 1] * 8)
+    network = rnn.Network([rnn.Elman(4)], 3, 3, dtype="float64", initial_state="learned")
+    u = network.unroll(len(x) - 1, 1, initial="learned", predict_first=True)
+    objective = rnn.Objective(u.cost, network.parameters, [u.inputs, u.targets], l2=0.5)
+    objective.feed(x[:-1, None], x[:, None])
+    theta = network.theta + 1.0
+    for part in ("outputs", "hidden"):
+        loss, g, measured = objective.metric(theta, OuterProduct(), part)
+        assert loss == pytest.approx(objective.loss(theta), rel=1e-12)
+        own = [weight.name for weight in measured.over.weights]
+        whole, start = objective.gradient(theta)[1], 0
+        for name, node in network.parameters.items():
+            if name in own:
+                np.testing.assert_allclose(
+                    g[start : start + node.size], whole[start : start + node.size], rtol=1e-12
+                )
+            start += node.size
