@@ -39,8 +39,8 @@ def start(words: list[str], place: Path, ignored: bool = False) -> subprocess.Co
 
     path = os.pathsep.join([str(place), str(ROOT)])
     return subprocess.run(
-        [sys.executable, *words], cwd=place, env={**os.environ, "PYTHONPATH": path}, preexec_fn=ignore,
-        capture_output=True, text=True, check=False, timeout=60,
+        [sys.executable, *words], cwd=place, preexec_fn=ignore, capture_output=True, check=False, timeout=60,
+        env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}, encoding="utf-8",
     )  # fmt: skip
 
 

@@ -25,11 +25,16 @@ def started(
     words: list[str], here: Path, redirected: str = "", **environment: str
 ) -> subprocess.CompletedProcess[bytes]:
     """The program, by a shell that redirects its streams."""
-    line = ["sh", "-c", f'"$@" {redirected}', "sh", sys.executable, *words]
+    line = ["sh", "-c", f'"$@" {redirected}', "sh", sys.executable, *as_bytes(words)]
     found = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "PYTHONPATH": str(ROOT)}
     cache = os.environ.get("GRAPHNET_CACHE")
     env = {**found, **({"GRAPHNET_CACHE": cache} if cache else {}), **environment}
     return subprocess.run(line, cwd=here, env=env, capture_output=True, check=False, timeout=120)
+
+
+def as_bytes(words: list[str]) -> list[bytes]:
+    """In UTF-8, whatever this process would make of them."""
+    return [word.encode("utf-8", "surrogateescape") for word in words]
 
 
 def command(
@@ -177,8 +182,11 @@ def test_a_pipe_gets_the_text_as_it_is(owner: Path) -> None:
 def in_a_terminal(folder: Path, words: list[str]) -> str:
     """What a program writes to a terminal as its standard output."""
     ours, theirs = importlib.import_module("pty").openpty()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
-    with subprocess.Popen([sys.executable, *words], cwd=folder, env=environment, stdout=theirs) as process:
+    environment = {
+        **os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "PYTHONUTF8": "1",
+    }  # fmt: skip
+    line = [sys.executable, *as_bytes(words)]
+    with subprocess.Popen(line, cwd=folder, env=environment, stdout=theirs) as process:
         os.close(theirs)
         pieces = []
         with contextlib.suppress(OSError):  # the other end is closed
