@@ -7,6 +7,7 @@ the diagonal and the row of the bias, or the diagonal.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -74,21 +75,22 @@ class Rows:
         return int(self.m.shape[0])
 
 
-class Block:
+class Block(ABC):
     """A group under a metric: nodes, whose values add up over batches, and from their sums the step of a gradient."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows, self.group = rows, rows.group
 
+    @abstractmethod
     def nodes(self) -> list[Node]:
-        raise NotImplementedError
+        """What adds up."""
 
+    @abstractmethod
     def solved(self, values: Sequence[Array], g: Sequence[Array], damping: Any) -> list[Array]:
         """(M + damping)⁻¹ g: values of `nodes`, and of the gradient by weight, all in float64.
 
         damping: a number, or one for each unit.
         """
-        raise NotImplementedError
 
 
 class Diagonal(Block):
@@ -172,8 +174,9 @@ def _of_entries(incoming: Incoming, values: Array, shape: tuple[int, ...]) -> Ar
 
 
 class Full(Block):
-    """The whole block of each unit, (symbols, units, d, d), d the entries that reach it: solved by Cholesky's factors.
+    """The whole block of each unit, (symbols, units, d, d), d the entries that reach it
 
+    It is solved once Cholesky's factors have shown that it is positive definite.
     Source: Ollivier 2013, eqs 26-27.
     """
 
@@ -200,12 +203,7 @@ class Full(Block):
         """(units, d): which of the features each entry multiplies."""
         start, found = 0, []
         for incoming, source in zip(self.group.incoming, self.rows.sources, strict=True):
-            bias = incoming.kind == "bias"
-            found.append(
-                start
-                + (0 if bias else incoming.features(self.group.units))
-                + np.zeros((self.group.units, 1), int)
-            )
+            found.append(start + incoming.features(self.group.units))
             start += source.shape[1]
         return np.concatenate(found, axis=1)
 

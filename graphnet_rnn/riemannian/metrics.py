@@ -263,10 +263,7 @@ class OverCost:
         self.metric, self.parameters = metric, list(parameters)
         #: Of what a metric draws: each part's own, so that it does not matter which is made first.
         self.random = gn.RandomSource(0)
-        outputs = Outputs(cost)
-        found = unit_groups(cost, self.parameters)
-        judged = [group for group in found if outputs.is_output(group)]
-        hidden = [group for group in found if group not in judged]
+        outputs, hidden, judged = _divided(cost, self.parameters)
         wanted = hidden if part != "outputs" else []
         self.hidden_groups = len(wanted)
         m = metric.moduli(outputs, wanted, judged, self.random) if wanted else []
@@ -307,14 +304,18 @@ class OverCost:
         return Measured(self, float(values[0]), values[1:start], parts)
 
 
+def _divided(cost: Node, parameters: Sequence[Node]) -> tuple[Outputs, list[UnitGroup], list[UnitGroup]]:
+    """Where the net ends, the groups that no loss judges, and those that one does."""
+    outputs = Outputs(cost)
+    found = unit_groups(cost, parameters)
+    judged = [group for group in found if outputs.is_output(group)]
+    return outputs, [group for group in found if group not in judged], judged
+
+
 def hidden_unit_count(cost: Node, parameters: Sequence[Node]) -> int:
     """How many units the groups have that no loss judges, learned initial states aside."""
-    outputs = Outputs(cost)
-    return sum(
-        group.units
-        for group in unit_groups(cost, parameters)
-        if not outputs.is_output(group) and [each.kind for each in group.incoming] != ["bias"]
-    )
+    _, hidden, _ = _divided(cost, parameters)
+    return sum(group.units for group in hidden if [each.kind for each in group.incoming] != ["bias"])
 
 
 def _frequency(outputs: Outputs) -> Node:
