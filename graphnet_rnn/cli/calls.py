@@ -7,7 +7,7 @@ import inspect
 import re
 import reprlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -49,9 +49,13 @@ def taken_apart(text: str, example: str) -> Named:
 
 
 def read_settings(
-    text: str, settings: str, example: str, look_up: Callable[[str], Any] | None = None
+    text: str,
+    settings: str,
+    example: str,
+    look_up: Callable[[str], Any] | None = None,
+    words: Collection[str] = (),
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments in the parentheses, which are literals, or calls of what `look_up` finds.
+    """The arguments in the parentheses, which are literals, or calls of what `look_up` finds, or one of the words.
 
     Raises UsageError for anything else.
     """
@@ -61,7 +65,7 @@ def read_settings(
         call = None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise _unreadable(text, example)
-    return _arguments(text, call, look_up)
+    return _arguments(text, call, look_up, words)
 
 
 def made(kind: Callable[..., Made], arguments: list[Any], named: dict[str, Any]) -> Made:
@@ -126,29 +130,34 @@ def _unreadable(text: str, example: str) -> UsageError:
 
 
 def _arguments(
-    text: str, call: ast.Call, look_up: Callable[[str], Any] | None
+    text: str, call: ast.Call, look_up: Callable[[str], Any] | None, words: Collection[str]
 ) -> tuple[list[Any], dict[str, Any]]:
-    values = [_value(text, argument, look_up) for argument in call.args]
+    values = [_value(text, argument, look_up, words) for argument in call.args]
     named = {}
     for keyword in call.keywords:
         if keyword.arg is None:
             raise UsageError(f"{quoted(text)}: write settings one by one, name=value")
         if keyword.arg in named:
             raise UsageError(f"{quoted(text)} says {keyword.arg} twice; leave out one")
-        named[keyword.arg] = _value(text, keyword.value, look_up)
+        named[keyword.arg] = _value(text, keyword.value, look_up, words)
     return values, named
 
 
-def _value(text: str, node: ast.expr, look_up: Callable[[str], Any] | None) -> Any:
+def _value(
+    text: str, node: ast.expr, look_up: Callable[[str], Any] | None, words: Collection[str] = ()
+) -> Any:
     if look_up is not None and isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return made(look_up(node.func.id), *_arguments(text, node, look_up))
+        return made(look_up(node.func.id), *_arguments(text, node, look_up, words))
+    if isinstance(node, ast.Name) and node.id in words:
+        return node.id
     try:
         value = ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        others = "" if look_up is None else ", or a cell with parentheses"
+        others = f", or one of {', '.join(words)}" if words else others + _hint(node, look_up)
         raise UsageError(
             f"{quoted(text)}: {_written(node)} is no setting; one is a number, a 'word' in quotes, "
-            "None, True, False, a tuple or dict of these"
-            f"{'' if look_up is None else ', or a cell with parentheses'}{_hint(node, look_up)}"
+            f"None, True, False, a tuple or dict of these{others}"
         ) from None
     for part in ast.walk(node):
         if isinstance(part, ast.Constant) and isinstance(part.value, int) and part.value > sys.float_info.max:

@@ -1,4 +1,4 @@
-"""Optimisers by name, with settings: adam, momentum(momentum=0.99), hf(structural=0.1)."""
+"""Optimisers by name, with settings: adam, momentum(momentum=0.99), hf(structural=0.1), riemannian(rbpm)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from graphnet_rnn import optimizers
 from graphnet_rnn.cli.calls import made, quoted, read_settings, taken_apart
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers import FirstOrder, Optimizer, StepSchedule, Stepwise
+from graphnet_rnn.riemannian import KINDS, METRICS, Metric
 from graphnet_rnn.settings import amount
 
 EXAMPLE = "hf(structural=0.1, cg_steps=100)"
@@ -54,15 +55,25 @@ def make_optimizer(
 ) -> Optimizer:
     """The optimiser with the settings in the parentheses; those that are not said are `default`, or its own.
 
-    A rate or momentum may be a dict by step: momentum(rate={0: 1e-4, 1000: 1e-3}). rate, clip_norm: of options of
-    their own, for optimisers that have such settings; clip_norm 0 for no limit.
+    A rate or momentum may be a dict by step: momentum(rate={0: 1e-4, 1000: 1e-3}). A metric may be its name alone, or
+    a call: riemannian(rbpm), riemannian(OuterProduct('diagonal', damping=0.1)). rate, clip_norm: of options of their
+    own, for optimisers that have such settings; clip_norm 0 for no limit.
     Raises UsageError for settings that it does not have, or that are said twice.
     """
     kind = optimizer_class(text)
-    arguments, named = read_settings(text, taken_apart(text, EXAMPLE).settings, EXAMPLE)
+    own = inspect.signature(kind).parameters
+    has_metric = "metric" in own
+    arguments, named = read_settings(
+        text,
+        taken_apart(text, EXAMPLE).settings,
+        EXAMPLE,
+        _metric if has_metric else None,
+        METRICS if has_metric else (),
+    )
+    if has_metric and len(arguments) == 1 and "metric" not in named:
+        named["metric"] = arguments.pop()
     if arguments:
         raise UsageError(f"{quoted(text)}: write settings of optimizers by name, e.g. adam(rate=0.001)")
-    own = inspect.signature(kind).parameters
     for name, option, value in (("rate", "--rate", rate), ("clip_norm", "--clip-norm", clip_norm)):
         if value is None:
             continue
@@ -73,3 +84,11 @@ def make_optimizer(
         named[name] = amount(option, value, above_zero=True) if name == "rate" else no_limit(option, value)
     settings = {**{k: v for k, v in (default or {}).items() if k in own}, **named}
     return made(kind, [], {k: Stepwise(v) if isinstance(v, dict) else v for k, v in settings.items()})
+
+
+def _metric(name: str) -> type[Metric]:
+    """The class of metrics of this name; UsageError if there is none."""
+    if name in KINDS:
+        return KINDS[name]
+    hint = f"; write {name} alone, or one of these" if name in METRICS else ""
+    raise UsageError(f"there is no metric {quoted(name)} with settings; there are {', '.join(KINDS)}{hint}")

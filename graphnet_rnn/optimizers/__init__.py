@@ -94,4 +94,5 @@ ALL: dict[str, type[Optimizer]] = {
     "augmented_hf": AugmentedHessianFree,
     "lbfgs": LBFGS,
     "nonlinear_cg": NonlinearConjugateGradient,
+    "riemannian": Riemannian,
 }

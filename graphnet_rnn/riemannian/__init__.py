@@ -8,6 +8,8 @@ metrics  each metric: a modulus, and how much of the blocks is kept
 
 from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
 from graphnet_rnn.riemannian.metrics import (
+    KINDS,
+    METRICS,
     Backpropagated,
     Frequency,
     Kronecker,
@@ -18,6 +20,8 @@ from graphnet_rnn.riemannian.metrics import (
 )
 
 __all__ = [
+    "KINDS",
+    "METRICS",
     "Backpropagated",
     "Frequency",
     "Kronecker",

@@ -13,6 +13,7 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers import HessianFree
+from tests.graphnet_rnn.optimizers.toys import Plain
 
 TIME, CASES = 4, 6
 
@@ -141,11 +142,11 @@ def bowl() -> rnn.Objective:
     return rnn.Objective(gn.sum(gn.squared_error(w * np.array([1.0, 2.0]), np.array([0.5, 4.0]))), [w])
 
 
-def valley() -> rnn.Objective:
+def valley() -> Plain:
     """Rosenbrock's."""
     p = gn.parameter(np.array([-1.2, 1.0]), name="p")
     x, y = p[0], p[1]
-    return rnn.Objective(gn.sum(gn.squared_error(gn.stack([1 - x, 10 * (y - x**2)]), np.zeros(2))), [p])
+    return Plain(gn.sum(gn.squared_error(gn.stack([1 - x, 10 * (y - x**2)]), np.zeros(2))), [p])
 
 
 def test_minimize_says_why_it_ended() -> None:

@@ -16,6 +16,7 @@ from graphnet_rnn import optimizers
 from graphnet_rnn.errors import TrainingError
 from graphnet_rnn.optimizers.step import guarded_step
 from graphnet_rnn.training import Trainer, Training
+from tests.graphnet_rnn.optimizers.toys import Plain
 from tests.graphnet_rnn.training.problems import PROBLEMS
 
 KINDS = {**optimizers.ALL}
@@ -30,7 +31,7 @@ def bowl() -> tuple[rnn.Objective, Any]:
     return objective, w
 
 
-class Broken(rnn.Objective):
+class Broken(Plain):
     """What it gives is changed."""
 
     break_: Callable[[float, Array], tuple[float, Array]]

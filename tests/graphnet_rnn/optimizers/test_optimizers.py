@@ -33,6 +33,7 @@ from graphnet_rnn.optimizers import (
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
 from graphnet_rnn.training import EarlyStopping
+from tests.graphnet_rnn.optimizers.toys import Plain
 from tests.tables import require_rows
 
 # -- hand-written references ---------------------------------------------------------------------
@@ -167,7 +168,7 @@ def test_every_kind_reports_as_json(kind: type[Optimizer]) -> None:
 @every_kind
 def test_no_kind_steps_on_a_nan(kind: type[Optimizer]) -> None:
     x = gn.parameter(np.array([0.5, -1.0]), name="x")
-    objective = rnn.Objective(gn.sum(gn.squared_error(gn.log(x), np.ones(2))), [x])
+    objective = Plain(gn.sum(gn.squared_error(gn.log(x), np.ones(2))), [x])
     theta = objective.start()
     with np.errstate(invalid="ignore"):
         report = kind().step(objective, theta, kind().init(theta))
@@ -418,7 +419,7 @@ def rosenbrock() -> rnn.Objective:
     """(1 - x)² + 100 (y - x²)², from (-1.2, 1), written in nodes."""
     x = gn.parameter(np.array([-1.2]), name="x")
     y = gn.parameter(np.array([1.0]), name="y")
-    return rnn.Objective(
+    return Plain(
         gn.sum(gn.squared_error(x, 1.0)) + gn.sum(gn.squared_error(10 * (y - x**2), 0.0)), [x, y]
     )
 
