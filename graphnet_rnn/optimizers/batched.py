@@ -11,7 +11,7 @@ from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.optimizers.vectors import mean
-from graphnet_rnn.riemannian.metrics import Measured, Metric
+from graphnet_rnn.riemannian.metrics import Metric
 
 __all__ = ["Batch", "BatchedObjective"]
 
@@ -112,21 +112,27 @@ class BatchedObjective:
 
     def metric(
         self, w: Array, metric: Metric, part: str = "all", draw: int = 0
-    ) -> tuple[float, Array, Measured]:
+    ) -> tuple[float, Array, Array]:
         """The means of C(w) and ∇C(w), and the sum of the metric, over the gradient's batches; see Objective.metric."""
-        losses, total, count = 0.0, None, len(self.gradient_batches)
+        losses, count = 0.0, len(self.gradient_batches)
+        total = np.zeros(self.metric_size(metric, part))
         slopes: list[Array] = []
         for number, _ in enumerate(self._fed(self.gradient_batches)):
-            loss, g, measured = self.objective.metric(w, metric, part, draw * count + number)
+            loss, g, numbers = self.objective.metric(w, metric, part, draw * count + number)
             losses += loss / count
             slopes.append(g)
-            total = measured if total is None else total + measured
-        assert total is not None, "fed"
+            total += numbers
         return losses, mean(slopes).astype(w.dtype), total
 
-    def solved(self, measured: Measured, g: Array) -> Array:
-        """See Objective.solved."""
-        return self.objective.solved(measured, g)
+    def metric_size(self, metric: Metric, part: str = "all") -> int:
+        """See Objective.metric_size."""
+        return self.objective.metric_size(metric, part)
+
+    def metric_solver(
+        self, metric: Metric, part: str, numbers: Array, damping: float = 0.0
+    ) -> Callable[[Array], Array]:
+        """See Objective.metric_solver."""
+        return self.objective.metric_solver(metric, part, numbers, damping)
 
     @property
     def units(self) -> int:

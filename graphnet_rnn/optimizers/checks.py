@@ -63,11 +63,16 @@ class Bowl:
     units = SIZE
 
     def metric(self, w: Array, metric: Any, part: str = "all", draw: int = 0) -> tuple[float, Array, Array]:
-        return *self.gradient(w), self.hessian
+        return *self.gradient(w), self.hessian.ravel()
 
-    def solved(self, measured: Array, g: Array) -> Array:
-        found: Array = np.linalg.solve(measured, np.asarray(g, np.float64))
-        return found
+    def metric_size(self, metric: Any, part: str = "all") -> int:
+        return SIZE * SIZE
+
+    def metric_solver(
+        self, metric: Any, part: str, numbers: Array, damping: float = 0.0
+    ) -> Callable[[Array], Array]:
+        damped = numbers.reshape(SIZE, SIZE) + damping * np.eye(SIZE)
+        return lambda g: np.linalg.solve(damped, np.asarray(g, np.float64))
 
 
 def check_optimizer(optimizer: Optimizer, report: Callable[[str, str], None] | None = None) -> None:

@@ -19,7 +19,7 @@ from graphnet.graph.node import Array, Node
 from graphnet.system.cached import cached_property
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.structure import hidden_units
-from graphnet_rnn.riemannian.metrics import Measured, Metric, OverCost, hidden_unit_count
+from graphnet_rnn.riemannian.metrics import Metric, OverCost, hidden_unit_count
 from graphnet_rnn.settings import amount, limit, whole_number, yes_or_no
 
 __all__ = ["Objective"]
@@ -196,17 +196,15 @@ class Objective:
 
     def metric(
         self, w: Array, metric: Metric, part: str = "all", draw: int = 0
-    ) -> tuple[float, Array, Measured]:
-        """C(w), ∇C(w) and the metric there, on the present batch, by one function.
+    ) -> tuple[float, Array, Array]:
+        """C(w), ∇C(w) and the numbers that the metric is there, on the present batch, by one function.
 
-        part: of which parameters, see OverCost; the gradient of the cost by all others is 0. draw: which random numbers
-        a metric takes that draws some. l2 is part of C and ∇C, and none of the metric.
+        The numbers add up over batches, and `metric_solver` takes them. part: of which parameters, see OverCost; the
+        gradient of the cost by all others is 0. draw: which random numbers a metric takes that draws some. l2 is part
+        of C and ∇C, and none of the metric.
         """
         w = self._vector("metric", w)
-        name = f"metric {metric} {part}"
-        if name not in self._over:
-            self._over[name] = OverCost(metric, self.cost, self.parameters, part)
-        over = self._over[name]
+        over = self._measure(metric, part)
         over.random.draw = draw
 
         def nodes() -> list[Node]:
@@ -214,22 +212,44 @@ class Objective:
             zero = [gn.fill(0, p.shape, p.dtype) if p not in slopes else slopes[p] for p in self.parameters]
             return [self.cost, *self._flat(zero), *self.also, *over.nodes()]
 
-        value, *arrays = self._call(name, nodes, w)
+        value, *arrays = self._call(f"metric {metric} {part}", nodes, w)
         g, others = self._whole(arrays)
         self.also_values, measured = others[: len(self.also)], others[len(self.also) :]
         g = g + g.dtype.type(self.l2) * w if self.l2 else g
-        return float(value) + self.penalty(w), g, over.measured(measured)
+        numbers = np.concatenate([np.asarray(array) for array in measured]).astype(np.float64, copy=False)
+        return float(value) + self.penalty(w), g, numbers
+
+    def metric_size(self, metric: Metric, part: str = "all") -> int:
+        """How many numbers the metric is."""
+        return self._measure(metric, part).size
+
+    def metric_solver(
+        self, metric: Metric, part: str, numbers: Array, damping: float = 0.0
+    ) -> Callable[[Array], Array]:
+        """g ↦ (M + damping)⁻¹ g in float64, g a gradient of the cost: the step of least cost is its negative.
+
+        Raises TrainingError for a metric that is singular, with the units.
+        """
+        over = self._measure(metric, part)
+        solver = over.solver(numbers, damping)
+
+        def solve(g: Array) -> Array:
+            parts = dict(zip(self.parameters, self._split(np.asarray(g)), strict=True))
+            found = solver({weight: parts[weight] for weight in over.weights})
+            return np.concatenate([found.get(p, np.zeros(p.shape)).ravel() for p in self.parameters])
+
+        return solve
+
+    def _measure(self, metric: Metric, part: str) -> OverCost:
+        key = f"{metric} {part}"
+        if key not in self._over:
+            self._over[key] = OverCost(metric, self.cost, self.parameters, part)
+        return self._over[key]
 
     @cached_property
     def units(self) -> int:
         """How many hidden units the cost has: columns of pre-activations, those of the output and states aside."""
         return hidden_unit_count(self.cost, self.parameters)
-
-    def solved(self, measured: Measured, g: Array) -> Array:
-        """M⁻¹ g, g the gradient of the cost: a vector, in float64; the step of least cost is its negative."""
-        parts = dict(zip(self.parameters, self._split(np.asarray(g)), strict=True))
-        found = measured.solved({weight: measured.scale * parts[weight] for weight in measured.over.weights})
-        return np.concatenate([found.get(p, np.zeros(p.shape)).ravel() for p in self.parameters])
 
     def compile(self) -> None:
         """Makes the function of `gradient` now, not at its first call; raises what gn.compile raises."""

@@ -86,13 +86,13 @@ class Riemannian(Optimizer):
             raise UsageError(f"Riemannian asks an objective for its metric, which {objective!r:.50} has not")
         turn = int(state["turn"][0]) % len(PARTS)
         part = PARTS[turn]
-        before, g, measured = objective.metric(theta, self.metric, part, int(state["turn"][0]))
+        before, g, numbers = objective.metric(theta, self.metric, part, int(state["turn"][0]))
         length = norm(g)
         if not (math.isfinite(before) and math.isfinite(length)):
             return RiemannianReport(before, length, before, 0.0, 0, part)
         if not state["rates"][turn]:
             state["rates"][turn] = 1 / max(objective.units, 1)
-        direction = objective.solved(measured, g)
+        direction = objective.metric_solver(self.metric, part, numbers)(g)
         after, taken, tries = before, 0.0, 0
         while tries < self.tries and not taken:
             tries += 1

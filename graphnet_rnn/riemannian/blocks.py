@@ -19,7 +19,10 @@ from graphnet.ops.index import OneHot
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.riemannian.groups import Incoming, UnitGroup
 
-__all__ = ["REDUCTIONS", "Block", "Rows"]
+__all__ = ["REDUCTIONS", "Block", "Rows", "Solver"]
+
+#: From a gradient to a step, both by weight, in float64.
+Solver = Callable[[Sequence[Array]], list[Array]]
 
 
 class Rows:
@@ -86,10 +89,10 @@ class Block(ABC):
         """What adds up."""
 
     @abstractmethod
-    def solved(self, values: Sequence[Array], g: Sequence[Array], damping: Any) -> list[Array]:
-        """(M + damping)⁻¹ g: values of `nodes`, and of the gradient by weight, all in float64.
+    def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
+        """g ↦ (M + damping + more)⁻¹ g; values: of `nodes`, in float64.
 
-        damping: a number, or one for each unit.
+        damping: a number, or one for each unit. more: damping of the summed cost, whatever `damping` is of.
         """
 
 
@@ -103,8 +106,9 @@ class Diagonal(Block):
             for incoming, source in zip(self.group.incoming, rows.sources, strict=True)
         ]
 
-    def solved(self, values: Sequence[Array], g: Sequence[Array], damping: Any) -> list[Array]:
-        return [each / (M + damping) for each, M in zip(g, values, strict=True)]
+    def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
+        damped = [M + damping + more for M in values]
+        return lambda g: [each / M for each, M in zip(g, damped, strict=True)]
 
 
 class QuasiDiagonal(Block):
@@ -124,39 +128,42 @@ class QuasiDiagonal(Block):
             if incoming is not bias
         ]
 
-    def solved(self, values: Sequence[Array], g: Sequence[Array], damping: Any) -> list[Array]:
+    def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
         bias, count = self.group.bias, len(self.group.incoming)
         if bias is None:
-            return Diagonal(self.rows).solved(values, g, damping)
+            return Diagonal(self.rows).solver(values, damping, more)
         at = self.group.incoming.index(bias)
-        M_00 = values[at] + damping
-        g_0 = g[at]
+        M_00 = values[at] + damping + more
         crossed = iter(values[count:])
-        found: list[Array] = []
-        moved = g_0 / M_00
-        for number, incoming in enumerate(self.group.incoming):
-            if number == at:
-                found.append(moved)  # below
-                continue
-            M_ii, M_0i = values[number] + damping, next(crossed)
-            to_unit = _to_entries(incoming)
-            per_entry_g_0, per_entry_M_00 = to_unit(g_0), to_unit(M_00)
-            step = (g[number] - per_entry_g_0 * M_0i / per_entry_M_00) / (M_ii - M_0i**2 / per_entry_M_00)
-            found.append(step)
-            moved = moved - _of_entries(incoming, M_0i * step, M_00.shape) / M_00
-        found[at] = moved
-        return found
+        parts: list[tuple[Incoming, Array, Array]] = []  # with M_0i / M_00, and M_ii - M_0i² / M_00
+        for incoming, M_ii in zip(self.group.incoming, values[:count], strict=True):
+            if incoming is not bias:
+                M_0i = next(crossed)
+                share = M_0i / _to_entries(incoming, M_00)
+                parts.append((incoming, share, M_ii + damping + more - M_0i * share))
+
+        def solve(g: Sequence[Array]) -> list[Array]:
+            own = g[at] / M_00
+            found: list[Array] = []
+            for (incoming, share, curved), slope in zip(parts, [*g[:at], *g[at + 1 :]], strict=True):
+                step = (slope - _to_entries(incoming, g[at]) * share) / curved
+                own = own - _of_entries(incoming, share * step, M_00.shape)
+                found.append(step)
+            return [*found[:at], own, *found[at:]]
+
+        return solve
 
 
-def _to_entries(incoming: Incoming) -> Callable[[Array], Array]:
+def _to_entries(incoming: Incoming, each: Array) -> Array:
     """From numbers of units (symbols, units) to numbers of the entries that reach them."""
     match incoming.kind:
         case "product":
-            return lambda each: each[..., None, :]
+            return each[..., None, :]
         case "edges":
-            return lambda each: each[..., incoming.ends[1]]
+            found: Array = each[..., incoming.ends[1]]
+            return found
         case _:
-            return lambda each: each
+            return each
 
 
 def _of_entries(incoming: Incoming, values: Array, shape: tuple[int, ...]) -> Array:
@@ -211,30 +218,32 @@ class Full(Block):
         """(units, d): where there is an entry at all."""
         return np.concatenate([each.places(self.group.units) >= 0 for each in self.group.incoming], axis=1)
 
-    def solved(self, values: Sequence[Array], g: Sequence[Array], damping: Any) -> list[Array]:
+    def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
         (M,) = values
-        there, units = self._there(), self.group.units
-        symbols = self.group.symbols
+        there, units, symbols = self._there(), self.group.units, self.group.symbols
         M = M.reshape(symbols, units, *M.shape[-2:]) + 0.0
         diagonal = np.einsum("sudd->sud", M)
-        diagonal += np.where(there, np.asarray(damping, float)[..., None], 1.0)
-        gathered = [
-            self._gathered(each, incoming) for each, incoming in zip(g, self.group.incoming, strict=True)
-        ]
-        right = np.concatenate(gathered, axis=2) * there
+        diagonal += np.where(there, np.asarray(damping, float)[..., None] + more, 1.0)
         try:
-            np.linalg.cholesky(M)
+            L = np.linalg.cholesky(M)
         except np.linalg.LinAlgError:
             raise TrainingError(
                 f"the metric of {self.group} is singular: sources of a unit say the same, or nothing; give a larger "
                 "damping"
             ) from None
-        found = np.linalg.solve(M, right[..., None])[..., 0]
-        parts = np.split(found, np.cumsum([part.shape[2] for part in gathered])[:-1], axis=2)
-        return [
-            self._scattered(part, incoming, each.shape)
-            for part, incoming, each in zip(parts, self.group.incoming, g, strict=True)
-        ]
+
+        def solve(g: Sequence[Array]) -> list[Array]:
+            gathered = [
+                self._gathered(each, incoming) for each, incoming in zip(g, self.group.incoming, strict=True)
+            ]
+            found = _substituted(L, np.concatenate(gathered, axis=2) * there)
+            parts = np.split(found, np.cumsum([part.shape[2] for part in gathered])[:-1], axis=2)
+            return [
+                self._scattered(part, incoming, each.shape)
+                for part, incoming, each in zip(parts, self.group.incoming, g, strict=True)
+            ]
+
+        return solve
 
     def _gathered(self, values: Array, incoming: Incoming) -> Array:
         """(symbols, units, entries)"""
@@ -248,16 +257,26 @@ class Full(Block):
         return found.reshape(shape)
 
 
+def _substituted(L: Array, b: Array) -> Array:
+    """(L Lᵀ)⁻¹ b for all blocks at once, forwards and backwards."""
+    x = b.copy()
+    for k in range(x.shape[-1]):
+        x[..., k] = (x[..., k] - (L[..., k, :k] * x[..., :k]).sum(axis=-1)) / L[..., k, k]
+    for k in reversed(range(x.shape[-1])):
+        x[..., k] = (x[..., k] - (L[..., k + 1 :, k] * x[..., k + 1 :]).sum(axis=-1)) / L[..., k, k]
+    return x
+
+
 class RootMeanSquare(Block):
     """√(Σ S² m̃ / rows): the root of the mean square of what each step adds to the gradient. Source: Ollivier 2013, 4"""
 
     def nodes(self) -> list[Node]:
         return [*Diagonal(self.rows).nodes(), gn.fill(len(self.rows), (), self.rows.m.dtype)]
 
-    def solved(self, values: Sequence[Array], g: Sequence[Array], damping: Any) -> list[Array]:
+    def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
         *squares, count = values
-        roots = [np.sqrt(each / count) + damping for each in squares]
-        return [np.divide(a, r, out=np.zeros(a.shape), where=r > 0) for a, r in zip(g, roots, strict=True)]
+        roots = [np.sqrt(each / count) + damping + more for each in squares]
+        return lambda g: [_divided(a, r) for a, r in zip(g, roots, strict=True)]
 
 
 class Frequency(Block):
@@ -278,16 +297,17 @@ class Frequency(Block):
                 found.append(gn.fill(len(rows), (1,), rows.m.dtype))
         return [*found, gn.fill(len(rows), (), rows.m.dtype)]
 
-    def solved(self, values: Sequence[Array], g: Sequence[Array], damping: Any) -> list[Array]:
+    def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
         *counts, count = values
-        shares = [
-            each.reshape(*each.shape, *[1] * (a.ndim - each.ndim)) / count
-            for each, a in zip(counts, g, strict=True)
+        shares = [each / count + damping + more for each in counts]
+        return lambda g: [
+            _divided(a, s.reshape(*s.shape, *[1] * (a.ndim - s.ndim))) for a, s in zip(g, shares, strict=True)
         ]
-        return [
-            np.divide(a, s, out=np.zeros(a.shape), where=np.broadcast_to(s > 0, a.shape))
-            for a, s in zip(g, shares, strict=True)
-        ]
+
+
+def _divided(g: Array, by: Array) -> Array:
+    """g / by, and 0 where nothing has been seen."""
+    return np.divide(g, by, out=np.zeros(g.shape), where=np.broadcast_to(by > 0, g.shape))
 
 
 def _reads_symbols(group: UnitGroup, incoming: Incoming) -> bool:
@@ -325,20 +345,33 @@ class Kronecker(Block):
             found += [gn.transpose(x[:-cases]) @ x[cases:] for x in (S, B)]
         return found
 
-    def solved(self, values: Sequence[Array], g: Sequence[Array], damping: Any) -> list[Array]:
+    def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
         A, G, count, *lagged = values
         A = A / count
-        whole = np.concatenate([np.atleast_2d(each) for each in g], axis=0)
         traces = [max(float(np.trace(each)) / len(each), TINY) for each in (A, G)]
-        root, pi = math.sqrt(float(np.mean(damping) * count)), math.sqrt(traces[0] / traces[1])
+        root, pi = math.sqrt(float(np.mean(damping) * count) + more), math.sqrt(traces[0] / traces[1])
         A, G = A + pi * root * np.eye(len(A)), G + root / pi * np.eye(len(G))
-        step = self._inverse(A, G, [each / n for each, n in zip(lagged, (count, 1.0), strict=False)], whole)
-        ends = np.cumsum([1 if each.ndim == 1 else len(each) for each in g])[:-1]
-        return [part.reshape(each.shape) for part, each in zip(np.split(step, ends, axis=0), g, strict=True)]
+        try:
+            inverse = self._inverse(A, G, [each / n for each, n in zip(lagged, (count, 1.0), strict=False)])
+        except np.linalg.LinAlgError:
+            raise TrainingError(
+                f"the Kronecker factors of {self.group} are singular: sources or slopes say the same, or nothing; give "
+                "a larger damping"
+            ) from None
 
-    def _inverse(self, A: Array, G: Array, lagged: Sequence[Array], g: Array) -> Array:
-        found: Array = np.linalg.solve(G, np.linalg.solve(A, g).T).T
-        return found
+        def solve(g: Sequence[Array]) -> list[Array]:
+            step = inverse(np.concatenate([np.atleast_2d(each) for each in g], axis=0))
+            ends = np.cumsum([1 if each.ndim == 1 else len(each) for each in g])[:-1]
+            return [
+                part.reshape(each.shape) for part, each in zip(np.split(step, ends, axis=0), g, strict=True)
+            ]
+
+        return solve
+
+    def _inverse(self, A: Array, G: Array, lagged: Sequence[Array]) -> Callable[[Array], Array]:
+        """g ↦ M⁻¹ g, g a matrix"""
+        left, right = np.linalg.inv(A), np.linalg.inv(G)
+        return lambda g: left @ g @ right.T
 
 
 class KroneckerOverTime(Kronecker):
@@ -351,16 +384,21 @@ class KroneckerOverTime(Kronecker):
 
     lags: ClassVar[int] = 1
 
-    def _inverse(self, A: Array, G: Array, lagged: Sequence[Array], g: Array) -> Array:
+    def _inverse(self, A: Array, G: Array, lagged: Sequence[Array]) -> Callable[[Array], Array]:
         root_A, root_G = (_inverse_root(each) for each in (A, G))
         psi_A, psi_G = (_bounded(r @ lag.T @ r) for r, lag in zip((root_A, root_G), lagged, strict=True))
         (a, U), (b, W) = (np.linalg.eigh(psi @ psi.T) for psi in (psi_A, psi_G))
-        z = root_A @ g @ root_G
-        z = z - psi_A @ z @ psi_G.T
-        z = U @ ((U.T @ z @ W) / (1 - np.outer(a, b))) @ W.T
-        z = z - psi_A.T @ z @ psi_G
-        found: Array = root_A @ z @ root_G
-        return found
+        curved = 1 - np.outer(a, b)
+
+        def inverse(g: Array) -> Array:
+            z = root_A @ g @ root_G
+            z = z - psi_A @ z @ psi_G.T
+            z = U @ ((U.T @ z @ W) / curved) @ W.T
+            z = z - psi_A.T @ z @ psi_G
+            found: Array = root_A @ z @ root_G
+            return found
+
+        return inverse
 
 
 class KroneckerSymmetric(Kronecker):
@@ -371,14 +409,13 @@ class KroneckerSymmetric(Kronecker):
 
     lags: ClassVar[int] = 1
 
-    def _inverse(self, A: Array, G: Array, lagged: Sequence[Array], g: Array) -> Array:
+    def _inverse(self, A: Array, G: Array, lagged: Sequence[Array]) -> Callable[[Array], Array]:
         root_A, root_G = (_inverse_root(each) for each in (A, G))
         psi_A, psi_G = (_bounded(r @ lag.T @ r) for r, lag in zip((root_A, root_G), lagged, strict=True))
         (a, U), (b, W) = (np.linalg.eigh((psi + psi.T) / 2) for psi in (psi_A, psi_G))
         both = np.outer(a, b)
-        z = U @ ((U.T @ (root_A @ g @ root_G) @ W) * (1 - both) / (1 + both)) @ W.T
-        found: Array = root_A @ z @ root_G
-        return found
+        left, right, factor = root_A @ U, W.T @ root_G, (1 - both) / (1 + both)
+        return lambda g: left @ ((left.T @ g @ right.T) * factor) @ right
 
 
 def _inverse_root(M: Array) -> Array:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from graphnet_rnn.riemannian.moduli import Moduli, Outputs
 from graphnet_rnn.settings import amount, one_of, shown, yes_or_no
 
 __all__ = [
-    "Backpropagated", "Frequency", "Kronecker", "Measured", "Metric", "OuterProduct", "OverCost", "RootMeanSquare",
+    "Backpropagated", "Frequency", "Kronecker", "Metric", "OuterProduct", "OverCost", "RootMeanSquare",
     "as_metric", "hidden_unit_count",
 ]  # fmt: skip
 
@@ -276,8 +277,9 @@ class OverCost:
         self.blocks += [REDUCTIONS[kept](Rows(group, m)) for group, m in zip(last, at_outputs, strict=True)]
         self._nodes = [block.nodes() for block in self.blocks]
         given = metric.output_damping is not None or metric.outputs == "same"
-        self._frequency = [] if given or not last else [_frequency(outputs)]
-        self._scale = outputs.scale
+        self._by_frequency = bool(last) and not given
+        frequency = [outputs.scale * _frequency(outputs)] if self._by_frequency else []
+        self._all = [outputs.scale, *frequency, *(node for nodes in self._nodes for node in nodes)]
 
     @property
     def groups(self) -> list[UnitGroup]:
@@ -290,18 +292,48 @@ class OverCost:
         return [incoming.weight for group in self.groups for incoming in group.incoming]
 
     def nodes(self) -> list[Node]:
-        """What is to be computed: the scale of the sum, damping of the output, and the blocks."""
-        return [self._scale, *self._frequency, *(node for nodes in self._nodes for node in nodes)]
+        """What is to be computed, and adds up over batches: the scale of the sum, damping of the output, the blocks."""
+        return [gn.reshape(node, (node.size,)) for node in self._all]
 
-    def measured(self, arrays: Sequence[Array]) -> Measured:
-        """The metric that these values of `nodes` are."""
-        values = [np.asarray(array, np.float64) for array in arrays]
-        start = 1 + len(self._frequency)
-        parts, at = [], start
-        for nodes in self._nodes:
-            parts.append(values[at : at + len(nodes)])
-            at += len(nodes)
-        return Measured(self, float(values[0]), values[1:start], parts)
+    @property
+    def size(self) -> int:
+        """How many numbers the metric is."""
+        return sum(node.size for node in self._all)
+
+    def solver(self, numbers: Array, more: float = 0.0) -> Callable[[Mapping[Node, Array]], dict[Node, Array]]:
+        """g ↦ (M + more)⁻¹ g, both by weight, of the cost as it is, numbers: what `nodes` are, end to end.
+
+        Raises TrainingError for a metric that is singular.
+        """
+        ends = list(accumulate(node.size for node in self._all))
+        pieces = np.split(np.asarray(numbers, np.float64), ends[:-1])
+        scale, *values = [piece.reshape(node.shape) for piece, node in zip(pieces, self._all, strict=True)]
+        weight = float(scale)
+        frequency = values.pop(0) / weight if self._by_frequency else None
+        solvers = []
+        for number, (block, nodes) in enumerate(zip(self.blocks, self._nodes, strict=True)):
+            of_block, values = values[: len(nodes)], values[len(nodes) :]
+            solvers.append(block.solver(of_block, self._damping(number, frequency), more * weight))
+
+        def solve(gradient: Mapping[Node, Array]) -> dict[Node, Array]:
+            steps: dict[Node, Array] = {}
+            for block, solver in zip(self.blocks, solvers, strict=True):
+                weights = [each.weight for each in block.group.incoming]
+                steps.update(
+                    zip(weights, solver([weight * np.asarray(gradient[w], np.float64) for w in weights]), strict=True)
+                )
+            return steps
+
+        return solve
+
+    def _damping(self, number: int, frequency: Array | None) -> Any:
+        """ε of a group: a number, or one for each unit."""
+        metric = self.metric
+        if number < self.hidden_groups:
+            return metric.damping
+        if metric.outputs == "same" and metric.output_damping is None:
+            return metric.damping
+        return metric.output_damping if frequency is None else frequency
 
 
 def _divided(cost: Node, parameters: Sequence[Node]) -> tuple[Outputs, list[UnitGroup], list[UnitGroup]]:
@@ -326,46 +358,3 @@ def _frequency(outputs: Outputs) -> Node:
         chosen = gn.one_hot(t, z.shape[-1], z.dtype)
         return gn.mean(chosen, axis=tuple(range(t.ndim))) + float(np.finfo(np.float64).eps)
     return gn.fill(1, (), outputs.cost.dtype)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A metric at a point: the scale from the cost to its sum, and the values of each group's blocks.
-
-    Those of several batches add up: a + b.
-    """
-
-    over: OverCost
-    scale: float
-    frequency: list[Array]
-    values: list[list[Array]]
-
-    def __add__(self, other: Measured) -> Measured:
-        weight = self.scale / (self.scale + other.scale)
-        frequency = [
-            weight * a + (1 - weight) * b for a, b in zip(self.frequency, other.frequency, strict=True)
-        ]
-        values = [
-            [a + b for a, b in zip(x, y, strict=True)] for x, y in zip(self.values, other.values, strict=True)
-        ]
-        return Measured(self.over, self.scale + other.scale, frequency, values)
-
-    def damping(self, number: int) -> Any:
-        """ε of a group: a number, or one for each unit."""
-        metric = self.over.metric
-        if number < self.over.hidden_groups:
-            return metric.damping
-        if metric.outputs == "same" and metric.output_damping is None:
-            return metric.damping
-        return self.frequency[0] if self.frequency else metric.output_damping
-
-    def solved(self, gradient: Mapping[Node, Array]) -> dict[Node, Array]:
-        """M⁻¹ g by weight, of the gradient of the summed cost."""
-        found: dict[Node, Array] = {}
-        for number, (block, values) in enumerate(zip(self.over.blocks, self.values, strict=True)):
-            weights = [each.weight for each in block.group.incoming]
-            steps = block.solved(
-                values, [np.asarray(gradient[w], np.float64) for w in weights], self.damping(number)
-            )
-            found.update(zip(weights, steps, strict=True))
-        return found

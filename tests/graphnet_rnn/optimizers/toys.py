@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
@@ -13,8 +16,13 @@ class Plain(rnn.Objective):
 
     units = 1000  # type: ignore[assignment]
 
-    def metric(self, w: Array, metric: Any, part: str = "all", draw: int = 0) -> tuple[float, Array, Any]:
-        return *self.gradient(w), None
+    def metric(self, w: Array, metric: Any, part: str = "all", draw: int = 0) -> tuple[float, Array, Array]:
+        return *self.gradient(w), np.ones(1)
 
-    def solved(self, measured: Any, g: Array) -> Array:
-        return g
+    def metric_size(self, metric: Any, part: str = "all") -> int:
+        return 1
+
+    def metric_solver(
+        self, metric: Any, part: str, numbers: Array, damping: float = 0.0
+    ) -> Callable[[Array], Array]:
+        return lambda g: np.asarray(g, np.float64) / (numbers + damping)

@@ -106,7 +106,7 @@ def test_blocks_are_sums_of_outer_products(name: str) -> None:
         g = [np.random.default_rng(4).standard_normal(i.weight.shape) for i in group.incoming]
         for reduction in UNITWISE:
             block = REDUCTIONS[reduction](rows)
-            solved = block.solved(values(u, block.nodes()), g, 0.3)
+            solved = block.solver(values(u, block.nodes()), 0.1, 0.2)(g)
             expected = _solved(group, M, g, reduction)
             for a, b in zip(solved, expected, strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-11, err_msg=f"{reduction} of {group}")

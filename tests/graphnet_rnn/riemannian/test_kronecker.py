@@ -64,7 +64,7 @@ def test_steps_are_those_of_the_dense_matrix(kind: type[Kronecker]) -> None:
                 M += power @ np.kron(A, G) + (power @ np.kron(A, G)).T
         draws = np.random.default_rng(3)
         g = [draws.standard_normal(incoming.weight.shape) for incoming in group.incoming]
-        solved = block.solved(found[: len(block.nodes())], g, epsilon)
+        solved = block.solver(found[: len(block.nodes())], epsilon)(g)
         whole = np.concatenate([np.atleast_2d(a) for a in g]).ravel()
         step = np.concatenate([np.atleast_2d(a) for a in solved]).ravel()
         np.testing.assert_allclose(step, np.linalg.solve(M, whole), rtol=1e-6, atol=1e-9)

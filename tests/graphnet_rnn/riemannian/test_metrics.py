@@ -61,9 +61,8 @@ class Pair:
         g = gn.gradient(u.cost, parameters)
         function = gn.compile([*g, *over.nodes()], [u.inputs, u.targets])
         found = function(self.x[:-1, None], self.x[:, None])
-        measured = over.measured(found[len(parameters) :])
-        slopes = {p: -measured.scale * a for p, a in zip(parameters, found, strict=False)}
-        solved = measured.solved(slopes)
+        solver = over.solver(np.concatenate(found[len(parameters) :]))
+        solved = solver({p: -a for p, a in zip(parameters, found, strict=False)})
         names = {node: name for name, node in self.network.parameters.items()}
         return self.parameters({names[node]: value for node, value in solved.items()}), over
 

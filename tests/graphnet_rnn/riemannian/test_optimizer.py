@@ -14,7 +14,7 @@ import graphnet_rnn as rnn
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.riemannian import Riemannian, RiemannianReport
 from graphnet_rnn.riemannian.metrics import METRICS as METRIC_NAMES
-from graphnet_rnn.riemannian.metrics import Backpropagated, OuterProduct
+from graphnet_rnn.riemannian.metrics import Backpropagated, OuterProduct, OverCost
 from tests.graphnet_rnn.riemannian import ollivier
 from tests.graphnet_rnn.riemannian.test_metrics import METRICS, UNITS, Pair
 
@@ -141,8 +141,9 @@ def test_batches_add_up() -> None:
     for part in ("outputs", "hidden"):
         found = []
         for each in (whole, halves):
-            _, g, measured = each.metric(network.theta, OuterProduct(), part)
-            found.append(each.solved(measured, g))
+            _, g, numbers = each.metric(network.theta, OuterProduct(), part)
+            assert numbers.shape == (each.metric_size(OuterProduct(), part),)
+            found.append(each.metric_solver(OuterProduct(), part, numbers)(g))
         # The slopes of a mean over half as many are twice as large, and so is the scale of the sum: the sums agree.
         np.testing.assert_allclose(found[1], found[0], rtol=1e-9, atol=1e-12)
 
@@ -161,9 +162,9 @@ def test_weight_decay_is_part_of_what_falls() -> None:
     objective.feed(x[:-1, None], x[:, None])
     theta = network.theta + 1.0
     for part in ("outputs", "hidden"):
-        loss, g, measured = objective.metric(theta, OuterProduct(), part)
+        loss, g, _ = objective.metric(theta, OuterProduct(), part)
         assert loss == pytest.approx(objective.loss(theta), rel=1e-12)
-        own = [weight.name for weight in measured.over.weights]
+        own = [w.name for w in OverCost(OuterProduct(), u.cost, objective.parameters, part).weights]
         whole, start = objective.gradient(theta)[1], 0
         for name, node in network.parameters.items():
             if name in own:
