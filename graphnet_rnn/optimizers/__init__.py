@@ -13,6 +13,7 @@ line_search  a step length by the strong Wolfe conditions
 descent      what methods with line searches and a history share
 lbfgs        L-BFGS
 riemannian   steps in a metric of the net's units, by the control of its source
+natural_gradient  steps in a running mean of such a metric, for minibatches
 nonlinear_cg  nonlinear conjugate gradient
 expectation  expectation-maximisation
 step         one guarded step, under every loop
@@ -38,6 +39,7 @@ from graphnet_rnn.optimizers.hessian_free import (
 )
 from graphnet_rnn.optimizers.lbfgs import LBFGS
 from graphnet_rnn.optimizers.minimize import Result, minimize
+from graphnet_rnn.optimizers.natural_gradient import NaturalGradient, NaturalGradientReport
 from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient
 from graphnet_rnn.optimizers.riemannian import Riemannian, RiemannianReport
 from graphnet_rnn.optimizers.schedules import (
@@ -67,6 +69,8 @@ __all__ = [
     "LineSearchOptimizer",
     "LineSearchReport",
     "Momentum",
+    "NaturalGradient",
+    "NaturalGradientReport",
     "Nesterov",
     "NesterovMomentum",
     "NonlinearConjugateGradient",
@@ -95,4 +99,5 @@ ALL: dict[str, type[Optimizer]] = {
     "lbfgs": LBFGS,
     "nonlinear_cg": NonlinearConjugateGradient,
     "riemannian": Riemannian,
+    "natural_gradient": NaturalGradient,
 }

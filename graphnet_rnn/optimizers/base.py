@@ -22,6 +22,7 @@ __all__ = [
     "Preconditioned",
     "Report",
     "State",
+    "kept_of",
     "require_optimizer",
     "taken_up",
 ]
@@ -98,8 +99,8 @@ class Optimizer(ABC):
     """Settings alone: all that changes is in `state`, so a stored state resumes exactly."""
 
     @abstractmethod
-    def init(self, theta: Array) -> State:
-        """The state before the first step."""
+    def init(self, theta: Array, objective: Any = None) -> State:
+        """The state before the first step. objective: what is to be minimised, for a state whose size depends on it."""
 
     @abstractmethod
     def step(self, objective: Curved, theta: Array, state: State, rate: float | None = None) -> Report:
@@ -111,7 +112,7 @@ class Optimizer(ABC):
         if "step" in vars(cls):
             cls.step = _checking(cls.step)  # type: ignore[method-assign]
 
-    def _require_own(self, theta: Any, state: Any) -> None:
+    def _require_own(self, objective: Any, theta: Any, state: Any) -> None:
         """UsageError for what no step can change in place, and for a state that another optimizer keeps."""
         own = f"{type(self).__name__}.step"
         if getattr(getattr(theta, "dtype", None), "kind", "") != "f":
@@ -121,16 +122,16 @@ class Optimizer(ABC):
             )
         if len(theta.shape) != 1:
             raise UsageError(f"{own}: theta must be a vector, not an array of shape {list(theta.shape)}")
-        difference = _against(state, self._kept(theta), type(self).__name__)
+        difference = _against(state, self._kept(theta, objective), type(self).__name__)
         if difference:
-            raise UsageError(f"{own}: {difference}; make it with optimizer.init(theta)")
+            raise UsageError(f"{own}: {difference}; make it with optimizer.init(theta, objective)")
 
-    def _kept(self, theta: Array) -> Kept:
+    def _kept(self, theta: Array, objective: Any) -> Kept:
         """Of the state that goes with such parameters; once for all steps."""
         key = theta.size, theta.dtype
         found: tuple[Any, Kept] | None = vars(self).get("_keeps")
         if found is None or found[0] != key:
-            found = key, _kept_of(self.init(theta))
+            found = key, kept_of(self.init(theta, objective))
             object.__setattr__(self, "_keeps", found)
         return found[1]
 
@@ -154,7 +155,7 @@ def _checking(step: Callable[..., Report]) -> Callable[..., Report]:
     def checked(
         self: Optimizer, objective: Any, theta: Array, state: State, rate: float | None = None
     ) -> Report:
-        self._require_own(theta, state)
+        self._require_own(objective, theta, state)
         return step(self, objective, theta, state, rate)
 
     return checked
@@ -179,7 +180,7 @@ def taken_up(who: str, owner: str, fresh: State, given: State | None) -> State:
     if not isinstance(given, Mapping):
         raise UsageError(f"{who}: state must be a dict of arrays, as result.state, not {shown(given)}")
     arrays = {name: np.asarray(array) for name, array in given.items()}
-    difference = _against(arrays, _kept_of(fresh), owner, "same_kind")
+    difference = _against(arrays, kept_of(fresh), owner, "same_kind")
     if difference:
         raise UsageError(f"{who}: {difference}")
     for name, held in fresh.items():
@@ -189,7 +190,8 @@ def taken_up(who: str, owner: str, fresh: State, given: State | None) -> State:
     return fresh
 
 
-def _kept_of(state: State) -> Kept:
+def kept_of(state: State) -> Kept:
+    """Shape and dtype of each array."""
     return {name: (array.shape, array.dtype) for name, array in state.items()}
 
 

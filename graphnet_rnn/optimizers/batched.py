@@ -135,6 +135,11 @@ class BatchedObjective:
         return self.objective.metric_solver(metric, part, numbers, damping)
 
     @property
+    def slices(self) -> list[slice]:
+        """See Objective.slices."""
+        return self.objective.slices
+
+    @property
     def units(self) -> int:
         """See Objective.units."""
         return self.objective.units

@@ -60,7 +60,7 @@ class Bowl:
     def squared_gradients(self, w: Array) -> Array:
         return np.square(self.gradient(w)[1], dtype=np.float64)
 
-    units = SIZE
+    units, slices = SIZE, [slice(0, SIZE)]
 
     def metric(self, w: Array, metric: Any, part: str = "all", draw: int = 0) -> tuple[float, Array, Array]:
         return *self.gradient(w), self.hessian.ravel()
@@ -96,7 +96,7 @@ def _stepped(
 ) -> Iterator[tuple[Array, State]]:
     """θ and the state, before each step and after the last; they are copies."""
     objective, theta = Bowl(), Bowl().start(dtype)
-    state = optimizer.init(theta)
+    state = optimizer.init(theta, objective)
     yield theta.copy(), deepcopy(state)
     for _ in range(steps):
         optimizer.step(objective, theta, state)
@@ -132,7 +132,7 @@ def settings_come_back(optimizer: Optimizer) -> str:
 def state_is_arrays(optimizer: Optimizer) -> str:
     """The state is arrays by name, which steps change in place, as θ."""
     theta = Bowl().start()
-    state = optimizer.init(theta)
+    state = optimizer.init(theta, Bowl())
     held = dict(state)
     optimizer.step(Bowl(), theta, state)
     for name, array in held.items():

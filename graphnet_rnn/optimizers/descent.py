@@ -6,7 +6,7 @@ import math
 import time
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -189,7 +189,7 @@ class LineSearchOptimizer(Optimizer):
         return "iterations" if done == self.iterations else ""
 
     @abstractmethod
-    def init(self, theta: Array) -> State:
+    def init(self, theta: Array, objective: Any = None) -> State:
         """The arrays of what is learned, before the first step."""
 
     @abstractmethod

@@ -29,7 +29,7 @@ class ExpectationMaximization(Optimizer):
     def __post_init__(self) -> None:
         object.__setattr__(self, "smoothing", amount("ExpectationMaximization: smoothing", self.smoothing))
 
-    def init(self, theta: Array) -> State:
+    def init(self, theta: Array, objective: Any = None) -> State:
         return {}
 
     def step(self, objective: Any, theta: Array, state: State, rate: float | None = None) -> Report:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -17,7 +16,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
 from graphnet_rnn.optimizers.equations import Kind, lookahead_function, update_function
-from graphnet_rnn.optimizers.schedules import StepSchedule, extremes, number_or_schedule
+from graphnet_rnn.optimizers.schedules import StepSchedule, described, rate_or_schedule, share_or_schedule
 from graphnet_rnn.optimizers.vectors import compiled
 from graphnet_rnn.settings import amount, fraction, limit
 
@@ -59,13 +58,7 @@ class FirstOrder(Optimizer):
 
     def __post_init__(self) -> None:
         own = type(self).__name__
-        rate = number_or_schedule(f"{own}: rate", self.rate)
-        for value in extremes(rate):
-            if not value > 0:
-                raise UsageError(f"{own}: rate must be > 0, not {value!r}")
-            if math.isinf(value):
-                raise UsageError(f"{own}: rate must be finite, not {value!r}")
-        object.__setattr__(self, "rate", rate)
+        object.__setattr__(self, "rate", rate_or_schedule(f"{own}: rate", self.rate))
         for name in ("clip_norm", "clip_value"):
             value = getattr(self, name)
             if value is not None:
@@ -73,10 +66,7 @@ class FirstOrder(Optimizer):
 
     def settings(self) -> dict[str, Any]:
         """The arguments that make this optimiser again, as JSON knows them: a schedule by its description."""
-        return {
-            name: value.description() if isinstance(value, StepSchedule) else value
-            for name, value in super().settings().items()
-        }
+        return {name: described(value) for name, value in super().settings().items()}
 
     # -- what a class declares -----------------------------------------------------------------
 
@@ -161,7 +151,7 @@ class FirstOrder(Optimizer):
 
     # -- on arrays -----------------------------------------------------------------------------
 
-    def init(self, theta: Array) -> State:
+    def init(self, theta: Array, objective: Any = None) -> State:
         return self.accumulators(theta) | ({"step": np.zeros(1, np.int64)} if self._scheduled else {})
 
     def rate_at(self, state: State) -> float:
@@ -266,10 +256,7 @@ class Momentum(FirstOrder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        momentum = number_or_schedule(f"{type(self).__name__}: momentum", self.momentum)
-        for value in extremes(momentum):
-            if not 0 <= value < 1:
-                raise UsageError(f"{type(self).__name__}: momentum must be in [0, 1), not {value!r}")
+        momentum = share_or_schedule(f"{type(self).__name__}: momentum", self.momentum)
         object.__setattr__(self, "momentum", momentum)
 
     def accumulators(self, theta: Array) -> State:

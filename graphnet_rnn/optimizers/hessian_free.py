@@ -164,7 +164,7 @@ class CurvedOptimizer(Optimizer):
     def rate_at(self, state: State) -> float:
         return self.rate
 
-    def init(self, theta: Array) -> State:
+    def init(self, theta: Array, objective: Any = None) -> State:
         state = {
             "direction": np.zeros_like(theta, np.float64),
             "damping": np.array([self.damping], np.float64),

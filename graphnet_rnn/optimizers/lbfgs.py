@@ -44,7 +44,7 @@ class LBFGS(LineSearchOptimizer):
         super().__post_init__()
         object.__setattr__(self, "memory", whole_number("LBFGS: memory", self.memory))
 
-    def init(self, theta: Array) -> State:
+    def init(self, theta: Array, objective: Any = None) -> State:
         """s and y: the pairs, end to end, in the order of a ring; products: their sᵀy; pairs: how many there were."""
         return {
             "s": np.concatenate([np.zeros_like(theta, np.float64)] * self.memory),

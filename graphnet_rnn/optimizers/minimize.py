@@ -100,7 +100,7 @@ def minimize(
         raise UsageError(
             f"minimize: start has shape {list(theta.shape)}, but there are {objective.size} parameters"
         )
-    state = taken_up("minimize", type(chosen).__name__, chosen.init(theta), state)
+    state = taken_up("minimize", type(chosen).__name__, chosen.init(theta, objective), state)
     reports: list[Report] = []
     reason, idle = "steps", 0
     for step in range(steps):

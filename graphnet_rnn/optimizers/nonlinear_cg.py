@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class NonlinearConjugateGradient(LineSearchOptimizer):
 
     rule: ClassVar[Wolfe] = Wolfe(c1=1e-4, c2=0.4, width=1e-14)
 
-    def init(self, theta: Array) -> State:
+    def init(self, theta: Array, objective: Any = None) -> State:
         """bend: β p for the next direction; fall: what the last iteration took off the loss, 0 before it."""
         return {"bend": np.zeros_like(theta, np.float64), "fall": np.zeros(1)}
 

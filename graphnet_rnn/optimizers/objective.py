@@ -119,6 +119,11 @@ class Objective:
     def size(self) -> int:
         return sum(node.size for node in self.parameters)
 
+    @cached_property
+    def slices(self) -> list[slice]:
+        """Where each parameter lies in the vector."""
+        return [slice(end - node.size, end) for end, node in zip(self._ends, self.parameters, strict=True)]
+
     def start(self) -> Array:
         """The present parameters as a new flat vector, where the back end computes."""
         return self.place(np.concatenate([node.value.ravel() for node in self.parameters]))

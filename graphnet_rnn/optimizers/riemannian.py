@@ -72,7 +72,7 @@ class Riemannian(Optimizer):
             object.__setattr__(self, "rate", amount("Riemannian: rate", self.rate))
         object.__setattr__(self, "tries", whole_number("Riemannian: tries", self.tries))
 
-    def init(self, theta: Array) -> State:
+    def init(self, theta: Array, objective: Any = None) -> State:
         """rates: of both parts, 0 before the first step of one; turn: how many steps there were, so whose is next."""
         start = 0.0 if self.rate is None else self.rate
         return {"rates": np.full(len(PARTS), start), "turn": np.zeros(1, np.int64)}

@@ -25,8 +25,9 @@ __all__ = [
     "NesterovMomentum",
     "StepSchedule",
     "Stepwise",
-    "extremes",
-    "number_or_schedule",
+    "described",
+    "rate_or_schedule",
+    "share_or_schedule",
 ]  # fmt: skip
 
 # -- by epoch ------------------------------------------------------------------------------------
@@ -177,7 +178,32 @@ class NesterovMomentum(StepSchedule):
 KINDS: dict[str, type[StepSchedule]] = {kind.__name__: kind for kind in (Stepwise, NesterovMomentum)}
 
 
-def number_or_schedule(argument: str, value: Any) -> float | StepSchedule:
+def rate_or_schedule(argument: str, value: Any) -> float | StepSchedule:
+    """A learning rate: a number > 0, a StepSchedule of such, or the description of one; UsageError for others."""
+    rate = _number_or_schedule(argument, value)
+    for each in _extremes(rate):
+        if not each > 0:
+            raise UsageError(f"{argument} must be > 0, not {each!r}")
+        if math.isinf(each):
+            raise UsageError(f"{argument} must be finite, not {each!r}")
+    return rate
+
+
+def share_or_schedule(argument: str, value: Any) -> float | StepSchedule:
+    """The same of numbers in [0, 1), such as a momentum."""
+    share = _number_or_schedule(argument, value)
+    for each in _extremes(share):
+        if not 0 <= each < 1:
+            raise UsageError(f"{argument} must be in [0, 1), not {each!r}")
+    return share
+
+
+def described(setting: Any) -> Any:
+    """A setting as JSON knows it: a schedule by its description."""
+    return setting.description() if isinstance(setting, StepSchedule) else setting
+
+
+def _number_or_schedule(argument: str, value: Any) -> float | StepSchedule:
     """The value, if it is a number or a StepSchedule; the schedule, if it is the description of one."""
     if isinstance(value, StepSchedule):
         return value
@@ -193,7 +219,7 @@ def number_or_schedule(argument: str, value: Any) -> float | StepSchedule:
     )
 
 
-def extremes(setting: float | StepSchedule) -> tuple[float, ...]:
+def _extremes(setting: float | StepSchedule) -> tuple[float, ...]:
     """The least and the largest value that it takes; of a number, the number."""
     return setting.range if isinstance(setting, StepSchedule) else (setting,)
 

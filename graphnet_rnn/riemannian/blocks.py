@@ -93,7 +93,18 @@ class Block(ABC):
         """g ↦ (M + damping + more)⁻¹ g; values: of `nodes`, in float64.
 
         damping: a number, or one for each unit. more: damping of the summed cost, whatever `damping` is of.
+        Raises TrainingError where that is singular.
         """
+
+    def _require_positive(self, *curvatures: Array) -> None:
+        if not all((each > 0).all() for each in curvatures):
+            raise self._singular()
+
+    def _singular(self) -> TrainingError:
+        return TrainingError(
+            f"the metric of {self.group} is singular, as sources of a unit say the same, or nothing, or it is not "
+            "finite; give a larger damping"
+        )
 
 
 class Diagonal(Block):
@@ -108,6 +119,7 @@ class Diagonal(Block):
 
     def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
         damped = [M + damping + more for M in values]
+        self._require_positive(*damped)
         return lambda g: [each / M for each, M in zip(g, damped, strict=True)]
 
 
@@ -134,6 +146,7 @@ class QuasiDiagonal(Block):
             return Diagonal(self.rows).solver(values, damping, more)
         at = self.group.incoming.index(bias)
         M_00 = values[at] + damping + more
+        self._require_positive(M_00)
         crossed = iter(values[count:])
         parts: list[tuple[Incoming, Array, Array]] = []  # with M_0i / M_00, and M_ii - M_0i² / M_00
         for incoming, M_ii in zip(self.group.incoming, values[:count], strict=True):
@@ -141,6 +154,7 @@ class QuasiDiagonal(Block):
                 M_0i = next(crossed)
                 share = M_0i / _to_entries(incoming, M_00)
                 parts.append((incoming, share, M_ii + damping + more - M_0i * share))
+        self._require_positive(*(curved for _, _, curved in parts))
 
         def solve(g: Sequence[Array]) -> list[Array]:
             own = g[at] / M_00
@@ -227,10 +241,7 @@ class Full(Block):
         try:
             L = np.linalg.cholesky(M)
         except np.linalg.LinAlgError:
-            raise TrainingError(
-                f"the metric of {self.group} is singular: sources of a unit say the same, or nothing; give a larger "
-                "damping"
-            ) from None
+            raise self._singular() from None
 
         def solve(g: Sequence[Array]) -> list[Array]:
             gathered = [
@@ -354,10 +365,7 @@ class Kronecker(Block):
         try:
             inverse = self._inverse(A, G, [each / n for each, n in zip(lagged, (count, 1.0), strict=False)])
         except np.linalg.LinAlgError:
-            raise TrainingError(
-                f"the Kronecker factors of {self.group} are singular: sources or slopes say the same, or nothing; give "
-                "a larger damping"
-            ) from None
+            raise self._singular() from None
 
         def solve(g: Sequence[Array]) -> list[Array]:
             step = inverse(np.concatenate([np.atleast_2d(each) for each in g], axis=0))

@@ -300,7 +300,9 @@ class OverCost:
         """How many numbers the metric is."""
         return sum(node.size for node in self._all)
 
-    def solver(self, numbers: Array, more: float = 0.0) -> Callable[[Mapping[Node, Array]], dict[Node, Array]]:
+    def solver(
+        self, numbers: Array, more: float = 0.0
+    ) -> Callable[[Mapping[Node, Array]], dict[Node, Array]]:
         """g ↦ (M + more)⁻¹ g, both by weight, of the cost as it is, numbers: what `nodes` are, end to end.
 
         Raises TrainingError for a metric that is singular.
@@ -320,7 +322,11 @@ class OverCost:
             for block, solver in zip(self.blocks, solvers, strict=True):
                 weights = [each.weight for each in block.group.incoming]
                 steps.update(
-                    zip(weights, solver([weight * np.asarray(gradient[w], np.float64) for w in weights]), strict=True)
+                    zip(
+                        weights,
+                        solver([weight * np.asarray(gradient[w], np.float64) for w in weights]),
+                        strict=True,
+                    )
                 )
             return steps
 

@@ -56,7 +56,7 @@ class Trial:
         self.network = self.problem.model
         self.optimizer = settings(task).optimizer() if optimizer is None else optimizer
         self.theta = self.problem.objective.start()
-        self.state = self.optimizer.init(self.theta)
+        self.state = self.optimizer.init(self.theta, self.problem.objective)
         self.steps = self.sequences = 0
 
     def wrong(self) -> float:

@@ -116,7 +116,7 @@ class Trainer:
         self.listeners, self.notes = list(listeners), dict(notes or {})
         # The optimiser works on a vector of its own: looking ahead (Nesterov) changes the parameters.
         self.theta = problem.objective.start()
-        self.state: State = settings.optimizer.init(self.theta)
+        self.state: State = settings.optimizer.init(self.theta, problem.objective)
         self.progress, self.cost = Progress(), math.nan
         self._resumed, self._interruption = False, Interruption()
         self._stop_reason = ""

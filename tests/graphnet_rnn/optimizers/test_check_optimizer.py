@@ -16,6 +16,7 @@ from graphnet_rnn import optimizers
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers import FirstOrder, NesterovMomentum, Stepwise
 from graphnet_rnn.optimizers.base import Differentiable, Report, State
+from graphnet_rnn.optimizers.checks import Bowl
 
 Nodes = dict[str, Node]
 SCHEDULED = {"rate": Stepwise({0: 0.1, 2: 0.05}), "clip_norm": 0.5, "clip_value": 0.3}
@@ -42,13 +43,18 @@ GOOD: list[optimizers.Optimizer] = [
     *(kind(**SCHEDULED) for kind in optimizers.ALL.values() if issubclass(kind, FirstOrder)),
     rnn.Nesterov(0.1, momentum=NesterovMomentum(0.9)),
     rnn.HessianFree(preconditioner=0.75),
+    rnn.NaturalGradient(
+        every=3, graft="adam", rate=Stepwise({0: 0.1, 2: 0.2}), momentum=NesterovMomentum(0.9)
+    ),
     rnn.HessianFree(damping=0.0, adapts="nothing"),
     Lion(0.01),
     Lion(Stepwise({0: 0.1, 1: 0.2}), clip_norm=0.1),
 ]
 
 
-@pytest.mark.parametrize("optimizer", GOOD, ids=lambda o: f"{type(o).__name__}-{len(o.init(np.zeros(1)))}")
+@pytest.mark.parametrize(
+    "optimizer", GOOD, ids=lambda o: f"{type(o).__name__}-{len(o.init(np.zeros(1), Bowl()))}"
+)
 def test_all_that_we_have(optimizer: optimizers.Optimizer) -> None:
     told: list[str] = []
     rnn.testing.check_optimizer(optimizer, lambda name, found: told.append(name))
@@ -64,7 +70,7 @@ class ByHand(optimizers.Optimizer):
 
     rate: float = 0.1
 
-    def init(self, theta: Array) -> State:
+    def init(self, theta: Array, objective: Any = None) -> State:
         return {"v": np.zeros_like(theta)}
 
     def step(

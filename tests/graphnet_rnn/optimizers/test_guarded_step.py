@@ -62,7 +62,7 @@ def test_nothing_changes(name: str, what: str) -> None:
     objective.__class__ = Broken
     objective.break_ = lambda loss, g: (loss, g)  # type: ignore[attr-defined]
     theta = objective.start()
-    state = optimizer.init(theta)
+    state = optimizer.init(theta, objective)
     for step in range(2):
         guarded_step(optimizer, objective, theta, state, f"step {step}")
     before = theta.copy(), {name: array.copy() for name, array in state.items()}

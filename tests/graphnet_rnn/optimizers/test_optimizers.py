@@ -135,7 +135,7 @@ def test_every_kind_resumes_from_its_state_and_settings(kind: type[Optimizer]) -
     limit = {"clip_norm": 1.0} if issubclass(kind, optimizers.FirstOrder) else {}
     optimizer, objective = kind(**limit), rosenbrock()
     theta = objective.start()
-    state = optimizer.init(theta)
+    state = optimizer.init(theta, objective)
     for _ in range(3):
         optimizer.step(objective, theta, state)
     saved, saved_state = theta.copy(), copy.deepcopy(state)
@@ -158,7 +158,7 @@ def test_every_kind_reports_as_json(kind: type[Optimizer]) -> None:
         objective = rosenbrock()
         theta = objective.start()
         before = objective.loss(theta)
-        report = kind().step(objective, theta, kind().init(theta))
+        report = kind().step(objective, theta, kind().init(theta, objective))
         assert report.loss == before
         assert re.match(r"loss \S+  ?.*\|g\| \S+[^\n]*$", str(report))
         rows.append(json.dumps(report.row(), allow_nan=False))
@@ -171,7 +171,7 @@ def test_no_kind_steps_on_a_nan(kind: type[Optimizer]) -> None:
     objective = Plain(gn.sum(gn.squared_error(gn.log(x), np.ones(2))), [x])
     theta = objective.start()
     with np.errstate(invalid="ignore"):
-        report = kind().step(objective, theta, kind().init(theta))
+        report = kind().step(objective, theta, kind().init(theta, objective))
     assert not math.isfinite(report.loss)
     assert np.array_equal(theta, [0.5, -1.0])
     assert json.dumps(report.row(), allow_nan=False)
@@ -419,9 +419,7 @@ def rosenbrock() -> rnn.Objective:
     """(1 - x)² + 100 (y - x²)², from (-1.2, 1), written in nodes."""
     x = gn.parameter(np.array([-1.2]), name="x")
     y = gn.parameter(np.array([1.0]), name="y")
-    return Plain(
-        gn.sum(gn.squared_error(x, 1.0)) + gn.sum(gn.squared_error(10 * (y - x**2), 0.0)), [x, y]
-    )
+    return Plain(gn.sum(gn.squared_error(x, 1.0)) + gn.sum(gn.squared_error(10 * (y - x**2), 0.0)), [x, y])
 
 
 @every_case

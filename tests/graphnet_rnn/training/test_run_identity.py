@@ -187,7 +187,7 @@ def test_every_setting_has_its_row(kind: type) -> None:
 #: Other values than the defaults, where half or one more cannot be meant.
 OTHERS: dict[str, Any] = {
     "clip_norm": 2.0, "clip_value": 2.0, "beta1": 0.5, "beta2": 0.5, "decay": 0.5, "momentum": 0.5, "adapts": "nothing",
-    "metric": "qdruop",
+    "metric": "rms", "graft": "adam",
 }  # fmt: skip
 
 

@@ -1,0 +1,187 @@
+"""NaturalGradient: steps in a running mean of a metric over minibatches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import TrainingError, UsageError
+from graphnet_rnn.optimizers.base import Kept, Optimizer, Report, State, kept_of
+from graphnet_rnn.optimizers.first_order import SGD, Adam, FirstOrder, Momentum, RMSprop
+from graphnet_rnn.optimizers.schedules import StepSchedule, described, rate_or_schedule, share_or_schedule
+from graphnet_rnn.optimizers.vectors import norm
+from graphnet_rnn.riemannian.metrics import Metric, OuterProduct, as_metric
+from graphnet_rnn.settings import amount, fraction, limit, one_of, whole_number
+
+__all__ = ["NaturalGradient", "NaturalGradientReport"]
+
+#: Whose steps may say how long a step of each parameter is.
+GRAFTS: dict[str, type[FirstOrder]] = {"sgd": SGD, "rmsprop": RMSprop, "adam": Adam}
+#: What the arrays of that optimizer's state are called.
+GRAFTED = "graft_"
+
+
+@dataclass(frozen=True)
+class NaturalGradientReport(Report):
+    """length: √(∇Cᵀ M̄⁻¹ ∇C), of the step before it is clipped and grafted, in the metric."""
+
+    length: float
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}  in the metric {self.length:.2g}"
+
+
+class _Known:
+    """A loss and a gradient, or what takes its place, as a first-order optimizer asks an objective for them."""
+
+    def __init__(self, objective: Any, loss: float, g: Array) -> None:
+        self.threads, self.found = getattr(objective, "threads", None), (loss, g)
+
+    def gradient(self, w: Array) -> tuple[float, Array]:
+        return self.found
+
+
+@dataclass(frozen=True)
+class NaturalGradient(Optimizer):
+    """v ← μ v - ε (M̄ + λ)⁻¹ ∇C;  θ ← θ + v;  M̄ ← ρ M̄ + (1 - ρ) M, M the metric of the batch's summed cost
+
+    metric: M, see rnn.riemannian, or the name of one ("qdruop", "kfac", ...). rate: ε, momentum: μ, each a number or
+    a StepSchedule. damping: λ, of the mean cost, besides the metric's own. averaged: ρ, at step t at most 1 - 1/t, so
+    that the first steps need no other start. every: M is measured, and factored, at each so many steps.
+    clip_norm: the longest √(∇Cᵀ (M̄ + λ)⁻¹ ∇C), the length of a step in the metric; None for no limit. graft: "adam",
+    "rmsprop" or "sgd", whose step at this rate says how long that of each parameter is: then the metric gives
+    directions alone.
+    Raises TrainingError for a metric that is singular, or not finite, with the units.
+    Source: Amari 1998; the running mean, Martens & Grosse 2015, 5; limits on the length in the metric, Ba, Grosse &
+    Martens 2017, 3; grafting, Agarwal et al. 2020.
+    """
+
+    metric: Metric = field(default_factory=lambda: OuterProduct("quasi-diagonal"))
+    rate: float | StepSchedule = 0.03
+    momentum: float | StepSchedule = 0.9
+    damping: float = 0.01
+    averaged: float = 0.95
+    every: int = 1
+    clip_norm: float | None = 1.0
+    graft: str = ""
+
+    def __post_init__(self) -> None:
+        own = "NaturalGradient"
+        object.__setattr__(self, "metric", as_metric(own, self.metric))
+        object.__setattr__(self, "rate", rate_or_schedule(f"{own}: rate", self.rate))
+        object.__setattr__(self, "momentum", share_or_schedule(f"{own}: momentum", self.momentum))
+        object.__setattr__(self, "damping", amount(f"{own}: damping", self.damping))
+        object.__setattr__(self, "averaged", fraction(f"{own}: averaged", self.averaged))
+        object.__setattr__(self, "every", whole_number(f"{own}: every", self.every))
+        one_of(f"{own}: graft", self.graft, ("", *GRAFTS))
+        if self.clip_norm is not None:
+            object.__setattr__(self, "clip_norm", limit(f"{own}: clip_norm", self.clip_norm))
+
+    def settings(self) -> dict[str, Any]:
+        own = {name: described(value) for name, value in super().settings().items()}
+        return own | {"metric": self.metric.description()}
+
+    @property
+    def _moving(self) -> Momentum:
+        """What makes of a direction a step."""
+        return Momentum(1.0 if self.graft else self.rate, momentum=self.momentum)
+
+    @property
+    def _grafted(self) -> FirstOrder:
+        return GRAFTS[self.graft](self.rate)
+
+    def rate_at(self, state: State) -> float:
+        if self.graft:
+            return self._grafted.rate_at(_of_graft(state))
+        return self._moving.rate_at(state)
+
+    def init(self, theta: Array, objective: Any = None) -> State:
+        """v (and step, if a setting follows a schedule); metric: M̄; steps: how many there were; graft_...: its state.
+
+        Raises UsageError without an objective that has the metric, whose size must be known.
+        """
+        if not hasattr(objective, "metric_size"):
+            raise UsageError(
+                "NaturalGradient.init: write init(theta, objective), of an objective with a metric"
+            )
+        grafted = self._grafted.init(theta) if self.graft else {}
+        return {
+            **self._moving.init(theta),
+            "metric": np.zeros(objective.metric_size(self.metric)),
+            "steps": np.zeros(1, np.int64),
+            **{GRAFTED + name: array for name, array in grafted.items()},
+        }
+
+    def _kept(self, theta: Array, objective: Any) -> Kept:
+        return kept_of(self.init(theta, objective))  # another objective may have another metric
+
+    def step(self, objective: Any, theta: Array, state: State, rate: float | None = None) -> Report:
+        done = int(state["steps"][0])
+        numbers = None
+        if done % self.every:
+            loss, g = objective.gradient(theta)
+        else:
+            loss, g, numbers = objective.metric(theta, self.metric, "all", done)
+        length = norm(g)
+        if not (math.isfinite(loss) and math.isfinite(length)):
+            return NaturalGradientReport(loss, length, math.nan)
+        if numbers is not None:
+            share = min(self.averaged, 1 - 1 / (done // self.every + 1))
+            numbers = share * state["metric"] + (1 - share) * numbers
+        direction = self._solver(objective, state, numbers)(g)
+        reach = math.sqrt(max(float(np.dot(np.asarray(g, np.float64), direction)), 0.0))
+        if not math.isfinite(norm(direction)):
+            raise TrainingError(
+                "NaturalGradient: the step in the metric is not finite; give a larger damping"
+            )
+        if self.clip_norm is not None and reach > self.clip_norm:
+            direction *= self.clip_norm / reach
+        if self.graft:
+            known = _Known(objective, loss, np.asarray(g))
+            lengths = self._grafted_lengths(known, theta, state, objective.slices, rate)
+            for each, wanted in zip(objective.slices, lengths, strict=True):
+                direction[each] *= wanted / (norm(direction[each]) or 1.0)
+        own = {name: array for name, array in state.items() if _is_momentums(name)}
+        known = _Known(objective, loss, gn.place(direction.astype(theta.dtype), gn.backend_of(theta)))
+        self._moving.step(known, theta, own, None if self.graft else rate)
+        state["steps"][0] += 1
+        if numbers is not None:
+            state["metric"][...] = numbers
+        return NaturalGradientReport(loss, length, reach)
+
+    def _solver(self, objective: Any, state: State, numbers: Array | None) -> Callable[[Array], Array]:
+        """M̄⁻¹: of new numbers, or as it was factored last, unless this state is another run's."""
+        before: tuple[Array, int, Callable[[Array], Array]] | None = vars(self).get("_factored")
+        at = int(state["steps"][0]) // self.every
+        if numbers is None and before is not None and before[0] is state["metric"] and before[1] == at:
+            return before[2]
+        found: Callable[[Array], Array] = objective.metric_solver(
+            self.metric, "all", state["metric"] if numbers is None else numbers, self.damping
+        )
+        if self.every > 1:
+            object.__setattr__(self, "_factored", (state["metric"], at, found))
+        return found
+
+    def _grafted_lengths(
+        self, known: _Known, theta: Array, state: State, slices: Sequence[slice], rate: float | None
+    ) -> list[float]:
+        """How long the other optimizer's step of each parameter is; its state goes on."""
+        there = theta.copy()
+        self._grafted.step(known, there, _of_graft(state), rate)
+        moved = np.asarray(there, np.float64) - np.asarray(theta, np.float64)
+        return [norm(moved[each]) for each in slices]
+
+
+def _is_momentums(name: str) -> bool:
+    return name not in ("metric", "steps") and not name.startswith(GRAFTED)
+
+
+def _of_graft(state: State) -> State:
+    """The other optimizer's state."""
+    return {name.removeprefix(GRAFTED): array for name, array in state.items() if name.startswith(GRAFTED)}
