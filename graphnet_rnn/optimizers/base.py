@@ -29,7 +29,7 @@ __all__ = [
 
 #: All that a step changes besides the parameters: flat arrays by name. What is stored for resuming.
 State = dict[str, Array]
-#: Shape and dtype of each array of a state.
+#: Shape and dtype of each array of a state; (-1,): of any length.
 Kept = dict[str, tuple[Shape, Dtype]]
 
 
@@ -206,7 +206,7 @@ def _against(state: Any, kept: Kept, owner: str, casting: Literal["no", "same_ki
         array = state[name]
         if not hasattr(array, "shape") or not hasattr(array, "dtype"):
             return f"{name} in state must be an array, not {shown(array)}"
-        if array.shape != shape or not np.can_cast(array.dtype, dtype, casting):
+        if shape not in (array.shape, (-1,) * array.ndim) or not np.can_cast(array.dtype, dtype, casting):
             return (
                 f"{name} in state must be finite, of shape {list(shape)} and {dtype}, which {owner} keeps here, not "
                 f"{array.dtype} of shape {list(array.shape)}"

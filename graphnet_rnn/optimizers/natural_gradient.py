@@ -57,6 +57,8 @@ class NaturalGradient(Optimizer):
     clip_norm: the longest √(∇Cᵀ (M̄ + λ)⁻¹ ∇C), the length of a step in the metric; None for no limit. graft: "adam",
     "rmsprop" or "sgd", whose step at this rate says how long that of each parameter is: then the metric gives
     directions alone.
+    A step whose metric has another size than M̄, such as that of the first piece of a text, which learned states enter,
+    is in the metric of its own batch.
     Raises TrainingError for a metric that is singular, or not finite, with the units.
     Source: Amari 1998; the running mean, Martens & Grosse 2015, 5; limits on the length in the metric, Ba, Grosse &
     Martens 2017, 3; grafting, Agarwal et al. 2020.
@@ -102,7 +104,8 @@ class NaturalGradient(Optimizer):
         return self._moving.rate_at(state)
 
     def init(self, theta: Array, objective: Any = None) -> State:
-        """v (and step, if a setting follows a schedule); metric: M̄; steps: how many there were; graft_...: its state.
+        """v (and step, if a setting follows a schedule); metric: M̄; steps: how many there were; measured: of how many
+        batches M̄ is a mean; graft_...: the other optimizer's state.
 
         Raises UsageError without an objective that has the metric, whose size must be known.
         """
@@ -115,26 +118,29 @@ class NaturalGradient(Optimizer):
             **self._moving.init(theta),
             "metric": np.zeros(objective.metric_size(self.metric)),
             "steps": np.zeros(1, np.int64),
+            "measured": np.zeros(1, np.int64),
             **{GRAFTED + name: array for name, array in grafted.items()},
         }
 
     def _kept(self, theta: Array, objective: Any) -> Kept:
-        return kept_of(self.init(theta, objective))  # another objective may have another metric
+        return {**kept_of(self.init(theta, objective)), "metric": ((-1,), np.dtype(np.float64))}
 
     def step(self, objective: Any, theta: Array, state: State, rate: float | None = None) -> Report:
-        done = int(state["steps"][0])
-        numbers = None
-        if done % self.every:
+        done, measured = int(state["steps"][0]), int(state["measured"][0])
+        fits = objective.metric_size(self.metric) == state["metric"].size
+        if fits and measured and done % self.every:
             loss, g = objective.gradient(theta)
+            numbers = None
         else:
             loss, g, numbers = objective.metric(theta, self.metric, "all", done)
         length = norm(g)
         if not (math.isfinite(loss) and math.isfinite(length)):
             return NaturalGradientReport(loss, length, math.nan)
-        if numbers is not None:
-            share = min(self.averaged, 1 - 1 / (done // self.every + 1))
+        if fits and numbers is not None:
+            measured += 1
+            share = min(self.averaged, 1 - 1 / measured)
             numbers = share * state["metric"] + (1 - share) * numbers
-        direction = self._solver(objective, state, numbers)(g)
+        direction = self._solver(objective, state, numbers, measured)(g)
         reach = math.sqrt(max(float(np.dot(np.asarray(g, np.float64), direction)), 0.0))
         if not math.isfinite(norm(direction)):
             raise TrainingError(
@@ -151,21 +157,21 @@ class NaturalGradient(Optimizer):
         known = _Known(objective, loss, gn.place(direction.astype(theta.dtype), gn.backend_of(theta)))
         self._moving.step(known, theta, own, None if self.graft else rate)
         state["steps"][0] += 1
-        if numbers is not None:
-            state["metric"][...] = numbers
+        if fits and numbers is not None:
+            state["metric"][...], state["measured"][0] = numbers, measured
         return NaturalGradientReport(loss, length, reach)
 
-    def _solver(self, objective: Any, state: State, numbers: Array | None) -> Callable[[Array], Array]:
-        """M̄⁻¹: of new numbers, or as it was factored last, unless this state is another run's."""
+    def _solver(
+        self, objective: Any, state: State, numbers: Array | None, measured: int
+    ) -> Callable[[Array], Array]:
+        """(M + λ)⁻¹ of these numbers; of M̄ without any, as it was factored last unless that was another run's."""
         before: tuple[Array, int, Callable[[Array], Array]] | None = vars(self).get("_factored")
-        at = int(state["steps"][0]) // self.every
-        if numbers is None and before is not None and before[0] is state["metric"] and before[1] == at:
+        if numbers is None and before is not None and before[0] is state["metric"] and before[1] == measured:
             return before[2]
-        found: Callable[[Array], Array] = objective.metric_solver(
-            self.metric, "all", state["metric"] if numbers is None else numbers, self.damping
-        )
-        if self.every > 1:
-            object.__setattr__(self, "_factored", (state["metric"], at, found))
+        of = state["metric"] if numbers is None else numbers
+        found: Callable[[Array], Array] = objective.metric_solver(self.metric, "all", of, self.damping)
+        if self.every > 1 and of.size == state["metric"].size:
+            object.__setattr__(self, "_factored", (state["metric"], measured, found))
         return found
 
     def _grafted_lengths(
@@ -179,7 +185,7 @@ class NaturalGradient(Optimizer):
 
 
 def _is_momentums(name: str) -> bool:
-    return name not in ("metric", "steps") and not name.startswith(GRAFTED)
+    return name not in ("metric", "steps", "measured") and not name.startswith(GRAFTED)
 
 
 def _of_graft(state: State) -> State:

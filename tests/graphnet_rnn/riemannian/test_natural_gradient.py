@@ -203,8 +203,36 @@ def test_impossible_settings(settings: dict[str, Any], words: str) -> None:
 def test_its_state_needs_the_objective() -> None:
     with pytest.raises(UsageError, match=r"write init\(theta, objective\)"):
         NaturalGradient().init(np.zeros(3))
-    objective, _ = problem()
-    theta = objective.start()
-    other = NaturalGradient("kfac").init(theta, objective)
+    objective, feed = problem()
+    state = NaturalGradient("kfac").init(objective.start(), objective)
     with pytest.raises(UsageError, match=r"metric in state must be finite, of shape \[\d+\]"):
-        NaturalGradient("ruop").step(objective, theta, other)
+        rnn.minimize(objective, NaturalGradient("ruop"), steps=1, feed=feed, state=state)
+
+
+def test_a_step_of_another_cost_is_in_its_own_metric() -> None:
+    """Two functions in turns, one of which learned states enter: M̄ is of the other, whichever comes first."""
+    network = rnn.Network([rnn.Elman(4)], 3, 3, dtype="float64", seed=2, initial_state="learned")
+    x = np.random.default_rng(0).integers(0, 3, (6, 4))
+    made = []
+    for initial in ("learned", "zero"):
+        u = network.unroll(5, 4, initial=initial)
+        made.append(rnn.Objective(u.cost, network.parameters, [u.inputs, u.targets]))
+        made[-1].feed(x[:-1], x[1:])
+    first, others = made
+    metric, optimizer = OuterProduct(), NaturalGradient(OuterProduct(), every=2)
+    assert first.metric_size(metric) > others.metric_size(metric)
+    theta = others.start()
+    state = optimizer.init(theta, others)
+    optimizer.step(first, theta, state)
+    assert not state["metric"].any(), "nothing of it is kept"
+    expected = others.metric(theta, metric, "all", 1)[2]
+    optimizer.step(others, theta, state)
+    np.testing.assert_allclose(state["metric"], expected, rtol=1e-12)
+    kept, at = state["metric"].copy(), theta.copy()
+    g, numbers = first.metric(theta, metric, "all", 2)[1:]
+    before = state["v"].copy()
+    optimizer.step(first, theta, state)
+    assert np.array_equal(state["metric"], kept)
+    step = first.metric_solver(metric, "all", numbers, 0.01)(g)
+    step *= min(1.0, 1 / np.sqrt(g @ step))
+    np.testing.assert_allclose(theta - at, 0.9 * before - 0.03 * step, rtol=1e-9, atol=1e-12)
