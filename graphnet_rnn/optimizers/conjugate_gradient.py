@@ -13,9 +13,19 @@ from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.vectors import Declared, Recycled, dot, double, fused, inner, norm
 
-__all__ = ["Direction", "Product", "Solution", "conjugate_directions", "conjugate_gradient", "has_stalled"]
+__all__ = [
+    "Direction",
+    "Preconditioner",
+    "Product",
+    "Solution",
+    "conjugate_directions",
+    "conjugate_gradient",
+    "has_stalled",
+]
 
 Product = Callable[[Array], Array]
+#: M: a vector of positive numbers, its diagonal, or r ↦ M⁻¹ r, symmetric and positive definite.
+Preconditioner = Array | Callable[[Array], Array]
 
 #: Iterates are kept at steps 1, 2, 3, ... each this factor on from the last (Martens 2010, 4.6).
 SPACING = 1.3
@@ -68,12 +78,12 @@ def conjugate_directions(
     product: Product,
     b: Array,
     start: Array | None = None,
-    diagonal: Array | None = None,
+    preconditioner: Preconditioner | None = None,
     augment: Array | None = None,
 ) -> Iterator[Direction]:
     """Steps along directions that are conjugate in A, each to the minimum of φ along it, in float64.
 
-    product: v ↦ A v. start: the first x, zero by default. diagonal: a preconditioner M, a vector of positive numbers.
+    product: v ↦ A v. start: the first x, zero by default. preconditioner: M, see Preconditioner.
     augment: a direction c to go along first; all others are then conjugate to it, too, at the cost of c and A c in
     memory: after i more steps φ is least in x₀ + span{c, r, P A r, ..., (P A)ⁱ⁻¹ r}, P taking what is along c away.
     The first item is the start itself, with no step. Ends where the residual is zero; after a direction along which A
@@ -98,10 +108,13 @@ def conjugate_directions(
             yield Direction(x, c, alpha, _phi(x, r, b), curvature, norm(r) / scale)
         else:
             c = None  # the others can do without it
-    ry, along = _weighed(r, diagonal, shadow)
+    solve = preconditioner if callable(preconditioner) else None
+    diagonal = None if callable(preconditioner) else preconditioner
+    y = None if solve is None else double(solve(r))
+    ry, along = _weighed(r, y, diagonal, shadow)
     recycled = Recycled()
     p = recycled(r)
-    _turned(p, r, None, c, diagonal, 0.0, along)
+    _turned(p, r if y is None else y, None, c, diagonal, 0.0, along)
     while ry > 0:
         a = double(product(p))
         bend, length = _bent(p, a)
@@ -115,9 +128,12 @@ def conjugate_directions(
         alpha, before, x = ry / bend, x, recycled(r)
         twice, square, rest, along = _advanced(x, before, p, r, a, b, diagonal, shadow, alpha)
         del before
+        if solve is not None:
+            y = double(solve(r))
+            rest, along = _weighed(r, y, None, shadow)
         yield Direction(x, p, alpha, -0.5 * twice, curvature, math.sqrt(square) / scale)
         last, p = p, recycled(r)
-        _turned(p, r, last, c, diagonal, rest / ry, along)
+        _turned(p, r if y is None else y, last, c, diagonal, rest / ry, along)
         del last
         ry = rest
 
@@ -149,12 +165,13 @@ def _advanced(
 
 
 @fused
-def _weighed(r: Node, diagonal: Node | None, shadow: Node | None) -> Declared:
-    return {}, _weights(r, diagonal, shadow)
+def _weighed(r: Node, y: Node | None, diagonal: Node | None, shadow: Node | None) -> Declared:
+    return {}, _weights(r, diagonal, shadow, y)
 
 
-def _weights(r: Node, diagonal: Node | None, shadow: Node | None) -> list[Node]:
-    y = r if diagonal is None else r / diagonal
+def _weights(r: Node, diagonal: Node | None, shadow: Node | None, y: Node | None = None) -> list[Node]:
+    if y is None:
+        y = r if diagonal is None else r / diagonal
     return [dot(r, y), gn.fill(0, (), "float64") if shadow is None else dot(shadow, y)]
 
 
@@ -194,7 +211,7 @@ def conjugate_gradient(
     tolerance: float = 5e-4,
     window: int = 10,
     residual: float = 0.0,
-    diagonal: Array | None = None,
+    preconditioner: Preconditioner | None = None,
     watch: Callable[[int, float, Array], str] | None = None,
 ) -> Solution:
     """x ≈ A⁻¹ b by at most `max_steps` products with A, stopped when φ hardly falls any more.
@@ -215,7 +232,7 @@ def conjugate_gradient(
     kept: list[tuple[int, Array]] = []
     least, reason, due = math.inf, "solved", 1.0
     x = np.zeros_like(b, np.float64)
-    for i, direction in enumerate(conjugate_directions(product, b, start, diagonal)):
+    for i, direction in enumerate(conjugate_directions(product, b, start, preconditioner)):
         if i and not direction.curvature > 0:
             least = min(least, direction.curvature)
             reason = "curvature" if math.isfinite(direction.curvature) else "not finite"

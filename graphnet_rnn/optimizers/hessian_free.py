@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +17,14 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Curved, Optimizer, Preconditioned, Report, State
 from graphnet_rnn.optimizers.conjugate_gradient import (
     Direction,
+    Preconditioner,
     Product,
     conjugate_directions,
     conjugate_gradient,
     has_stalled,
 )
 from graphnet_rnn.optimizers.vectors import Declared, Recycled, double, fused, inner, norm
+from graphnet_rnn.riemannian.metrics import Metric, as_metric
 from graphnet_rnn.settings import amount, fraction, one_of, whole_number, yes_or_no
 
 __all__ = ["AugmentedHessianFree", "CurvedOptimizer", "GreedyHessianFree", "HessianFree", "HessianFreeReport"]
@@ -85,7 +87,7 @@ class _Problem:
     product: Product
     b: Array
     last: Array
-    diagonal: Array | None
+    preconditioner: Preconditioner | None
 
     def loss(self, delta: Array) -> float:
         """f(θ + δ), infinite where it is not finite."""
@@ -135,7 +137,7 @@ class CurvedOptimizer(Optimizer):
     tolerance: float = 5e-4
     window: int = 10
     warm_start: float = 0.95
-    preconditioner: float = 0.0
+    preconditioner: float | Metric = 0.0
     line_search: int = 60
 
     def __post_init__(self) -> None:
@@ -153,8 +155,12 @@ class CurvedOptimizer(Optimizer):
         self._keep("cg_steps", whole_number(f"{own}: cg_steps", self.cg_steps))
         self._keep("tolerance", amount(f"{own}: tolerance", self.tolerance))
         self._keep("window", whole_number(f"{own}: window", self.window))
-        for name in ("warm_start", "preconditioner"):
-            self._keep(name, fraction(f"{own}: {name}", getattr(self, name), or_all=True))
+        self._keep("warm_start", fraction(f"{own}: warm_start", self.warm_start, or_all=True))
+        if isinstance(self.preconditioner, (str, Mapping, Metric)):
+            self._keep("preconditioner", as_metric(own, self.preconditioner, "preconditioner"))
+        else:
+            exponent = fraction(f"{own}: preconditioner", self.preconditioner, or_all=True)
+            self._keep("preconditioner", exponent)
         self._keep("line_search", whole_number(f"{own}: line_search", self.line_search, least=0))
 
     def _keep(self, name: str, value: Any) -> None:
@@ -169,19 +175,27 @@ class CurvedOptimizer(Optimizer):
             "direction": np.zeros_like(theta, np.float64),
             "damping": np.array([self.damping], np.float64),
         }
-        return state | (
-            {"structural": np.array([self.structural], np.float64)} if self.adapts == "structural" else {}
-        )
+        if self.adapts == "structural":
+            state["structural"] = np.array([self.structural], np.float64)
+        if isinstance(self.preconditioner, Metric):
+            state["steps"] = np.zeros(1, np.int64)  # another draw at each, for metrics that draw
+        return state
+
+    def settings(self) -> dict[str, Any]:
+        own = super().settings()
+        metric = self.preconditioner
+        return own | ({"preconditioner": metric.description()} if isinstance(metric, Metric) else {})
 
     def step(
         self, objective: Curved, theta: Array, state: State, rate: float | None = None
     ) -> HessianFreeReport:
         started = time.perf_counter()
         damping, weight = self._damping(state)
-        loss, g = objective.gradient(theta)
+        loss, g, numbers = self._gradient(objective, theta, state)
         length = norm(g)
         if not (np.isfinite(loss) and np.isfinite(length)):
             return HessianFreeReport(loss, length, damping=damping, structural=weight)
+        preconditioner = self._preconditioner(objective, theta, damping, numbers)
         curvature = objective.curvature(theta, weight) if weight else objective.curvature(theta)
 
         products, recycled = 0, Recycled()
@@ -198,7 +212,7 @@ class CurvedOptimizer(Optimizer):
             return HessianFreeReport(before, length, before, damping=damping, structural=weight)
         problem = _Problem(
             objective, theta, before, damped, -double(g),
-            self.warm_start * state["direction"], self._diagonal(objective, theta, damping),
+            self.warm_start * state["direction"], preconditioner,
         )  # fmt: skip
         found = self._solved(problem)
         scale, after = self._searched(problem, found, self.rate if rate is None else rate)
@@ -206,6 +220,8 @@ class CurvedOptimizer(Optimizer):
         if length:
             hidden = found.predicted < 0 and not problem.shows(found.predicted)
             self._adapt(state, ratio if scale or hidden else -math.inf)
+        if "steps" in state:
+            state["steps"][0] += 1
         state["direction"][...] = found.direction if scale else 0.0
         if scale:
             theta += (scale * found.delta).astype(theta.dtype)
@@ -222,7 +238,26 @@ class CurvedOptimizer(Optimizer):
             return damping, float(state["structural"][0])
         return damping, self.structural * (damping if self.adapts == "damping" else 1.0)
 
-    def _diagonal(self, objective: Curved, theta: Array, damping: float) -> Array | None:
+    def _gradient(self, objective: Any, theta: Array, state: State) -> tuple[float, Array, Array | None]:
+        """The loss, its gradient, and the numbers of the metric, if one is the preconditioner."""
+        if not isinstance(self.preconditioner, Metric):
+            return *objective.gradient(theta), None
+        if not hasattr(objective, "metric"):
+            raise UsageError(
+                f"{type(self).__name__}: preconditioner needs an objective with a metric, as rnn.Objective, which "
+                f"{objective!r:.50} has not"
+            )
+        found: tuple[float, Array, Array] = objective.metric(
+            theta, self.preconditioner, "all", int(state["steps"][0])
+        )
+        return found
+
+    def _preconditioner(
+        self, objective: Any, theta: Array, damping: float, numbers: Array | None
+    ) -> Preconditioner | None:
+        if isinstance(self.preconditioner, Metric):
+            found: Preconditioner = objective.metric_solver(self.preconditioner, "all", numbers, damping)
+            return found
         if not self.preconditioner:
             return None
         if not isinstance(objective, Preconditioned):
@@ -283,7 +318,8 @@ class HessianFree(CurvedOptimizer):
     cg_steps: the most of a step; tolerance, window: CG's stop, see conjugate_gradient. retained: CG also ends at an
     iterate that retains less than this share of the largest reduction of the loss so far (0: never looks). backtrack:
     take the iterate with the least loss, not the last. warm_start: CG starts from so much of the last δ.
-    preconditioner: the exponent of M = (mean of g² + λ)^0.75 over the gradients g of single cases (0: none).
+    preconditioner: the exponent of M = (mean of g² + λ)^0.75 over the gradients g of single cases (0: none); or a
+    metric M + λ, see rnn.riemannian, by its name, too ("kfac").
     rate: the first α; line_search: how often at most it is multiplied by 0.8.
     Steps that do not reduce the loss, or make it infinite, are not taken: the damping then grows, and CG starts cold.
     It falls where steps are so short that the loss does not show them, so it cannot run away.
@@ -303,7 +339,8 @@ class HessianFree(CurvedOptimizer):
         watch = _Watch(problem, self.retained, limit=3.0 if self.adapts == "structural" else math.inf)
         solution = conjugate_gradient(
             problem.product, problem.b, problem.last, max_steps=self.cg_steps, tolerance=self.tolerance,
-            window=self.window, residual=problem.rounding, diagonal=problem.diagonal, watch=watch if looks else None,
+            window=self.window, residual=problem.rounding, preconditioner=problem.preconditioner,
+            watch=watch if looks else None,
         )  # fmt: skip
         if not looks and solution.values:
             watch(solution.steps, solution.values[-1], solution.x)
@@ -412,7 +449,7 @@ class GreedyHessianFree(CurvedOptimizer):
         return _Found(delta, loss, predicted, delta, values or [0.0], chosen, reason)
 
     def _directions(self, problem: _Problem) -> Iterator[Direction]:
-        return conjugate_directions(problem.product, problem.b, problem.last, problem.diagonal)
+        return conjugate_directions(problem.product, problem.b, problem.last, problem.preconditioner)
 
     def _share(self, problem: _Problem, delta: Array, step: Array, loss: float) -> tuple[float, float]:
         """ε, and the loss at δ + ε step; 0, and the loss as it was, where no ε that is tried lowers it."""
@@ -447,7 +484,9 @@ class AugmentedHessianFree(GreedyHessianFree):
     warm_start: float = 1.0
 
     def _directions(self, problem: _Problem) -> Iterator[Direction]:
-        return conjugate_directions(problem.product, problem.b, None, problem.diagonal, augment=problem.last)
+        return conjugate_directions(
+            problem.product, problem.b, None, problem.preconditioner, augment=problem.last
+        )
 
     def _share(self, problem: _Problem, delta: Array, step: Array, loss: float) -> tuple[float, float]:
         whole = problem.loss(delta + step)

@@ -230,7 +230,7 @@ KINDS: dict[str, type[Metric]] = {
 }
 
 
-def as_metric(who: str, given: Any) -> Metric:
+def as_metric(who: str, given: Any, argument: str = "metric") -> Metric:
     """A metric, the one of this name in METRICS, or the one of this description; UsageError for anything else."""
     if isinstance(given, Metric):
         return given
@@ -242,7 +242,7 @@ def as_metric(who: str, given: Any) -> Metric:
         if settings.keys() <= {f.name for f in fields(kind)}:
             return kind(**settings)
     raise UsageError(
-        f"{who}: metric must be one of rnn.riemannian, e.g. rnn.riemannian.OuterProduct(), or one of "
+        f"{who}: {argument} must be one of rnn.riemannian, e.g. rnn.riemannian.OuterProduct(), or one of "
         f"{', '.join(METRICS)}, not {shown(given)}"
     )
 

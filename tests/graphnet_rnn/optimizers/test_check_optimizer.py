@@ -43,6 +43,7 @@ GOOD: list[optimizers.Optimizer] = [
     *(kind(**SCHEDULED) for kind in optimizers.ALL.values() if issubclass(kind, FirstOrder)),
     rnn.Nesterov(0.1, momentum=NesterovMomentum(0.9)),
     rnn.HessianFree(preconditioner=0.75),
+    rnn.HessianFree(preconditioner="kfac"),
     rnn.NaturalGradient(
         every=3, graft="adam", rate=Stepwise({0: 0.1, 2: 0.2}), momentum=NesterovMomentum(0.9)
     ),
