@@ -246,8 +246,8 @@ class Divide(Elementwise):
 
     def backward(self, gz: Node, z: Node, x: Node, y: Node) -> Sequence[Node]:
         gx = gz / y
-        # gx may be too large for a number where y is tiny, and 0 · ∞ is no 0.
-        return gx, where(equal(z, 0), 0, -(gx * z))
+        # gx may be too large for a number where y is tiny, and 0 · ∞ is no 0; both forms have the same derivatives.
+        return gx, -where(equal(z, 0), gz * z / y, gx * z)
 
     def rop(self, rx: Node, ry: Node, z: Node, x: Node, y: Node) -> Node:
         return (rx - z * ry) / y

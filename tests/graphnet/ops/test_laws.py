@@ -61,6 +61,43 @@ def test_op_holds_the_laws(case: Case) -> None:
     check_op(case.op, *case.arrays, laws=case.laws, narrow=True)
 
 
+#: How far beside a zero the derivatives are compared with those at it.
+BESIDE = 1e-6
+
+
+@by_id
+def test_derivatives_at_a_zero_are_those_beside_it(case: Case) -> None:
+    """Up to the third: a rule that chooses another formula where something is 0 must not lose its slope there.
+
+    Where the two sides differ, there is a kink, and what stands at the zero itself is the op's own choice.
+    """
+    leaves = [gn.input(a.shape, a.dtype) for a in case.arrays]
+    floats = [leaf for leaf in leaves if leaf.dtype.kind == "f"]
+    nodes, weights = [case.op(*leaves)], np.random.default_rng(0)
+    for _ in range(3):
+        terms = [
+            node * weights.standard_normal(node.shape)
+            for node in nodes[-len(floats) :]
+            if node.dtype.kind == "f"
+        ]
+        if not terms or not floats:
+            return
+        nodes += gn.gradient(gn.add(*map(gn.sum, terms)), floats)
+    function = gn.compile(nodes, leaves, backend="numpy", passes=())
+    for place, (leaf, array) in enumerate(zip(leaves, case.arrays, strict=True)):
+        if leaf not in floats:
+            continue
+        found = []
+        for beside in (-BESIDE, 0.0, BESIDE):
+            given = array.copy()
+            given.ravel()[::2] = beside
+            with np.errstate(all="ignore"):
+                found.append(function(*case.arrays[:place], given, *case.arrays[place + 1 :]))
+        for before, at, after in zip(*found, strict=True):
+            smooth = np.isclose(before, after, rtol=1e-3, atol=1e-3) & (np.abs(before) < 1e5)  # no pole
+            np.testing.assert_allclose(at[smooth], before[smooth], rtol=1e-3, atol=1e-3)
+
+
 # -- what an op says of itself, and what it leaves unsaid ------------------------------------------
 
 #: Ops that would be right to say something, and do not: with the reason.
