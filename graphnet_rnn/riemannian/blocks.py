@@ -36,18 +36,19 @@ class Rows:
         symbols = [at.symbol for at in group.pre_activations if at.symbol is not None]
         self.symbol = gn.concatenate(symbols, axis=0) if symbols else None
 
-    def _source(self, incoming: Incoming, found: Sequence[dict[Node, Node | None]]) -> Node:
+    def _source(self, incoming: Incoming, found: Sequence[dict[Node, Node | float]]) -> Node:
         """(rows, n): what a weight multiplies, 1 for a bias, and 0 where it does not enter."""
-        widths = {s[incoming.weight].shape[1] for s in found if s.get(incoming.weight) is not None}  # type: ignore[union-attr]
-        width = widths.pop() if widths else 1
-        parts = []
-        for at, sources in zip(self.group.pre_activations, found, strict=True):
-            source = sources.get(incoming.weight)
-            if source is None:
-                V = at.V
-                source = gn.fill(1 if incoming.weight in sources else 0, (V.shape[0], width), V.dtype)
-            parts.append(source)
+        all_of_it = [sources.get(incoming.weight, 0.0) for sources in found]
+        width = next((source.shape[1] for source in all_of_it if isinstance(source, Node)), 1)
+        parts = [
+            source if isinstance(source, Node) else gn.fill(source, (at.V.shape[0], width), at.V.dtype)
+            for at, source in zip(self.group.pre_activations, all_of_it, strict=True)
+        ]
         return gn.concatenate(parts, axis=0)
+
+    def always_one(self, incoming: Incoming) -> bool:
+        """Whether it is a bias at every pre-activation, neither scaled nor repeated."""
+        return all(at.sources.get(incoming.weight) == 1.0 for at in self.group.pre_activations)
 
     def summed(self, values: Node) -> Node:
         """(rows, n) summed over the rows, of each symbol where one chooses: (n,) or (symbols, n)."""
@@ -134,8 +135,9 @@ class QuasiDiagonal(Block):
         found = Diagonal(rows).nodes()
         if bias is None:
             return found
+        one = None if rows.always_one(bias) else rows.sources[self.group.incoming.index(bias)]
         return found + [
-            rows.weighed(incoming, source)
+            rows.weighed(incoming, source if one is None else source * one)
             for incoming, source in zip(self.group.incoming, rows.sources, strict=True)
             if incoming is not bias
         ]
@@ -324,7 +326,7 @@ def _divided(g: Array, by: Array) -> Array:
 def _reads_symbols(group: UnitGroup, incoming: Incoming) -> bool:
     """Whether what a product reads is a one-hot code everywhere."""
     found = [at.sources.get(incoming.weight) for at in group.pre_activations]
-    return all(source is not None and isinstance(source.op, OneHot) for source in found)
+    return all(isinstance(source, Node) and isinstance(source.op, OneHot) for source in found)
 
 
 class Kronecker(Block):

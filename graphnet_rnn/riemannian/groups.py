@@ -1,9 +1,11 @@
 """Groups: which weights enter which pre-activations, found in the graph of a cost.
 
 A pre-activation V (cases, units) is a sum of terms that are linear in weights, each of whose entries reaches one unit:
-products s W, biases, diagonal connections s ∘ w and sums over edges, a weight of which may be chosen by a symbol. The
-weights whose terms meet make a group; its units are the columns of its pre-activations, one of which there is at each
-time step. So every cell has its groups, whoever declares it, and however it writes its products.
+products s W, biases, diagonal connections s ∘ w and sums over edges, a weight of which may be chosen by a symbol. They
+may be subtracted, and multiplied or divided by a number; what is multiplied by anything else, such as a gate, is a
+pre-activation by itself. The weights whose terms meet make a group; its units are the columns of its pre-activations,
+one of which there is at each time step. So every cell has its groups, whoever declares it, and however it writes its
+products.
 Source: Ollivier 2013, 3.3: the incoming parameters of a unit.
 """
 
@@ -11,16 +13,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Array, Node
 from graphnet.ops.broadcast import BroadcastTo
-from graphnet.ops.elementwise import Add, Multiply, add
+from graphnet.ops.elementwise import Add, Divide, Multiply, Negative, Subtract
 from graphnet.ops.index import OneHot, ScatterAdd, Take
-from graphnet.ops.leaf import Constant
+from graphnet.ops.leaf import Constant, Fill
 from graphnet.ops.linear import BatchMatMul, MatMul
 from graphnet.ops.shape import Reshape, Slice
 from graphnet_rnn.errors import UsageError
@@ -84,7 +86,7 @@ def _by_unit(targets: Array, units: int) -> Array:
 
 @dataclass(frozen=True)
 class Term:
-    """A summand of a pre-activation: node = f(source, factor).
+    """A summand of a pre-activation: scale · node, node = f(source, factor).
 
     source: what the entries of the weight multiply, None for the constant 1. factor: the weight as it enters, a row for
     each case where it is repeated or chosen. gate: the one-hot code whose symbol chooses the entries.
@@ -95,6 +97,7 @@ class Term:
     source: Node | None = None
     factor: Node | None = None
     gate: Node | None = None
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -106,13 +109,15 @@ class PreActivation:
     symbol: Node | None = None
 
     @property
-    def sources(self) -> dict[Node, Node | None]:
-        """By weight what it multiplies here: the sum, where it enters twice."""
-        found: dict[Node, Node | None] = {}
+    def sources(self) -> dict[Node, Node | float]:
+        """By weight what it multiplies here, a number where that is one: the sum, where it enters twice."""
+        found: dict[Node, Node | float] = {}
         for term in self.terms:
-            before = found.get(term.incoming.weight)
-            both = before is not None and term.source is not None
-            found[term.incoming.weight] = add(before, term.source) if both else term.source
+            own: Node | float = term.scale
+            if term.source is not None:
+                own = term.source if term.scale == 1 else term.scale * term.source
+            weight = term.incoming.weight
+            found[weight] = found[weight] + own if weight in found else own
         return found
 
 
@@ -159,18 +164,56 @@ def unit_groups(cost: Node, parameters: Iterable[Node]) -> list[UnitGroup]:
     terms: dict[Node, list[Term]] = defaultdict(list)
     for parameter in parameters:
         for term in _terms_of(parameter, readers):
-            terms[_climbed(term.node, readers)].append(term)
+            V, scale = _climbed(term.node, readers)
+            terms[V].append(replace(term, scale=scale))
     return _grouped(terms)
 
 
-def _climbed(node: Node, readers: Mapping[Node, Sequence[Node]]) -> Node:
-    """The sum in which a term ends: up as long as one sum, and nothing else, reads it."""
+def _climbed(node: Node, readers: Mapping[Node, Sequence[Node]]) -> tuple[Node, float]:
+    """The sum in which a term ends, and what it is multiplied by there: up as long as one op alone reads it."""
+    scale = 1.0
     while len(readers[node]) == 1:
         (reader,) = readers[node]
-        if not (isinstance(reader.op, Add) or reader.op.is_label) or reader.ndim != 2:
-            return node
+        if reader.ndim != 2:
+            break
+        match reader.op:
+            case Add():
+                pass
+            case Subtract():
+                if reader.inputs[0] is reader.inputs[1]:
+                    break
+                scale *= -1 if reader.inputs[1] is node else 1
+            case Negative():
+                scale *= -1
+            case Multiply() if (factor := _number_beside(node, reader)) is not None:
+                scale *= factor
+            case Divide() if (
+                reader.inputs[0] is node and (by := _number(reader.inputs[1])) is not None and by
+            ):
+                scale /= by
+            case _ if not reader.op.is_label:
+                break
         node = reader
-    return node
+    return node, scale
+
+
+def _number(node: Node) -> float | None:
+    """The number that a constant is everywhere; None for others."""
+    while isinstance(node.op, BroadcastTo):
+        (node,) = node.inputs
+    match node.op:
+        case Fill(number=number):
+            return float(number)
+        case Constant(value=value) if value.size == 1:
+            return float(value.item())
+        case _:
+            return None
+
+
+def _number_beside(node: Node, product: Node) -> float | None:
+    """What a product multiplies this node by, if that is a number."""
+    x, y = product.inputs
+    return None if x is y else _number(x if y is node else y)
 
 
 # -- terms -----------------------------------------------------------------------------------
@@ -331,7 +374,8 @@ def _by_row(term: Term) -> Term:
     """Of a product with a one-hot code the row that it chooses, a bias of its symbol."""
     if term.gate is not None:
         return term
-    return Term(term.node, Incoming(term.incoming.weight, "bias", True), gate=_gate_of(term))
+    own = Incoming(term.incoming.weight, "bias", True)
+    return Term(term.node, own, gate=_gate_of(term), scale=term.scale)
 
 
 def _gate_of(term: Term) -> Node | None:

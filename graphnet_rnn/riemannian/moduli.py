@@ -226,64 +226,83 @@ def structured(outputs: Outputs, groups: Sequence[UnitGroup], judged: Sequence[U
 
 
 def _judge(outputs: Outputs, each: PreActivation, m: dict[Node, list[Node]]) -> None:
-    """What the losses give: s'_i² Σ_yy' w_iy H_yy' w_iy' for the sources of o = s W + b."""
-    for term in each.terms:
-        if term.source is None:
-            continue
-        if term.incoming.kind != "product" or term.incoming.gated or not isinstance(term.factor, Node):
-            raise _unstructured(term.node)
-        assert term.factor is not None
-        for U, slope in _slopes_to(term.source, m).items():
-            forms = [
-                outputs.form(each.V, gn.broadcast_to(term.factor[i], each.V.shape))
-                for i in range(term.factor.shape[0])
-            ]
-            m[U].append(slope * slope * gn.stack([form for form in forms if form is not None], axis=1))
+    """What the losses give: Σ_yy' w_iy H_yy' w_iy' for w_iy = ∂o_y/∂V_i, of o = s W + b and sums of such."""
+    for U, ways in _ways(each.terms, m).items():
+        for term, _ in ways:
+            if term.incoming.kind != "product" or term.incoming.gated:
+                raise _unstructured(term.node)
+        forms = []
+        for i in range(U.shape[1]):
+            moved = [slope[:, i : i + 1] * _weight(term)[i] for term, slope in ways]
+            forms.append(outputs.form(each.V, gn.broadcast_to(gn.add(*moved), each.V.shape)))
+        m[U].append(gn.stack([form for form in forms if form is not None], axis=1))
 
 
 def _pass_back(V: Node, m_V: Node, terms: Sequence[Term], m: dict[Node, list[Node]]) -> None:
-    """Gives all pre-activations on which V depends their share of its m̃."""
+    """Gives all pre-activations on which V depends their share of its m̃: Σ_j (Σ s'_i w_ij + 1[i = j] d_i)² m̃_j."""
     nodes = {term.node for term in terms}
     own = {} if V in nodes else dict(_slopes_to(V, m, frozenset(nodes)))  # d_i
-    loops: dict[Node, Node] = {}  # w_ii s'_i
-    for term in terms:
-        if term.source is None or term.factor is None:
-            continue
-        for U, slope in _slopes_to(term.source, m).items():
+    for U, ways in _ways(terms, m).items():
+        loops: dict[Node, Node] = {}  # Σ s'_i w_ii
+        weights = []
+        for term, slope in ways:
             if term.incoming.kind == "diagonal":
-                _put(own, U, term.factor * slope)
+                _put(own, U, _weight(term) * slope)
                 continue
-            m[U].append(slope * slope * _squares_back(term, m_V))
+            weights.append((term, slope))
             if U.shape == V.shape:
                 _put(loops, U, slope * _own_weights(term, V))
+        for number, (one, s) in enumerate(weights):
+            m[U].append(s * s * _products_back(one, one, m_V))
+            m[U] += [2 * s * r * _products_back(one, other, m_V) for other, r in weights[number + 1 :]]
+        if loops and U in own:
+            m[U].append(2 * own[U] * loops[U] * m_V)
     for U, d in own.items():
         if U.shape != V.shape:
             raise _unstructured(V)
-        m[U].append((d * d + 2 * d * loops[U] if U in loops else d * d) * m_V)
+        m[U].append(d * d * m_V)
+
+
+def _ways(terms: Sequence[Term], m: Mapping[Node, object]) -> dict[Node, list[tuple[Term, Node]]]:
+    """By pre-activation the terms through which it acts, each with s'_i, the slope of what the weight multiplies."""
+    found: dict[Node, list[tuple[Term, Node]]] = {}
+    for term in terms:
+        if term.source is not None:
+            for U, slope in _slopes_to(term.source, m).items():
+                found.setdefault(U, []).append((term, slope if term.scale == 1 else term.scale * slope))
+    return found
+
+
+def _weight(term: Term) -> Node:
+    assert term.factor is not None, "a term with a source"
+    return term.factor
 
 
 def _put(found: dict[Node, Node], U: Node, more: Node) -> None:
     found[U] = found[U] + more if U in found else more
 
 
-def _squares_back(term: Term, m: Node) -> Node:
-    """Σ_j w_ij² m_j for each of the source's units"""
-    w, own = term.factor, term.incoming
-    assert w is not None
-    assert term.source is not None
+def _products_back(one: Term, other: Term, m: Node) -> Node:
+    """Σ_j w_ij w'_ij m_j for each of the sources' units; UsageError for two weights of different patterns."""
+    own, second = one.incoming, other.incoming
+    if (own.kind, own.gated) != (second.kind, second.gated):
+        raise _unstructured(other.node)
+    assert one.source is not None
+    w = _weight(one) * _weight(other)
     if own.kind == "edges":
         i, j = own.ends
-        along = gn.take(m, gn.constant(j), axis=1) * w * w
-        return gn.scatter_add(along, gn.constant(i), term.source.shape[1], axis=1)
+        if not all(map(np.array_equal, own.ends, second.ends)):
+            raise _unstructured(other.node)
+        along = gn.take(m, gn.constant(j), axis=1) * w
+        return gn.scatter_add(along, gn.constant(i), one.source.shape[1], axis=1)
     if own.gated:
-        return gn.matmul(w * w, gn.reshape(m, (*m.shape, 1)))[:, :, 0]
-    return m @ gn.transpose(w * w)
+        return gn.matmul(w, gn.reshape(m, (*m.shape, 1)))[:, :, 0]
+    return m @ gn.transpose(w)
 
 
 def _own_weights(term: Term, V: Node) -> Node:
     """w_ii"""
-    w, own = term.factor, term.incoming
-    assert w is not None
+    w, own = _weight(term), term.incoming
     if own.kind == "edges":
         i, j = own.ends
         loops = np.flatnonzero(i == j)

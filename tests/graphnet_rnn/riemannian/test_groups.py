@@ -14,7 +14,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian import moduli
 from graphnet_rnn.riemannian.blocks import REDUCTIONS, Full, Rows
 from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
-from graphnet_rnn.riemannian.metrics import UNITWISE
+from graphnet_rnn.riemannian.metrics import UNITWISE, OuterProduct
 
 #: Cells whose weights enter no pre-activation.
 WITHOUT = {"HMMFilter": "layer0.W_A[3, 3] enters Softmax"}
@@ -143,6 +143,52 @@ def _solved(group: UnitGroup, M: Any, g: list[Any], reduction: str) -> list[Any]
             for (w, k, _), value in zip(entries, step, strict=True):
                 found[w].reshape(group.symbols, -1)[y, k] = value
     return found
+
+
+#: V as somebody may write it, and what W, U and b are multiplied by there.
+FORMS: dict[str, tuple[Any, tuple[float, float, float]]] = {
+    "plain": (lambda x, h, W, U, b: x @ W + h @ U + b, (1, 1, 1)),
+    "a product subtracted": (lambda x, h, W, U, b: h @ U - x @ W + b, (-1, 1, 1)),
+    "a bias subtracted": (lambda x, h, W, U, b: h @ U + x @ W - b, (1, 1, -1)),
+    "all negative": (lambda x, h, W, U, b: -(x @ W + h @ U + b), (-1, -1, -1)),
+    "a negative product": (lambda x, h, W, U, b: -(x @ W) + h @ U + b, (-1, 1, 1)),
+    "scaled": (lambda x, h, W, U, b: 2 * (x @ W) + (h @ U) * gn.constant(0.5) + b, (2, 0.5, 1)),
+    "divided": (lambda x, h, W, U, b: (x @ W + h @ U) / 4 + b, (0.25, 0.25, 1)),
+    "a bias twice": (lambda x, h, W, U, b: x @ W + b + h @ U + b, (1, 1, 2)),
+    "a product twice": (lambda x, h, W, U, b: x @ W + (h @ U + x @ W) + b, (2, 1, 1)),
+    "nested": (lambda x, h, W, U, b: 1 - (x @ W + b) + 3 * -(h @ U), (-1, -3, -1)),
+    "labelled": (lambda x, h, W, U, b: gn.label(x @ W - h @ U, "V") + b, (1, -1, 1)),
+}
+
+
+@pytest.mark.parametrize("reduction", UNITWISE)
+@pytest.mark.parametrize("form", FORMS)
+def test_units_are_the_same_however_they_are_written(form: str, reduction: str) -> None:
+    """The same net in weights that are multiples takes steps that are multiples, without damping."""
+    write, scales = FORMS[form]
+    draws = np.random.default_rng(5)
+    cases = draws.standard_normal((12, 2)), draws.standard_normal((12, 3)), draws.standard_normal((12, 3))
+    plain = [draws.standard_normal(shape) for shape in ((2, 3), (3, 3), (3,))]
+    steps = []
+    for fn, factors in ((FORMS["plain"][0], (1, 1, 1)), (write, scales)):
+        weights = [
+            gn.parameter(w / c, name=name) for w, c, name in zip(plain, factors, ("W", "U", "b"), strict=True)
+        ]
+        inputs = [gn.input(a.shape, "float64") for a in cases]
+        x, h, t = inputs
+        shift = 1.0 if form == "nested" and fn is not write else 0.0
+        V = fn(x, h, *weights) + shift
+        cost = gn.sum(gn.squared_error(gn.tanh(V) @ np.eye(3)[::-1], t))
+        objective = rnn.Objective(cost, weights, inputs)
+        objective.feed(*cases)
+        metric = OuterProduct(reduction, damping=0.0)
+        _, g, numbers = objective.metric(objective.start(), metric)
+        step = objective.metric_solver(metric, "all", numbers)(g)
+        split = [step[each] for each in objective.slices]
+        steps.append([c * part for c, part in zip(factors, split, strict=True)])
+        assert len(unit_groups(cost, weights)) == 1
+    for a, b in zip(*steps, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", WITHOUT)

@@ -15,6 +15,27 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian import moduli
 from graphnet_rnn.riemannian.groups import unit_groups
 
+
+class Twice(rnn.Cell):
+    """V = x W_xa - c W_ca + h W_ha + b_a;  h' = tanh V, c' = sin V: each unit reaches the next by two weights."""
+
+    states = (rnn.State("h"), rnn.State("c"))
+
+    def step(self, x: Any, h: Any, c: Any) -> Any:
+        V = self.affine("a", x=x, h=h) - self.affine("a", c=c, bias=None)
+        return gn.tanh(V), gn.sin(V)
+
+
+class Leaky(rnn.Cell):
+    """a' = a + 0.3 (x W_xa + tanh(a) W_ha + b_a - a) + w_a ∘ a, h' = tanh a': a scaled sum, a leak, a diagonal."""
+
+    states = (rnn.State("h"), rnn.State("a"))
+
+    def step(self, x: Any, h: Any, a: Any) -> Any:
+        a = a + 0.3 * (self.affine("a", x=x, h=gn.tanh(a)) - a) - self.diagonal("a", a=a)
+        return gn.tanh(a), a
+
+
 STRUCTURED: dict[str, Callable[[], Any]] = {
     "Elman": lambda: rnn.Elman(4),
     "GraphRNN": lambda: rnn.GraphRNN(4, edges=3),
@@ -23,6 +44,8 @@ STRUCTURED: dict[str, Callable[[], Any]] = {
     "LSTM": lambda: rnn.LSTM(3),
     "LSTMPeephole": lambda: rnn.LSTMPeephole(3),
     "GRU": lambda: rnn.GRU(3),
+    "twice": lambda: Twice(3),
+    "leaky": lambda: Leaky(3),
 }
 
 
@@ -96,6 +119,26 @@ def test_random_signs_estimate_it_without_bias(cell: Any, loss: str) -> None:
         # Of a mean over so many the error is some hundredth of the deviation.
         error = np.sqrt(estimate.var(axis=0) / count)
         assert (np.abs(estimate.mean(axis=0) - expected[0]) <= 5 * error + 1e-9).all()
+
+
+def test_outputs_that_read_a_unit_twice() -> None:
+    """o = tanh(V) A + sin(V) B: derivatives add up before they are squared."""
+    draws = np.random.default_rng(0)
+    W, A, B = (gn.parameter(draws.standard_normal((3, 3)), name=name) for name in "WAB")
+    x, t = gn.input((4, 3), "float64"), gn.input((4, 3), "float64")
+    V = x @ W
+    cost = gn.sum(gn.squared_error(gn.tanh(V) @ A - 2 * (gn.sin(V) @ B), t))
+    outputs, groups = moduli.Outputs(cost), unit_groups(cost, [W, A, B])
+    judged = [group for group in groups if outputs.is_output(group)]
+    hidden = [group for group in groups if group not in judged]
+    assert [len(hidden), len(judged)] == [1, 1]
+    nodes = [moduli.structured(outputs, hidden, judged)[0][0], moduli.exact(outputs, hidden)[0][0]]
+    given = draws.standard_normal((4, 3)), draws.standard_normal((4, 3))
+    found, defined = gn.compile(nodes, [x, t], backend="numpy")(*given)
+    v = given[0] @ W.value
+    slope = (1 - np.tanh(v) ** 2)[:, :, None] * A.value - 2 * np.cos(v)[:, :, None] * B.value
+    np.testing.assert_allclose(found, 2 * (slope**2).sum(axis=2), rtol=1e-12)
+    np.testing.assert_allclose(defined, found, rtol=1e-12)
 
 
 def test_a_net_that_mixes_units_says_so() -> None:
