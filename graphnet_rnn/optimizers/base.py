@@ -13,7 +13,7 @@ import numpy as np
 
 from graphnet.graph.node import Array, Dtype, Shape
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import shown
+from graphnet_rnn.settings import amount, shown
 
 __all__ = [
     "Curved",
@@ -112,9 +112,11 @@ class Optimizer(ABC):
         if "step" in vars(cls):
             cls.step = _checking(cls.step)  # type: ignore[method-assign]
 
-    def _require_own(self, objective: Any, theta: Any, state: Any) -> None:
-        """UsageError for what no step can change in place, and for a state that another optimizer keeps."""
+    def _require_own(self, objective: Any, theta: Any, state: Any, rate: Any) -> None:
+        """UsageError for what no step can change in place, a state that another optimizer keeps, and no rate."""
         own = f"{type(self).__name__}.step"
+        if rate is not None:
+            amount(f"{own}: rate", rate)
         if getattr(getattr(theta, "dtype", None), "kind", "") != "f":
             raise UsageError(
                 f"{own}: theta must be a vector of floats, which the step changes in place, not {shown(theta)}; "
@@ -122,6 +124,10 @@ class Optimizer(ABC):
             )
         if len(theta.shape) != 1:
             raise UsageError(f"{own}: theta must be a vector, not an array of shape {list(theta.shape)}")
+        if isinstance(theta, np.ndarray) and not theta.flags.writeable:
+            raise UsageError(
+                f"{own}: theta is read-only, but the step changes it in place; give a copy of it"
+            )
         difference = _against(state, self._kept(theta, objective), type(self).__name__)
         if difference:
             raise UsageError(f"{own}: {difference}; make it with optimizer.init(theta, objective)")
@@ -155,7 +161,7 @@ def _checking(step: Callable[..., Report]) -> Callable[..., Report]:
     def checked(
         self: Optimizer, objective: Any, theta: Array, state: State, rate: float | None = None
     ) -> Report:
-        self._require_own(objective, theta, state)
+        self._require_own(objective, theta, state, rate)
         return step(self, objective, theta, state, rate)
 
     return checked

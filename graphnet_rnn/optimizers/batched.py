@@ -12,6 +12,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.optimizers.vectors import mean
 from graphnet_rnn.riemannian.metrics import Metric
+from graphnet_rnn.settings import whole_number
 
 __all__ = ["Batch", "BatchedObjective"]
 
@@ -115,6 +116,7 @@ class BatchedObjective:
     ) -> tuple[float, Array, Array]:
         """The means of C(w) and ∇C(w), and the sum of the metric, over the gradient's batches; see Objective.metric."""
         losses, count = 0.0, len(self.gradient_batches)
+        draw = whole_number("BatchedObjective.metric: draw", draw, least=0)
         total = np.zeros(self.metric_size(metric, part))
         slopes: list[Array] = []
         for number, _ in enumerate(self._fed(self.gradient_batches)):

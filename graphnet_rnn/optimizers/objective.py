@@ -19,8 +19,8 @@ from graphnet.graph.node import Array, Node
 from graphnet.system.cached import cached_property
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.structure import hidden_units
-from graphnet_rnn.riemannian.metrics import Metric, OverCost, hidden_unit_count
-from graphnet_rnn.settings import amount, limit, whole_number, yes_or_no
+from graphnet_rnn.riemannian.metrics import Metric, OverCost, as_metric, hidden_unit_count
+from graphnet_rnn.settings import amount, limit, one_of, whole_number, yes_or_no
 
 __all__ = ["Objective"]
 
@@ -209,15 +209,15 @@ class Objective:
         of C and ∇C, and none of the metric.
         """
         w = self._vector("metric", w)
-        over = self._measure(metric, part)
-        over.random.draw = draw
+        over = self._measure("metric", metric, part)
+        over.random.draw = whole_number("Objective.metric: draw", draw, least=0)
 
         def nodes() -> list[Node]:
             slopes = dict(zip(over.weights, gn.gradient(self.cost, over.weights), strict=True))
             zero = [gn.fill(0, p.shape, p.dtype) if p not in slopes else slopes[p] for p in self.parameters]
             return [self.cost, *self._flat(zero), *self.also, *over.nodes()]
 
-        value, *arrays = self._call(f"metric {metric} {part}", nodes, w)
+        value, *arrays = self._call(f"metric {over.metric} {part}", nodes, w)
         g, others = self._whole(arrays)
         self.also_values, measured = others[: len(self.also)], others[len(self.also) :]
         g = g + g.dtype.type(self.l2) * w if self.l2 else g
@@ -226,7 +226,7 @@ class Objective:
 
     def metric_size(self, metric: Metric, part: str = "all") -> int:
         """How many numbers the metric is."""
-        return self._measure(metric, part).size
+        return self._measure("metric_size", metric, part).size
 
     def metric_solver(
         self, metric: Metric, part: str, numbers: Array, damping: float = 0.0
@@ -235,17 +235,25 @@ class Objective:
 
         Raises TrainingError for a metric that is singular, with the units.
         """
-        over = self._measure(metric, part)
-        solver = over.solver(numbers, damping)
+        over = self._measure("metric_solver", metric, part)
+        if np.shape(numbers) != (over.size,):
+            raise UsageError(
+                f"Objective.metric_solver: numbers must be the {over.size:,} that `metric` gives of this metric and "
+                f"part, not of shape {list(np.shape(numbers))}"
+            )
+        solver = over.solver(numbers, amount("Objective.metric_solver: damping", damping))
 
         def solve(g: Array) -> Array:
-            parts = dict(zip(self.parameters, self._split(np.asarray(g)), strict=True))
+            g = np.asarray(self._vector("metric_solver", g))
+            parts = dict(zip(self.parameters, self._split(g), strict=True))
             found = solver({weight: parts[weight] for weight in over.weights})
             return np.concatenate([found.get(p, np.zeros(p.shape)).ravel() for p in self.parameters])
 
         return solve
 
-    def _measure(self, metric: Metric, part: str) -> OverCost:
+    def _measure(self, method: str, metric: Metric, part: str) -> OverCost:
+        one_of(f"Objective.{method}: part", part, ("all", "outputs", "hidden"))
+        metric = as_metric(f"Objective.{method}", metric)
         key = f"{metric} {part}"
         if key not in self._over:
             self._over[key] = OverCost(metric, self.cost, self.parameters, part)

@@ -97,6 +97,11 @@ class Block(ABC):
         Raises TrainingError where that is singular.
         """
 
+    def require_finite(self, values: Sequence[Array]) -> None:
+        """TrainingError for numbers of `nodes` that are none."""
+        if not all(np.isfinite(each).all() for each in values):
+            raise self._singular()
+
     def _require_positive(self, *curvatures: Array) -> None:
         if not all((each > 0).all() for each in curvatures):
             raise self._singular()
@@ -379,7 +384,8 @@ class Kronecker(Block):
         return solve
 
     def _inverse(self, A: Array, G: Array, lagged: Sequence[Array]) -> Callable[[Array], Array]:
-        """g ↦ M⁻¹ g, g a matrix"""
+        """g ↦ M⁻¹ g, g a matrix. LinAlgError for factors that are singular."""
+        np.linalg.cholesky(A), np.linalg.cholesky(G)
         left, right = np.linalg.inv(A), np.linalg.inv(G)
         return lambda g: left @ g @ right.T
 
@@ -429,9 +435,11 @@ class KroneckerSymmetric(Kronecker):
 
 
 def _inverse_root(M: Array) -> Array:
-    """M^(-1/2)"""
+    """M^(-1/2). LinAlgError for one that is singular."""
     values, vectors = np.linalg.eigh(M)
-    found: Array = (vectors / np.sqrt(np.maximum(values, TINY))) @ vectors.T
+    if not values[0] > np.finfo(np.float64).eps * values[-1]:
+        raise np.linalg.LinAlgError("singular")
+    found: Array = (vectors / np.sqrt(values)) @ vectors.T
     return found
 
 

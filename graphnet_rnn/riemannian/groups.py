@@ -26,6 +26,7 @@ from graphnet.ops.leaf import Constant, Fill
 from graphnet.ops.linear import BatchMatMul, MatMul
 from graphnet.ops.shape import Reshape, Slice
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.settings import listed, shown
 
 __all__ = ["Incoming", "PreActivation", "Term", "UnitGroup", "unit_groups"]
 
@@ -151,11 +152,20 @@ class UnitGroup:
         return f"{self.units} units of {names}" + (f", each for {self.symbols} symbols" if self.gated else "")
 
 
-def unit_groups(cost: Node, parameters: Iterable[Node]) -> list[UnitGroup]:
+def unit_groups(cost: Node, parameters: Iterable[Node] | Mapping[str, Node]) -> list[UnitGroup]:
     """The groups of these parameters in a cost, in the order of their first pre-activations.
 
-    Raises UsageError for a parameter that enters otherwise, with the op and its line.
+    Raises UsageError for a parameter that enters otherwise, with the op and its line, and for what is none.
     """
+    given = parameters.values() if isinstance(parameters, Mapping) else parameters
+    parameters = listed("unit_groups: parameters", given, "nodes")
+    if not isinstance(cost, Node):
+        raise UsageError(f"unit_groups: cost must be a node, not {shown(cost)}")
+    for node in parameters:
+        if not isinstance(node, Node) or not node.op.is_parameter:
+            raise UsageError(
+                f"unit_groups: parameters must be nodes of such, as net.parameters, not {shown(node)}"
+            )
     order = ancestors([cost])
     readers: dict[Node, list[Node]] = defaultdict(list)
     for node in order:

@@ -315,6 +315,7 @@ class OverCost:
         solvers = []
         for number, (block, nodes) in enumerate(zip(self.blocks, self._nodes, strict=True)):
             of_block, values = values[: len(nodes)], values[len(nodes) :]
+            block.require_finite(of_block)
             solvers.append(block.solver(of_block, self._damping(number, frequency), more * weight))
 
         def solve(gradient: Mapping[Node, Array]) -> dict[Node, Array]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import shown, whole_number
 from graphnet_rnn.tasks.symbols import Drawn
 
 __all__ = ["regret", "smoothed"]
@@ -53,6 +53,10 @@ def regret(bits: Any, drawn: Drawn) -> Array:
     included, though they add nothing. It may be inf; it is negative where the model was luckier than the law.
     Raises DataError for what is no such row. Source: Ollivier 2013, section 4 and table 1.
     """
+    if not isinstance(drawn, Drawn):
+        raise DataError(
+            f"regret: drawn must be a text of known bits, as those of rnn.tasks.symbols, not {shown(drawn)}."
+        )
     row = np.asarray(bits, np.float64)
     if row.shape != drawn.bits.shape:
         raise DataError(
