@@ -218,6 +218,8 @@ def _open_locked(lock: Path) -> int:
         descriptor = os.open(lock, how, 0o600)
         try:
             lock_file(descriptor)
+            if os.fstat(descriptor).st_size:  # locks are empty, and are removed at the end
+                raise FileExistsError(errno.EEXIST, f"{lock.name} there is a file, and no lock")
             if _is_at(descriptor, lock):
                 return descriptor
         except BaseException:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -33,6 +32,11 @@ EXAMPLE = """example:
   graphnet-rnn demo --seconds 30"""
 
 MARKER = "made-by-graphnet-rnn-demo"
+#: What a demo makes, and a run that goes on in its folder.
+MADE = (
+    "cell.svg", "unrolled.svg", "curve.png", "flight.png", "model.safetensors", "history.jsonl", "timing.jsonl",
+    "checkpoint-*.safetensors", "*.part",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +114,7 @@ def _show(folder: Path, seconds: float) -> int:
 
 @contextlib.contextmanager
 def _fresh_folder(folder: Path) -> Iterator[Path]:
-    """An empty folder, for this demo alone; one that an earlier demo made is emptied, any other is left alone."""
+    """An empty folder, for this demo alone; what an earlier demo made is removed, anything else is left alone."""
     marker = folder / MARKER
     if (
         folder.exists()
@@ -125,11 +129,15 @@ def _fresh_folder(folder: Path) -> Iterator[Path]:
     busy = f"another demo runs in {folder} now; wait for it, or name another folder with --out."
     with locked(marker, busy):
         with RunFolder(folder).locked():  # a demo's run may have been taken up by `train --resume`
-            for path in folder.iterdir():
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path)
-                elif path != marker and not _is_lock(path):
-                    path.unlink()
+            made = [path for path in folder.iterdir() if path != marker and not _is_lock(path)]
+            for path in made:
+                if path.is_dir() or not any(path.match(name) for name in MADE):
+                    raise UsageError(
+                        f"{path} was not made by the demo, which begins with an empty folder; move it away, or name "
+                        "another folder with --out."
+                    )
+            for path in made:
+                path.unlink()
         marker.touch()
         yield folder
 

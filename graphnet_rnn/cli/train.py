@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from graphnet.errors import GraphnetError
-from graphnet.system.characters import on_one_line, shown_on
+from graphnet.system.characters import in_brief, on_one_line, shown_on
 from graphnet_rnn.cell.cell import classes_of
 from graphnet_rnn.cell.graph_size import require_nodes
 from graphnet_rnn.cli.console import Console
@@ -46,7 +46,7 @@ from graphnet_rnn.optimizers import (
     Optimizer,
     StepSchedule,
 )
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import shown, whole_number
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.training import CarriedText, DrawnText, EarlyStopping, RunFolder, Trainer, Training
 from graphnet_rnn.training.problem import require_unclipped
@@ -200,8 +200,9 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
     where = parts_of(kept["cell"]).where
     if where and "cell" not in options.written:
         words = (
-            f"{options.resume} was begun with the cell {kept['cell']}: importing {where}, which runs its code"
+            f"{options.resume} was begun with the cell {kept['cell']}: importing {_whole(where)}, which runs "
         )
+        words += "its code"
         print(f"graphnet-rnn train: {brief(on_one_line(words))}", file=sys.stderr)
     _require_layers(checkpoint, kept)
     return argparse.Namespace(**kept)
@@ -235,11 +236,23 @@ def _checked_arguments(path: Path, stored: Any, known: Mapping[str, Any]) -> dic
         kinds: tuple[type, ...] = (type(default), int) if isinstance(default, float) else (type(default),)
         if default is None:
             kinds = (type(None), str) if name in WORDS else (type(None), int, float)
-        if type(value) not in kinds:
+        # No name of a file is worth a line of its own, or what a terminal obeys.
+        odd = isinstance(value, str) and any(not c.isprintable() and not _is_byte(c) for c in value)
+        if type(value) not in kinds or odd or (name == "cell" and not value):
             raise ModelFileError(
-                f"{path} keeps {value!r:.60} for --{name.replace('_', '-')}, which cannot be."
+                f"{path} keeps {shown(value)} for --{name.replace('_', '-')}, which cannot be."
             )
     return kept
+
+
+def _whole(where: str) -> str:
+    """A file with the folder that it is in now; a module by its name."""
+    return str(Path(where).absolute()) if where.endswith(".py") else where
+
+
+def _is_byte(character: str) -> bool:
+    """Whether it stands for a byte of a file's name that is no UTF-8."""
+    return "\udc80" <= character <= "\udcff"
 
 
 def _require_files(kept: Mapping[str, Any]) -> None:
@@ -363,8 +376,8 @@ def load_corpus(options: argparse.Namespace) -> Corpus:
 def _memory(given: str | None) -> str | int | None:
     if given is None or given == "sqrt":
         return given
-    if not re.fullmatch("0*[1-9][0-9]*", given):
-        raise UsageError(f"--memory must be sqrt, or a number of bytes, not {given}")
+    if not re.fullmatch("0*[1-9][0-9]{0,17}", given):
+        raise UsageError(f"--memory must be sqrt, or a number of bytes, not {in_brief(given)}")
     return int(given)
 
 
@@ -438,16 +451,18 @@ def _draw_curve(folder: RunFolder) -> list[str]:
     from viz.charts.second_order import flight_recorder
 
     rows = read_history(folder.history)
-    pictures = {"curve.png": training_curve}
+    pictures = {folder.curve: training_curve}
     if any("ratio" in row for row in rows):
-        pictures["flight.png"] = flight_recorder
+        pictures[folder.flight] = flight_recorder
     written = [str(folder.model), str(folder.history)]
-    for name, draw in pictures.items():
+    for path, draw in pictures.items():
         try:
-            draw(rows).savefig(folder.path / name, dpi=150)
-            written.append(str(folder.path / name))
+            draw(rows).savefig(path, dpi=150)
+            written.append(str(path))
         except (GraphnetError, OSError, MemoryError) as error:
-            later = f"draw {shlex.quote(str(folder.path))} --out {shlex.quote(str(folder.path / name))}"
+            later = f"draw {shlex.quote(str(folder.path))} --out {shlex.quote(str(path))}"
             reason = (str(error) or "there is not enough memory").rstrip(".")
-            warnings.warn(f"{name} was not drawn: {reason}. Later: {command_line()} {later}", stacklevel=2)
+            warnings.warn(
+                f"{path.name} was not drawn: {reason}. Later: {command_line()} {later}", stacklevel=2
+            )
     return [f"wrote {', '.join(written[:-1])} and {written[-1]}"]

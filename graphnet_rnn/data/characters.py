@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from graphnet.settings import path as named_file
+from graphnet.settings import shown
 from graphnet.system.files import kind_of, opened
 from graphnet.system.memory import require_memory
 from graphnet_rnn.errors import DataError
@@ -51,6 +52,8 @@ def characters_of(file: Path, encoding: str) -> Iterator[str]:
         raise DataError(f"{encoding!r} is not an encoding that Python knows.") from None
     except UnicodeError as error:
         raise DataError(f"{file} is not {encoding} text: {error}.") from None
+    except ValueError:
+        raise DataError(f"{shown(encoding)} is not the name of an encoding.") from None
     lines = io.IncrementalNewlineDecoder(decoder, translate=True)
     wide = encoding.lower().startswith(("utf-16", "utf-32"))
     start = 0

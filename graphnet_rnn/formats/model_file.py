@@ -138,12 +138,17 @@ def save(model: Model, path: str | Path, notes: Mapping[str, Any] | None = None)
     and for one that could not be loaded again: with a setting that JSON does not hold, with weights that are not
     finite, or with other settings than it was made with.
     """
+    path = named_file("save: path", path)
+    write_atomically(path, model_bytes(model, notes))
+
+
+def model_bytes(model: Model, notes: Mapping[str, Any] | None = None) -> bytes:
+    """What `save` writes; UsageError for what it refuses."""
     if not isinstance(model, Model):
         raise UsageError(
             f"save takes a model and a path, not {model!r:.60}; a class of your own becomes one as a "
             "subclass of rnn.Model"
         )
-    path = named_file("save: path", path)
     if notes is not None and not isinstance(notes, Mapping):
         raise UsageError(f"save: notes must be a dict of what JSON holds, not {notes!r:.60}")
     model.require_finite("save")
@@ -154,7 +159,7 @@ def save(model: Model, path: str | Path, notes: Mapping[str, Any] | None = None)
         json.dumps(description)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"save: notes must be a dict of what JSON holds: {error}") from None
-    write_atomically(path, ModelFile(model_tensors(model), description).to_bytes())
+    return ModelFile(model_tensors(model), description).to_bytes()
 
 
 def load(path: str | Path, classes: type[Cell | Model] | Iterable[type[Cell | Model]] = ()) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 from graphnet.graph.node import Array
 from graphnet.system.files import remove_parts
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
-from graphnet_rnn.files.whole import append_line, cut, locked, sync
-from graphnet_rnn.formats.model_file import save
+from graphnet_rnn.files.whole import append_line, cut, locked, read_bytes, sync
+from graphnet_rnn.formats.model_file import model_bytes, save
 from graphnet_rnn.model import Model
 from graphnet_rnn.training.state import TrainingState, read_training_state, write_training_state
 
@@ -23,7 +24,8 @@ KEPT = 2
 class RunFolder:
     """model.safetensors (the best so far), checkpoint-*.safetensors, history.jsonl, timing.jsonl: where, and to read.
 
-    A checkpoint is a model file that also holds the training state. The history holds nothing that differs
+    A checkpoint is a model file that also holds the training state, the weights of the best epoch among it, so that a
+    model that was lost meanwhile, or changed, is written again. The history holds nothing that differs
     between a run and the same run interrupted and resumed; times are in timing.jsonl, of epochs and of the steps that
     say theirs, all that were made: a resumed run makes some again.
     Whatever changes these files is a method of RunWriter, which `locked` alone gives.
@@ -34,6 +36,8 @@ class RunFolder:
         self.model = self.path / "model.safetensors"
         self.history = self.path / "history.jsonl"
         self.timing = self.path / "timing.jsonl"
+        #: What the command draws at the end: the curve, and the flight recorder.
+        self.curve, self.flight = self.path / "curve.png", self.path / "flight.png"
 
     def checkpoints(self) -> list[Path]:
         """Oldest first."""
@@ -60,6 +64,11 @@ class RunFolder:
                 f"{self.path} holds a run already; continue it (train --resume {self.path}, or trainer.resume()), "
                 "or name another folder."
             )
+        there = [each.name for each in (self.timing, self.curve, self.flight) if each.exists()]
+        if there:
+            raise UsageError(
+                f"{self.path} holds {' and '.join(there)}, which training would write over; name another folder."
+            )
 
     def read_checkpoint(self) -> TrainingState:
         """The newest checkpoint that is whole: the one before if the newest is damaged; ModelFileError if none is."""
@@ -80,11 +89,15 @@ class RunFolder:
     def history_size(self) -> int:
         return self.history.stat().st_size if self.history.exists() else 0
 
-    def require_history(self, size: int) -> None:
-        """ModelFileError if the history is shorter than a checkpoint knows it."""
-        if self.history_size() < size:
+    def history_digest(self, size: int) -> str:
+        """SHA-256 of so many bytes of the history, its first."""
+        return hashlib.sha256(read_bytes(self.history, ModelFileError)[:size] if size else b"").hexdigest()
+
+    def require_history(self, size: int, digest: str) -> None:
+        """ModelFileError unless the history begins with what a checkpoint knows of it."""
+        if self.history_size() < size or self.history_digest(size) != digest:
             raise ModelFileError(
-                f"{self.history} is shorter than when the checkpoint was written; it was changed or lost, so "
+                f"{self.history} is not what it was when the checkpoint was written; it was changed or lost, so "
                 "the run cannot be resumed exactly. Start anew from model.safetensors."
             )
 
@@ -121,7 +134,11 @@ class RunWriter:
         if folder.history.exists():  # a checkpoint must not know more of it than survives a power cut
             sync(folder.history)
         file = folder.path / f"checkpoint-{step:09d}.safetensors"
-        write_training_state(file, model, state, arrays, {**training, "history_size": self._history_size})
+        known = {
+            "history_size": self._history_size,
+            "history_digest": folder.history_digest(self._history_size),
+        }
+        write_training_state(file, model, state, arrays, {**training, **known})
         self._tidy()
         return file
 
@@ -137,7 +154,11 @@ class RunWriter:
                     old.unlink()
 
     def write_model(self, model: Model, notes: Mapping[str, Any]) -> None:
+        """The best model, unless it is there already."""
         self._require_own()
+        with contextlib.suppress(ModelFileError):
+            if read_bytes(self.folder.model, ModelFileError) == model_bytes(model, notes):
+                return
         save(model, self.folder.model, notes)
 
     def add_row(self, row: Mapping[str, Any]) -> None:
@@ -149,9 +170,9 @@ class RunWriter:
         self._require_own()
         append_line(self.folder.timing, row)
 
-    def cut_history(self, size: int) -> None:
+    def cut_history(self, size: int, digest: str) -> None:
         """Forgets what was written after a checkpoint: the resumed run writes it again."""
-        self.folder.require_history(size)
+        self.folder.require_history(size, digest)
         if self.folder.history_size() > size:
             cut(self.folder.history, size)
         self._history_size = size

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from graphnet.graph.display import ShowsItself
-from graphnet_rnn.errors import UsageError
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.model import Model
 from graphnet_rnn.network.norms import weight_norms
 from graphnet_rnn.optimizers.base import Report, State
 from graphnet_rnn.optimizers.step import guarded_step, require_finite
+from graphnet_rnn.settings import shown
 from graphnet_rnn.training.folder import RunFolder, RunWriter
 from graphnet_rnn.training.interruption import Interruption
 from graphnet_rnn.training.problem import Problem
@@ -24,6 +26,11 @@ from graphnet_rnn.training.settings import Training
 from graphnet_rnn.training.state import TrainingState, as_stored
 
 __all__ = ["Listener", "Outcome", "Trainer"]
+
+#: What a checkpoint calls the weights of the best epoch, unless they are the present ones.
+BEST = "best"
+#: Why a run may have ended for good.
+ENDS = ("epochs", "early stopping", "target")
 
 
 class Listener:
@@ -120,6 +127,7 @@ class Trainer:
         self.progress, self.cost = Progress(), math.nan
         self._resumed, self._interruption = False, Interruption()
         self._stop_reason = ""
+        self._best: Array | None = None
 
     # -- running -------------------------------------------------------------------------------
 
@@ -157,7 +165,10 @@ class Trainer:
             # What `resume` read was before the lock: another process may have trained on since.
             stored = self.folder.read_checkpoint()
             self._take_up(stored)
-            files.cut_history(stored.training["history_size"])
+            files.cut_history(stored.training["history_size"], stored.training["history_digest"])
+            if self._best is not None:
+                self._write_best(files)
+                self.problem.model.theta = np.asarray(self.theta)
         else:
             self.folder.require_new()
             self.problem.compile()  # if that cannot be, the folder is as new
@@ -263,9 +274,8 @@ class Trainer:
         files.add_row(row)
         if best:
             progress.best, progress.best_epoch = criterion, progress.epoch
-            files.write_model(
-                problem.model, {"epoch": progress.epoch, problem.judged or problem.measure: criterion}
-            )
+            self._best = np.asarray(self.theta).copy()
+            self._write_best(files)
         settings = self.settings
         if settings.target is not None and validated is not None and validated <= settings.target:
             progress.finished = "target"
@@ -275,6 +285,18 @@ class Trainer:
             progress.finished = "epochs"
         self._checkpoint(files)
         return row
+
+    def _write_best(self, files: RunWriter) -> None:
+        """The model with the weights of the best epoch, which it has then."""
+        problem, progress = self.problem, self.progress
+        problem.model.theta = self._best
+        notes = {"epoch": progress.best_epoch, problem.judged or problem.measure: progress.best}
+        files.write_model(problem.model, notes)
+
+    @property
+    def _is_best(self) -> bool:
+        """Whether the weights are those of the best epoch."""
+        return self.progress.best_epoch == self.progress.epoch and self.progress.epoch_step == 0
 
     def _require_finite(self) -> None:
         require_finite(self.theta, self.progress.step, f"The checkpoints in {self.folder.path} are")
@@ -297,7 +319,10 @@ class Trainer:
             "progress": {**vars(self.progress), "best": _json_number(self.progress.best)},
             "numbers": problem.numbers(),
         }
-        files.write_checkpoint(problem.model, self.progress.step, self.state, problem.arrays(), training)
+        best = {} if self._best is None or self._is_best else {BEST: self._best}
+        files.write_checkpoint(
+            problem.model, self.progress.step, self.state, {**problem.arrays(), **best}, training
+        )
         self._last_checkpoint = clock.monotonic()
 
     def resume(self) -> None:
@@ -307,7 +332,7 @@ class Trainer:
         """
         stored = self.folder.read_checkpoint()
         self._take_up(stored)
-        self.folder.require_history(stored.value("history_size", 0))
+        self.folder.require_history(stored.value("history_size", 0), stored.value("history_digest", ""))
         self._resumed = True
 
     def _take_up(self, stored: TrainingState) -> None:
@@ -318,7 +343,16 @@ class Trainer:
         stored.restore(problem.model, self.state)
         self.theta = problem.objective.place(problem.model.theta)
         self.progress = Progress(**stored.value("progress", vars(Progress())))
+        if self.progress.finished not in ("", *ENDS):
+            raise ModelFileError(
+                f"{stored.path} says that the run ended by {shown(self.progress.finished)}, not by "
+                f"{' or '.join(ENDS)}: it is damaged, or of another version."
+            )
         problem.restore(stored.array, numbers)
+        self._best = None
+        if self.progress.best_epoch:
+            theta = np.asarray(problem.model.theta)
+            self._best = theta.copy() if self._is_best else stored.array(BEST, theta)
         if self.progress.finished in ("", "epochs"):  # more epochs, or fewer, may have been asked for
             self.progress.finished = "epochs" if self.progress.epoch >= self.settings.epochs else ""
 

@@ -50,14 +50,20 @@ class _Pool:
             self.__init__()  # type: ignore[misc]
 
     def take(self, count: int) -> list[_Worker]:
-        """Lists are changed by one call at a time: it takes no lock, which a fork or an interrupt could leave shut."""
+        """So many workers, or fewer where the system starts no more threads.
+
+        Lists are changed by one call at a time: it takes no lock, which a fork or an interrupt could leave shut.
+        """
         self._look_for_fork()
         taken: list[_Worker] = []
         while len(taken) < count:
             try:
                 taken.append(self._workers.pop())
             except IndexError:
-                taken.append(_Worker())
+                try:
+                    taken.append(_Worker())
+                except RuntimeError:  # a limit on processes: those that there are do it all
+                    break
         return taken
 
     def give(self, workers: Sequence[_Worker]) -> None:
@@ -92,7 +98,7 @@ class Team:
         weakref.finalize(self, _pool.give_block, self._process, parts, self._block).atexit = False
 
     def run(self, table: Array, threads: int, timed: bool = False) -> None:
-        """Runs all parts of all supersteps, by so many threads, of which this is one.
+        """Runs all parts of all supersteps, by at most so many threads, of which this is one.
 
         table[superstep, part]: the address of the first record, of their end, and where times go.
         """
@@ -103,8 +109,8 @@ class Team:
             workers = _pool.take(threads - 1)
             request = np.array(
                 [
-                    self._block.ctypes.data, table.shape[0], threads, table.ctypes.data, address_of_runner(timed),
-                    *(worker.address for worker in workers),
+                    self._block.ctypes.data, table.shape[0], 1 + len(workers), table.ctypes.data,
+                    address_of_runner(timed), *(worker.address for worker in workers),
                 ],
                 np.int64,
             )  # fmt: skip

@@ -16,6 +16,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
+from graphnet.backends.numba import threads as team
 from graphnet.graph.node import Array
 
 ROOT = Path(gn.__file__).parent.parent
@@ -461,3 +462,22 @@ def test_no_bit_depends_on_the_number_of_threads(columns: int) -> None:
         for threads in (1, 2, 3, 4, 7)
     ]
     assert all(result == results[0] for result in results)
+
+
+def test_where_no_thread_can_be_started_one_does_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit on processes, as of a container: fewer threads, and the same bits."""
+    one, arrays = make_net(1)
+    expected = one(*arrays)
+    started = 0
+
+    def refuse(self: threading.Thread) -> None:
+        nonlocal started
+        started += 1
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(team, "_pool", team._Pool())  # with no idle ones
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    several, _ = make_net(3)
+    for _ in range(5):
+        assert [a.tobytes() for a in several(*arrays)] == [a.tobytes() for a in expected]
+    assert started, "it wanted more"

@@ -9,6 +9,7 @@ import pytest
 from graphnet.system import files
 from graphnet_rnn.cli import demo, main
 from graphnet_rnn.data import standard_library_text
+from graphnet_rnn.errors import UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -68,12 +69,28 @@ def test_a_demo_that_was_killed_at_once_is_replaced(tmp_path: Path) -> None:
     """Its folder holds a lock and no more; all of an earlier one goes but the marks that it is a demo's."""
     (tmp_path / f".{demo.MARKER}.lock").touch()
     with demo._fresh_folder(tmp_path) as folder:
-        (folder / "pictures").mkdir()
-        (folder / "pictures" / "a.svg").touch()
-        (folder / "history.jsonl").touch()
+        for name in (
+            "history.jsonl",
+            "cell.svg",
+            "checkpoint-000000012.safetensors",
+            ".cell.svg.0a0a0a0a.part",
+        ):
+            (folder / name).touch()
     with demo._fresh_folder(tmp_path):
         assert {path.name for path in tmp_path.iterdir()} == {demo.MARKER, f".{demo.MARKER}.lock"}
     assert [path.name for path in tmp_path.iterdir()] == [demo.MARKER]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "my.svg", "pictures/a.svg"])
+def test_what_others_put_there_stays(tmp_path: Path, name: str) -> None:
+    with demo._fresh_folder(tmp_path) as folder:
+        (folder / "cell.svg").touch()
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UsageError, match="was not made by the demo"), demo._fresh_folder(tmp_path):
+        raise AssertionError("it begins")
+    assert (tmp_path / name).read_text() == "mine"
+    assert (tmp_path / "cell.svg").exists()
 
 
 def test_hints_are_in_the_words_of_run_py(

@@ -28,8 +28,9 @@ from graphnet_rnn.cli.graphs import SHOWN
 from graphnet_rnn.cli.train import make_trainer
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import ModelFileError, TrainingError
-from graphnet_rnn.formats.model_file import FORMAT, KEY
+from graphnet_rnn.formats.model_file import FORMAT, KEY, ModelFile
 from graphnet_rnn.training import RunFolder
+from tests.graphnet_rnn.formats.resealed import parts_of
 
 TEXT = "a cat sat on a mat, and a rat sat on the cat. " * 30
 SMALL = ["--units", "6", "--time", "10", "--batch", "4", "--epochs", "2", "--sample", "20"]
@@ -887,6 +888,32 @@ def test_training_ends_with_the_score_on_the_test_text(
     assert float(printed[1]) == pytest.approx(float(evaluated[1]), abs=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cell", None),
+        ("encoding", "x\0"),
+        ("text", "book.txt\ngraphnet-rnn train: all is well"),
+        ("memory", "9" * 5000),
+    ],
+)
+def test_arguments_that_nobody_wrote(
+    here: Path, capsys: pytest.CaptureFixture[str], name: str, value: Any
+) -> None:
+    """Of a checkpoint from somebody else: one sentence on one line."""
+    assert main(["train", "text.txt", *SMALL, "--out", "run", "--quiet"]) == 0
+    for checkpoint in (here / "run").glob("checkpoint-*"):
+        tensors, said = parts_of(checkpoint.read_bytes())
+        said["training"]["notes"]["arguments"][name] = value
+        checkpoint.write_bytes(ModelFile(tensors, said).to_bytes())
+    capsys.readouterr()
+    assert main(["train", "--resume", "run", "--epochs", "3", "--quiet"]) in (1, 2)
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "unexpected" not in said
+    assert len(said) < 400
+    assert "which cannot be" in said or "--memory must be" in said
+
+
 def test_resume_says_whose_code_it_imports(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Before it does, also if it is quiet; not where the person named the file."""
     (here / "mine.py").write_text(CELLS + "\nimport sys\nprint('imported', file=sys.stderr)\n")
@@ -896,7 +923,7 @@ def test_resume_says_whose_code_it_imports(here: Path, capsys: pytest.CaptureFix
     assert main(["train", "--resume", "run", "--epochs", "3", "--quiet"]) == 0
     said = capsys.readouterr().err.splitlines()
     assert said == [
-        "graphnet-rnn train: run was begun with the cell mine.py:Good: importing mine.py, which runs its code",
+        f"graphnet-rnn train: run was begun with the cell mine.py:Good: importing {here / 'mine.py'}, which runs its code",
         "imported",
     ]
     assert main(["train", "--resume", "run", "--cell", "mine.py:Good", "--quiet"]) == 0

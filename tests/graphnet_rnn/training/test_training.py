@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,11 @@ import graphnet_rnn as rnn
 from graphnet_rnn import optimizers
 from graphnet_rnn.data import Corpus
 from graphnet_rnn.errors import DataError, ModelFileError, SaveError, TrainingError, UsageError
-from graphnet_rnn.formats.model_file import read_model_file
+from graphnet_rnn.formats.model_file import ModelFile, read_model_file
 from graphnet_rnn.optimizers import Report
 from graphnet_rnn.training import EarlyStopping, Listener, Outcome, RunFolder, Trainer
 from graphnet_rnn.training.state import TrainingState, read_training_state
+from tests.graphnet_rnn.formats.resealed import parts_of
 from tests.graphnet_rnn.training.runs import At, contents, interrupt_at, require_same_files, rows, text_run
 
 TEXT = "the quick brown fox jumps over the lazy dog. " * 25
@@ -421,11 +422,80 @@ def test_nothing_to_resume(tmp_path: Path) -> None:
         trainer(tmp_path / "none").resume()
 
 
-def test_shortened_history_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda whole: whole[:40],
+        lambda whole: whole.replace(b"\n", b"\r\n"),
+        lambda whole: b"\xef\xbb\xbf" + whole,
+        lambda whole: whole.splitlines(keepends=True)[0] + whole,
+        lambda whole: whole.replace(b"0", b"1", 1),
+        lambda whole: b"",
+    ],
+    ids=["shorter", "CRLF", "BOM", "a line twice", "another number", "empty"],
+)
+def test_a_changed_history_is_told(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
     run = trainer(tmp_path / "run", listeners=[interrupt_at(9)])
     run.run()
-    run.folder.history.write_bytes(run.folder.history.read_bytes()[:40])
-    with pytest.raises(ModelFileError, match="is shorter than when the checkpoint was written"):
+    run.folder.history.write_bytes(change(run.folder.history.read_bytes()))
+    before = contents(tmp_path / "run")
+    with pytest.raises(ModelFileError, match="is not what it was when the checkpoint was written"):
+        trainer(tmp_path / "run").resume()
+    require_same_files(contents(tmp_path / "run"), before)
+
+
+def test_a_best_model_that_was_lost_or_changed_is_there_again(tmp_path: Path) -> None:
+    """Another run's too, and where the best epoch is long ago: the checkpoint knows its weights."""
+
+    class Worse(Listener):
+        def stepped(self, trainer: Trainer, report: Report) -> None:
+            if trainer.progress.epoch >= 1:  # no later epoch is better
+                trainer.theta[...] = 0.0
+
+    trainer(tmp_path / "whole", listeners=[Worse()]).run()
+    assert rows(tmp_path / "whole", "epoch")[0]["best"]
+    assert not any(row["best"] for row in rows(tmp_path / "whole", "epoch")[1:])
+    other = trainer(tmp_path / "other", net={"seed": 3}, epochs=1)
+    other.run()
+    for content in (None, b"", b"junk", other.folder.model.read_bytes()):
+        shutil.rmtree(tmp_path / "parts", ignore_errors=True)
+        trainer(tmp_path / "parts", listeners=[Worse(), interrupt_at(9)]).run()
+        model = tmp_path / "parts" / "model.safetensors"
+        model.unlink()
+        if content is not None:
+            model.write_bytes(content)
+        last = trainer(tmp_path / "parts", listeners=[Worse()])
+        last.resume()
+        last.run()
+        require_same_files(contents(tmp_path / "parts"), contents(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize(
+    "name", ["timing.jsonl", "curve.png", "flight.png", "history.jsonl", "model.safetensors"]
+)
+def test_a_folder_with_files_of_these_names_is_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("somebody's notes")
+    with pytest.raises(UsageError, match=f"{name}, which training would write over|holds a run already"):
+        trainer(tmp_path).run()
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {name: "somebody's notes"}
+
+
+def test_a_lock_that_is_none_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / ".lock").write_text("somebody's notes")
+    with pytest.raises(SaveError, match=r"\.lock there is a file, and no lock"):
+        trainer(tmp_path).run()
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {".lock": "somebody's notes"}
+
+
+def test_what_ended_a_run_is_one_of_a_few_words(tmp_path: Path) -> None:
+    """A file says it to a terminal: no more than these."""
+    run = trainer(tmp_path / "run", epochs=1)
+    run.run()
+    for checkpoint in run.folder.checkpoints():
+        tensors, said = parts_of(checkpoint.read_bytes())
+        said["training"]["progress"]["finished"] = "\x1b[2J"
+        checkpoint.write_bytes(ModelFile(tensors, said).to_bytes())
+    with pytest.raises(ModelFileError, match=r"the run ended by '\\x1b\[2J', not by epochs or"):
         trainer(tmp_path / "run").resume()
 
 
