@@ -921,9 +921,9 @@ def test_resume_says_whose_code_it_imports(here: Path, capsys: pytest.CaptureFix
     assert "importing" not in capsys.readouterr().err
     os.utime(here / "mine.py", (1, 1))  # as another process would, the command imports it anew
     assert main(["train", "--resume", "run", "--epochs", "3", "--quiet"]) == 0
-    said = capsys.readouterr().err.splitlines()
+    said, where = capsys.readouterr().err.splitlines(), here / "mine.py"
     assert said == [
-        f"graphnet-rnn train: run was begun with the cell mine.py:Good: importing {here / 'mine.py'}, which runs its code",
+        f"graphnet-rnn train: run was begun with the cell mine.py:Good: importing {where}, which runs its code",
         "imported",
     ]
     assert main(["train", "--resume", "run", "--cell", "mine.py:Good", "--quiet"]) == 0
