@@ -15,7 +15,7 @@ from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers.base import Kept, Optimizer, Report, State, kept_of
 from graphnet_rnn.optimizers.first_order import SGD, Adam, FirstOrder, Momentum, RMSprop
 from graphnet_rnn.optimizers.schedules import StepSchedule, described, rate_or_schedule, share_or_schedule
-from graphnet_rnn.optimizers.vectors import norm
+from graphnet_rnn.optimizers.vectors import inner, norm
 from graphnet_rnn.riemannian.metrics import Metric, OuterProduct, as_metric
 from graphnet_rnn.settings import amount, fraction, limit, one_of, whole_number
 
@@ -141,7 +141,7 @@ class NaturalGradient(Optimizer):
             share = min(self.averaged, 1 - 1 / measured)
             numbers = share * state["metric"] + (1 - share) * numbers
         direction = self._solver(objective, state, numbers, measured)(g)
-        reach = math.sqrt(max(float(np.dot(np.asarray(g, np.float64), direction)), 0.0))
+        reach = math.sqrt(max(inner(np.asarray(g, np.float64), direction), 0.0))
         if not math.isfinite(norm(direction)):
             raise TrainingError(
                 "NaturalGradient: the step in the metric is not finite; give a larger damping"

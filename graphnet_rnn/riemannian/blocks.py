@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,6 +36,7 @@ class Rows:
         self.sources = [self._source(incoming, found) for incoming in group.incoming]
         symbols = [at.symbol for at in group.pre_activations if at.symbol is not None]
         self.symbol = gn.concatenate(symbols, axis=0) if symbols else None
+        self._codes = [self._code(incoming, found) for incoming in group.incoming]
 
     def _source(self, incoming: Incoming, found: Sequence[dict[Node, Node | float]]) -> Node:
         """(rows, n): what a weight multiplies, 1 for a bias, and 0 where it does not enter."""
@@ -46,6 +48,17 @@ class Rows:
         ]
         return gn.concatenate(parts, axis=0)
 
+    def _code(self, incoming: Incoming, found: Sequence[dict[Node, Node | float]]) -> Node | None:
+        """(rows,): the symbols, where a weight multiplies a one-hot code at every pre-activation."""
+        sources = [each.get(incoming.weight) for each in found]
+        codes = [s.inputs[0] for s in sources if isinstance(s, Node) and isinstance(s.op, OneHot)]
+        whole = self.symbol is None and len(codes) == len(sources)
+        return gn.concatenate(codes, axis=0) if whole else None
+
+    def reads_symbols(self, number: int) -> bool:
+        """Whether what this weight of the group multiplies is a one-hot code everywhere."""
+        return self._codes[number] is not None
+
     def always_one(self, incoming: Incoming) -> bool:
         """Whether it is a bias at every pre-activation, neither scaled nor repeated."""
         return all(at.sources.get(incoming.weight) == 1.0 for at in self.group.pre_activations)
@@ -56,8 +69,15 @@ class Rows:
             return gn.sum(values, axis=0)
         return gn.scatter_add(values, self.symbol, self.group.symbols, axis=0)
 
-    def weighed(self, incoming: Incoming, source: Node) -> Node:
-        """Σ s_k m̃_j over the rows, for each entry (k, j) of the weight, of its shape."""
+    def weighed(self, number: int, squared: bool = False, times: Node | None = None) -> Node:
+        """Σ s_k m̃_j over the rows, for each entry (k, j) of this weight of the group, of its shape.
+
+        squared: of s_k²; times: of s_k times this.
+        """
+        incoming, source, code = self.group.incoming[number], self.sources[number], self._codes[number]
+        if code is not None and times is None:  # s_k is 0 or 1
+            return gn.scatter_add(self.m, code, source.shape[1], axis=0)
+        source = source * source if squared else source if times is None else source * times
         match incoming.kind:
             case "product":
                 if self.symbol is None:
@@ -117,11 +137,7 @@ class Diagonal(Block):
     """M_ii = (S ∘ S)ᵀ m̃"""
 
     def nodes(self) -> list[Node]:
-        rows = self.rows
-        return [
-            rows.weighed(incoming, source * source)
-            for incoming, source in zip(self.group.incoming, rows.sources, strict=True)
-        ]
+        return [self.rows.weighed(number, squared=True) for number in range(len(self.group.incoming))]
 
     def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
         damped = [M + damping + more for M in values]
@@ -140,11 +156,10 @@ class QuasiDiagonal(Block):
         found = Diagonal(rows).nodes()
         if bias is None:
             return found
-        one = None if rows.always_one(bias) else rows.sources[self.group.incoming.index(bias)]
+        at = self.group.incoming.index(bias)
+        times = None if rows.always_one(bias) else rows.sources[at]
         return found + [
-            rows.weighed(incoming, source if one is None else source * one)
-            for incoming, source in zip(self.group.incoming, rows.sources, strict=True)
-            if incoming is not bias
+            rows.weighed(number, times=times) for number in range(len(self.group.incoming)) if number != at
         ]
 
     def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
@@ -306,10 +321,10 @@ class Frequency(Block):
     def nodes(self) -> list[Node]:
         rows = self.rows
         found: list[Node] = []
-        for incoming, source in zip(self.group.incoming, rows.sources, strict=True):
+        for number, source in enumerate(rows.sources):
             if rows.symbol is not None:
                 found.append(rows.summed(gn.fill(1, (len(rows), 1), rows.m.dtype)))
-            elif incoming.kind == "product" and _reads_symbols(self.group, incoming):
+            elif rows.reads_symbols(number):
                 found.append(gn.reshape(gn.sum(source, axis=0), (-1, 1)))
             else:
                 found.append(gn.fill(len(rows), (1,), rows.m.dtype))
@@ -326,12 +341,6 @@ class Frequency(Block):
 def _divided(g: Array, by: Array) -> Array:
     """g / by, and 0 where nothing has been seen."""
     return np.divide(g, by, out=np.zeros(g.shape), where=np.broadcast_to(by > 0, g.shape))
-
-
-def _reads_symbols(group: UnitGroup, incoming: Incoming) -> bool:
-    """Whether what a product reads is a one-hot code everywhere."""
-    found = [at.sources.get(incoming.weight) for at in group.pre_activations]
-    return all(isinstance(source, Node) and isinstance(source.op, OneHot) for source in found)
 
 
 class Kronecker(Block):
@@ -387,7 +396,7 @@ class Kronecker(Block):
         """g ↦ M⁻¹ g, g a matrix. LinAlgError for factors that are singular."""
         np.linalg.cholesky(A), np.linalg.cholesky(G)
         left, right = np.linalg.inv(A), np.linalg.inv(G)
-        return lambda g: left @ g @ right.T
+        return lambda g: _product(left, g, right.T)
 
 
 class KroneckerOverTime(Kronecker):
@@ -407,12 +416,11 @@ class KroneckerOverTime(Kronecker):
         curved = 1 - np.outer(a, b)
 
         def inverse(g: Array) -> Array:
-            z = root_A @ g @ root_G
-            z = z - psi_A @ z @ psi_G.T
-            z = U @ ((U.T @ z @ W) / curved) @ W.T
-            z = z - psi_A.T @ z @ psi_G
-            found: Array = root_A @ z @ root_G
-            return found
+            z = _product(root_A, g, root_G)
+            z = z - _product(psi_A, z, psi_G.T)
+            z = _product(U, _product(U.T, z, W) / curved, W.T)
+            z = z - _product(psi_A.T, z, psi_G)
+            return _product(root_A, z, root_G)
 
         return inverse
 
@@ -431,7 +439,20 @@ class KroneckerSymmetric(Kronecker):
         (a, U), (b, W) = (np.linalg.eigh((psi + psi.T) / 2) for psi in (psi_A, psi_G))
         both = np.outer(a, b)
         left, right, factor = root_A @ U, W.T @ root_G, (1 - both) / (1 + both)
-        return lambda g: left @ ((left.T @ g @ right.T) * factor) @ right
+        return lambda g: _product(left, _product(left.T, g, right.T) * factor, right)
+
+
+def _product(left: Array, middle: Array, right: Array) -> Array:
+    """left middle right, compiled: threads of NumPy's own products keep spinning beside the next gradient."""
+    found: Array = _products(left.shape[0], *middle.shape, right.shape[1])(left, middle, right)[0]
+    return found
+
+
+@lru_cache(maxsize=64)
+def _products(rows: int, inner: int, other: int, columns: int) -> gn.Function:
+    shapes = (rows, inner), (inner, other), (other, columns)
+    left, middle, right = inputs = [gn.input(shape, "float64") for shape in shapes]
+    return gn.compile([left @ middle @ right], inputs)
 
 
 def _inverse_root(M: Array) -> Array:

@@ -123,8 +123,9 @@ def _signs(random: gn.RandomSource, like: Node) -> Node:
 def slopes(outputs: Outputs, groups: Sequence[UnitGroup]) -> Moduli:
     """B = ∂C/∂V of the summed cost"""
     places = [each.V for group in groups for each in group.pre_activations]
-    found = iter(gn.backward({outputs.cost: outputs.scale}, places))
-    return [[next(found) for _ in group.pre_activations] for group in groups]
+    # Scaled afterwards: so the backward pass is the one that the gradient takes, too.
+    found = iter(gn.gradient(outputs.cost, places))
+    return [[outputs.scale * next(found) for _ in group.pre_activations] for group in groups]
 
 
 def drawn_slopes(outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:

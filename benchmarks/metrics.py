@@ -1,0 +1,115 @@
+"""What a metric of the units costs beside a gradient: its numbers, its factors, and steps in it.
+
+    python -m benchmarks.metrics [--cell LSTM GRU Elman] [--units 128] [--batch 32] [--time 50] [--threads 2]
+
+A network of one layer over 65 symbols. For each metric, medians of turns over a gradient's: *measured*, one function of
+the gradient and the numbers of the metric; *step*, one of NaturalGradient that measures and factors anew; *amortised*,
+the mean of 20 steps of which one measures; and the most memory that the function needs, over the gradient's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.system.streams import prepare_streams
+from graphnet_rnn.riemannian import METRICS, Metric
+
+#: Of which metrics; full blocks of dense nets are units · (inputs + units)² numbers, and left out.
+NAMES = ("qdruop", "qdrbpm", "qdrbpm_probed", "kfac", "rms")
+EVERY = 20
+
+
+def objective_of(cell: str, units: int, batch: int, steps: int, threads: int | None) -> rnn.Objective:
+    net = rnn.Network([rnn.cells.ALL[cell](units)], inputs=65, outputs=65)
+    u = net.unroll(time=steps, batch=batch, initial="zero")
+    objective = rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets], threads=threads)
+    x = np.random.default_rng(0).integers(0, 65, (steps, batch))
+    objective.feed(x, np.roll(x, -1, 0))
+    return objective
+
+
+def calls_of(objective: rnn.Objective, metrics: dict[str, Metric]) -> dict[str, Callable[[], Any]]:
+    theta = objective.start()
+    calls: dict[str, Callable[[], Any]] = {"gradient": partial(objective.gradient, theta)}
+    for name, metric in metrics.items():
+        calls[f"{name} measured"] = partial(objective.metric, theta, metric)
+        for kind, every in (("step", 1), ("amortised", EVERY)):
+            optimizer = rnn.NaturalGradient(metric, rate=1e-6, every=every)
+            state = optimizer.init(theta, objective)
+            calls[f"{name} {kind}"] = partial(_steps, optimizer, objective, theta.copy(), state, every)
+    return calls
+
+
+def _steps(optimizer: rnn.NaturalGradient, objective: Any, theta: Any, state: Any, count: int) -> None:
+    for _ in range(count):
+        optimizer.step(objective, theta, state)
+
+
+def timed(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Seconds of each call, medians of turns."""
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds + 1):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            if turn:
+                found[name].append(time.perf_counter() - start)
+    return {name: statistics.median(times) for name, times in found.items()}
+
+
+def usable(objective: rnn.Objective) -> dict[str, Metric]:
+    """Those that this net has."""
+    found: dict[str, Metric] = {}
+    for name in NAMES:
+        metric = METRICS[name]()
+        try:
+            objective.metric_size(metric)
+        except gn.GraphnetError as error:
+            print(f"({name}: {error})")
+            continue
+        found[name] = metric
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cell", nargs="+", default=["LSTM", "GRU", "Elman"])
+    parser.add_argument("--units", type=int, default=128)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--time", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=None)
+    options = parser.parse_args()
+    gc.disable()
+    print("| cell | gradient, ms | metric | measured | step | amortised |\n|---|---|---|---|---|---|")
+    for cell in options.cell:
+        objective = objective_of(cell, options.units, options.batch, options.time, options.threads)
+        metrics = usable(objective)
+        found = timed(calls_of(objective, metrics), options.rounds)
+        unit = found["gradient"]
+        for name in metrics:
+            ratios = [
+                found[f"{name} {kind}"] / unit / (EVERY if kind == "amortised" else 1)
+                for kind in ("measured", "step", "amortised")
+            ]
+            print(
+                f"| {cell} | {unit * 1e3:.2f} | {name} | {' | '.join(f'{r:.2f}' for r in ratios)} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    prepare_streams()
+    main()
