@@ -25,9 +25,10 @@ from graphnet_rnn import cells, optimizers
 from graphnet_rnn.cli import COMMANDS, graphs, main, make_parser
 from graphnet_rnn.cli.console import Console
 from graphnet_rnn.cli.graphs import SHOWN
+from graphnet_rnn.cli.optimizer import make_optimizer
 from graphnet_rnn.cli.train import make_trainer
 from graphnet_rnn.data import Vocabulary
-from graphnet_rnn.errors import ModelFileError, TrainingError
+from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
 from graphnet_rnn.formats.model_file import FORMAT, KEY, ModelFile
 from graphnet_rnn.training import RunFolder
 from tests.graphnet_rnn.formats.resealed import parts_of
@@ -886,6 +887,56 @@ def test_training_ends_with_the_score_on_the_test_text(
     evaluated = re.search(r"([\d.]+) bits/char", capsys.readouterr().out)
     assert evaluated
     assert float(printed[1]) == pytest.approx(float(evaluated[1]), abs=1e-3)
+
+
+METRICS: dict[str, optimizers.Optimizer] = {
+    "riemannian": optimizers.Riemannian(),
+    "riemannian(rbpm)": optimizers.Riemannian("rbpm"),  # type: ignore[arg-type]
+    "riemannian(metric='rbpm', rate=0.1)": optimizers.Riemannian("rbpm", rate=0.1),  # type: ignore[arg-type]
+    "riemannian(OuterProduct('diagonal', damping=0.1), tries=3)": optimizers.Riemannian(
+        rnn.riemannian.OuterProduct("diagonal", damping=0.1), tries=3
+    ),
+    "natural_gradient(kfac, every=5, graft='adam')": optimizers.NaturalGradient(
+        rnn.riemannian.Kronecker(), every=5, graft="adam"
+    ),
+    "natural_gradient(rate={0: 0.1, 9: 0.01})": optimizers.NaturalGradient(
+        rate=optimizers.Stepwise({0: 0.1, 9: 0.01})
+    ),
+    "hf(preconditioner='qdruop')": optimizers.HessianFree(preconditioner=rnn.riemannian.METRICS["qdruop"]()),
+}
+
+
+@pytest.mark.parametrize("text", METRICS)
+def test_metrics_are_written_by_name_or_as_calls(text: str) -> None:
+    assert make_optimizer(text) == METRICS[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("riemannian(foo)", "foo is no setting; .*, or one of ruop, rbpm, .*frequency$"),
+        ("riemannian('foo')", "metric must be one of rnn.riemannian, .*, not 'foo'"),
+        ("riemannian(kfac(damping=1))", "no metric 'kfac' with settings; .*Kronecker.*; write kfac alone"),
+        ("riemannian(Nothing(1))", "there is no metric 'Nothing' with settings; there are OuterProduct"),
+        ("riemannian(ruop, kfac)", "write settings of optimizers by name"),
+        ("riemannian(ruop, metric=kfac)", "write settings of optimizers by name"),
+        ("riemannian(OuterProduct(reduction='half'))", "reduction must be 'full' or"),
+        ("natural_gradient(graft='lbfgs')", "graft must be"),
+        ("adam(ruop)", "'ruop' may be meant"),
+        ("hf(preconditioner='nope')", "preconditioner must be one of rnn.riemannian"),
+    ],
+)
+def test_metrics_that_cannot_be_meant(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        make_optimizer(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["riemannian(qdruop)", "natural_gradient(kfac)", "hf(preconditioner='kfac', cg_steps=3)"]
+)
+def test_metrics_train_texts(here: Path, text: str) -> None:
+    assert main(["train", "text.txt", *SMALL, "--optimizer", text, "--out", "run", "--quiet"]) == 0
+    assert main(["train", "--resume", "run", "--epochs", "3", "--quiet"]) == 0
 
 
 @pytest.mark.parametrize(
