@@ -14,6 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import graphnet as gn
+import graphnet_rnn as rnn
 
 from exercises import check
 
@@ -167,35 +168,11 @@ def tell(name, costs, difference):
 tell("gradient", *train(gradient, rate=0.5))
 
 # %% [markdown]
-# ## The full metric, from nodes
+# ## The full metric
 #
-# The Fisher matrix of the whole net: with a probability `π = σ(o)` at the end it is the mean of `π (1 - π) JᵀJ`, `J`
-# the row `∂o/∂θ` of an example: the **Gauss–Newton matrix** of tutorial 8, as always when a loss is joined with its
-# own nonlinearity. We get `J` column by column, pushing each unit vector forward by `gn.rop`, and compare with the
-# library's product.
-
-# %%
-W_node, w_node = gn.parameter(W, name="W"), gn.parameter(w, name="w")
-v_W, v_w = gn.input(W.shape, "float64", name="v_W"), gn.input(w.shape, "float64", name="v_w")
-one = gn.constant(np.ones((EXAMPLES, 1)))
-o = gn.concatenate([one, gn.tanh(gn.constant(np.hstack([one.value, x])) @ W_node)], axis=1) @ w_node
-cost = gn.mean(gn.sigmoid_cross_entropy(o, t))
-tangents = {W_node: v_W, w_node: v_w}
-push = gn.compile([*gn.rop([o], tangents), *gn.gauss_newton_product(cost, tangents)], inputs=[v_W, v_w])
-
-J, G = [], []
-for unit_vector in np.eye(W.size + w.size):
-    column, G_W, G_w = push(unit_vector[: W.size].reshape(W.shape), unit_vector[W.size :].reshape(w.shape))
-    J.append(column[:, 0])
-    G.append(np.concatenate([G_W.ravel(), G_w.ravel()]))
-J, G = np.array(J).T, np.array(G)
-
-pi = sigmoid(logits["tanh"])
-fisher = (pi * (1 - pi) * J).T @ J / EXAMPLES
-print("Fisher", fisher.shape, "by hand and by the library differ by", np.abs(fisher - G).max())
-
-# %% [markdown]
-# For a million parameters one either never makes the matrix (tutorial 8), or makes it smaller.
+# The Fisher matrix of the whole net is, with a probability `π = σ(o)` at the end, the mean of `π (1 - π) JᵀJ`, `J` the
+# row `∂o/∂θ` of an example: the **Gauss–Newton matrix** of tutorial 8. For a million parameters one either never makes
+# it (there), or makes it smaller.
 #
 # ## Smaller, unit by unit
 #
@@ -303,53 +280,87 @@ for epsilon in (0.0, 1e-6, 1e-4, 1e-2):
 # M⁽ʲ⁾_ik = Σ_t mean of a_i a_k B_j²,  a and B those of step t
 # ```
 #
-# and nothing has to be written anew: lay the rows of all time steps below each other, and call the same function. A
-# net of three units that reads five numbers, and says whether the last is greater than the first:
+# and nothing has to be written anew: lay the rows of all time steps below each other. By now that is book-keeping, and
+# the library keeps the books: it reads off the graph of any cost which weights meet in which unit, takes `a` and `B`
+# wherever they meet, and solves. First the net above, whose steps we know:
+
+# %%
+values = {"W": W[1:], "b": W[0], "w": w[1:], "b_o": w[0]}
+parameters = [gn.parameter(value, name=name) for name, value in values.items()]
+o = gn.tanh(gn.constant(x) @ parameters[0] + parameters[1]) @ parameters[2] + parameters[3]
+objective = rnn.Objective(gn.mean(gn.sigmoid_cross_entropy(o, gn.constant(t))), parameters)
+for group in rnn.riemannian.unit_groups(objective.cost, parameters):
+    print(group)
+
+metric = rnn.riemannian.OuterProduct("full", outputs="same", damping=0.0)
+cost, g, numbers = objective.metric(objective.start(), metric)
+step = objective.metric_solver(metric, "all", numbers)(g)
+_, _, a0, B_hidden, a1, B_output = nets["tanh"](x, t, W, w)
+by_hand = unitwise(a0, B_hidden), unitwise(a1, B_output)
+by_hand = np.concatenate([part.ravel() for matrix in by_hand for part in (matrix[1:], matrix[0])])
+print("steps by hand and by the library differ by", np.abs(step - by_hand).max())
+
+# %% [markdown]
+# Then a net of three units that reads five numbers, and says whether the last is greater than the first. Time is a
+# loop; of the metric nothing changes but that the library finds each unit five times.
 
 # %%
 STEPS = 5
 
 
-def recurrent(s, h0):
-    """As `network`; x is (time, examples, 1), W (1 + 1 + 3, 3); the rows of (a, B) are those of all steps."""
+def recurrent(s, h0, b, W_x, W_h, w, b_o):
+    """h' = s(x W_x + h W_h + b) from h0, o = h' w + b_o after five steps: an objective."""
+    parameters = b, W_x, W_h, w, b_o = [gn.parameter(value) for value in (b, W_x, W_h, w, b_o)]
     x, t = gn.input((STEPS, EXAMPLES, 1), "float64"), gn.input((EXAMPLES, 1), "float64")
-    W, w = gn.input((5, 3), "float64"), gn.input((4, 1), "float64")
-    one = gn.constant(np.ones((EXAMPLES, 1)))
     h = gn.constant(np.full((EXAMPLES, 3), h0))
-    a, V = [], []
     for step in range(STEPS):
-        a.append(gn.concatenate([one, x[step], h], axis=1))
-        V.append(a[-1] @ W)
-        h = s(V[-1])
-    last = gn.concatenate([one, h], axis=1)
-    o = last @ w
-    losses = gn.sigmoid_cross_entropy(o, t)
-    *B, B_output = gn.backward({gn.sum(losses): 1.0}, [*V, o])
-    rows = [gn.concatenate(a, axis=0), gn.concatenate(B, axis=0)]
-    return gn.compile([gn.mean(losses), o, *rows, last, B_output], inputs=[x, t, W, w])
+        h = s(x[step] @ W_x + h @ W_h + b)
+    o = h @ w + b_o
+    return rnn.Objective(gn.mean(gn.sigmoid_cross_entropy(o, t)), parameters, [x, t], also=[o])
 
 
-def as_logistic_recurrent(W, w):
-    """V = b + x W_x + h W_h with h = 2 s - 1, and 2 V for the logistic function."""
-    there = np.vstack([2 * (W[:1] - W[2:].sum(axis=0)), 2 * W[1:2], 4 * W[2:]])
-    return [there, as_logistic(W, w)[1]]
-
-
-# `train` uses these names. tanh starts from the state 0, which a logistic unit calls 1/2.
-nets = {"tanh": recurrent(gn.tanh, 0.0), "logistic": recurrent(gn.sigmoid, 0.5)}
 generator = np.random.default_rng(2)
 x = generator.uniform(0, 1, (STEPS, EXAMPLES, 1))
 rises = x[0] < x[-1]
 t = (rises ^ (generator.random((EXAMPLES, 1)) < 0.1)).astype(float)
 W, w = generator.standard_normal((5, 3)), generator.standard_normal((4, 1))
-starts = {"tanh": [W, w], "logistic": as_logistic_recurrent(W, w)}
+b, W_x, W_h, b_o, w = W[0], W[1:2], W[2:], w[0], w[1:]
+# tanh starts from the state 0, which a logistic unit calls 1/2: V = b + x W_x + h W_h with h = 2 s - 1.
+there = 2 * (b - W_h.sum(axis=0)), 2 * W_x, 4 * W_h, 2 * w, b_o - w.sum(axis=0)
+nets = {
+    "tanh": recurrent(gn.tanh, 0.0, b, W_x, W_h, w, b_o),
+    "logistic": recurrent(gn.sigmoid, 0.5, *there),
+}
 
-for name, rate in (("gradient", 2.5), ("quasi-diagonal", 0.01), ("unitwise", 0.01)):
-    tell(name, *train(rules[name][0], rate, steps=100))
+
+def train_recurrent(metric, rate, steps=100):
+    costs, answers = {}, {}
+    for name, objective in nets.items():
+        objective.feed(x, t)
+        theta, costs[name] = objective.start(), []
+        for _ in range(steps):
+            if metric is None:
+                cost, step = objective.gradient(theta)
+            else:
+                cost, g, numbers = objective.metric(theta, metric)
+                step = objective.metric_solver(metric, "all", numbers)(g)
+            costs[name].append(cost)
+            theta = theta - rate * step
+        objective.gradient(theta)
+        answers[name] = sigmoid(objective.also_values[0])
+        objective.set(starts[name])
+    return costs, np.abs(answers["tanh"] - answers["logistic"]).max()
+
+
+starts = {name: objective.start() for name, objective in nets.items()}
+tell("gradient", *train_recurrent(None, 2.5))
+for name, reduction in (("quasi-diagonal", "quasi-diagonal"), ("unitwise", "full")):
+    tell(name, *train_recurrent(rnn.riemannian.OuterProduct(reduction, outputs="same", damping=0.0), 0.01))
 
 # %% [markdown]
-# Invariant in time, too. (We had luck with the numbers: with others, units saturate, and damping is needed. Ollivier
-# 2013, section 2, has a complete recipe.)
+# Invariant in time, too. (We had luck with the numbers: with others, units saturate, and damping is needed.
+# `rnn.Riemannian` and `rnn.NaturalGradient` take care of that, of rates and of batches; the guide on metrics says which
+# one to take when.)
 #
 # ## Exercises
 #
