@@ -267,7 +267,6 @@ for epsilon in (0.0, 1e-6, 1e-4, 1e-2):
 
 # %% [markdown]
 # - **Too few examples.** With fewer examples than a unit has inputs, the mean of `g gᵀ` has no inverse.
-# - **The scale of the loss.** Double the loss, and the metric grows by four, the gradient by two: steps are *halved*.
 # - **Initial weights.** An invariant algorithm needs an invariant start; we had to translate the weights.
 #
 # ## Through time
@@ -280,18 +279,15 @@ for epsilon in (0.0, 1e-6, 1e-4, 1e-2):
 # M⁽ʲ⁾_ik = Σ_t mean of a_i a_k B_j²,  a and B those of step t
 # ```
 #
-# and nothing has to be written anew: lay the rows of all time steps below each other. By now that is book-keeping, and
-# the library keeps the books: it reads off the graph of any cost which weights meet in which unit, takes `a` and `B`
-# wherever they meet, and solves. First the net above, whose steps we know:
+# and nothing has to be written anew: lay the rows of all time steps below each other. The library keeps these books: it
+# reads off the graph of any cost which weights meet in which unit. First the net above, whose steps we know:
 
 # %%
 values = {"W": W[1:], "b": W[0], "w": w[1:], "b_o": w[0]}
 parameters = [gn.parameter(value, name=name) for name, value in values.items()]
 o = gn.tanh(gn.constant(x) @ parameters[0] + parameters[1]) @ parameters[2] + parameters[3]
 objective = rnn.Objective(gn.mean(gn.sigmoid_cross_entropy(o, gn.constant(t))), parameters)
-for group in rnn.riemannian.unit_groups(objective.cost, parameters):
-    print(group)
-
+print(*rnn.riemannian.unit_groups(objective.cost, parameters), sep="\n")
 metric = rnn.riemannian.OuterProduct("full", outputs="same", damping=0.0)
 cost, g, numbers = objective.metric(objective.start(), metric)
 step = objective.metric_solver(metric, "all", numbers)(g)
@@ -301,8 +297,7 @@ by_hand = np.concatenate([part.ravel() for matrix in by_hand for part in (matrix
 print("steps by hand and by the library differ by", np.abs(step - by_hand).max())
 
 # %% [markdown]
-# Then a net of three units that reads five numbers, and says whether the last is greater than the first. Time is a
-# loop; of the metric nothing changes but that the library finds each unit five times.
+# Then a net of three units that reads five numbers, and says whether the last is greater than the first.
 
 # %%
 STEPS = 5
@@ -339,13 +334,9 @@ def train_recurrent(metric, rate, steps=100):
         objective.feed(x, t)
         theta, costs[name] = objective.start(), []
         for _ in range(steps):
-            if metric is None:
-                cost, step = objective.gradient(theta)
-            else:
-                cost, g, numbers = objective.metric(theta, metric)
-                step = objective.metric_solver(metric, "all", numbers)(g)
+            cost, g, numbers = objective.metric(theta, metric)
             costs[name].append(cost)
-            theta = theta - rate * step
+            theta = theta - rate * objective.metric_solver(metric, "all", numbers)(g)
         objective.gradient(theta)
         answers[name] = sigmoid(objective.also_values[0])
         objective.set(starts[name])
@@ -353,14 +344,12 @@ def train_recurrent(metric, rate, steps=100):
 
 
 starts = {name: objective.start() for name, objective in nets.items()}
-tell("gradient", *train_recurrent(None, 2.5))
 for name, reduction in (("quasi-diagonal", "quasi-diagonal"), ("unitwise", "full")):
     tell(name, *train_recurrent(rnn.riemannian.OuterProduct(reduction, outputs="same", damping=0.0), 0.01))
 
 # %% [markdown]
-# Invariant in time, too. (We had luck with the numbers: with others, units saturate, and damping is needed.
-# `rnn.Riemannian` and `rnn.NaturalGradient` take care of that, of rates and of batches; the guide on metrics says which
-# one to take when.)
+# Invariant in time, too. (With other numbers units saturate, and damping is needed; `rnn.Riemannian` and
+# `rnn.NaturalGradient` take care of rates and batches.)
 #
 # ## Exercises
 #
