@@ -4,7 +4,7 @@ import viz
 
 viz.draw(cost)                                       # shows itself in a notebook
 viz.draw(cost, style="compact").save("cost.svg")     # .svg .png .pdf .dot .html
-viz.draw(cost, notes=viz.gradients(cost))            # or viz.values, viz.times: what is told of each node
+viz.draw(cost, notes=viz.gradients(cost))            # or viz.values, viz.times, viz.units: what is told of each node
 viz.mirror(cost)                                     # forward and backward, side by side
 viz.explore(cost, "cost.html")                       # one page to open, search and step through
 viz.training_curve("run/history.jsonl").savefig("curve.png")
@@ -34,11 +34,12 @@ from viz.show import history_chart, mimebundle
 from viz.stages import dump, passes
 from viz.style import COLOUR_BLIND, DARK, LIGHT, Style
 from viz.text import coloured, coloured_html
+from viz.units import units
 
 __all__ = [
     "COLOUR_BLIND", "DARK", "LIGHT", "Drawing", "DrawingError", "Notes", "Style", "TextPage", "best_setting",
     "changes", "coloured", "coloured_html", "compare_runs", "cost_over_text", "draw", "dump", "explore",
     "flight_recorder", "generation", "gradient_by_distance", "gradients", "history_chart", "mimebundle",
     "minibatches_and_failures", "mirror", "passes", "reading", "samples", "times", "to_dot", "training_curve",
-    "values", "weight_norms",
+    "units", "values", "weight_norms",
 ]  # fmt: skip
