@@ -33,7 +33,7 @@ class Grouped(Protocol):
 
 
 class Units(Notes):
-    """Of a weight, the group of units that it leads into; of a pre-activation, the units that it is of. One colour each."""
+    """Of a weight, the units that it leads into; of a pre-activation, those that it is of. A colour for each group."""
 
     def __init__(self, groups: Sequence[Grouped]) -> None:
         self.count = len(groups)
@@ -47,7 +47,35 @@ class Units(Notes):
 
     def note(self, nodes: Sequence[Node]) -> Note | None:
         found = next((self._of[node] for node in reversed(nodes) if node in self._of), None)
-        return None if found is None else Note((found[1],), heat=float(found[0]))
+        return None if found is None else Note((found[1],), heat=float(found[0] + 1))
+
+    def scale(self, notes: Iterable[Note | None]) -> Scale | None:
+        ends = "V1", f"V{self.count}"
+        return Scale("units, by pre-activation", 0.0, float(self.count), ends) if self.count > 1 else None
+
+
+def units(self) -> int: ...
+
+    @property
+    def symbols(self) -> int: ...
+
+
+class Units(Notes):
+    """Of a weight, the units that it leads into; of a pre-activation, those that it is of. A colour for each group."""
+
+    def __init__(self, groups: Sequence[Grouped]) -> None:
+        self.count = len(groups)
+        self._of: dict[Node, tuple[int, str]] = {}
+        for number, group in enumerate(groups):
+            for each in group.incoming:
+                self._of[each.weight] = number, f"into V{number + 1}"
+            many = f" for each of {group.symbols} symbols" if group.symbols > 1 else ""
+            for each in group.pre_activations:
+                self._of[each.V] = number, f"V{number + 1}: {group.units} units{many}"
+
+    def note(self, nodes: Sequence[Node]) -> Note | None:
+        found = next((self._of[node] for node in reversed(nodes) if node in self._of), None)
+        return None if found is None else Note((found[1],), heat=float(found[0] + 1))
 
     def scale(self, notes: Iterable[Note | None]) -> Scale | None:
         last = max(self.count - 1, 1)
