@@ -17,7 +17,7 @@ __all__ = ["Grouped", "Units", "units"]
 
 
 class Grouped(Protocol):
-    """What is asked of a group, as rnn.riemannian.UnitGroup: its weights, and where they meet."""
+    """What is asked of a group, as rnn.riemannian.UnitGroup: its weights, where they meet, and how many units."""
 
     @property
     def incoming(self) -> Sequence[Any]: ...
@@ -38,52 +38,20 @@ class Units(Notes):
     def __init__(self, groups: Sequence[Grouped]) -> None:
         self.count = len(groups)
         self._of: dict[Node, tuple[int, str]] = {}
-        for number, group in enumerate(groups):
+        for number, group in enumerate(groups, 1):
             for each in group.incoming:
-                self._of[each.weight] = number, f"into V{number + 1}"
+                self._of[each.weight] = number, f"into V{number}"
             many = f" for each of {group.symbols} symbols" if group.symbols > 1 else ""
             for each in group.pre_activations:
-                self._of[each.V] = number, f"V{number + 1}: {group.units} units{many}"
+                self._of[each.V] = number, f"V{number}: {group.units} units{many}"
 
     def note(self, nodes: Sequence[Node]) -> Note | None:
         found = next((self._of[node] for node in reversed(nodes) if node in self._of), None)
-        return None if found is None else Note((found[1],), heat=float(found[0] + 1))
+        return None if found is None else Note((found[1],), heat=float(found[0]))
 
     def scale(self, notes: Iterable[Note | None]) -> Scale | None:
         ends = "V1", f"V{self.count}"
         return Scale("units, by pre-activation", 0.0, float(self.count), ends) if self.count > 1 else None
-
-
-def units(self) -> int: ...
-
-    @property
-    def symbols(self) -> int: ...
-
-
-class Units(Notes):
-    """Of a weight, the units that it leads into; of a pre-activation, those that it is of. A colour for each group."""
-
-    def __init__(self, groups: Sequence[Grouped]) -> None:
-        self.count = len(groups)
-        self._of: dict[Node, tuple[int, str]] = {}
-        for number, group in enumerate(groups):
-            for each in group.incoming:
-                self._of[each.weight] = number, f"into V{number + 1}"
-            many = f" for each of {group.symbols} symbols" if group.symbols > 1 else ""
-            for each in group.pre_activations:
-                self._of[each.V] = number, f"V{number + 1}: {group.units} units{many}"
-
-    def note(self, nodes: Sequence[Node]) -> Note | None:
-        found = next((self._of[node] for node in reversed(nodes) if node in self._of), None)
-        return None if found is None else Note((found[1],), heat=float(found[0] + 1))
-
-    def scale(self, notes: Iterable[Note | None]) -> Scale | None:
-        last = max(self.count - 1, 1)
-        return (
-            Scale("units, by pre-activation", 0.0, float(last), ("V1", f"V{last + 1}"))
-            if self.count
-            else None
-        )
 
 
 def units(groups: Iterable[Grouped]) -> Units:
