@@ -49,7 +49,7 @@ VIZ_LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "colours", "files", "notebook", "blocks"),
     ("style", "text", "feeds"),
     ("drawing", "charts", "terminal", "matching"),
-    ("notes", "pages"),
+    ("notes", "pages", "units"),
     ("mirror", "stages", "generation", "explorer"),
     ("show",),
     ("__init__",),
