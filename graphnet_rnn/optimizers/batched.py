@@ -11,6 +11,7 @@ from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.optimizers.vectors import mean
+from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric
 from graphnet_rnn.settings import whole_number
 
@@ -130,9 +131,7 @@ class BatchedObjective:
         """See Objective.metric_size."""
         return self.objective.metric_size(metric, part)
 
-    def metric_solver(
-        self, metric: Metric, part: str, numbers: Array, damping: float = 0.0
-    ) -> Callable[[Array], Array]:
+    def metric_solver(self, metric: Metric, part: str, numbers: Array, damping: float = 0.0) -> Solver:
         """See Objective.metric_solver."""
         return self.objective.metric_solver(metric, part, numbers, damping)
 

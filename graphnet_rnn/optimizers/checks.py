@@ -23,6 +23,7 @@ from graphnet_rnn.optimizers import vectors
 from graphnet_rnn.optimizers.base import Optimizer, State
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.schedules import StepSchedule
+from graphnet_rnn.riemannian.blocks import Solver
 
 __all__ = ["OPTIMIZER_CHECKS", "check_optimizer"]
 
@@ -68,11 +69,9 @@ class Bowl:
     def metric_size(self, metric: Any, part: str = "all") -> int:
         return SIZE * SIZE
 
-    def metric_solver(
-        self, metric: Any, part: str, numbers: Array, damping: float = 0.0
-    ) -> Callable[[Array], Array]:
+    def metric_solver(self, metric: Any, part: str, numbers: Array, damping: float = 0.0) -> Solver:
         damped = numbers.reshape(SIZE, SIZE) + damping * np.eye(SIZE)
-        return lambda g: np.linalg.solve(damped, np.asarray(g, np.float64))
+        return Solver(lambda g: np.linalg.solve(damped, np.asarray(g, np.float64)), 1.0)
 
 
 def check_optimizer(optimizer: Optimizer, report: Callable[[str, str], None] | None = None) -> None:

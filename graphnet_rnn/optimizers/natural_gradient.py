@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from graphnet_rnn.optimizers.base import Kept, Optimizer, Report, State, kept_of
 from graphnet_rnn.optimizers.first_order import SGD, Adam, FirstOrder, Momentum, RMSprop
 from graphnet_rnn.optimizers.schedules import StepSchedule, described, rate_or_schedule, share_or_schedule
 from graphnet_rnn.optimizers.vectors import inner, norm
+from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric, OuterProduct, as_metric
 from graphnet_rnn.settings import amount, fraction, limit, one_of, whole_number
 
@@ -29,9 +30,13 @@ GRAFTED = "graft_"
 
 @dataclass(frozen=True)
 class NaturalGradientReport(Report):
-    """length: √(∇Cᵀ M̄⁻¹ ∇C), of the step before it is clipped and grafted, in the metric."""
+    """length: √(∇Cᵀ (M̄ + λ)⁻¹ ∇C), of the step before it is clipped and grafted, in the metric.
+
+    condition: of the metric's blocks, see rnn.riemannian.Solver.
+    """
 
     length: float
+    condition: float = math.nan
 
     def __str__(self) -> str:
         return f"{super().__str__()}  in the metric {self.length:.2g}"
@@ -140,7 +145,8 @@ class NaturalGradient(Optimizer):
             measured += 1
             share = min(self.averaged, 1 - 1 / measured)
             numbers = share * state["metric"] + (1 - share) * numbers
-        direction = self._solver(objective, state, numbers, measured)(g)
+        solver = self._solver(objective, state, numbers, measured)
+        direction = solver(g)
         reach = math.sqrt(max(inner(np.asarray(g, np.float64), direction), 0.0))
         if not math.isfinite(norm(direction)):
             raise TrainingError(
@@ -159,17 +165,15 @@ class NaturalGradient(Optimizer):
         state["steps"][0] += 1
         if fits and numbers is not None:
             state["metric"][...], state["measured"][0] = numbers, measured
-        return NaturalGradientReport(loss, length, reach)
+        return NaturalGradientReport(loss, length, reach, solver.condition)
 
-    def _solver(
-        self, objective: Any, state: State, numbers: Array | None, measured: int
-    ) -> Callable[[Array], Array]:
+    def _solver(self, objective: Any, state: State, numbers: Array | None, measured: int) -> Solver:
         """(M + λ)⁻¹ of these numbers; of M̄ without any, as it was factored last unless that was another run's."""
-        before: tuple[Array, int, Callable[[Array], Array]] | None = vars(self).get("_factored")
+        before: tuple[Array, int, Solver] | None = vars(self).get("_factored")
         if numbers is None and before is not None and before[0] is state["metric"] and before[1] == measured:
             return before[2]
         of = state["metric"] if numbers is None else numbers
-        found: Callable[[Array], Array] = objective.metric_solver(self.metric, "all", of, self.damping)
+        found: Solver = objective.metric_solver(self.metric, "all", of, self.damping)
         if self.every > 1 and of.size == state["metric"].size:
             object.__setattr__(self, "_factored", (state["metric"], measured, found))
         return found

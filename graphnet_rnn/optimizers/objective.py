@@ -19,6 +19,7 @@ from graphnet.graph.node import Array, Node
 from graphnet.system.cached import cached_property
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.structure import hidden_units
+from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric, OverCost, as_metric, hidden_unit_count
 from graphnet_rnn.settings import amount, limit, one_of, whole_number, yes_or_no
 
@@ -228,9 +229,7 @@ class Objective:
         """How many numbers the metric is."""
         return self._measure("metric_size", metric, part).size
 
-    def metric_solver(
-        self, metric: Metric, part: str, numbers: Array, damping: float = 0.0
-    ) -> Callable[[Array], Array]:
+    def metric_solver(self, metric: Metric, part: str, numbers: Array, damping: float = 0.0) -> Solver:
         """g ↦ (M + damping)⁻¹ g in float64, g a gradient of the cost: the step of least cost is its negative.
 
         Raises TrainingError for a metric that is singular, with the units.
@@ -249,7 +248,7 @@ class Objective:
             found = solver({weight: parts[weight] for weight in over.weights})
             return np.concatenate([found.get(p, np.zeros(p.shape)).ravel() for p in self.parameters])
 
-        return solve
+        return Solver(solve, solver.condition)
 
     def _measure(self, method: str, metric: Metric, part: str) -> OverCost:
         one_of(f"Objective.{method}: part", part, ("all", "outputs", "hidden"))

@@ -28,13 +28,14 @@ PARTS = ("outputs", "hidden")
 class RiemannianReport(Report):
     """A step of one part of θ. after: the loss then; rate: of the step that was taken, 0 if none was; tries: how many.
 
-    part: "outputs" or "hidden".
+    part: "outputs" or "hidden". condition: of the metric's blocks, see rnn.riemannian.Solver.
     """
 
     after: float
     rate: float
     tries: int
     part: str
+    condition: float = math.nan
     seconds: float = 0.0
 
     @property
@@ -92,7 +93,8 @@ class Riemannian(Optimizer):
             return RiemannianReport(before, length, before, 0.0, 0, part)
         if not state["rates"][turn]:
             state["rates"][turn] = 1 / max(objective.units, 1)
-        direction = objective.metric_solver(self.metric, part, numbers)(g)
+        solver = objective.metric_solver(self.metric, part, numbers)
+        direction = solver(g)
         after, taken, tries = before, 0.0, 0
         while tries < self.tries and not taken:
             tries += 1
@@ -106,4 +108,6 @@ class Riemannian(Optimizer):
             else:
                 state["rates"][turn] *= CUT
         state["turn"][0] += 1
-        return RiemannianReport(before, length, after, taken, tries, part, time.perf_counter() - started)
+        return RiemannianReport(
+            before, length, after, taken, tries, part, solver.condition, time.perf_counter() - started
+        )

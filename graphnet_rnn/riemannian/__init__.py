@@ -6,6 +6,7 @@ blocks   what a modulus makes of the weights of a group, and steps M⁻¹ g
 metrics  each metric: a modulus, and how much of the blocks is kept
 """
 
+from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
 from graphnet_rnn.riemannian.metrics import (
     KINDS,
@@ -27,6 +28,7 @@ __all__ = [
     "Metric",
     "OuterProduct",
     "RootMeanSquare",
+    "Solver",
     "UnitGroup",
     "unit_groups",
 ]

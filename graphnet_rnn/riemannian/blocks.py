@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -22,8 +23,20 @@ from graphnet_rnn.riemannian.groups import Incoming, UnitGroup
 
 __all__ = ["REDUCTIONS", "Block", "Rows", "Solver"]
 
-#: From a gradient to a step, both by weight, in float64.
-Solver = Callable[[Sequence[Array]], list[Array]]
+
+@dataclass(frozen=True)
+class Solver:
+    """g ↦ M⁻¹ g, in float64.
+
+    condition: of the worst block, the largest over the smallest number on the diagonal of what is divided by, squared
+    where that is a factor: a bound from below of its condition number.
+    """
+
+    solve: Callable[[Any], Any]
+    condition: float
+
+    def __call__(self, g: Any) -> Any:
+        return self.solve(g)
 
 
 class Rows:
@@ -142,7 +155,7 @@ class Diagonal(Block):
     def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
         damped = [M + damping + more for M in values]
         self._require_positive(*damped)
-        return lambda g: [each / M for each, M in zip(g, damped, strict=True)]
+        return Solver(lambda g: [each / M for each, M in zip(g, damped, strict=True)], _spread(*damped))
 
 
 class QuasiDiagonal(Block):
@@ -187,7 +200,7 @@ class QuasiDiagonal(Block):
                 found.append(step)
             return [*found[:at], own, *found[at:]]
 
-        return solve
+        return Solver(solve, _spread(M_00, *(curved for _, _, curved in parts)))
 
 
 def _to_entries(incoming: Incoming, each: Array) -> Array:
@@ -276,7 +289,8 @@ class Full(Block):
                 for part, incoming, each in zip(parts, self.group.incoming, g, strict=True)
             ]
 
-        return solve
+        own = np.einsum("sudd->sud", L)  # 1 where there is no entry
+        return Solver(solve, float(np.max((own.max(axis=2) / own.min(axis=2)) ** 2)))
 
     def _gathered(self, values: Array, incoming: Incoming) -> Array:
         """(symbols, units, entries)"""
@@ -309,7 +323,7 @@ class RootMeanSquare(Block):
     def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
         *squares, count = values
         roots = [np.sqrt(each / count) + damping + more for each in squares]
-        return lambda g: [_divided(a, r) for a, r in zip(g, roots, strict=True)]
+        return Solver(lambda g: [_divided(a, r) for a, r in zip(g, roots, strict=True)], _spread(*roots))
 
 
 class Frequency(Block):
@@ -333,9 +347,19 @@ class Frequency(Block):
     def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
         *counts, count = values
         shares = [each / count + damping + more for each in counts]
-        return lambda g: [
-            _divided(a, s.reshape(*s.shape, *[1] * (a.ndim - s.ndim))) for a, s in zip(g, shares, strict=True)
-        ]
+
+        def solve(g: Sequence[Array]) -> list[Array]:
+            rows = [s.reshape(*s.shape, *[1] * (a.ndim - s.ndim)) for a, s in zip(g, shares, strict=True)]
+            return [_divided(a, s) for a, s in zip(g, rows, strict=True)]
+
+        return Solver(solve, _spread(*shares))
+
+
+def _spread(*diagonals: Array) -> float:
+    """The largest of these numbers over the smallest that is not 0."""
+    seen = np.concatenate([np.ravel(each) for each in diagonals])
+    seen = seen[seen > 0]
+    return float(seen.max() / seen.min()) if seen.size else 1.0
 
 
 def _divided(g: Array, by: Array) -> Array:
@@ -390,7 +414,7 @@ class Kronecker(Block):
                 part.reshape(each.shape) for part, each in zip(np.split(step, ends, axis=0), g, strict=True)
             ]
 
-        return solve
+        return Solver(solve, _spread(np.diagonal(A)) * _spread(np.diagonal(G)))
 
     def _inverse(self, A: Array, G: Array, lagged: Sequence[Array]) -> Callable[[Array], Array]:
         """g ↦ M⁻¹ g, g a matrix. LinAlgError for factors that are singular."""

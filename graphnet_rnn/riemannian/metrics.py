@@ -16,7 +16,7 @@ from graphnet.graph.node import Array, Node
 from graphnet.ops.loss import SymbolCrossEntropy
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian import moduli
-from graphnet_rnn.riemannian.blocks import REDUCTIONS, Rows
+from graphnet_rnn.riemannian.blocks import REDUCTIONS, Rows, Solver
 from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
 from graphnet_rnn.riemannian.moduli import Moduli, Outputs
 from graphnet_rnn.settings import amount, one_of, shown, yes_or_no
@@ -300,9 +300,7 @@ class OverCost:
         """How many numbers the metric is."""
         return sum(node.size for node in self._all)
 
-    def solver(
-        self, numbers: Array, more: float = 0.0
-    ) -> Callable[[Mapping[Node, Array]], dict[Node, Array]]:
+    def solver(self, numbers: Array, more: float = 0.0) -> Solver:
         """g ↦ (M + more)⁻¹ g, both by weight, of the cost as it is, numbers: what `nodes` are, end to end.
 
         Raises TrainingError for a metric that is singular.
@@ -331,7 +329,7 @@ class OverCost:
                 )
             return steps
 
-        return solve
+        return Solver(solve, max((each.condition for each in solvers), default=1.0))
 
     def _damping(self, number: int, frequency: Array | None) -> Any:
         """ε of a group: a number, or one for each unit."""

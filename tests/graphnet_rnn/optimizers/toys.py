@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
+from graphnet_rnn.riemannian.blocks import Solver
 
 
 class Plain(rnn.Objective):
@@ -22,7 +22,5 @@ class Plain(rnn.Objective):
     def metric_size(self, metric: Any, part: str = "all") -> int:
         return 1
 
-    def metric_solver(
-        self, metric: Any, part: str, numbers: Array, damping: float = 0.0
-    ) -> Callable[[Array], Array]:
-        return lambda g: np.asarray(g, np.float64) / (numbers + damping)
+    def metric_solver(self, metric: Any, part: str, numbers: Array, damping: float = 0.0) -> Solver:
+        return Solver(lambda g: np.asarray(g, np.float64) / (numbers + damping), 1.0)
