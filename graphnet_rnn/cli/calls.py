@@ -61,7 +61,7 @@ def read_settings(
     """
     try:
         call = ast.parse(f"call{settings or '()'}", mode="eval").body
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # so deep that the parser has no room
         call = None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise _unreadable(text, example)

@@ -196,6 +196,8 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
     _refuse_changes(options)
     known = {name: value for name, value in vars(options).items() if name not in options.written}
     kept = vars(options) | _checked_arguments(checkpoint.path, stored, known)
+    if not kept["cell"]:
+        raise ModelFileError(f"{checkpoint.path} keeps no --cell, so it is not known what was trained.")
     _require_files(kept)
     where = parts_of(kept["cell"]).where
     if where and "cell" not in options.written:
@@ -457,6 +459,7 @@ def _draw_curve(folder: RunFolder) -> list[str]:
     written = [str(folder.model), str(folder.history)]
     for path, draw in pictures.items():
         try:
+            folder.require_own_file(path)
             draw(rows).savefig(path, dpi=150)
             written.append(str(path))
         except (GraphnetError, OSError, MemoryError) as error:

@@ -61,6 +61,11 @@ class Rows:
         ]
         return gn.concatenate(parts, axis=0)
 
+    @property
+    def live(self) -> Node:
+        """(rows, 1): 1 where a change of some unit counts, 0 for cases and steps that are masked, or not reached."""
+        return gn.cast(gn.greater(gn.max(gn.absolute(self.m), axis=1, keepdims=True), 0), self.m.dtype)
+
     def _code(self, incoming: Incoming, found: Sequence[dict[Node, Node | float]]) -> Node | None:
         """(rows,): the symbols, where a weight multiplies a one-hot code at every pre-activation."""
         sources = [each.get(incoming.weight) for each in found]
@@ -318,11 +323,11 @@ class RootMeanSquare(Block):
     """√(Σ S² m̃ / rows): the root of the mean square of what each step adds to the gradient. Source: Ollivier 2013, 4"""
 
     def nodes(self) -> list[Node]:
-        return [*Diagonal(self.rows).nodes(), gn.fill(len(self.rows), (), self.rows.m.dtype)]
+        return [*Diagonal(self.rows).nodes(), gn.sum(self.rows.live)]
 
     def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
         *squares, count = values
-        roots = [np.sqrt(each / count) + damping + more for each in squares]
+        roots = [np.sqrt(each / max(float(count), 1.0)) + damping + more for each in squares]
         return Solver(lambda g: [_divided(a, r) for a, r in zip(g, roots, strict=True)], _spread(*roots))
 
 
@@ -334,19 +339,19 @@ class Frequency(Block):
 
     def nodes(self) -> list[Node]:
         rows = self.rows
-        found: list[Node] = []
+        live, found = rows.live, list[Node]()
         for number, source in enumerate(rows.sources):
             if rows.symbol is not None:
-                found.append(rows.summed(gn.fill(1, (len(rows), 1), rows.m.dtype)))
+                found.append(rows.summed(live))
             elif rows.reads_symbols(number):
-                found.append(gn.reshape(gn.sum(source, axis=0), (-1, 1)))
+                found.append(gn.reshape(gn.sum(source * live, axis=0), (-1, 1)))
             else:
-                found.append(gn.fill(len(rows), (1,), rows.m.dtype))
-        return [*found, gn.fill(len(rows), (), rows.m.dtype)]
+                found.append(gn.sum(live, axis=0))
+        return [*found, gn.sum(live)]
 
     def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
         *counts, count = values
-        shares = [each / count + damping + more for each in counts]
+        shares = [each / max(float(count), 1.0) + damping + more for each in counts]
 
         def solve(g: Sequence[Array]) -> list[Array]:
             rows = [s.reshape(*s.shape, *[1] * (a.ndim - s.ndim)) for a, s in zip(g, shares, strict=True)]
@@ -389,8 +394,9 @@ class Kronecker(Block):
                 )
 
     def nodes(self) -> list[Node]:
-        S, B = gn.concatenate(self.rows.sources, axis=1), self.rows.m
-        found = [gn.transpose(S) @ S, gn.transpose(B) @ B, gn.fill(len(self.rows), (), B.dtype)]
+        live, B = self.rows.live, self.rows.m
+        S = gn.concatenate(self.rows.sources, axis=1) * live
+        found = [gn.transpose(S) @ S, gn.transpose(B) @ B, gn.sum(live)]
         if self.lags:
             cases = self.group.pre_activations[0].V.shape[0]
             found += [gn.transpose(x[:-cases]) @ x[cases:] for x in (S, B)]
@@ -398,6 +404,7 @@ class Kronecker(Block):
 
     def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
         A, G, count, *lagged = values
+        count = np.maximum(count, 1.0)
         A = A / count
         traces = [max(float(np.trace(each)) / len(each), TINY) for each in (A, G)]
         root, pi = math.sqrt(float(np.mean(damping) * count) + more), math.sqrt(traces[0] / traces[1])

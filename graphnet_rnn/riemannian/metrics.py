@@ -167,6 +167,7 @@ class Kronecker(OuterProduct):
 
     def __post_init__(self) -> None:
         one_of("Kronecker: over_time", self.over_time, tuple(TIMES))
+        one_of("Kronecker: reduction", self.reduction, ("kronecker", TIMES[self.over_time]))
         object.__setattr__(self, "reduction", TIMES[self.over_time])
         super().__post_init__()
 
@@ -356,10 +357,15 @@ def hidden_unit_count(cost: Node, parameters: Sequence[Node]) -> int:
 
 
 def _frequency(outputs: Outputs) -> Node:
-    """ε_y: of each symbol among the targets, and a rounding; 1 where there are no symbols. Source: below eq. 19."""
+    """ε_y: of each symbol among the targets that are scored, and a rounding; 1 where there are no symbols.
+
+    Source: Ollivier 2013, below eq. 19.
+    """
     losses = outputs.losses
     if len(losses) == 1 and isinstance(losses[0].op, SymbolCrossEntropy):
         z, t = losses[0].inputs
-        chosen = gn.one_hot(t, z.shape[-1], z.dtype)
-        return gn.mean(chosen, axis=tuple(range(t.ndim))) + float(np.finfo(np.float64).eps)
+        scored = gn.cast(gn.logical_not(gn.equal(outputs.weights[0], 0)), z.dtype)
+        chosen = gn.one_hot(t, z.shape[-1], z.dtype) * gn.reshape(scored, (*scored.shape, 1))
+        axes = tuple(range(t.ndim))
+        return gn.sum(chosen, axis=axes) / gn.sum(scored) + float(np.finfo(np.float64).eps)
     return gn.fill(1, (), outputs.cost.dtype)

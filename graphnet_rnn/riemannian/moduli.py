@@ -15,7 +15,7 @@ from graphnet.derivatives.gradient import pull_back, push_forward
 from graphnet.graph.graph import ancestors, dependents
 from graphnet.graph.node import Node
 from graphnet.ops.elementwise import Elementwise
-from graphnet.ops.shape import Stack
+from graphnet.ops.shape import Slice, Stack
 from graphnet.ops.surrogate import Surrogate
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian.groups import PreActivation, Term, UnitGroup
@@ -43,6 +43,7 @@ class Outputs:
                 f"{cost.describe()} (made at {cost.origin}) has no loss, so it is not known where the net ends: use "
                 "gn.softmax_cross_entropy, gn.sigmoid_cross_entropy, gn.squared_error or gn.with_surrogate"
             )
+        self._read_at(order)
         slopes_of = gn.gradient(cost, [*self.losses, *surrogates])
         first, second = (gn.add(*[gn.sum(g**k) for g in slopes_of]) for k in (1, 2))
         #: From a mean over N cases to their sum: N, and 1 of a sum; Σ g / Σ g², g = ∂cost/∂loss.
@@ -66,14 +67,29 @@ class Outputs:
 
     def roots(self, random: gn.RandomSource) -> dict[Node, Node]:
         """By place a random vector whose covariance is the Hessian of the losses there."""
-        return {
-            _judged(loss): loss.op.curvature_root(g, _signs(random, _judged(loss)), *loss.inputs)  # type: ignore[attr-defined]
-            for loss, g in zip(self.losses, self.weights, strict=True)
-        }
+        found: dict[Node, Node] = {}
+        for loss, g in zip(self.losses, self.weights, strict=True):
+            place = _judged(loss)
+            root = loss.op.curvature_root(g, _signs(random, place), *loss.inputs)  # type: ignore[attr-defined]
+            found[place] = found[place] + root if place in found else root
+        return found
 
     def is_output(self, group: UnitGroup) -> bool:
-        """Whether losses judge its pre-activations themselves."""
-        return all(self._index(each.V) is not None for each in group.pre_activations)
+        """Whether losses judge its pre-activations, some of a stack or all, and nothing else reads them."""
+        return any(each.V in self._at for each in group.pre_activations) and all(
+            (each.V in self._at or each.V in self._left_out) and each.V not in self._read_elsewhere
+            for each in group.pre_activations
+        )
+
+    def require_pre_activations(self, judged: Sequence[UnitGroup]) -> None:
+        """UsageError unless the losses judge the pre-activations of these groups and nothing else."""
+        known = {each.V for group in judged for each in group.pre_activations}
+        for V in self._at:
+            if V not in known:
+                raise UsageError(
+                    f"a loss judges {V.describe()} (made at {V.origin}), which is no pre-activation of output weights, "
+                    "so what reaches it is no weight from unit to unit; use estimate='probe', or 'exact' for few units"
+                )
 
     def curvature(self, pre_activations: Sequence[PreActivation]) -> list[Node]:
         """The Hessian's diagonal at the pre-activations of an output group."""
@@ -83,31 +99,68 @@ class Outputs:
         ]
         found = []
         for each in pre_activations:
-            at = self._index(each.V)
-            assert at is not None, "an output group"
-            found.append(diagonals[at[0]] if at[1] is None else diagonals[at[0]][at[1]])
+            places = self._at.get(each.V, ())
+            of = [diagonals[number] if step is None else diagonals[number][step] for number, step in places]
+            found.append(gn.add(*of) if of else gn.fill(0, each.V.shape, each.V.dtype))
         return found
 
     def form(self, V: Node, v: Node) -> Node | None:
         """vᵀ H_L v for each case, v (cases, outputs) a change of a pre-activation; None if no loss judges it."""
-        at = self._index(V)
-        if at is None:
-            return None
-        loss, g, step = self.losses[at[0]], self.weights[at[0]], at[1]
-        _, *targets = loss.inputs
-        if step is not None:
-            g, targets = g[step], [t[step] for t in targets]
-        found = loss.op.curvature_form(g, v, V, *targets)  # type: ignore[attr-defined]
-        return found if found.ndim == 1 else gn.sum(found, axis=tuple(range(1, found.ndim)))
+        forms = []
+        for number, step in self._at.get(V, ()):
+            loss, g = self.losses[number], self.weights[number]
+            _, *targets = loss.inputs
+            if step is not None:
+                g, targets = g[step], [t[step] for t in targets]
+            found = loss.op.curvature_form(g, v, V, *targets)  # type: ignore[attr-defined]
+            forms.append(_by_case(found, 0))
+        return gn.add(*forms) if forms else None
 
-    def _index(self, V: Node) -> tuple[int, int | None] | None:
-        """The loss that judges a pre-activation, and at which time step of it."""
+    def _read_at(self, order: Sequence[Node]) -> None:
+        """Finds what each loss judges: the steps of a stack, or some of them, or one node."""
+        #: By node which losses judge it, and at which time step of each, None where there are none.
+        self._at: dict[Node, list[tuple[int, int | None]]] = {}
+        #: Steps that are stacked with those, and sliced off again.
+        self._left_out: set[Node] = set()
+        between = set(self.losses) | set(self._surrogates)
         for number, place in enumerate(self.places):
-            if place is V:
-                return number, None
-            if isinstance(place.op, Stack) and V in place.inputs:
-                return number, place.inputs.index(V)
-        return None
+            pieces, left_out, passed = _pieces(place)
+            between |= passed
+            self._left_out |= left_out
+            for node, step in pieces:
+                self._at.setdefault(node, []).append((number, step))
+        at = {*self._at, *self._left_out}
+        #: Of all these what something else reads, too. (Who has a surrogate computes with its places.)
+        self._read_elsewhere = (
+            {x for node in order if node not in between for x in node.inputs if x in at}
+            if not self._surrogates
+            else set()
+        )
+
+
+#: A node that a loss judges, and at which step; what is left out; and the nodes between.
+Pieces = tuple[list[tuple[Node, int | None]], set[Node], set[Node]]
+
+
+def _pieces(place: Node) -> Pieces:
+    """What a loss judges, taken apart: a stack's inputs, or those that a slice leaves of it; else the node itself."""
+    if place.op.is_label:
+        pieces, left_out, between = _pieces(place.inputs[0])
+        return pieces, left_out, between | {place}
+    if isinstance(place.op, Stack) and place.op.axis == 0:
+        return [(node, step) for step, node in enumerate(place.inputs)], set(), {place}
+    if isinstance(place.op, Slice):
+        (whole,) = place.inputs
+        first, *others = place.op.key
+        pieces, left_out, between = _pieces(whole)
+        stacked = all(step is not None for _, step in pieces)
+        if stacked and all(key == (0, n, 1) for key, n in zip(others, whole.shape[1:], strict=True)):
+            by_step = {step: node for node, step in pieces}
+            steps = [first] if isinstance(first, int) else list(range(*first))
+            kept = [(by_step[step], None if isinstance(first, int) else k) for k, step in enumerate(steps)]
+            gone = {node for node, step in pieces if step not in steps}
+            return kept, left_out | gone, between | {place}
+    return [(place, None)], set(), set()
 
 
 def _judged(loss: Node) -> Node:
@@ -160,6 +213,8 @@ def exact(outputs: Outputs, groups: Sequence[UnitGroup]) -> Moduli:
     pre-activation, and a forward one for what the losses judge. Source: Ollivier 2013, eq. 63.
     """
     places = {each.V: None for group in groups for each in group.pre_activations}
+    for place in dict.fromkeys(map(_judged, outputs.losses)):
+        _require_cases_in_order(place, list(places))
     m = {V: [_form_of_output(outputs, V, places)] for V in places}
     for V in sorted(places, key=lambda V: V.serial, reverse=True):
         others = [U for U in places if U is not V]
@@ -171,6 +226,30 @@ def exact(outputs: Outputs, groups: Sequence[UnitGroup]) -> Moduli:
             for U, r in zip(wanted, found, strict=True):
                 m[U].append(r * r * total[:, j : j + 1])
     return [[gn.add(*m[each.V]) for each in group.pre_activations] for group in groups]
+
+
+def _require_cases_in_order(place: Node, pre_activations: Sequence[Node]) -> None:
+    """UsageError where the cases of what a loss judges may not be those of the pre-activations, row by row."""
+    order = ancestors([place], stop=pre_activations)
+    reached = dependents(order, pre_activations)
+    cases = {V.shape[0] for V in pre_activations if V in reached}
+    orderly = place.ndim >= 2 and {place.shape[-2]} == cases
+    for node in order if orderly else ():
+        first = isinstance(node.op, Stack) and node.op.axis == 0
+        if node in reached and node.op.moves and not (first or node.op.is_label or _cuts_steps(node)):
+            orderly = False
+    if cases and not orderly:
+        raise UsageError(
+            f"a loss judges {place.describe()} (made at {place.origin}), whose rows are not the cases of the "
+            "pre-activations before it, one after the other; use estimate='probe'"
+        )
+
+
+def _cuts_steps(node: Node) -> bool:
+    """Whether it leaves some entries of the first axis, of more than two, and all of the others."""
+    if not isinstance(node.op, Slice) or node.inputs[0].ndim < 3:
+        return False
+    return all(key == (0, n, 1) for key, n in zip(node.op.key[1:], node.inputs[0].shape[1:], strict=True))
 
 
 def _form_of_output(outputs: Outputs, V: Node, places: Mapping[Node, None]) -> Node:
@@ -210,6 +289,7 @@ def structured(outputs: Outputs, groups: Sequence[UnitGroup], judged: Sequence[U
     Raises UsageError for a net that is no such one, or in which states hand changes on over many steps without a
     pre-activation between, as memory cells do: these are derivatives for all pairs of steps.
     """
+    outputs.require_pre_activations(judged)
     places = {each.V: None for group in groups for each in group.pre_activations}
     m: dict[Node, list[Node]] = {V: [] for V in places}
     for group in judged:
@@ -228,15 +308,25 @@ def structured(outputs: Outputs, groups: Sequence[UnitGroup], judged: Sequence[U
 
 def _judge(outputs: Outputs, each: PreActivation, m: dict[Node, list[Node]]) -> None:
     """What the losses give: Σ_yy' w_iy H_yy' w_iy' for w_iy = ∂o_y/∂V_i, of o = s W + b and sums of such."""
-    for U, ways in _ways(each.terms, m).items():
+    nodes = {term.node for term in each.terms}
+    own = {} if each.V in nodes else _slopes_to(each.V, m, frozenset(nodes))  # ∂o_i/∂V_i, past the weights
+    by_unit = _ways(each.terms, m)
+    for U in {**by_unit, **own}:
+        ways = by_unit.get(U, [])
         for term, _ in ways:
             if term.incoming.kind != "product" or term.incoming.gated:
                 raise _unstructured(term.node)
+        if U in own and U.shape != each.V.shape:
+            raise _unstructured(each.V)
         forms = []
         for i in range(U.shape[1]):
             moved = [slope[:, i : i + 1] * _weight(term)[i] for term, slope in ways]
+            if U in own:
+                moved.append(own[U][:, i : i + 1] * _unit(U, i))
             forms.append(outputs.form(each.V, gn.broadcast_to(gn.add(*moved), each.V.shape)))
-        m[U].append(gn.stack([form for form in forms if form is not None], axis=1))
+        found = [form for form in forms if form is not None]
+        if found:
+            m[U].append(gn.stack(found, axis=1))
 
 
 def _pass_back(V: Node, m_V: Node, terms: Sequence[Term], m: dict[Node, list[Node]]) -> None:

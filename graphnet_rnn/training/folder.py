@@ -55,6 +55,8 @@ class RunFolder:
             raise SaveError(f"the folder {self.path} cannot be made: {error.strerror}.") from None
         busy = f"another process trains in {self.path} now; wait for it, or name another folder with --out."
         with locked(self.path, busy) as hold:
+            for path in (self.model, self.history, self.timing, self.curve, self.flight, *self.checkpoints()):
+                self.require_own_file(path)
             yield RunWriter(self, hold)
 
     def require_new(self) -> None:
@@ -85,6 +87,14 @@ class RunFolder:
                 break
         reason = " ".join(problems) or "There is no checkpoint in it."
         raise ModelFileError(f"{self.path} cannot be resumed. {reason}")
+
+    def require_own_file(self, path: Path) -> None:
+        """SaveError for a link in the folder: what is written there would be written elsewhere."""
+        if path.is_symlink():
+            raise SaveError(
+                f"{path} is a link, and a run writes into its own folder alone; put the file there instead of the "
+                "link, or remove it."
+            )
 
     def history_size(self) -> int:
         return self.history.stat().st_size if self.history.exists() else 0
@@ -138,6 +148,7 @@ class RunWriter:
             "history_size": self._history_size,
             "history_digest": folder.history_digest(self._history_size),
         }
+        folder.require_own_file(file)
         write_training_state(file, model, state, arrays, {**training, **known})
         self._tidy()
         return file
@@ -156,6 +167,7 @@ class RunWriter:
     def write_model(self, model: Model, notes: Mapping[str, Any]) -> None:
         """The best model, unless it is there already."""
         self._require_own()
+        self.folder.require_own_file(self.folder.model)
         with contextlib.suppress(ModelFileError):
             if read_bytes(self.folder.model, ModelFileError) == model_bytes(model, notes):
                 return
@@ -163,11 +175,13 @@ class RunWriter:
 
     def add_row(self, row: Mapping[str, Any]) -> None:
         self._require_own()
+        self.folder.require_own_file(self.folder.history)
         append_line(self.folder.history, row)
         self._history_size = self.folder.history_size()
 
     def add_time(self, row: Mapping[str, Any]) -> None:
         self._require_own()
+        self.folder.require_own_file(self.folder.timing)
         append_line(self.folder.timing, row)
 
     def cut_history(self, size: int, digest: str) -> None:

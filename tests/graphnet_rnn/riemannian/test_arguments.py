@@ -76,6 +76,12 @@ def test_what_cannot_be_asked(ask: Callable[[Any, Any, Any], Any], words: str, b
         ask(many if batched else objective, objective.start(), net)
 
 
+@pytest.mark.parametrize("reduction", ["full", "diagonal", "xyz"])
+def test_reductions_that_a_metric_has_not(reduction: str) -> None:
+    with pytest.raises(GraphnetError, match="Kronecker: reduction must be 'kronecker'"):
+        Kronecker(reduction)
+
+
 def test_a_mapping_and_a_name_will_do() -> None:
     objective, _, net = fed()
     assert len(unit_groups(objective.cost, net.parameters)) == 2

@@ -141,6 +141,122 @@ def test_outputs_that_read_a_unit_twice() -> None:
     np.testing.assert_allclose(defined, found, rtol=1e-12)
 
 
+DRAWN = np.random.default_rng(0)
+W_0, O_0, X_0, T_0 = (DRAWN.standard_normal((3, 3)) for _ in range(4))
+MASK = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [1.0, 1.0, 0.0]])
+#: What a loss judges of z = tanh(x W) O and h: the node, and by hand m̃ of the hidden units, ½ Σ_y (∂o_y/∂V_i)² H_yy.
+JUDGED: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Array, Array], Array]]] = {
+    "z": (lambda z, h: z, lambda z, J: J),
+    "-2 z": (lambda z, h: -2 * z, lambda z, J: -2 * J),
+    "tanh z": (lambda z, h: gn.tanh(z), lambda z, J: (1 - np.tanh(z) ** 2)[:, None] * J),
+    "a masked z": (lambda z, h: z * gn.constant(MASK), lambda z, J: MASK[:, None] * J),
+    "z + h": (lambda z, h: z + h, lambda z, J: J),
+    "z of a stack": (lambda z, h: gn.stack([z, h])[0], lambda z, J: J),
+    "z, reshaped": (lambda z, h: gn.reshape(z, (3, 1, 3)), lambda z, J: J),
+    "z, transposed": (lambda z, h: gn.transpose(z), lambda z, J: J),
+    "z, taken": (lambda z, h: gn.take(z, np.arange(3)), lambda z, J: J),
+    "z, joined": (lambda z, h: gn.concatenate([z[:1], z[1:]], 0), lambda z, J: J),
+}
+
+
+@pytest.mark.parametrize("estimate", ["structured", "exact", "probe"])
+@pytest.mark.parametrize("judged", JUDGED)
+def test_whatever_a_loss_judges_is_right_or_refused(judged: str, estimate: str) -> None:
+    """Each estimate that gives a number gives the definition's, computed by hand."""
+    write, slope = JUDGED[judged]
+    W, O = gn.parameter(W_0, name="W"), gn.parameter(O_0, name="O")
+    h = gn.tanh(gn.constant(X_0) @ W)
+    o = write(h @ O, h)
+    target = T_0.T if judged == "z, transposed" else T_0
+    cost = gn.sum(gn.squared_error(o, gn.constant(target.reshape(o.shape))))
+    a = np.tanh(X_0 @ W_0)
+    through = (1 - a**2)[:, :, None] * O_0  # ∂z_y/∂V_i
+    if judged == "z + h":
+        through = (1 - a**2)[:, :, None] * (O_0 + np.eye(3))
+    expected = 2 * (slope(a @ O_0, through) ** 2).sum(axis=2)
+    outputs, groups = moduli.Outputs(cost), unit_groups(cost, [W, O])
+    last = [group for group in groups if outputs.is_output(group)]
+    hidden = [group for group in groups if group not in last]
+    if judged == "z + h":
+        assert last, "the sum is one pre-activation"
+    elif judged not in ("z", "-2 z", "z of a stack"):
+        assert not last
+    random = gn.RandomSource(0)
+    make: dict[str, Callable[[], Any]] = {
+        "structured": lambda: moduli.structured(outputs, hidden, last),
+        "exact": lambda: moduli.exact(outputs, hidden),
+        "probe": lambda: moduli.probed(outputs, hidden, random),
+    }
+    moved = judged.startswith("z, ")
+    if (moved and estimate != "probe") or (estimate == "structured" and judged in ("tanh z", "a masked z")):
+        with pytest.raises(UsageError, match=r"a loss judges .*use estimate='probe'"):
+            make[estimate]()
+        return
+    m = make[estimate]()[0][0]
+    function = gn.compile([m], [], backend="numpy")
+    if estimate != "probe":
+        np.testing.assert_allclose(function()[0], expected, rtol=1e-10)
+        return
+    found = []
+    for draw in range(600):
+        random.draw = draw
+        found.append(function()[0])
+    np.testing.assert_allclose(np.mean(found, axis=0), expected, rtol=0.35, atol=0.05 * expected.max())
+
+
+def test_two_losses_of_one_node_add_up() -> None:
+    for double in (False, True):
+        W, O = gn.parameter(W_0, name="W"), gn.parameter(O_0, name="O")
+        z = gn.tanh(gn.constant(X_0) @ W) @ O
+        t = gn.constant(T_0)
+        cost = gn.sum(gn.squared_error(z, t)) + (gn.sum(gn.squared_error(z, -t)) if double else 0.0)
+        outputs, groups = moduli.Outputs(cost), unit_groups(cost, [W, O])
+        last = [group for group in groups if outputs.is_output(group)]
+        hidden = [group for group in groups if group not in last]
+        nodes = [
+            moduli.structured(outputs, hidden, last)[0][0],
+            moduli.exact(outputs, hidden)[0][0],
+            outputs.curvature(last[0].pre_activations)[0],
+        ]
+        found = gn.compile(nodes, [], backend="numpy")()
+        a = np.tanh(X_0 @ W_0)
+        expected = (4 if double else 2) * (((1 - a**2)[:, :, None] * O_0) ** 2).sum(axis=2)
+        for each in found[:2]:
+            np.testing.assert_allclose(each, expected, rtol=1e-12)
+        np.testing.assert_allclose(found[2], 4.0 if double else 2.0)
+
+
+@pytest.mark.parametrize("metric", ["ruop", "qdruop", "kfac", "rms", "frequency", "rbpm", "qdrbpm_probed"])
+def test_what_is_not_scored_changes_no_step(metric: str) -> None:
+    """The last step alone: by a slice, by `unscored`, and with other numbers in steps of no weight."""
+    net = rnn.Network([rnn.Elman(4)], 3, 3, dtype="float64", seed=1)
+    x, t, other = (np.random.default_rng(0).integers(0, 3, (5, 6)) for _ in range(3))
+    other = (t + 1) % 3
+    other[-1] = t[-1]
+    u, cut, last = (
+        net.unroll(5, 6, initial="zero"),
+        net.unroll(5, 6, initial="zero", unscored=4),
+        gn.input((6,), "int64"),
+    )
+    weights = gn.constant(np.repeat([[0.0], [1.0 / 6]], [4, 1], axis=0) * np.ones((5, 6)))
+    masked = gn.sum(gn.softmax_cross_entropy(u.logits, u.targets) * weights)
+    steps = []
+    for cost, inputs, arrays in (
+        (cut.cost, [cut.inputs, cut.targets], (x, t)),
+        (gn.mean(gn.softmax_cross_entropy(u.logits[-1], last)), [u.inputs, last], (x, t[-1])),
+        (masked, [u.inputs, u.targets], (x, t)),
+        (masked, [u.inputs, u.targets], (x, other)),
+    ):
+        objective = rnn.Objective(cost, net.parameters, inputs)
+        objective.feed(*arrays)
+        _, g, numbers = objective.metric(objective.start(), metric)  # type: ignore[arg-type]
+        steps.append(objective.metric_solver(metric, "all", numbers)(g))  # type: ignore[arg-type]
+    if "probed" in metric or metric == "kfac":  # other draws, where there are other shapes
+        steps = steps[2:]
+    for step in steps[1:]:
+        np.testing.assert_allclose(step, steps[0], rtol=1e-9, atol=1e-12)
+
+
 def test_a_net_that_mixes_units_says_so() -> None:
     u = unrolled([rnn.LayerNormLSTM(3)], 3, 2)
     outputs, hidden, judged = parts(u)

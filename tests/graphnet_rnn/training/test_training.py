@@ -480,6 +480,34 @@ def test_a_folder_with_files_of_these_names_is_left_alone(tmp_path: Path, name: 
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {name: "somebody's notes"}
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["model.safetensors", "history.jsonl", "timing.jsonl", "curve.png", "checkpoint-000000099.safetensors"],
+)
+def test_a_run_writes_through_no_link(tmp_path: Path, name: str) -> None:
+    """A folder from somebody else may hold links to one's own files; dangling ones, too."""
+    run = trainer(tmp_path / "run", listeners=[interrupt_at(9)])
+    run.run()
+    mine = tmp_path / "mine"
+    if (tmp_path / "run" / name).exists():
+        (tmp_path / "run" / name).rename(mine)
+    else:
+        mine.write_text("notes")
+    before = mine.read_bytes()
+    (tmp_path / "run" / name).symlink_to(mine)
+    last = trainer(tmp_path / "run")
+    with contextlib.suppress(ModelFileError):  # the checkpoint that is a link
+        last.resume()
+    with pytest.raises(SaveError, match="is a link"):
+        last.run()
+    assert mine.read_bytes() == before
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / name).symlink_to(tmp_path / "nothing")
+    with pytest.raises(SaveError, match="is a link"):
+        trainer(tmp_path / "new").run()
+    assert not (tmp_path / "nothing").exists()
+
+
 def test_a_lock_that_is_none_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / ".lock").write_text("somebody's notes")
     with pytest.raises(SaveError, match=r"\.lock there is a file, and no lock"):
