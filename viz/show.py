@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from viz.charts.curves import training_curve
 from viz.charts.history import History, measures_of, rows_of
 from viz.charts.reading import cost_over_text
-from viz.charts.second_order import flight_recorder
+from viz.charts.second_order import flight_recorder, has_flight
 from viz.drawing.draw import draw
 from viz.notebook import bundle_of
 from viz.pages import reading
@@ -42,7 +42,7 @@ def history_chart(history: History, title: str | None = None) -> Chart:
     Raises DrawingError if there is nothing to draw.
     """
     rows = rows_of(history)
-    recorded = any("ratio" in row for row in rows)
+    recorded = has_flight(rows)
     if not measures_of(rows).measure or recorded:
         return flight_recorder(rows, title)
     figure = training_curve(rows)

@@ -1,7 +1,7 @@
 """Train a network on a text (by default on the source code of Python's own library).
 
 Writes model.safetensors (the best epoch), checkpoints, history.jsonl and curve.png into the run's folder, and
-flight.png, what each step did, for Hessian-free optimisation.
+flight.png, what each step did, for Hessian-free optimisation and steps in a metric.
 """
 
 from __future__ import annotations
@@ -450,11 +450,11 @@ def _draw_curve(folder: RunFolder) -> list[str]:
     """
     from viz.charts.curves import training_curve
     from viz.charts.history import read_history
-    from viz.charts.second_order import flight_recorder
+    from viz.charts.second_order import flight_recorder, has_flight
 
     rows = read_history(folder.history)
     pictures = {folder.curve: training_curve}
-    if any("ratio" in row for row in rows):
+    if has_flight(rows):
         pictures[folder.flight] = flight_recorder
     written = [str(folder.model), str(folder.history)]
     for path, draw in pictures.items():

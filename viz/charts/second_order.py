@@ -1,4 +1,4 @@
-"""Second-order training: the flight recorder of a Hessian-free run."""
+"""Second-order training: the flight recorder of a Hessian-free run, or of one with steps in a metric."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from viz.charts.figure import Chart
 
-__all__ = ["flight_recorder"]
+__all__ = ["flight_recorder", "has_flight"]
 
 #: Why CG ended (see graphnet_rnn's Solution): the words, colour and marker for it.
 _ENDS = {
@@ -36,24 +36,30 @@ _ENDS = {
 _LARGEST = 1e100
 #: More curves than this hide each other.
 _CURVES = 40
+#: Colour, marker and line of each part of the parameters.
+_PARTS = ((chart.BLUE, "o", chart.DASHES), (chart.VERMILION, "s", chart.DOTS))
 #: Values of ρ beyond these are drawn at the edge.
 _WILD = (-1.0, 2.0)
 
 
 @by_matplotlib()
 def flight_recorder(history: History, title: str | None = None) -> Chart:
-    """A Hessian-free run, step by step: loss, test error, ρ, λ, |g|, |δ|, α, and what conjugate gradient did.
+    """A Hessian-free run, or one in a metric, step by step: loss, test error, and what each step measured and did
+
+    Hessian-free: ρ, λ, |g|, |δ|, α, and conjugate gradient. In a metric: rates, tries, lengths, and its condition.
 
     history: rows, or the path of a JSON-lines file of rows: `{"event": "step", "step": 3, **vars(report)}` with a
-    HessianFreeReport, and `{"event": "test", "step": 5, "wrong": 0.03}` (a share of 1). Others are skipped, and so are
-    values that are missing, None or not finite; a panel without any is left out. Where the step numbers go back, the
-    run was begun again from there, and what it had recorded from that step on is left out.
+    HessianFreeReport, RiemannianReport or NaturalGradientReport, and `{"event": "test", "step": 5, "wrong": 0.03}` (a
+    share of 1). Others are skipped, and so are values that are missing, None or not finite; a panel without any is left
+    out. Where the step numbers go back, the run was begun again from there, and what it had recorded from that step on
+    is left out.
     Panels: the loss before and after each step on the batch of the curvature, rejected steps marked; the test error;
     ρ = what the loss did / what the quadratic model predicted, off the scale at the edge, and marked there, too, where
     it predicted no reduction (the damping then grows); λ, and λ μ or μ, if there are any; norms of gradient and step;
     α of the line search; seconds, if the rows have them (a training run keeps them apart, in timing.jsonl);
     CG's steps, and the one whose iterate was taken; φ after each of them, as a part of φ at the end, of 40 HF steps at
-    most.
+    most. In a metric: the rate of each part of the parameters, cancelled steps marked; how many rates were tried; the
+    length of steps in the metric; the condition of its blocks.
     Raises DrawingError if the file cannot be read or nothing in it can be drawn.
     Source: Martens 2010, 4; Sutskever 2013, 4.2 and algorithm 5.
     """
@@ -91,6 +97,11 @@ def flight_recorder(history: History, title: str | None = None) -> Chart:
     return figure
 
 
+def has_flight(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether steps of these rows report what a flight recorder shows, more than a loss."""
+    return any("ratio" in row or "condition" in row for row in rows)
+
+
 # -- the rows --------------------------------------------------------------------------------
 
 
@@ -111,7 +122,7 @@ class _Run:
 
     @property
     def rejected(self) -> npt.NDArray[np.bool_]:
-        return self.column("scale") == 0
+        return (self.column("scale") == 0) | (self.column("rate") == 0)
 
     def knows(self, *keys: str) -> bool:
         return any(np.isfinite(self.column(key)).any() for key in keys)
@@ -165,11 +176,12 @@ def _step_axis(axes: Axes, run: _Run) -> None:
 
 def _draw_loss(axes: Axes, run: _Run) -> None:
     x, before, after = run.at, run.column("before"), run.column("after")
-    if run.knows("before", "after"):
+    if not run.knows("before"):  # what the gradient saw is then of the same batch
+        before = run.column("loss")
+    if run.knows("after"):
         chart.line(axes, x, before, "before", chart.BLUE, "o")
         chart.line(axes, x, after, "after", chart.VERMILION, "s", chart.DASHES)
     else:
-        before = run.column("loss")
         chart.line(axes, x, before, "", chart.BLUE, "o")
     rejected = run.rejected & np.isfinite(before)
     if rejected.any():
@@ -307,6 +319,45 @@ def _draw_scale(axes: Axes, run: _Run) -> None:
     chart.caption(axes, "Line search α")
 
 
+def _draw_rates(axes: Axes, run: _Run) -> None:
+    """Of each part of the parameters, which have rates and steps of their own; a rate of 0 is a cancelled step."""
+    rates = run.column("rate")
+    parts = [str(row.get("part") or "") for _, row in run.steps]
+    for place, part in enumerate(sorted(set(parts))):
+        of = np.array([each == part for each in parts]) & (rates > 0)
+        color, marker, dashes = _PARTS[place % len(_PARTS)]
+        chart.line(axes, run.at[of], rates[of], part, color, marker, dashes)
+    positive = rates[rates > 0]
+    if positive.size:
+        chart.logarithmic(axes, positive)
+        if (rates == 0).any():
+            _mark_zeros(axes, run.at[rates == 0], positive.min() / 2, "cancelled")
+    chart.caption(axes, "Rates")
+
+
+def _draw_tries(axes: Axes, run: _Run) -> None:
+    tries = run.column("tries")
+    chart.mark(axes, run.at, tries, "o", color=chart.BLUE)
+    axes.set_ylim(0, 1.1 * max(1.0, np.nanmax(tries)))
+    chart.whole_numbers(axes.yaxis, 4)
+    chart.caption(axes, "Rates tried")
+
+
+def _draw_length(axes: Axes, run: _Run) -> None:
+    length = run.column("length")
+    chart.line(axes, run.at, length, "", chart.BLUE, "o")
+    if (length > 0).any():
+        chart.logarithmic(axes, length[length > 0])
+    chart.caption(axes, "Length of a step in the metric")
+
+
+def _draw_condition(axes: Axes, run: _Run) -> None:
+    condition = run.column("condition")
+    chart.line(axes, run.at, condition, "", chart.VERMILION, "s")
+    chart.logarithmic(axes, condition[condition > 0])
+    chart.caption(axes, "Condition of the metric's blocks (at least)")
+
+
 def _draw_seconds(axes: Axes, run: _Run) -> None:
     seconds = run.column("seconds")
     chart.line(axes, run.at, seconds, "", chart.GREEN, "o")
@@ -417,6 +468,10 @@ _PANELS = (
     (
         _Panel(1.7, _knowing("gradient_norm", "step_norm"), _draw_norms),
         _Panel(1.0, _knowing("scale"), _draw_scale),
+        _Panel(1.7, lambda run: bool((run.column("rate") >= 0).any()), _draw_rates),
+        _Panel(1.0, _knowing("tries"), _draw_tries),
+        _Panel(1.5, _knowing("length"), _draw_length),
+        _Panel(1.5, lambda run: bool((run.column("condition") > 0).any()), _draw_condition),
         _Panel(1.0, _knowing("seconds"), _draw_seconds),
         _Panel(2.1, _knowing("cg_steps"), _draw_cg),
         _Panel(3.2, lambda run: bool(_curves(run)), _draw_curves, by_step=False),

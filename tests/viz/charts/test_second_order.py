@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import viz
+from viz.charts.second_order import has_flight
 
 pytest.importorskip("matplotlib")
 
@@ -556,3 +557,50 @@ def test_no_global_state_is_touched():
     viz.flight_recorder(history())
     viz.minibatches_and_failures(TABLE)
     assert plt.get_fignums() == before
+
+
+# -- steps in a metric -----------------------------------------------------------------------
+
+
+def metric_rows() -> list[dict]:
+    """Of rnn.Riemannian: two parts in turns, the fifth step cancelled."""
+    return [
+        {
+            "event": "step", "step": i, "loss": 2.0 / i, "gradient_norm": 1.0, "after": 2.0 / i if i == 5 else 1.5 / i,
+            "rate": 0.0 if i == 5 else 0.1 * i, "tries": 50 if i == 5 else 1, "condition": 10.0 * i,
+            "part": ("outputs", "hidden")[i % 2],
+        }
+        for i in range(1, 9)
+    ]  # fmt: skip
+
+
+def test_a_run_in_a_metric_has_its_rates_by_part():
+    found = panels(viz.flight_recorder(metric_rows()))
+    assert set(found) == {
+        LOSS,
+        "Norms",
+        "Rates",
+        "Rates tried",
+        "Condition of the metric's blocks (at least)",
+    }
+    assert [y for _, y in points(found["Rates"], "outputs")] == pytest.approx([0.2, 0.4, 0.6, 0.8])
+    assert [x for x, _ in points(found["Rates"], "hidden")] == [1, 3, 7]
+    assert "cancelled" in labels(found["Rates"])
+    assert "rejected" in labels(found[LOSS])
+    assert [y for _, y in points(found[LOSS], "before")] == pytest.approx([2.0 / i for i in range(1, 9)])
+
+
+def test_a_run_by_running_means_has_its_lengths():
+    rows = [{"event": "step", "loss": 1.0 / i, "length": 0.5 / i, "condition": 3.0} for i in range(1, 5)]
+    found = panels(viz.flight_recorder(rows))
+    assert set(found) == {
+        LOSS,
+        "Length of a step in the metric",
+        "Condition of the metric's blocks (at least)",
+    }
+
+
+def test_who_reports_more_than_a_loss_has_a_flight():
+    assert has_flight(metric_rows())
+    assert has_flight([{"event": "step", "ratio": 1.0}])
+    assert not has_flight([{"event": "step", "loss": 1.0}])
