@@ -178,7 +178,7 @@ def _draw_loss(axes: Axes, run: _Run) -> None:
     x, before, after = run.at, run.column("before"), run.column("after")
     if not run.knows("before"):  # what the gradient saw is then of the same batch
         before = run.column("loss")
-    if run.knows("after"):
+    if run.knows("before", "after"):
         chart.line(axes, x, before, "before", chart.BLUE, "o")
         chart.line(axes, x, after, "after", chart.VERMILION, "s", chart.DASHES)
     else:
