@@ -157,7 +157,9 @@ class CurvedOptimizer(Optimizer):
         self._keep("window", whole_number(f"{own}: window", self.window))
         self._keep("warm_start", fraction(f"{own}: warm_start", self.warm_start, or_all=True))
         if isinstance(self.preconditioner, (str, Mapping, Metric)):
-            self._keep("preconditioner", as_metric(own, self.preconditioner, "preconditioner"))
+            self._keep(
+                "preconditioner", as_metric(own, self.preconditioner, "preconditioner must be in [0, 1], or")
+            )
         else:
             exponent = fraction(f"{own}: preconditioner", self.preconditioner, or_all=True)
             self._keep("preconditioner", exponent)

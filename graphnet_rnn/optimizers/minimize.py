@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -13,16 +13,34 @@ from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Optimizer, Report, State, require_optimizer, taken_up
-from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.first_order import Adam
-from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.optimizers.step import guarded_step
 from graphnet_rnn.settings import amount, is_true, shown, whole_number
 
-__all__ = ["Result", "minimize"]
+__all__ = ["Minimizable", "Result", "minimize"]
 
 #: So many steps in a row that change nothing end a run.
 STALLED = 30
+
+
+@runtime_checkable
+class Minimizable(Protocol):
+    """What can be minimised: an Objective, a BatchedObjective, a LongSequence, or whatever has as much."""
+
+    @property
+    def size(self) -> int: ...
+
+    def start(self) -> Array: ...
+
+    def place(self, vector: Array) -> Array: ...
+
+    def set(self, w: Array) -> None: ...
+
+    def loss(self, w: Array) -> float: ...
+
+    def gradient(self, w: Array) -> tuple[float, Array]: ...
+
+    def explain_non_finite(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -55,7 +73,7 @@ class Result(ShowsItself):
         ]
 
 
-def _started(objective: Objective | BatchedObjective, start: Any) -> Array:
+def _started(objective: Minimizable, start: Any) -> Array:
     """The first point as the objective computes with it; UsageError for what is no vector of numbers."""
     require_unmasked("minimize: start", start)
     try:
@@ -67,7 +85,7 @@ def _started(objective: Objective | BatchedObjective, start: Any) -> Array:
 
 
 def minimize(
-    objective: Objective | BatchedObjective,
+    objective: Minimizable,
     optimizer: Optimizer | None = None,
     steps: int = 1000,
     start: Array | None = None,
@@ -90,7 +108,7 @@ def minimize(
     for name, function in (("callback", callback), ("feed", feed)):
         if function is not None and not callable(function):
             raise UsageError(f"minimize: {name} must be a function, not {function!r:.60}")
-    if not isinstance(objective, (Objective, BatchedObjective)):
+    if not isinstance(objective, Minimizable):
         raise UsageError(
             f"minimize takes an Objective, not {objective!r:.60}; make one: rnn.Objective(cost, parameters, inputs)"
         )

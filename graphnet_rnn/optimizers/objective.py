@@ -23,7 +23,7 @@ from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric, OverCost, as_metric, hidden_unit_count
 from graphnet_rnn.settings import amount, limit, one_of, whole_number, yes_or_no
 
-__all__ = ["Objective"]
+__all__ = ["Objective", "flat_parts"]
 
 
 class Objective:
@@ -123,7 +123,7 @@ class Objective:
     @cached_property
     def slices(self) -> list[slice]:
         """Where each parameter lies in the vector."""
-        return [slice(end - node.size, end) for end, node in zip(self._ends, self.parameters, strict=True)]
+        return flat_parts(self.parameters)
 
     def start(self) -> Array:
         """The present parameters as a new flat vector, where the back end computes."""
@@ -433,6 +433,12 @@ class Objective:
         except gn.NonFiniteError as error:
             return str(error)
         return ""
+
+
+def flat_parts(parameters: Sequence[Node]) -> list[slice]:
+    """Where each parameter lies in a vector of all of them."""
+    ends = accumulate(node.size for node in parameters)
+    return [slice(end - node.size, end) for end, node in zip(ends, parameters, strict=True)]
 
 
 def _require_shape(array: Any, node: Node) -> None:

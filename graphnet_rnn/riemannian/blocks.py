@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -18,10 +19,10 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet.ops.index import OneHot
-from graphnet_rnn.errors import TrainingError, UsageError
+from graphnet_rnn.errors import TrainingError
 from graphnet_rnn.riemannian.groups import Incoming, UnitGroup
 
-__all__ = ["REDUCTIONS", "Block", "Rows", "Solver"]
+__all__ = ["REDUCTIONS", "Block", "Rows", "Solver", "block_of"]
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,12 @@ class Rows:
     def always_one(self, incoming: Incoming) -> bool:
         """Whether it is a bias at every pre-activation, neither scaled nor repeated."""
         return all(at.sources.get(incoming.weight) == 1.0 for at in self.group.pre_activations)
+
+    def squared(self) -> Rows:
+        """The same with the squares of the modulus."""
+        found = copy(self)
+        found.m = self.m * self.m
+        return found
 
     def summed(self, values: Node) -> Node:
         """(rows, n) summed over the rows, of each symbol where one chooses: (n,) or (symbols, n)."""
@@ -382,16 +389,10 @@ class Kronecker(Block):
 
     lags: ClassVar[int] = 0
 
-    def __init__(self, rows: Rows) -> None:
-        super().__init__(rows)
-        for incoming in self.group.incoming:
-            if incoming.kind not in ("product", "bias") or incoming.gated:
-                raise UsageError(
-                    f"the weight {incoming.weight.describe()} is of the kind {incoming.kind!r}"
-                    + (", chosen by a symbol" if incoming.gated else "")
-                    + ", and only products and biases have Kronecker factors; use another metric, such as "
-                    "rnn.riemannian.OuterProduct()"
-                )
+    @staticmethod
+    def has_factors(group: UnitGroup) -> bool:
+        """Whether all units of a group see the same sources, at all steps."""
+        return all(each.kind in ("product", "bias") and not each.gated for each in group.incoming)
 
     def nodes(self) -> list[Node]:
         live, B = self.rows.live, self.rows.m
@@ -428,6 +429,20 @@ class Kronecker(Block):
         np.linalg.cholesky(A), np.linalg.cholesky(G)
         left, right = np.linalg.inv(A), np.linalg.inv(G)
         return lambda g: _product(left, g, right.T)
+
+
+class DiagonalOfSlopes(Block):
+    """M_ii = Σ S_i² B_j² + ε rows, of groups that have no factors: weights unit by unit, of edges, or of a symbol."""
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows.squared())
+
+    def nodes(self) -> list[Node]:
+        return [*Diagonal(self.rows).nodes(), gn.sum(self.rows.live)]
+
+    def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
+        *squares, count = values
+        return Diagonal(self.rows).solver(squares, float(np.mean(damping)) * max(float(count), 1.0), more)
 
 
 class KroneckerOverTime(Kronecker):
@@ -503,6 +518,15 @@ def _bounded(psi: Array) -> Array:
 
 #: Below all traces that count; and the largest norm of what carries a step to the next.
 TINY, LARGEST = 1e-30, 0.99
+
+
+def block_of(reduction: str, rows: Rows) -> Block:
+    """The block of a group; of one without Kronecker factors its diagonal, where these are asked for."""
+    kind = REDUCTIONS[reduction]
+    if issubclass(kind, Kronecker) and not kind.has_factors(rows.group):
+        return DiagonalOfSlopes(rows)
+    return kind(rows)
+
 
 REDUCTIONS: dict[str, type[Block]] = {
     "diagonal": Diagonal,

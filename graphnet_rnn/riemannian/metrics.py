@@ -16,9 +16,9 @@ from graphnet.graph.node import Array, Node
 from graphnet.ops.loss import SymbolCrossEntropy
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian import moduli
-from graphnet_rnn.riemannian.blocks import REDUCTIONS, Rows, Solver
+from graphnet_rnn.riemannian.blocks import Block, Rows, Solver, block_of
 from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
-from graphnet_rnn.riemannian.moduli import Moduli, Outputs
+from graphnet_rnn.riemannian.moduli import Carry, Moduli, Outputs
 from graphnet_rnn.settings import amount, one_of, shown, yes_or_no
 
 __all__ = [
@@ -54,6 +54,11 @@ class Metric(ABC):
     output_damping: float | None = None
 
     reductions: ClassVar[tuple[str, ...]] = UNITWISE
+
+    @property
+    def by_pieces(self) -> bool:
+        """Whether pieces of a sequence can each be measured with what is carried back to them."""
+        return True
 
     def __post_init__(self) -> None:
         own = type(self).__name__
@@ -151,7 +156,8 @@ class Kronecker(OuterProduct):
     """M = E[S Sᵀ] ⊗ E[B Bᵀ] for each group: KFAC, which takes sources and slopes as independent
 
     over_time: "independent": so are the steps; "linear": they are a linear process of the first order, and "symmetric":
-    one whose matrix is symmetric when both factors are white, both for long times. damping: of the mean over cases and
+    one whose matrix is symmetric when both factors are white, both for long times. Groups that have no factors, of
+    edges, of diagonal connections, or chosen by a symbol, have a diagonal. damping: of the mean over cases and
     steps, ε, divided among both factors. sampled: slopes are those of drawn targets, as the Fisher metric's are. For
     the rest see Metric.
     Source: Martens & Grosse 2015; Martens, Ba & Johnson 2018, 3.5.
@@ -162,6 +168,10 @@ class Kronecker(OuterProduct):
     damping: float = 1e-3
     sampled: bool = True
     over_time: str = "independent"
+
+    @property
+    def by_pieces(self) -> bool:
+        return self.over_time == "independent"
 
     reductions: ClassVar[tuple[str, ...]] = tuple(TIMES.values())
 
@@ -193,6 +203,10 @@ class Backpropagated(Metric):
     """
 
     estimate: str = "structured"
+
+    @property
+    def by_pieces(self) -> bool:
+        return self.estimate == "probe"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -231,8 +245,11 @@ KINDS: dict[str, type[Metric]] = {
 }
 
 
-def as_metric(who: str, given: Any, argument: str = "metric") -> Metric:
-    """A metric, the one of this name in METRICS, or the one of this description; UsageError for anything else."""
+def as_metric(who: str, given: Any, argument: str = "metric must be") -> Metric:
+    """A metric, the one of this name in METRICS, or the one of this description; UsageError for anything else.
+
+    argument: the beginning of what is said then.
+    """
     if isinstance(given, Metric):
         return given
     if isinstance(given, str) and given in METRICS:
@@ -243,7 +260,7 @@ def as_metric(who: str, given: Any, argument: str = "metric") -> Metric:
         if settings.keys() <= {f.name for f in fields(kind)}:
             return kind(**settings)
     raise UsageError(
-        f"{who}: {argument} must be one of rnn.riemannian, e.g. rnn.riemannian.OuterProduct(), or one of "
+        f"{who}: {argument} one of rnn.riemannian, e.g. rnn.riemannian.OuterProduct(), or one of "
         f"{', '.join(METRICS)}, not {shown(given)}"
     )
 
@@ -261,21 +278,22 @@ class OverCost:
         cost: Node,
         parameters: Sequence[Node],
         part: str = "all",
+        carry: Carry | None = None,
     ) -> None:
         self.metric, self.parameters = metric, list(parameters)
         #: Of what a metric draws: each part's own, so that it does not matter which is made first.
         self.random = gn.RandomSource(0)
-        outputs, hidden, judged = _divided(cost, self.parameters)
+        outputs, hidden, judged = _divided(cost, self.parameters, carry)
         wanted = hidden if part != "outputs" else []
         self.hidden_groups = len(wanted)
         m = metric.moduli(outputs, wanted, judged, self.random) if wanted else []
         self.blocks = [
-            REDUCTIONS[metric.reduction](Rows(group, each)) for group, each in zip(wanted, m, strict=True)
+            block_of(metric.reduction, Rows(group, each)) for group, each in zip(wanted, m, strict=True)
         ]
         last = judged if part != "hidden" else []
         kept = metric.reduction if metric.outputs == "same" else metric.outputs
         at_outputs = metric.output_moduli(outputs, last, self.random) if last else []
-        self.blocks += [REDUCTIONS[kept](Rows(group, m)) for group, m in zip(last, at_outputs, strict=True)]
+        self.blocks += [block_of(kept, Rows(group, m)) for group, m in zip(last, at_outputs, strict=True)]
         self._nodes = [block.nodes() for block in self.blocks]
         given = metric.output_damping is not None or metric.outputs == "same"
         self._by_frequency = bool(last) and not given
@@ -332,6 +350,38 @@ class OverCost:
 
         return Solver(solve, max((each.condition for each in solvers), default=1.0))
 
+    def placed(self, numbers: Array, other: OverCost, count: int) -> Array:
+        """The numbers as the same metric of another cost has them, which has all groups of this one, and more, maybe.
+
+        count: how many losses these are a sum of.
+        """
+        found, at = np.zeros(other.size), 1 + sum(node.size for node in self._all[1 : 1 + self._heads])
+        found[:1] = numbers[:1]
+        found[1:at] = count * numbers[1:at]
+        begins = dict(zip(map(_key, other.blocks), other._starts, strict=True))
+        for block, nodes in zip(self.blocks, self._nodes, strict=True):
+            size = sum(node.size for node in nodes)
+            start = begins[_key(block)]
+            found[start : start + size] = numbers[at : at + size]
+            at += size
+        return found
+
+    def rescale(self, numbers: Array, count: int) -> None:
+        """Makes of the numbers of summed costs those of their mean over so many losses, in place."""
+        numbers[0] = count
+
+    @property
+    def _heads(self) -> int:
+        """How many nodes stand between the scale and the blocks."""
+        return int(self._by_frequency)
+
+    @property
+    def _starts(self) -> list[int]:
+        """Where each block's numbers begin."""
+        heads = 1 + sum(node.size for node in self._all[1 : 1 + self._heads])
+        sizes = [sum(node.size for node in nodes) for nodes in self._nodes]
+        return [heads + sum(sizes[:number]) for number in range(len(sizes))]
+
     def _damping(self, number: int, frequency: Array | None) -> Any:
         """ε of a group: a number, or one for each unit."""
         metric = self.metric
@@ -342,9 +392,16 @@ class OverCost:
         return metric.output_damping if frequency is None else frequency
 
 
-def _divided(cost: Node, parameters: Sequence[Node]) -> tuple[Outputs, list[UnitGroup], list[UnitGroup]]:
+def _key(block: Block) -> tuple[Node, ...]:
+    """What tells a group from all others: its weights."""
+    return tuple(each.weight for each in block.group.incoming)
+
+
+def _divided(
+    cost: Node, parameters: Sequence[Node], carry: Carry | None = None
+) -> tuple[Outputs, list[UnitGroup], list[UnitGroup]]:
     """Where the net ends, the groups that no loss judges, and those that one does."""
-    outputs = Outputs(cost)
+    outputs = Outputs(cost, carry)
     found = unit_groups(cost, parameters)
     judged = [group for group in found if outputs.is_output(group)]
     return outputs, [group for group in found if group not in judged], judged

@@ -6,7 +6,8 @@ data, and damping is that of sums.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from graphnet.ops.surrogate import Surrogate
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian.groups import PreActivation, Term, UnitGroup
 
-__all__ = ["Moduli", "Outputs", "drawn_slopes", "exact", "probed", "slopes", "structured"]
+__all__ = ["Carry", "Moduli", "Outputs", "drawn_slopes", "exact", "probed", "slopes", "structured"]
 
 #: So many pre-activations may be the nearest ones of another, however many there are.
 FAR = 48
@@ -28,10 +29,28 @@ FAR = 48
 Moduli = list[list[Node]]
 
 
-class Outputs:
-    """Where a cost's losses judge the net: the places, and the weights of the losses in the summed cost."""
+@dataclass
+class Carry:
+    """What comes after a piece of a sequence, of which the cost is the sum.
 
-    def __init__(self, cost: Node) -> None:
+    slopes, random: by final state the slope of all later losses, and what a random vector at these becomes there, in
+    the summed cost. initial: the states before, to which the like is carried on: random_back, once it is known.
+    """
+
+    slopes: dict[Node, Node]
+    random: dict[Node, Node]
+    initial: list[Node]
+    random_back: list[Node] = field(default_factory=list)
+
+
+class Outputs:
+    """Where a cost's losses judge the net: the places, and the weights of the losses in the summed cost.
+
+    carry: what comes after, where the cost is that of a piece.
+    """
+
+    def __init__(self, cost: Node, carry: Carry | None = None) -> None:
+        self.carry = carry
         order = ancestors([cost])
         surrogates = [node for node in order if isinstance(node.op, Surrogate)]
         outer = ancestors([cost], stop=surrogates)
@@ -177,15 +196,37 @@ def slopes(outputs: Outputs, groups: Sequence[UnitGroup]) -> Moduli:
     """B = ∂C/∂V of the summed cost"""
     places = [each.V for group in groups for each in group.pre_activations]
     # Scaled afterwards: so the backward pass is the one that the gradient takes, too.
-    found = iter(gn.gradient(outputs.cost, places))
+    later = {} if outputs.carry is None else outputs.carry.slopes
+    found = iter(gn.backward({outputs.cost: 1.0, **later}, places))
     return [[outputs.scale * next(found) for _ in group.pre_activations] for group in groups]
 
 
 def drawn_slopes(outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
     """B for losses whose slopes at the outputs are random, of the covariance H_L, as those of drawn targets are"""
     places = [each.V for group in groups for each in group.pre_activations]
-    found = iter(gn.backward(outputs.roots(random), places))
+    found = iter(_carried(outputs, groups, gn.backward, places, random))
     return [[next(found) for _ in group.pre_activations] for group in groups]
+
+
+def _carried(
+    outputs: Outputs,
+    groups: Sequence[UnitGroup],
+    back: Callable[[Mapping[Node, Node], Sequence[Node]], list[Node]],
+    places: Sequence[Node],
+    random: gn.RandomSource,
+) -> list[Node]:
+    """What a random vector at the outputs becomes at these places, and that of later pieces with it.
+
+    It is carried on to the states before, but for groups that the losses judge, which no later loss sees.
+    """
+    seeds, carry = outputs.roots(random), outputs.carry
+    if carry is None or all(map(outputs.is_output, groups)):
+        return back(seeds, places)
+    for state, vector in carry.random.items():
+        seeds[state] = seeds[state] + vector if state in seeds else vector
+    found = back(seeds, [*places, *carry.initial])
+    carry.random_back = found[len(places) :]
+    return found[: len(places)]
 
 
 def probed(outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
@@ -196,10 +237,13 @@ def probed(outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSourc
     E b_i² = Σ_j (∂V_j/∂V_i)² E b_j² + (∂o/∂V_i)ᵀ H_L (∂o/∂V_i), which is eq. 63.
     """
     places = [each.V for group in groups for each in group.pre_activations]
-    seeds = outputs.roots(random)
-    order = ancestors(seeds)
     signs = {V: _signs(random, V) for V in places}
-    found = iter(pull_back(order, dependents(order, places), seeds, places, None, factors=signs))
+
+    def back(seeds: Mapping[Node, Node], wanted: Sequence[Node]) -> list[Node]:
+        order = ancestors(seeds)
+        return pull_back(order, dependents(order, wanted), seeds, wanted, None, factors=signs)
+
+    found = iter(_carried(outputs, groups, back, places, random))
     return [[b * b for b in (next(found) for _ in group.pre_activations)] for group in groups]
 
 
@@ -289,6 +333,7 @@ def structured(outputs: Outputs, groups: Sequence[UnitGroup], judged: Sequence[U
     Raises UsageError for a net that is no such one, or in which states hand changes on over many steps without a
     pre-activation between, as memory cells do: these are derivatives for all pairs of steps.
     """
+    assert outputs.carry is None, "see Metric.by_pieces"
     outputs.require_pre_activations(judged)
     places = {each.V: None for group in groups for each in group.pre_activations}
     m: dict[Node, list[Node]] = {V: [] for V in places}

@@ -5,6 +5,7 @@ from graphnet_rnn.training.early_stopping import EarlyStopping
 from graphnet_rnn.training.energy import EnergyCases
 from graphnet_rnn.training.folder import RunFolder
 from graphnet_rnn.training.interruption import Interruption
+from graphnet_rnn.training.long_sequence import LongSequence
 from graphnet_rnn.training.movements import Movements
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.settings import Training
@@ -21,6 +22,7 @@ __all__ = [
     "EnergyCases",
     "Interruption",
     "Listener",
+    "LongSequence",
     "Movements",
     "Outcome",
     "Problem",

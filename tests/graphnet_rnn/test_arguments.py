@@ -223,7 +223,7 @@ TRIALS = [
 
 THETA = np.zeros(3)
 OPTIMIZERS = [
-    Row(lambda: rnn.Adam().step(None, THETA, {}), UsageError, ("Adam.step: state", "lacks m", "init(theta)")),
+    Row(lambda: rnn.Adam().step(None, THETA, {}), UsageError, ("Adam.step: state", "lacks m", "init(theta")),
     Row(lambda: rnn.Adam().step(None, THETA, rnn.Momentum().init(THETA)), UsageError, ("Adam.step", "lacks")),
     Row(lambda: rnn.Adam().step(None, THETA, None), UsageError, ("Adam.step", "None")),
     Row(lambda: rnn.SGD().step(None, [0.0, 0.0], {}), UsageError, ("SGD.step: theta", "[0.0, 0.0]")),
@@ -245,7 +245,7 @@ OPTIMIZERS = [
     Row(
         lambda o=o, s=s: o.step(None, THETA, s),
         UsageError,
-        (f"{type(o).__name__}.step: ", *said, "init(theta)"),
+        (f"{type(o).__name__}.step: ", *said, "init(theta"),
     )
     for o in (
         rnn.Adam(),

@@ -927,7 +927,7 @@ def test_metrics_are_written_by_name_or_as_calls(text: str) -> None:
             "hf(window=3, " + "{0:" * 300 + "1" + "}" * 300 + ")",
             "cannot be read; write settings as in Python",
         ),
-        ("hf(preconditioner='nope')", "preconditioner must be one of rnn.riemannian"),
+        ("hf(preconditioner='nope')", r"preconditioner must be in \[0, 1\], or one of rnn.riemannian"),
     ],
 )
 def test_metrics_that_cannot_be_meant(text: str, words: str) -> None:

@@ -10,7 +10,6 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
-from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian import metrics, moduli
 from graphnet_rnn.riemannian.blocks import Kronecker, KroneckerOverTime, KroneckerSymmetric, Rows
 from graphnet_rnn.riemannian.groups import unit_groups
@@ -105,9 +104,36 @@ def test_drawn_slopes_have_the_covariance_of_the_fisher_metric() -> None:
     np.testing.assert_allclose(found, np.array(columns), atol=0.1 * np.abs(columns).max())
 
 
-def test_sparse_weights_have_no_factors() -> None:
-    u = unrolled(rnn.GLNN(3))
-    with pytest.raises(
-        UsageError, match=r"layer0.tau.* is of the kind 'edges', chosen by a symbol.*OuterProduct"
-    ):
-        metrics.OverCost(metrics.Kronecker(), u.cost, list(u.network.parameters.values()))
+@pytest.mark.parametrize("cell", [rnn.GLNN(3), rnn.LSTMPeephole(3)], ids=["edges of symbols", "diagonals"])
+def test_what_has_no_factors_has_a_diagonal(cell: rnn.Cell) -> None:
+    """Σ S² B² over cases and steps, and the damping of a mean, of the groups that no product makes."""
+    u = unrolled(cell)
+    parameters = list(u.network.parameters.values())
+    metric = metrics.Kronecker(damping=0.25, sampled=False)
+    over = metrics.OverCost(metric, u.cost, parameters)
+    squares = metrics.OverCost(metrics.OuterProduct("diagonal", "same", damping=0.0), u.cost, parameters)
+    draws = np.random.default_rng(1)
+    arrays = (draws.integers(0, 3, u.inputs.shape), draws.integers(0, 3, u.targets.shape))
+    numbers = [
+        np.concatenate(gn.compile(each.nodes(), [u.inputs, u.targets], backend="numpy")(*arrays))
+        for each in (over, squares)
+    ]
+    g = {p: draws.standard_normal(p.shape) for p in parameters}
+    found, plain = (each.solver(n)(g) for each, n in zip((over, squares), numbers, strict=True))
+    tried = 0
+    for block in over.blocks:
+        group = block.group
+        if not Kronecker.has_factors(group):
+            # Of steps at which a change counts: a forget gate before a state of 0 is none.
+            B = moduli.slopes(moduli.Outputs(u.cost), [group])[0]
+            slopes = gn.compile(B, [u.inputs, u.targets], backend="numpy")(*arrays)
+            rows = sum(int(np.any(b != 0, axis=1).sum()) for b in slopes)
+            for incoming in group.incoming:
+                w = incoming.weight
+                seen = plain[w] != 0
+                M = g[w][seen] / plain[w][seen]  # of the mean cost
+                scale = u.losses.size
+                expected = g[w][seen] / (M + 0.25 * rows / scale)
+                np.testing.assert_allclose(found[w][seen], expected, rtol=1e-8)
+                tried += 1
+    assert tried

@@ -1,0 +1,158 @@
+"""A long sequence, piece by piece, is the whole of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.optimizers import NaturalGradient
+from graphnet_rnn.riemannian import (
+    Backpropagated,
+    Frequency,
+    Kronecker,
+    Metric,
+    OuterProduct,
+    RootMeanSquare,
+)
+
+TIME, BATCH, PIECE = 23, 2, 7
+CELLS = {
+    "Elman": lambda: rnn.Elman(4), "LSTM": lambda: rnn.LSTM(4), "GRU": lambda: rnn.GRU(3),
+    "LSTMPeephole": lambda: rnn.LSTMPeephole(3), "GLNN": lambda: rnn.GLNN(4, edges=2),
+}  # fmt: skip
+
+
+def both(
+    cell: str, learned: bool = False, loss: str = "softmax", time: int = TIME
+) -> tuple[rnn.Objective, rnn.LongSequence, Array]:
+    """The objective of all steps at once, the one by pieces, and a point."""
+    how: dict[str, Any] = {"initial_state": "learned"} if learned else {}
+    net = rnn.Network([CELLS[cell]()], 3, 3, loss, dtype="float64", seed=1, reads="symbols", **how)
+    draws = np.random.default_rng(0)
+    x = draws.integers(0, 3, (time, BATCH))
+    t = draws.integers(0, 3, (time + learned, BATCH))
+    if loss != "softmax":
+        t = draws.random((time + learned, BATCH, 3))
+    u = net.unroll(time, BATCH, initial="learned" if learned else "zero", predict_first=learned)
+    whole = rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets])
+    pieces = rnn.LongSequence(net, time=PIECE, batch=BATCH, predict_first=learned)
+    whole.feed(x, t)
+    pieces.feed(x, t)
+    return whole, pieces, net.theta + 0.1 * draws.standard_normal(net.theta.size)
+
+
+@pytest.mark.parametrize("loss", ["softmax", "squared"])
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("cell", CELLS)
+def test_loss_and_gradient_are_those_of_all_steps(cell: str, learned: bool, loss: str) -> None:
+    whole, pieces, w = both(cell, learned, loss)
+    assert pieces.loss(w) == pytest.approx(whole.loss(w), rel=1e-12)
+    expected, g = whole.gradient(w)
+    found, by_pieces = pieces.gradient(w)
+    assert found == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(by_pieces, g, rtol=1e-9, atol=1e-15)
+    assert np.abs(g).max() > 1e-3
+    assert pieces.units == whole.units
+
+
+METRICS: dict[str, Metric] = {
+    "full": OuterProduct(),
+    "quasi-diagonal": OuterProduct("quasi-diagonal"),
+    "same": OuterProduct("diagonal", "same"),
+    "rms": RootMeanSquare(),
+    "frequency": Frequency(),
+    "kfac": Kronecker(sampled=False),
+}
+
+
+@pytest.mark.parametrize("part", ["all", "hidden", "outputs"])
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize(
+    ("cell", "learned"), [("Elman", True), ("LSTM", False), ("LSTM", True), ("GLNN", True)]
+)
+def test_metrics_are_those_of_all_steps(cell: str, learned: bool, name: str, part: str) -> None:
+    whole, pieces, w = both(cell, learned)
+    steps = []
+    for objective in (whole, pieces):
+        _, g, numbers = objective.metric(w, METRICS[name], part)
+        assert numbers.shape == (objective.metric_size(METRICS[name], part),)
+        steps.append(objective.metric_solver(METRICS[name], part, numbers, 1e-3)(g))
+    np.testing.assert_allclose(steps[1], steps[0], rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "metric", [Backpropagated("diagonal", estimate="probe"), OuterProduct("diagonal", sampled=True)]
+)
+def test_what_is_drawn_is_carried_back(metric: Metric) -> None:
+    """In the mean over draws the numbers are those of all steps, whose pieces' sizes do not count."""
+    whole, pieces, w = both("LSTM", time=11)
+    sums = []
+    for objective in (whole, pieces):
+        found = [objective.metric(w, metric, "hidden", draw)[2] for draw in range(400)]
+        sums.append((np.mean(found, axis=0), np.std(found, axis=0) / np.sqrt(len(found))))
+    (a, da), (b, db) = sums
+    wrong = np.abs(a - b) / np.maximum(np.sqrt(da**2 + db**2), 1e-12 * np.abs(a).max())
+    assert wrong[1:].max() < 5.0
+    assert a[1:].max() > 0
+
+
+@pytest.mark.parametrize(
+    "optimizer", [rnn.Riemannian("qdruop"), NaturalGradient("kfac"), rnn.Adam(0.01), rnn.LBFGS()]
+)  # type: ignore[arg-type]
+def test_optimizers_take_it(optimizer: Any) -> None:
+    _, pieces, _ = both("GRU")
+    result = rnn.minimize(pieces, optimizer, steps=6)
+    assert result.loss < result.reports[0].loss
+
+
+def test_memory_does_not_grow_with_the_sequence() -> None:
+    """3,000 steps by pieces of 50: the graph is that of 50."""
+    net = rnn.Network([rnn.GRU(8)], 3, 3)
+    objective = rnn.LongSequence(net, time=50)
+    x = np.arange(3001)[:, None] % 3
+    objective.feed(x[:-1], x[1:])
+    assert len(objective._kinds) == 1
+    before = objective.loss(net.theta)
+    assert rnn.minimize(objective, rnn.Riemannian("qdruop"), steps=4).loss < before  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: rnn.LongSequence(3), "network must be a Network, not 3"),  # type: ignore[arg-type]
+        (
+            lambda: rnn.LongSequence(rnn.Network([rnn.GRU(2)] * 2, 3, 3, dropout=0.1)),
+            "dropout has no one cost",
+        ),
+        (lambda: rnn.LongSequence(rnn.Network([rnn.GRU(2)], 3, 3), time=0), "time must be"),
+        (
+            lambda: rnn.LongSequence(rnn.Network([rnn.GRU(2)], 3, 3)).loss(np.zeros(3)),
+            "feed it a sequence first",
+        ),
+        (lambda: fed(np.zeros(5, int), np.zeros(5, int)), "time comes first, then the 1 sequence"),
+        (lambda: fed(np.zeros((5, 2), int), np.zeros((5, 2), int)), "time comes first, then the 1 sequence"),
+        (lambda: fed(np.zeros((5, 1), int), np.zeros((4, 1), int)), "5 inputs go with 5 targets, not 4"),
+        (lambda: asked(Backpropagated()), "needs derivatives from step to step beyond a piece"),
+        (lambda: asked(Kronecker(over_time="linear")), "needs derivatives from step to step beyond a piece"),
+        (lambda: asked(None), "metric must be one of rnn.riemannian"),
+    ],
+)
+def test_what_does_not_fit(make: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        make()
+
+
+def fed(x: Array, t: Array) -> Any:
+    objective = rnn.LongSequence(rnn.Network([rnn.GRU(2)], 3, 3))
+    objective.feed(x, t)
+    return objective
+
+
+def asked(metric: Any) -> Any:
+    objective = fed(np.zeros((5, 1), int), np.zeros((5, 1), int))
+    return objective.metric(objective.start(), metric)
