@@ -355,15 +355,14 @@ class OverCost:
 
         count: how many losses these are a sum of.
         """
-        found, at = np.zeros(other.size), 1 + sum(node.size for node in self._all[1 : 1 + self._heads])
-        found[:1] = numbers[:1]
-        found[1:at] = count * numbers[1:at]
+        found = np.zeros(other.size)
         begins = dict(zip(map(_key, other.blocks), other._starts, strict=True))
-        for block, nodes in zip(self.blocks, self._nodes, strict=True):
-            size = sum(node.size for node in nodes)
-            start = begins[_key(block)]
-            found[start : start + size] = numbers[at : at + size]
-            at += size
+        ends = [*self._starts[1:], self.size]
+        head = self._starts[0]
+        found[0], found[1:head] = numbers[0], count * numbers[1:head]
+        for block, start, end in zip(self.blocks, self._starts, ends, strict=True):
+            to = begins[_key(block)]
+            found[to : to + end - start] = numbers[start:end]
         return found
 
     def rescale(self, numbers: Array, count: int) -> None:
@@ -371,16 +370,10 @@ class OverCost:
         numbers[0] = count
 
     @property
-    def _heads(self) -> int:
-        """How many nodes stand between the scale and the blocks."""
-        return int(self._by_frequency)
-
-    @property
     def _starts(self) -> list[int]:
-        """Where each block's numbers begin."""
-        heads = 1 + sum(node.size for node in self._all[1 : 1 + self._heads])
-        sizes = [sum(node.size for node in nodes) for nodes in self._nodes]
-        return [heads + sum(sizes[:number]) for number in range(len(sizes))]
+        """Where each block's numbers begin, behind the scale and the damping of the output."""
+        own = [sum(node.size for node in nodes) for nodes in self._nodes]
+        return list(accumulate(own[:-1], initial=self.size - sum(own)))
 
     def _damping(self, number: int, frequency: Array | None) -> Any:
         """ε of a group: a number, or one for each unit."""

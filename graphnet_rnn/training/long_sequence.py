@@ -239,9 +239,10 @@ class _Piece:
             length, owner.batch, training=False, initial=own, predict_first=differs and owner.predict_first
         )
         self.cost = gn.sum(self.u.losses)
-        self._fed = [self.u.inputs, self.u.targets, *(self.u.initial if own == "given" else [])]
-        self._how: dict[str, Any] = {"backend": owner.backend, "threads": owner.threads}
-        self.forward: Callable[..., Any] = gn.compile([self.cost, *self.u.final], self._fed, **self._how)
+        #: x, t, and the states before, if they are given; and how functions are compiled.
+        self.fed = [self.u.inputs, self.u.targets, *(self.u.initial if own == "given" else [])]
+        self.how: dict[str, Any] = {"backend": owner.backend, "threads": owner.threads}
+        self.forward: Callable[..., Any] = gn.compile([self.cost, *self.u.final], self.fed, **self.how)
         self._measures: dict[str, _Measure] = {}
 
     def first_states(self) -> list[Array]:
@@ -254,16 +255,6 @@ class _Piece:
         if key not in self._measures:
             self._measures[key] = _Measure.of(self, metric, part)
         return self._measures[key]
-
-    @property
-    def fed(self) -> list[Node]:
-        """The inputs: x, t, and the states before, if they are given."""
-        return self._fed
-
-    @property
-    def how(self) -> dict[str, Any]:
-        """How functions are compiled."""
-        return self._how
 
 
 @dataclass
