@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
-from benchmarks.regret import baselines
+from benchmarks.regret import baselines, nets
 from benchmarks.regret.baselines import Job, run, table
 from benchmarks.regret.coders import bzip2_bits, ctw_bits, ppm_bits
 from benchmarks.regret.problem import SIZES, SOURCE, SYMBOLS, Problem
@@ -234,3 +234,39 @@ def test_the_table_has_the_best_setting_and_the_source() -> None:
     last = table(rows).splitlines()[-1]
     assert last == "| music | 2,700 | CTW | 2 | 1,500.0 | 1,000.0, 2,000.0 | 1.0 | 3,611.0 | 1.0 |"
     assert SOURCE["CTW"]["music"] == 3611
+
+
+# -- networks --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("net", "method"), [("GLNN", "RUOP"), ("RNN", "QDRBPM"), ("GRU", "KFAC"), ("LSTM", "Adam")]
+)
+def test_a_network_is_run_within_its_time(net: str, method: str) -> None:
+    """A short text; its row has all that names it, and the least of its curve."""
+    job = nets.Job("anbn", 2, net, method, 4, 2, 0, 0.3)
+    row = nets.run(job)
+    assert tuple(row[name] for name in nets.KEY) == job.key()
+    assert row["regret"] == pytest.approx(min(regret for _, _, regret in row["curve"]), abs=0.01)
+    assert np.isfinite(row["regret"])
+    assert row["steps"] >= 1
+
+
+def test_the_first_look_is_at_the_frequencies() -> None:
+    """Eq. 30: before the first step each symbol is predicted by how often it came."""
+    problem = Problem.of("anbn", 0, 2)
+    train, valid = problem.symbols
+    job = nets.Job("anbn", 2, "GLNN", "RUOP", 4, 2, 0, 0.0)
+    net = nets.network(job, train, len(problem.vocabulary))
+    nu = np.bincount(train, minlength=len(problem.vocabulary)) + 1.0
+    found = nets.text_objective(net, valid).losses(net.theta)[:, 0]
+    np.testing.assert_allclose(found, -np.log(nu / nu.sum())[valid], rtol=1e-4)
+
+
+def test_the_table_of_networks_has_the_sources_figures() -> None:
+    row = {
+        "task": "anbn", "size": SIZES["anbn"], "net": "GLNN", "method": "RUOP", "units": 8, "edges": 3, "seed": 0,
+        "regret": 12.5, "best_step": 7, "best_seconds": 3.0,
+    }  # fmt: skip
+    assert "| anbn | 10 | GLNN | RUOP | 8, 3 | 12.5 | 12.5 | 7 | 3 | 29.7 |" in nets.table([row])
+    assert set(nets.TABLE) <= {(net, method) for net in nets.NETS for method in nets.METHODS}

@@ -1,1 +1,1 @@
-"""Regret on texts whose true model is known (Ollivier 2013, table 1); `baselines` has what is no network."""
+"""Regret on texts whose true model is known (Ollivier 2013, table 1): of networks, and of what is none."""

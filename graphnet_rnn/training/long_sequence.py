@@ -142,7 +142,11 @@ class LongSequence:
 
     def loss(self, w: Array) -> float:
         """C(w)"""
-        return sum(loss for loss, _ in self._forwards(w)) / self._count
+        return sum(float(losses.sum(dtype=np.float64)) for losses, _ in self._forwards(w)) / self._count
+
+    def losses(self, w: Array) -> Array:
+        """The loss of each step and sequence, (T, batch), one more with predict_first."""
+        return np.concatenate([losses for losses, _ in self._forwards(w)])
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         """C(w) and ∇C(w)"""
@@ -193,14 +197,14 @@ class LongSequence:
             )
         return metric
 
-    def _forwards(self, w: Array) -> Iterator[tuple[float, list[Array]]]:
-        """The summed loss of each piece, and the states before it."""
+    def _forwards(self, w: Array) -> Iterator[tuple[Array, list[Array]]]:
+        """The losses of each piece, and the states before it."""
         states = self._first.first_states()
         self.set(w)
         for piece, x, t in self._fed:
             before = states
-            loss, *states = piece.forward(x, t, *before)
-            yield float(loss), before
+            losses, *states = piece.forward(x, t, *before)
+            yield losses, before
 
     def _backwards(self, w: Array, metric: Metric | None, part: str, draw: int) -> tuple[float, Array, Array]:
         kept = list(self._forwards(w))
@@ -224,7 +228,7 @@ class LongSequence:
                 )
         if metric is not None:
             first.measure(metric, part).over.rescale(numbers, self._count)
-        loss = sum(each for each, _ in kept) / self._count
+        loss = sum(float(losses.sum(dtype=np.float64)) for losses, _ in kept) / self._count
         return loss, (g / self._count).astype(w.dtype), numbers
 
 
@@ -242,7 +246,7 @@ class _Piece:
         #: x, t, and the states before, if they are given; and how functions are compiled.
         self.fed = [self.u.inputs, self.u.targets, *(self.u.initial if own == "given" else [])]
         self.how: dict[str, Any] = {"backend": owner.backend, "threads": owner.threads}
-        self.forward: Callable[..., Any] = gn.compile([self.cost, *self.u.final], self.fed, **self.how)
+        self.forward: Callable[..., Any] = gn.compile([self.u.losses, *self.u.final], self.fed, **self.how)
         self._measures: dict[str, _Measure] = {}
 
     def first_states(self) -> list[Array]:

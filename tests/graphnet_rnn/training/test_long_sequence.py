@@ -52,6 +52,9 @@ def both(
 def test_loss_and_gradient_are_those_of_all_steps(cell: str, learned: bool, loss: str) -> None:
     whole, pieces, w = both(cell, learned, loss)
     assert pieces.loss(w) == pytest.approx(whole.loss(w), rel=1e-12)
+    losses = pieces.losses(w)
+    assert losses.shape[:2] == (TIME + learned, BATCH)
+    assert losses.mean() == pytest.approx(whole.loss(w), rel=1e-12)
     expected, g = whole.gradient(w)
     found, by_pieces = pieces.gradient(w)
     assert found == pytest.approx(expected, rel=1e-12)
