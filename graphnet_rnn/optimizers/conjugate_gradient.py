@@ -80,26 +80,33 @@ def conjugate_directions(
     start: Array | None = None,
     preconditioner: Preconditioner | None = None,
     augment: Array | None = None,
+    damping: float = 0.0,
 ) -> Iterator[Direction]:
     """Steps along directions that are conjugate in A, each to the minimum of φ along it, in float64.
 
-    product: v ↦ A v. start: the first x, zero by default. preconditioner: M, see Preconditioner.
+    product: v ↦ G v, A = G + damping I. start: the first x, zero by default. preconditioner: M, see Preconditioner.
     augment: a direction c to go along first; all others are then conjugate to it, too, at the cost of c and A c in
     memory: after i more steps φ is least in x₀ + span{c, r, P A r, ..., (P A)ⁱ⁻¹ r}, P taking what is along c away.
     The first item is the start itself, with no step. Ends where the residual is zero; after a direction along which A
     is not positive, its item has the x of before and the `step` p itself, and no other follows.
     Source: Hestenes & Stiefel 1952; preconditioned, Martens 2010, algorithm 2; augmented, Erhel & Guyomarc'h 2000.
     """
-    b = double(b)
+    b, spare = double(b), Recycled()
+
+    def bent(v: Array) -> tuple[Array, float, float]:
+        """A v, vᵀA v and vᵀv."""
+        a = spare(v)
+        bend, length = _bent(a, product(v), v, damping)
+        return a, bend, length
+
     x = np.zeros_like(b) if start is None else double(start)
-    r = b - double(product(x)) if start is not None and x.any() else b.copy()
+    r = b - bent(x)[0] if start is not None and x.any() else b.copy()
     scale = max(norm(b), norm(r)) or 1.0
     yield Direction(x, np.zeros_like(x), 0.0, _phi(x, r, b), math.inf, norm(r) / scale)
     c = shadow = None  # shadow: A c / cᵀA c
     if augment is not None and augment.any():
         c = double(augment)
-        a = double(product(c))
-        bend, length = inner(c, a), inner(c, c)
+        a, bend, length = bent(c)
         if 0 < bend < math.inf and length > 0:  # a square may be too small for a number, or too large
             curvature = bend / length
             shadow = a / bend
@@ -116,8 +123,7 @@ def conjugate_directions(
     p = recycled(r)
     _turned(p, r if y is None else y, None, c, diagonal, 0.0, along)
     while ry > 0:
-        a = double(product(p))
-        bend, length = _bent(p, a)
+        a, bend, length = bent(p)
         if not length:
             return
         curvature = bend / length if bend < math.inf else math.nan
@@ -142,9 +148,10 @@ def conjugate_directions(
 
 
 @fused
-def _bent(p: Node, a: Node) -> Declared:
-    """pᵀA p, pᵀp"""
-    return {}, [dot(p, a), dot(p, p)]
+def _bent(new: Node, product: Node, p: Node, damping: Node) -> Declared:
+    """A p = G p + λ p, in float64; pᵀA p and pᵀp"""
+    a = gn.cast(product, "float64") + damping * p
+    return {new: a}, [dot(p, a), dot(p, p)]
 
 
 @fused
@@ -212,6 +219,7 @@ def conjugate_gradient(
     window: int = 10,
     residual: float = 0.0,
     preconditioner: Preconditioner | None = None,
+    damping: float = 0.0,
     watch: Callable[[int, float, Array], str] | None = None,
 ) -> Solution:
     """x ≈ A⁻¹ b by at most `max_steps` products with A, stopped when φ hardly falls any more.
@@ -232,7 +240,7 @@ def conjugate_gradient(
     kept: list[tuple[int, Array]] = []
     least, reason, due = math.inf, "solved", 1.0
     x = np.zeros_like(b, np.float64)
-    for i, direction in enumerate(conjugate_directions(product, b, start, preconditioner)):
+    for i, direction in enumerate(conjugate_directions(product, b, start, preconditioner, damping=damping)):
         if i and not direction.curvature > 0:
             least = min(least, direction.curvature)
             reason = "curvature" if math.isfinite(direction.curvature) else "not finite"

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-import graphnet as gn
-from graphnet.graph.node import Array, Node
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Curved, Optimizer, Preconditioned, Report, State
 from graphnet_rnn.optimizers.conjugate_gradient import (
@@ -23,7 +22,7 @@ from graphnet_rnn.optimizers.conjugate_gradient import (
     conjugate_gradient,
     has_stalled,
 )
-from graphnet_rnn.optimizers.vectors import Declared, Recycled, double, fused, inner, norm
+from graphnet_rnn.optimizers.vectors import double, inner, norm
 from graphnet_rnn.riemannian.metrics import Metric, as_metric
 from graphnet_rnn.settings import amount, fraction, one_of, whole_number, yes_or_no
 
@@ -79,12 +78,13 @@ class HessianFreeReport(Report):
 
 @dataclass(frozen=True)
 class _Problem:
-    """What a step is about: the objective at θ, and its quadratic model ½ δᵀA δ - bᵀδ, A = `product`."""
+    """What a step is about: the objective at θ, and its quadratic model ½ δᵀA δ - bᵀδ, A δ = `product` + λ δ."""
 
     objective: Curved
     theta: Array
     before: float
     product: Product
+    damping: float
     b: Array
     last: Array
     preconditioner: Preconditioner | None
@@ -200,20 +200,18 @@ class CurvedOptimizer(Optimizer):
         preconditioner = self._preconditioner(objective, theta, damping, numbers)
         curvature = objective.curvature(theta, weight) if weight else objective.curvature(theta)
 
-        products, recycled = 0, Recycled()
+        products = 0
 
-        def damped(v: Array) -> Array:
+        def counted(v: Array) -> Array:
             nonlocal products
             products += 1
-            product, found = curvature(v), recycled(v)
-            _damped(found, product, v, damping)
-            return found
+            return curvature(v)
 
         before = objective.loss(theta)
         if not np.isfinite(before):
             return HessianFreeReport(before, length, before, damping=damping, structural=weight)
         problem = _Problem(
-            objective, theta, before, damped, -double(g),
+            objective, theta, before, counted, damping, -double(g),
             self.warm_start * state["direction"], preconditioner,
         )  # fmt: skip
         found = self._solved(problem)
@@ -297,12 +295,6 @@ class CurvedOptimizer(Optimizer):
             state[self.adapts][0] = min(max(adapted, LEAST * start), start / LEAST)
 
 
-@fused
-def _damped(new: Node, product: Node, v: Node, damping: Node) -> Declared:
-    """A v = G v + λ v, in float64"""
-    return {new: gn.cast(product, "float64") + damping * v}, []
-
-
 def _factor(ratio: float) -> float:
     """What ρ does to a damping: × 3/2 where the model predicts badly, × 2/3 where well."""
     return FACTOR if not ratio >= BAD else 1 / FACTOR if ratio > GOOD else 1.0
@@ -342,7 +334,7 @@ class HessianFree(CurvedOptimizer):
         solution = conjugate_gradient(
             problem.product, problem.b, problem.last, max_steps=self.cg_steps, tolerance=self.tolerance,
             window=self.window, residual=problem.rounding, preconditioner=problem.preconditioner,
-            watch=watch if looks else None,
+            damping=problem.damping, watch=watch if looks else None,
         )  # fmt: skip
         if not looks and solution.values:
             watch(solution.steps, solution.values[-1], solution.x)
@@ -451,7 +443,9 @@ class GreedyHessianFree(CurvedOptimizer):
         return _Found(delta, loss, predicted, delta, values or [0.0], chosen, reason)
 
     def _directions(self, problem: _Problem) -> Iterator[Direction]:
-        return conjugate_directions(problem.product, problem.b, problem.last, problem.preconditioner)
+        return conjugate_directions(
+            problem.product, problem.b, problem.last, problem.preconditioner, damping=problem.damping
+        )
 
     def _share(self, problem: _Problem, delta: Array, step: Array, loss: float) -> tuple[float, float]:
         """ε, and the loss at δ + ε step; 0, and the loss as it was, where no ε that is tried lowers it."""
@@ -487,7 +481,7 @@ class AugmentedHessianFree(GreedyHessianFree):
 
     def _directions(self, problem: _Problem) -> Iterator[Direction]:
         return conjugate_directions(
-            problem.product, problem.b, None, problem.preconditioner, augment=problem.last
+            problem.product, problem.b, None, problem.preconditioner, problem.last, problem.damping
         )
 
     def _share(self, problem: _Problem, delta: Array, step: Array, loss: float) -> tuple[float, float]:
