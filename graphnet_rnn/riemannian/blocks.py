@@ -154,7 +154,7 @@ class Block(ABC):
     def _singular(self) -> TrainingError:
         return TrainingError(
             f"the metric of {self.group} is singular, as sources of a unit say the same, or nothing, or it is not "
-            "finite; give a larger damping"
+            "finite; give a larger damping, or take a network of dtype='float64'"
         )
 
 
