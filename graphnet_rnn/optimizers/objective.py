@@ -20,8 +20,8 @@ from graphnet.system.cached import cached_property
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.structure import hidden_units
 from graphnet_rnn.riemannian.blocks import Solver
-from graphnet_rnn.riemannian.metrics import Metric, OverCost, as_metric, hidden_unit_count
-from graphnet_rnn.settings import amount, limit, one_of, whole_number, yes_or_no
+from graphnet_rnn.riemannian.metrics import Metric, OverCost, asked_for, hidden_unit_count
+from graphnet_rnn.settings import amount, limit, whole_number, yes_or_no
 
 __all__ = ["Objective", "flat_parts"]
 
@@ -234,25 +234,13 @@ class Objective:
 
         Raises TrainingError for a metric that is singular, with the units.
         """
-        over = self._measure("metric_solver", metric, part)
-        if np.shape(numbers) != (over.size,):
-            raise UsageError(
-                f"Objective.metric_solver: numbers must be the {over.size:,} that `metric` gives of this metric and "
-                f"part, not of shape {list(np.shape(numbers))}"
-            )
-        solver = over.solver(numbers, amount("Objective.metric_solver: damping", damping))
-
-        def solve(g: Array) -> Array:
-            g = np.asarray(self._vector("metric_solver", g))
-            parts = dict(zip(self.parameters, self._split(g), strict=True))
-            found = solver({weight: parts[weight] for weight in over.weights})
-            return np.concatenate([found.get(p, np.zeros(p.shape)).ravel() for p in self.parameters])
-
-        return Solver(solve, solver.condition)
+        solver = self._measure("metric_solver", metric, part).flat_solver(
+            "Objective.metric_solver", numbers, damping
+        )
+        return Solver(lambda g: solver(np.asarray(self._vector("metric_solver", g))), solver.condition)
 
     def _measure(self, method: str, metric: Metric, part: str) -> OverCost:
-        one_of(f"Objective.{method}: part", part, ("all", "outputs", "hidden"))
-        metric = as_metric(f"Objective.{method}", metric)
+        metric = asked_for(f"Objective.{method}", metric, part)
         key = f"{metric} {part}"
         if key not in self._over:
             self._over[key] = OverCost(metric, self.cost, self.parameters, part)

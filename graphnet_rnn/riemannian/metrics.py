@@ -23,7 +23,7 @@ from graphnet_rnn.settings import amount, one_of, shown, yes_or_no
 
 __all__ = [
     "Backpropagated", "Frequency", "Kronecker", "Metric", "OuterProduct", "OverCost", "RootMeanSquare",
-    "as_metric", "hidden_unit_count",
+    "as_metric", "asked_for", "hidden_unit_count",
 ]  # fmt: skip
 
 UNITWISE = ("full", "quasi-diagonal", "diagonal")
@@ -265,6 +265,12 @@ def as_metric(who: str, given: Any, argument: str = "metric must be") -> Metric:
     )
 
 
+def asked_for(who: str, metric: Any, part: Any) -> Metric:
+    """The metric that an objective is asked for; UsageError for what is none, and for a part that there is not."""
+    one_of(f"{who}: part", part, ("all", "outputs", "hidden"))
+    return as_metric(who, metric)
+
+
 class OverCost:
     """A metric over a cost: nodes, and from what these are the steps that it makes of gradients.
 
@@ -349,6 +355,24 @@ class OverCost:
             return steps
 
         return Solver(solve, max((each.condition for each in solvers), default=1.0))
+
+    def flat_solver(self, who: str, numbers: Array, damping: float = 0.0) -> Solver:
+        """The same of vectors of all parameters; UsageError, for `who` asks, for numbers that are not its own."""
+        if np.shape(numbers) != (self.size,):
+            raise UsageError(
+                f"{who}: numbers must be the {self.size:,} that `metric` gives of this metric and part, not of shape "
+                f"{list(np.shape(numbers))}"
+            )
+        solver = self.solver(numbers, amount(f"{who}: damping", damping))
+        ends = list(accumulate(p.size for p in self.parameters))
+
+        def solve(g: Array) -> Array:
+            pieces = zip(self.parameters, np.split(g, ends[:-1]), strict=True)
+            parts = {p: piece.reshape(p.shape).astype(p.dtype) for p, piece in pieces}
+            found = solver({weight: parts[weight] for weight in self.weights})
+            return np.concatenate([found.get(p, np.zeros(p.shape)).ravel() for p in self.parameters])
+
+        return Solver(solve, solver.condition)
 
     def placed(self, numbers: Array, other: OverCost, count: int) -> Array:
         """The numbers as the same metric of another cost has them, which has all groups of this one, and more, maybe.

@@ -170,16 +170,23 @@ def _pieces(place: Node) -> Pieces:
         return [(node, step) for step, node in enumerate(place.inputs)], set(), {place}
     if isinstance(place.op, Slice):
         (whole,) = place.inputs
-        first, *others = place.op.key
+        first = place.op.key[0]
         pieces, left_out, between = _pieces(whole)
         stacked = all(step is not None for _, step in pieces)
-        if stacked and all(key == (0, n, 1) for key, n in zip(others, whole.shape[1:], strict=True)):
+        if stacked and _cuts_first_axis(place):
             by_step = {step: node for node, step in pieces}
             steps = [first] if isinstance(first, int) else list(range(*first))
             kept = [(by_step[step], None if isinstance(first, int) else k) for k, step in enumerate(steps)]
             gone = {node for node, step in pieces if step not in steps}
             return kept, left_out | gone, between | {place}
     return [(place, None)], set(), set()
+
+
+def _cuts_first_axis(slice_of: Node) -> bool:
+    """Whether a slice leaves all of every axis but the first."""
+    (whole,) = slice_of.inputs
+    keys = slice_of.op.key[1:]  # type: ignore[attr-defined]
+    return all(key == (0, n, 1) for key, n in zip(keys, whole.shape[1:], strict=True))
 
 
 def _judged(loss: Node) -> Node:
@@ -291,9 +298,7 @@ def _require_cases_in_order(place: Node, pre_activations: Sequence[Node]) -> Non
 
 def _cuts_steps(node: Node) -> bool:
     """Whether it leaves some entries of the first axis, of more than two, and all of the others."""
-    if not isinstance(node.op, Slice) or node.inputs[0].ndim < 3:
-        return False
-    return all(key == (0, n, 1) for key, n in zip(node.op.key[1:], node.inputs[0].shape[1:], strict=True))
+    return isinstance(node.op, Slice) and node.inputs[0].ndim >= 3 and _cuts_first_axis(node)
 
 
 def _form_of_output(outputs: Outputs, V: Node, places: Mapping[Node, None]) -> Node:

@@ -11,8 +11,8 @@ from typing import Any
 from graphnet.graph.node import Array
 from graphnet.system.files import remove_parts
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
-from graphnet_rnn.files.whole import append_line, cut, locked, read_bytes, sync
-from graphnet_rnn.formats.model_file import model_bytes, save
+from graphnet_rnn.files.whole import append_line, cut, locked, read_bytes, sync, write_atomically
+from graphnet_rnn.formats.model_file import model_bytes
 from graphnet_rnn.model import Model
 from graphnet_rnn.training.state import TrainingState, read_training_state, write_training_state
 
@@ -168,10 +168,11 @@ class RunWriter:
         """The best model, unless it is there already."""
         self._require_own()
         self.folder.require_own_file(self.folder.model)
+        content = model_bytes(model, notes)
         with contextlib.suppress(ModelFileError):
-            if read_bytes(self.folder.model, ModelFileError) == model_bytes(model, notes):
+            if read_bytes(self.folder.model, ModelFileError) == content:
                 return
-        save(model, self.folder.model, notes)
+        write_atomically(self.folder.model, content)
 
     def add_row(self, row: Mapping[str, Any]) -> None:
         self._require_own()

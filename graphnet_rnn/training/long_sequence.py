@@ -14,9 +14,9 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers.objective import flat_parts
 from graphnet_rnn.riemannian.blocks import Solver
-from graphnet_rnn.riemannian.metrics import Metric, OverCost, as_metric, hidden_unit_count
+from graphnet_rnn.riemannian.metrics import Metric, OverCost, asked_for, hidden_unit_count
 from graphnet_rnn.riemannian.moduli import Carry
-from graphnet_rnn.settings import amount, one_of, shown, whole_number, yes_or_no
+from graphnet_rnn.settings import shown, whole_number, yes_or_no
 
 __all__ = ["LongSequence"]
 
@@ -170,14 +170,8 @@ class LongSequence:
     def metric_solver(self, metric: Metric, part: str, numbers: Array, damping: float = 0.0) -> Solver:
         """See Objective.metric_solver."""
         over = self._first.measure(self._metric("metric_solver", metric, part), part).over
-        solver = over.solver(numbers, amount("LongSequence.metric_solver: damping", damping))
-
-        def solve(g: Array) -> Array:
-            parts = {p: g[s].reshape(p.shape) for p, s in zip(self.parameters, self.slices, strict=True)}
-            found = solver({weight: parts[weight] for weight in over.weights})
-            return np.concatenate([found.get(p, np.zeros(p.shape)).ravel() for p in self.parameters])
-
-        return Solver(solve, solver.condition)
+        found: Solver = over.flat_solver("LongSequence.metric_solver", numbers, damping)
+        return found
 
     def redraw(self) -> None:
         """Nothing is drawn."""
@@ -188,8 +182,7 @@ class LongSequence:
     # -- pieces --------------------------------------------------------------------------------
 
     def _metric(self, method: str, metric: Metric, part: str) -> Metric:
-        one_of(f"LongSequence.{method}: part", part, ("all", "outputs", "hidden"))
-        metric = as_metric(f"LongSequence.{method}", metric)
+        metric = asked_for(f"LongSequence.{method}", metric, part)
         if not metric.by_pieces:
             raise UsageError(
                 f"LongSequence.{method}: {metric} needs derivatives from step to step beyond a piece; take "
@@ -208,26 +201,23 @@ class LongSequence:
 
     def _backwards(self, w: Array, metric: Metric | None, part: str, draw: int) -> tuple[float, Array, Array]:
         kept = list(self._forwards(w))
-        first = self._first
-        slopes = [
-            np.zeros((self.batch, width), self.network.dtype) for _, width in self.network.state_names()
-        ]
-        random = [array.copy() for array in slopes]
-        g = np.zeros(self.size)
-        numbers = np.zeros(0 if metric is None else first.measure(metric, part).over.size)
+        widths = [width for _, width in self.network.state_names()]
+        slopes, random = (
+            [np.zeros((self.batch, width), self.network.dtype) for width in widths] for _ in range(2)
+        )
+        whole = self._first.measure(metric, part).over
+        g, numbers = np.zeros(self.size), np.zeros(0 if metric is None else whole.size)
         for number, ((piece, x, t), (_, states)) in reversed(
             list(enumerate(zip(self._fed, kept, strict=True)))
         ):
             measure = piece.measure(metric, part)
             measure.over.random.draw = draw * len(self._fed) + number
-            whole, slopes, random, found = measure(x, t, states, slopes, random)
-            g += whole
+            more, slopes, random, found = measure(x, t, states, slopes, random)
+            g += more
             if metric is not None:
-                numbers += measure.over.placed(
-                    found, first.measure(metric, part).over, t.shape[0] * self.batch
-                )
+                numbers += measure.over.placed(found, whole, t.shape[0] * self.batch)
         if metric is not None:
-            first.measure(metric, part).over.rescale(numbers, self._count)
+            whole.rescale(numbers, self._count)
         loss = sum(float(losses.sum(dtype=np.float64)) for losses, _ in kept) / self._count
         return loss, (g / self._count).astype(w.dtype), numbers
 
@@ -237,22 +227,25 @@ class _Piece:
 
     def __init__(self, owner: LongSequence, differs: bool, length: int) -> None:
         network = owner.network
-        own = "given" if not differs or network.initial_state != "learned" else "learned"
-        self.owner, self.differs = owner, differs
+        self.owner, self.learned = owner, differs and network.initial_state == "learned"
+        initial = "learned" if self.learned else "given"
         self.u = network.unroll(
-            length, owner.batch, training=False, initial=own, predict_first=differs and owner.predict_first
+            length,
+            owner.batch,
+            training=False,
+            initial=initial,
+            predict_first=differs and owner.predict_first,
         )
         self.cost = gn.sum(self.u.losses)
         #: x, t, and the states before, if they are given; and how functions are compiled.
-        self.fed = [self.u.inputs, self.u.targets, *(self.u.initial if own == "given" else [])]
+        self.fed = [self.u.inputs, self.u.targets, *([] if self.learned else self.u.initial)]
         self.how: dict[str, Any] = {"backend": owner.backend, "threads": owner.threads}
         self.forward: Callable[..., Any] = gn.compile([self.u.losses, *self.u.final], self.fed, **self.how)
         self._measures: dict[str, _Measure] = {}
 
     def first_states(self) -> list[Array]:
         """What begins the sequence; learned states are in the graph."""
-        learned = self.differs and self.owner.network.initial_state == "learned"
-        return [] if learned else self.owner.network.zero_states(self.owner.batch)
+        return [] if self.learned else self.owner.network.zero_states(self.owner.batch)
 
     def measure(self, metric: Metric | None, part: str) -> _Measure:
         key = f"{metric} {part}"
