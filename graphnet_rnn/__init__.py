@@ -72,6 +72,7 @@ from graphnet_rnn.optimizers import (
     Riemannian,
     RMSprop,
     Stepwise,
+    TrustRegion,
     minimize,
 )
 from graphnet_rnn.optimizers.batched import BatchedObjective
@@ -165,6 +166,7 @@ __all__ = [
     "TextCost",
     "Trainer",
     "Training",
+    "TrustRegion",
     "Unrolled",
     "cells",
     "control",

@@ -8,7 +8,9 @@ vectors      what is computed of long vectors
 equations    from equations on nodes to functions that change arrays
 first_order  SGD, momentum, Nesterov, RMSprop, Adam
 conjugate_gradient  linear systems by products with their matrix
+quadratic_model  what a second-order step minimises, and how well it predicts
 hessian_free  steps to the minimum of a damped quadratic model
+trust_region  steps to its minimum within a ball
 line_search  a step length by the strong Wolfe conditions
 descent      what methods with line searches and a history share
 lbfgs        L-BFGS
@@ -50,6 +52,7 @@ from graphnet_rnn.optimizers.schedules import (
     StepSchedule,
     Stepwise,
 )
+from graphnet_rnn.optimizers.trust_region import TrustRegion, TrustRegionReport
 
 __all__ = [
     "ALL",
@@ -82,6 +85,8 @@ __all__ = [
     "RiemannianReport",
     "StepSchedule",
     "Stepwise",
+    "TrustRegion",
+    "TrustRegionReport",
     "conjugate_gradient",
     "minimize",
 ]  # fmt: skip
@@ -96,6 +101,7 @@ ALL: dict[str, type[Optimizer]] = {
     "hf": HessianFree,
     "greedy_hf": GreedyHessianFree,
     "augmented_hf": AugmentedHessianFree,
+    "trust_region": TrustRegion,
     "lbfgs": LBFGS,
     "nonlinear_cg": NonlinearConjugateGradient,
     "riemannian": Riemannian,

@@ -36,7 +36,8 @@ class Direction:
     """One step: x after it, the direction p and the α of the step that led there, φ(x), and pᵀA p / pᵀp, the curvature
     along p.
 
-    residual: |b - A x|, as a share of the larger of |b| and what it was at the start.
+    residual: |b - A x|, as a share of the larger of |b| and what it was at the start. slopes: rᵀM⁻¹r before and after
+    the step; φ falls along p by the first of them to begin with.
     """
 
     x: Array
@@ -45,6 +46,7 @@ class Direction:
     value: float
     curvature: float
     residual: float
+    slopes: tuple[float, float] = (0.0, 0.0)
 
     @property
     def step(self) -> Array:
@@ -128,7 +130,7 @@ def conjugate_directions(
             return
         curvature = bend / length if bend < math.inf else math.nan
         if not curvature > 0:
-            yield Direction(x, p, 1.0, _phi(x, r, b), curvature, norm(r) / scale)
+            yield Direction(x, p, 1.0, _phi(x, r, b), curvature, norm(r) / scale, (ry, ry))
             return
         # Both are new vectors, since whoever was given the old ones may keep them.
         alpha, before, x = ry / bend, x, recycled(r)
@@ -137,7 +139,7 @@ def conjugate_directions(
         if solve is not None:
             y = double(solve(r))
             rest, along = _weighed(r, y, None, shadow)
-        yield Direction(x, p, alpha, -0.5 * twice, curvature, math.sqrt(square) / scale)
+        yield Direction(x, p, alpha, -0.5 * twice, curvature, math.sqrt(square) / scale, (ry, rest))
         last, p = p, recycled(r)
         _turned(p, r if y is None else y, last, c, diagonal, rest / ry, along)
         del last

@@ -17,11 +17,11 @@ from graphnet_rnn.optimizers.base import Curved, Optimizer, Preconditioned, Repo
 from graphnet_rnn.optimizers.conjugate_gradient import (
     Direction,
     Preconditioner,
-    Product,
     conjugate_directions,
     conjugate_gradient,
     has_stalled,
 )
+from graphnet_rnn.optimizers.quadratic_model import BAD, GOOD, QuadraticModel
 from graphnet_rnn.optimizers.vectors import double, inner, norm
 from graphnet_rnn.riemannian.metrics import Metric, as_metric
 from graphnet_rnn.settings import amount, fraction, one_of, whole_number, yes_or_no
@@ -31,8 +31,8 @@ __all__ = ["AugmentedHessianFree", "CurvedOptimizer", "GreedyHessianFree", "Hess
 #: λ and μ do not fall below this share of what they are at the start, nor rise above its inverse: they could hardly
 #: come back.
 LEAST = 1e-12
-#: ρ above which the model is trusted more, and below which less, and by how much (Sutskever 2013, 4.2.1).
-GOOD, BAD, FACTOR = 0.75, 0.25, 1.5
+#: What a damping is multiplied by, or divided by (Sutskever 2013, 4.2.1).
+FACTOR = 1.5
 
 
 @dataclass(frozen=True)
@@ -74,41 +74,6 @@ class HessianFreeReport(Report):
             + f"  CG {self.chosen}/{self.cg_steps} ({self.cg_reason})  |g| {self.gradient_norm:.2g}  "
             f"|d| {self.step_norm:.2g} {taken}  {self.seconds:.2f} s"
         )
-
-
-@dataclass(frozen=True)
-class _Problem:
-    """What a step is about: the objective at θ, and its quadratic model ½ δᵀA δ - bᵀδ, A δ = `product` + λ δ."""
-
-    objective: Curved
-    theta: Array
-    before: float
-    product: Product
-    damping: float
-    b: Array
-    last: Array
-    preconditioner: Preconditioner | None
-
-    def loss(self, delta: Array) -> float:
-        """f(θ + δ), infinite where it is not finite."""
-        with np.errstate(over="ignore"):
-            value = self.objective.loss(self.theta + delta.astype(self.theta.dtype))
-        return value if math.isfinite(value) else math.inf
-
-    @property
-    def rounding(self) -> float:
-        """What the precision of θ leaves open, relatively."""
-        return float(np.finfo(self.theta.dtype).eps)
-
-    def shows(self, predicted: float) -> bool:
-        """Whether the loss, in the precision of θ, can show a reduction as large as the predicted one."""
-        return -predicted > self.rounding * abs(self.before)
-
-    def ratio(self, loss: float, predicted: float) -> float:
-        """ρ; NaN where the model predicts no reduction, and 1 where one that rounding hides: so short is the step."""
-        if not predicted < 0:
-            return math.nan
-        return (loss - self.before) / predicted if self.shows(predicted) else 1.0
 
 
 @dataclass(frozen=True)
@@ -210,9 +175,9 @@ class CurvedOptimizer(Optimizer):
         before = objective.loss(theta)
         if not np.isfinite(before):
             return HessianFreeReport(before, length, before, damping=damping, structural=weight)
-        problem = _Problem(
-            objective, theta, before, counted, damping, -double(g),
-            self.warm_start * state["direction"], preconditioner,
+        problem = QuadraticModel(
+            objective, theta, before, counted, -double(g), damping, preconditioner,
+            self.warm_start * state["direction"],
         )  # fmt: skip
         found = self._solved(problem)
         scale, after = self._searched(problem, found, self.rate if rate is None else rate)
@@ -270,10 +235,10 @@ class CurvedOptimizer(Optimizer):
         return np.where(diagonal > 0, diagonal, 1.0)
 
     @abstractmethod
-    def _solved(self, problem: _Problem) -> _Found:
+    def _solved(self, problem: QuadraticModel) -> _Found:
         """The step that the quadratic model asks for, and how well the model predicted."""
 
-    def _searched(self, problem: _Problem, found: _Found, first: float) -> tuple[float, float]:
+    def _searched(self, problem: QuadraticModel, found: _Found, first: float) -> tuple[float, float]:
         """The first α = first · 0.8ⁱ with f(θ + α δ) ≤ f(θ) + 0.01 α gᵀδ, and the loss there; 0 if there is none."""
         if not found.delta.any():
             return 0.0, problem.before
@@ -328,7 +293,7 @@ class HessianFree(CurvedOptimizer):
         self._keep("retained", fraction("HessianFree: retained", self.retained))
         self._keep("backtrack", yes_or_no("HessianFree: backtrack", self.backtrack))
 
-    def _solved(self, problem: _Problem) -> _Found:
+    def _solved(self, problem: QuadraticModel) -> _Found:
         looks = self.retained > 0 or self.backtrack or self.adapts == "structural"
         watch = _Watch(problem, self.retained, limit=3.0 if self.adapts == "structural" else math.inf)
         solution = conjugate_gradient(
@@ -368,7 +333,7 @@ class _Watch:
     Source: Sutskever 2013, 4.4; Krause 2015, 4.1 (eq. 4.1, whose two factors are printed the wrong way round).
     """
 
-    def __init__(self, problem: _Problem, retained: float, limit: float) -> None:
+    def __init__(self, problem: QuadraticModel, retained: float, limit: float) -> None:
         self._problem, self._retained, self._limit = problem, retained, limit
         self._growth = 1.0
         self.best = self.last = _Seen(0, np.zeros_like(problem.b), math.inf, 0.0)
@@ -414,7 +379,7 @@ class GreedyHessianFree(CurvedOptimizer):
         self._keep("halvings", whole_number(f"{own}: halvings", self.halvings, least=0))
         self._keep("failures", whole_number(f"{own}: failures", self.failures))
 
-    def _solved(self, problem: _Problem) -> _Found:
+    def _solved(self, problem: QuadraticModel) -> _Found:
         delta, loss, failed, chosen, reason = np.zeros_like(problem.b), problem.before, 0, 0, "solved"
         values: list[float] = []
         for i, direction in enumerate(self._directions(problem)):
@@ -442,18 +407,18 @@ class GreedyHessianFree(CurvedOptimizer):
         predicted = values[-1] if values else 0.0
         return _Found(delta, loss, predicted, delta, values or [0.0], chosen, reason)
 
-    def _directions(self, problem: _Problem) -> Iterator[Direction]:
+    def _directions(self, problem: QuadraticModel) -> Iterator[Direction]:
         return conjugate_directions(
             problem.product, problem.b, problem.last, problem.preconditioner, damping=problem.damping
         )
 
-    def _share(self, problem: _Problem, delta: Array, step: Array, loss: float) -> tuple[float, float]:
+    def _share(self, problem: QuadraticModel, delta: Array, step: Array, loss: float) -> tuple[float, float]:
         """ε, and the loss at δ + ε step; 0, and the loss as it was, where no ε that is tried lowers it."""
         share, best = self._followed(problem, delta, step, self.shrink, problem.loss(delta + step), loss)
         return (share, best) if best < loss else (0.0, loss)
 
     def _followed(
-        self, problem: _Problem, delta: Array, step: Array, factor: float, best: float, loss: float
+        self, problem: QuadraticModel, delta: Array, step: Array, factor: float, best: float, loss: float
     ) -> tuple[float, float]:
         """The last of 1, factor, factor², ... that lowers the loss, from `best` at 1, and the loss there."""
         share = 1.0
@@ -479,12 +444,12 @@ class AugmentedHessianFree(GreedyHessianFree):
 
     warm_start: float = 1.0
 
-    def _directions(self, problem: _Problem) -> Iterator[Direction]:
+    def _directions(self, problem: QuadraticModel) -> Iterator[Direction]:
         return conjugate_directions(
             problem.product, problem.b, None, problem.preconditioner, problem.last, problem.damping
         )
 
-    def _share(self, problem: _Problem, delta: Array, step: Array, loss: float) -> tuple[float, float]:
+    def _share(self, problem: QuadraticModel, delta: Array, step: Array, loss: float) -> tuple[float, float]:
         whole = problem.loss(delta + step)
         share, best = self._followed(problem, delta, step, self.shrink, whole, loss)
         if share == 1.0 and whole < loss:

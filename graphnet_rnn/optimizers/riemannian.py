@@ -28,7 +28,8 @@ PARTS = ("outputs", "hidden")
 class RiemannianReport(Report):
     """A step of one part of θ. after: the loss then; rate: of the step that was taken, 0 if none was; tries: how many.
 
-    part: "outputs" or "hidden". condition: of the metric's blocks, see rnn.riemannian.Solver.
+    part: "outputs" or "hidden". condition: of the metric's blocks, see rnn.riemannian.Solver. undone: whether the step
+    before was taken back first, as slopes or metric were not finite where it led.
     """
 
     after: float
@@ -36,6 +37,7 @@ class RiemannianReport(Report):
     tries: int
     part: str
     condition: float = math.nan
+    undone: bool = False
     seconds: float = 0.0
 
     @property
@@ -47,7 +49,21 @@ class RiemannianReport(Report):
             f"loss {self.loss:.6g} -> {self.after:.6g}  {self.part}, rate {self.rate:.3g}"
             + (f" ({self.tries} tries)" if self.tries > 1 else "")
             + f"  |g| {self.gradient_norm:.2g}  {self.seconds:.2f} s"
+            + ("  (the step before was undone)" if self.undone else "")
         )
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """The loss, its slopes by a part of θ, and the numbers that the metric of this part is."""
+
+    loss: float
+    gradient: Array
+    numbers: Array
+
+    @property
+    def is_finite(self) -> bool:
+        return all(np.isfinite(np.asarray(each)).all() for each in (self.loss, self.gradient, self.numbers))
 
 
 @dataclass(frozen=True)
@@ -74,9 +90,15 @@ class Riemannian(Optimizer):
         object.__setattr__(self, "tries", whole_number("Riemannian: tries", self.tries))
 
     def init(self, theta: Array, objective: Any = None) -> State:
-        """rates: of both parts, 0 before the first step of one; turn: how many steps there were, so whose is next."""
+        """rates: of both parts, 0 before the first step of one; turn: how many steps there were, so whose is next;
+        before, moved: θ before the last step, and whether that one changed it."""
         start = 0.0 if self.rate is None else self.rate
-        return {"rates": np.full(len(PARTS), start), "turn": np.zeros(1, np.int64)}
+        return {
+            "rates": np.full(len(PARTS), start),
+            "turn": np.zeros(1, np.int64),
+            "before": np.zeros(theta.shape, theta.dtype),
+            "moved": np.zeros(1, np.int64),
+        }
 
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "metric": self.metric.description()}
@@ -85,21 +107,27 @@ class Riemannian(Optimizer):
         started = time.perf_counter()
         if not hasattr(objective, "metric"):
             raise UsageError(f"Riemannian asks an objective for its metric, which {objective!r:.50} has not")
+        at = self._measured(objective, theta, state)
+        undone = bool(state["moved"][0]) and not at.is_finite
+        if undone:
+            theta[...] = state["before"]
+            state["moved"][0] = 0
+            state["turn"][0] -= 1
+            state["rates"][int(state["turn"][0]) % len(PARTS)] *= CUT
+            at = self._measured(objective, theta, state)
         turn = int(state["turn"][0]) % len(PARTS)
-        part = PARTS[turn]
-        before, g, numbers = objective.metric(theta, self.metric, part, int(state["turn"][0]))
-        length = norm(g)
+        part, before, length = PARTS[turn], at.loss, norm(at.gradient)
         if not (math.isfinite(before) and math.isfinite(length)):
-            return RiemannianReport(before, length, before, 0.0, 0, part)
+            return RiemannianReport(before, length, before, 0.0, 0, part, undone=undone)
         if not state["rates"][turn]:
             state["rates"][turn] = 1 / max(objective.units, 1)
-        solver = objective.metric_solver(self.metric, part, numbers)
-        direction = solver(g)
+        solver = objective.metric_solver(self.metric, part, at.numbers)
+        direction, start = solver(at.gradient), np.asarray(theta).copy()
         after, taken, tries = before, 0.0, 0
         while tries < self.tries and not taken:
             tries += 1
             eta = float(state["rates"][turn]) * (1.0 if rate is None else rate)
-            there = (np.asarray(theta, np.float64) - eta * direction).astype(theta.dtype)
+            there = (start.astype(np.float64) - eta * direction).astype(theta.dtype)
             found = objective.loss(there)
             if found <= before:
                 theta[...] = there
@@ -107,7 +135,12 @@ class Riemannian(Optimizer):
                 state["rates"][turn] *= GROWTH if found < before else 1.0
             else:
                 state["rates"][turn] *= CUT
+        state["before"][...], state["moved"][0] = start, bool(taken)
         state["turn"][0] += 1
-        return RiemannianReport(
-            before, length, after, taken, tries, part, solver.condition, time.perf_counter() - started
-        )
+        seconds = time.perf_counter() - started
+        return RiemannianReport(before, length, after, taken, tries, part, solver.condition, undone, seconds)
+
+    def _measured(self, objective: Any, theta: Array, state: State) -> _Measured:
+        """What the part whose turn it is needs at θ."""
+        turn = int(state["turn"][0])
+        return _Measured(*objective.metric(theta, self.metric, PARTS[turn % len(PARTS)], turn))

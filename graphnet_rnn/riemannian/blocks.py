@@ -6,23 +6,30 @@ the diagonal and the row of the bias, or the diagonal.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
-from graphnet.ops.index import OneHot
 from graphnet_rnn.errors import TrainingError
-from graphnet_rnn.riemannian.groups import Incoming, UnitGroup
+from graphnet_rnn.riemannian.groups import Incoming
+from graphnet_rnn.riemannian.rows import Rows
 
-__all__ = ["REDUCTIONS", "Block", "Rows", "Solver", "block_of"]
+__all__ = [
+    "Block",
+    "Diagonal",
+    "DiagonalOfSlopes",
+    "Frequency",
+    "Full",
+    "QuasiDiagonal",
+    "RootMeanSquare",
+    "Solver",
+    "spread",
+]
 
 
 @dataclass(frozen=True)
@@ -38,90 +45,6 @@ class Solver:
 
     def __call__(self, g: Any) -> Any:
         return self.solve(g)
-
-
-class Rows:
-    """The cases of all steps of a group below each other: sources by weight, the symbols, and a modulus."""
-
-    def __init__(self, group: UnitGroup, moduli: Sequence[Node]) -> None:
-        self.group = group
-        found = [at.sources for at in group.pre_activations]
-        self.m = gn.concatenate(moduli, axis=0)
-        self.sources = [self._source(incoming, found) for incoming in group.incoming]
-        symbols = [at.symbol for at in group.pre_activations if at.symbol is not None]
-        self.symbol = gn.concatenate(symbols, axis=0) if symbols else None
-        self._codes = [self._code(incoming, found) for incoming in group.incoming]
-
-    def _source(self, incoming: Incoming, found: Sequence[dict[Node, Node | float]]) -> Node:
-        """(rows, n): what a weight multiplies, 1 for a bias, and 0 where it does not enter."""
-        all_of_it = [sources.get(incoming.weight, 0.0) for sources in found]
-        width = next((source.shape[1] for source in all_of_it if isinstance(source, Node)), 1)
-        parts = [
-            source if isinstance(source, Node) else gn.fill(source, (at.V.shape[0], width), at.V.dtype)
-            for at, source in zip(self.group.pre_activations, all_of_it, strict=True)
-        ]
-        return gn.concatenate(parts, axis=0)
-
-    @property
-    def live(self) -> Node:
-        """(rows, 1): 1 where a change of some unit counts, 0 for cases and steps that are masked, or not reached."""
-        return gn.cast(gn.greater(gn.max(gn.absolute(self.m), axis=1, keepdims=True), 0), self.m.dtype)
-
-    def _code(self, incoming: Incoming, found: Sequence[dict[Node, Node | float]]) -> Node | None:
-        """(rows,): the symbols, where a weight multiplies a one-hot code at every pre-activation."""
-        sources = [each.get(incoming.weight) for each in found]
-        codes = [s.inputs[0] for s in sources if isinstance(s, Node) and isinstance(s.op, OneHot)]
-        whole = self.symbol is None and len(codes) == len(sources)
-        return gn.concatenate(codes, axis=0) if whole else None
-
-    def reads_symbols(self, number: int) -> bool:
-        """Whether what this weight of the group multiplies is a one-hot code everywhere."""
-        return self._codes[number] is not None
-
-    def always_one(self, incoming: Incoming) -> bool:
-        """Whether it is a bias at every pre-activation, neither scaled nor repeated."""
-        return all(at.sources.get(incoming.weight) == 1.0 for at in self.group.pre_activations)
-
-    def squared(self) -> Rows:
-        """The same with the squares of the modulus."""
-        found = copy(self)
-        found.m = self.m * self.m
-        return found
-
-    def summed(self, values: Node) -> Node:
-        """(rows, n) summed over the rows, of each symbol where one chooses: (n,) or (symbols, n)."""
-        if self.symbol is None:
-            return gn.sum(values, axis=0)
-        return gn.scatter_add(values, self.symbol, self.group.symbols, axis=0)
-
-    def weighed(self, number: int, squared: bool = False, times: Node | None = None) -> Node:
-        """Σ s_k m̃_j over the rows, for each entry (k, j) of this weight of the group, of its shape.
-
-        squared: of s_k²; times: of s_k times this.
-        """
-        incoming, source, code = self.group.incoming[number], self.sources[number], self._codes[number]
-        if code is not None and times is None:  # s_k is 0 or 1
-            return gn.scatter_add(self.m, code, source.shape[1], axis=0)
-        source = source * source if squared else source if times is None else source * times
-        match incoming.kind:
-            case "product":
-                if self.symbol is None:
-                    return gn.transpose(source) @ self.m
-                outer = gn.reshape(source, (*source.shape, 1)) * gn.reshape(
-                    self.m, (len(self), 1, self.group.units)
-                )
-                flat = self.summed(gn.reshape(outer, (len(self), -1)))
-                return gn.reshape(flat, incoming.weight.shape)
-            case "edges":
-                i, j = incoming.ends
-                return self.summed(
-                    gn.take(source, gn.constant(i), axis=1) * gn.take(self.m, gn.constant(j), axis=1)
-                )
-            case _:
-                return self.summed(source * self.m)
-
-    def __len__(self) -> int:
-        return int(self.m.shape[0])
 
 
 class Block(ABC):
@@ -167,7 +90,7 @@ class Diagonal(Block):
     def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
         damped = [M + damping + more for M in values]
         self._require_positive(*damped)
-        return Solver(lambda g: [each / M for each, M in zip(g, damped, strict=True)], _spread(*damped))
+        return Solver(lambda g: [each / M for each, M in zip(g, damped, strict=True)], spread(*damped))
 
 
 class QuasiDiagonal(Block):
@@ -212,7 +135,7 @@ class QuasiDiagonal(Block):
                 found.append(step)
             return [*found[:at], own, *found[at:]]
 
-        return Solver(solve, _spread(M_00, *(curved for _, _, curved in parts)))
+        return Solver(solve, spread(M_00, *(curved for _, _, curved in parts)))
 
 
 def _to_entries(incoming: Incoming, each: Array) -> Array:
@@ -335,7 +258,7 @@ class RootMeanSquare(Block):
     def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
         *squares, count = values
         roots = [np.sqrt(each / max(float(count), 1.0)) + damping + more for each in squares]
-        return Solver(lambda g: [_divided(a, r) for a, r in zip(g, roots, strict=True)], _spread(*roots))
+        return Solver(lambda g: [_divided(a, r) for a, r in zip(g, roots, strict=True)], spread(*roots))
 
 
 class Frequency(Block):
@@ -364,10 +287,10 @@ class Frequency(Block):
             rows = [s.reshape(*s.shape, *[1] * (a.ndim - s.ndim)) for a, s in zip(g, shares, strict=True)]
             return [_divided(a, s) for a, s in zip(g, rows, strict=True)]
 
-        return Solver(solve, _spread(*shares))
+        return Solver(solve, spread(*shares))
 
 
-def _spread(*diagonals: Array) -> float:
+def spread(*diagonals: Array) -> float:
     """The largest of these numbers over the smallest that is not 0."""
     seen = np.concatenate([np.ravel(each) for each in diagonals])
     seen = seen[seen > 0]
@@ -377,58 +300,6 @@ def _spread(*diagonals: Array) -> float:
 def _divided(g: Array, by: Array) -> Array:
     """g / by, and 0 where nothing has been seen."""
     return np.divide(g, by, out=np.zeros(g.shape), where=np.broadcast_to(by > 0, g.shape))
-
-
-class Kronecker(Block):
-    """M = A ⊗ G, A = Σ S Sᵀ / rows, G = Σ B Bᵀ: the rows' m is B, not its square
-
-    damping: ε of the mean over rows, divided among both: (A + π √ε I) ⊗ (G + √ε/π I), π² = (tr A / dim A) / (tr G / dim
-    G).
-    Source: Martens & Grosse 2015, 4 and 6.3; with all steps independent, Martens, Ba & Johnson 2018, 3.5.1.
-    """
-
-    lags: ClassVar[int] = 0
-
-    @staticmethod
-    def has_factors(group: UnitGroup) -> bool:
-        """Whether all units of a group see the same sources, at all steps."""
-        return all(each.kind in ("product", "bias") and not each.gated for each in group.incoming)
-
-    def nodes(self) -> list[Node]:
-        live, B = self.rows.live, self.rows.m
-        S = gn.concatenate(self.rows.sources, axis=1) * live
-        found = [gn.transpose(S) @ S, gn.transpose(B) @ B, gn.sum(live)]
-        if self.lags:
-            cases = self.group.pre_activations[0].V.shape[0]
-            found += [gn.transpose(x[:-cases]) @ x[cases:] for x in (S, B)]
-        return found
-
-    def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
-        A, G, count, *lagged = values
-        count = np.maximum(count, 1.0)
-        A = A / count
-        traces = [max(float(np.trace(each)) / len(each), TINY) for each in (A, G)]
-        root, pi = math.sqrt(float(np.mean(damping) * count) + more), math.sqrt(traces[0] / traces[1])
-        A, G = A + pi * root * np.eye(len(A)), G + root / pi * np.eye(len(G))
-        try:
-            inverse = self._inverse(A, G, [each / n for each, n in zip(lagged, (count, 1.0), strict=False)])
-        except np.linalg.LinAlgError:
-            raise self._singular() from None
-
-        def solve(g: Sequence[Array]) -> list[Array]:
-            step = inverse(np.concatenate([np.atleast_2d(each) for each in g], axis=0))
-            ends = np.cumsum([1 if each.ndim == 1 else len(each) for each in g])[:-1]
-            return [
-                part.reshape(each.shape) for part, each in zip(np.split(step, ends, axis=0), g, strict=True)
-            ]
-
-        return Solver(solve, _spread(np.diagonal(A)) * _spread(np.diagonal(G)))
-
-    def _inverse(self, A: Array, G: Array, lagged: Sequence[Array]) -> Callable[[Array], Array]:
-        """g ↦ M⁻¹ g, g a matrix. LinAlgError for factors that are singular."""
-        np.linalg.cholesky(A), np.linalg.cholesky(G)
-        left, right = np.linalg.inv(A), np.linalg.inv(G)
-        return lambda g: _product(left, g, right.T)
 
 
 class DiagonalOfSlopes(Block):
@@ -443,98 +314,3 @@ class DiagonalOfSlopes(Block):
     def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
         *squares, count = values
         return Diagonal(self.rows).solver(squares, float(np.mean(damping)) * max(float(count), 1.0), more)
-
-
-class KroneckerOverTime(Kronecker):
-    """M = Σ_d Ψ^|d| (A ⊗ G), d all differences of time: of steps that are a linear process of the first order
-
-    Ψ = Ψ_A ⊗ Ψ_G, Ψ_A = A₁ A⁻¹, of the covariances A₁ and G₁ of each step with the next. With factors made white, Ψ̂, it
-    is (I - Ψ̂)⁻¹ (I - Ψ̂ Ψ̂ᵀ) (I - Ψ̂ᵀ)⁻¹ for long times, whose inverse takes eigenvectors of Ψ̂_A Ψ̂_Aᵀ and Ψ̂_G Ψ̂_Gᵀ alone.
-    Source: Martens, Ba & Johnson 2018, 3.5.4, their second option.
-    """
-
-    lags: ClassVar[int] = 1
-
-    def _inverse(self, A: Array, G: Array, lagged: Sequence[Array]) -> Callable[[Array], Array]:
-        root_A, root_G = (_inverse_root(each) for each in (A, G))
-        psi_A, psi_G = (_bounded(r @ lag.T @ r) for r, lag in zip((root_A, root_G), lagged, strict=True))
-        (a, U), (b, W) = (np.linalg.eigh(psi @ psi.T) for psi in (psi_A, psi_G))
-        curved = 1 - np.outer(a, b)
-
-        def inverse(g: Array) -> Array:
-            z = _product(root_A, g, root_G)
-            z = z - _product(psi_A, z, psi_G.T)
-            z = _product(U, _product(U.T, z, W) / curved, W.T)
-            z = z - _product(psi_A.T, z, psi_G)
-            return _product(root_A, z, root_G)
-
-        return inverse
-
-
-class KroneckerSymmetric(Kronecker):
-    """The same with Ψ̂ taken as symmetric: (I + Ψ̂) (I - Ψ̂)⁻¹, for which one basis serves.
-
-    Source: Martens, Ba & Johnson 2018, 3.5.3, their first option, for long times.
-    """
-
-    lags: ClassVar[int] = 1
-
-    def _inverse(self, A: Array, G: Array, lagged: Sequence[Array]) -> Callable[[Array], Array]:
-        root_A, root_G = (_inverse_root(each) for each in (A, G))
-        psi_A, psi_G = (_bounded(r @ lag.T @ r) for r, lag in zip((root_A, root_G), lagged, strict=True))
-        (a, U), (b, W) = (np.linalg.eigh((psi + psi.T) / 2) for psi in (psi_A, psi_G))
-        both = np.outer(a, b)
-        left, right, factor = root_A @ U, W.T @ root_G, (1 - both) / (1 + both)
-        return lambda g: _product(left, _product(left.T, g, right.T) * factor, right)
-
-
-def _product(left: Array, middle: Array, right: Array) -> Array:
-    """left middle right, compiled: threads of NumPy's own products keep spinning beside the next gradient."""
-    found: Array = _products(left.shape[0], *middle.shape, right.shape[1])(left, middle, right)[0]
-    return found
-
-
-@lru_cache(maxsize=64)
-def _products(rows: int, inner: int, other: int, columns: int) -> gn.Function:
-    shapes = (rows, inner), (inner, other), (other, columns)
-    left, middle, right = inputs = [gn.input(shape, "float64") for shape in shapes]
-    return gn.compile([left @ middle @ right], inputs)
-
-
-def _inverse_root(M: Array) -> Array:
-    """M^(-1/2). LinAlgError for one that is singular."""
-    values, vectors = np.linalg.eigh(M)
-    if not values[0] > np.finfo(np.float64).eps * values[-1]:
-        raise np.linalg.LinAlgError("singular")
-    found: Array = (vectors / np.sqrt(values)) @ vectors.T
-    return found
-
-
-def _bounded(psi: Array) -> Array:
-    """The matrix, shrunk to a spectral norm below 1: so the process does not grow."""
-    norm = float(np.linalg.norm(psi, 2))
-    return psi * min(1.0, LARGEST / norm) if norm > 0 else psi
-
-
-#: Below all traces that count; and the largest norm of what carries a step to the next.
-TINY, LARGEST = 1e-30, 0.99
-
-
-def block_of(reduction: str, rows: Rows) -> Block:
-    """The block of a group; of one without Kronecker factors its diagonal, where these are asked for."""
-    kind = REDUCTIONS[reduction]
-    if issubclass(kind, Kronecker) and not kind.has_factors(rows.group):
-        return DiagonalOfSlopes(rows)
-    return kind(rows)
-
-
-REDUCTIONS: dict[str, type[Block]] = {
-    "diagonal": Diagonal,
-    "quasi-diagonal": QuasiDiagonal,
-    "full": Full,
-    "rms": RootMeanSquare,
-    "frequency": Frequency,
-    "kronecker": Kronecker,
-    "kronecker symmetric": KroneckerSymmetric,
-    "kronecker over time": KroneckerOverTime,
-}

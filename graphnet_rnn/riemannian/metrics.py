@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cache, partial
 from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
 
 import graphnet as gn
+from graphnet.backends.numpy import blas_limit
 from graphnet.graph.node import Array, Node
 from graphnet.ops.loss import SymbolCrossEntropy
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian import moduli
-from graphnet_rnn.riemannian.blocks import Block, Rows, Solver, block_of
+from graphnet_rnn.riemannian.blocks import Block, Solver
 from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
 from graphnet_rnn.riemannian.moduli import Carry, Moduli, Outputs
+from graphnet_rnn.riemannian.reductions import block_of
+from graphnet_rnn.riemannian.rows import Rows
 from graphnet_rnn.settings import amount, one_of, shown, yes_or_no
 
 __all__ = [
@@ -339,19 +343,16 @@ class OverCost:
         for number, (block, nodes) in enumerate(zip(self.blocks, self._nodes, strict=True)):
             of_block, values = values[: len(nodes)], values[len(nodes) :]
             block.require_finite(of_block)
-            solvers.append(block.solver(of_block, self._damping(number, frequency), more * weight))
+            with _one_thread():
+                solvers.append(block.solver(of_block, self._damping(number, frequency), more * weight))
 
         def solve(gradient: Mapping[Node, Array]) -> dict[Node, Array]:
             steps: dict[Node, Array] = {}
             for block, solver in zip(self.blocks, solvers, strict=True):
                 weights = [each.weight for each in block.group.incoming]
-                steps.update(
-                    zip(
-                        weights,
-                        solver([weight * np.asarray(gradient[w], np.float64) for w in weights]),
-                        strict=True,
-                    )
-                )
+                slopes = [weight * np.asarray(gradient[w], np.float64) for w in weights]
+                with _one_thread():
+                    steps.update(zip(weights, solver(slopes), strict=True))
             return steps
 
         return Solver(solve, max((each.condition for each in solvers), default=1.0))
@@ -412,6 +413,16 @@ class OverCost:
 def _key(block: Block) -> tuple[Node, ...]:
     """What tells a group from all others: its weights."""
     return tuple(each.weight for each in block.group.incoming)
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """NumPy's BLAS on one thread: more of them go on spinning for a while, beside those of the next gradient."""
+    return _limit()()
+
+
+@cache
+def _limit() -> Callable[[], AbstractContextManager[object]]:
+    return blas_limit(1)
 
 
 def _divided(

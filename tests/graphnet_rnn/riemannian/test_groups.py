@@ -12,9 +12,11 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian import moduli
-from graphnet_rnn.riemannian.blocks import REDUCTIONS, Full, Rows
+from graphnet_rnn.riemannian.blocks import Full
 from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
 from graphnet_rnn.riemannian.metrics import UNITWISE, OuterProduct
+from graphnet_rnn.riemannian.reductions import REDUCTIONS
+from graphnet_rnn.riemannian.rows import Rows
 
 #: Cells whose weights enter no pre-activation.
 WITHOUT = {"HMMFilter": "layer0.W_A[3, 3] enters Softmax"}

@@ -11,8 +11,9 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.riemannian import metrics, moduli
-from graphnet_rnn.riemannian.blocks import Kronecker, KroneckerOverTime, KroneckerSymmetric, Rows
 from graphnet_rnn.riemannian.groups import unit_groups
+from graphnet_rnn.riemannian.kronecker import Kronecker, KroneckerOverTime, KroneckerSymmetric
+from graphnet_rnn.riemannian.rows import Rows
 
 TIME, BATCH = 5, 30
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -11,10 +12,12 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.riemannian import Riemannian, RiemannianReport
 from graphnet_rnn.riemannian.metrics import METRICS as METRIC_NAMES
 from graphnet_rnn.riemannian.metrics import Backpropagated, OuterProduct, OverCost
+from tests.graphnet_rnn.optimizers.toys import Plain
 from tests.graphnet_rnn.riemannian import ollivier
 from tests.graphnet_rnn.riemannian.test_metrics import METRICS, UNITS, Pair
 
@@ -172,3 +175,55 @@ def test_weight_decay_is_part_of_what_falls() -> None:
                     g[start : start + node.size], whole[start : start + node.size], rtol=1e-12
                 )
             start += node.size
+
+
+class Cliff(Plain):
+    """w², with a lower loss beyond 0, where there are no slopes: the first steps of any length fall off."""
+
+    def __init__(self, what: str) -> None:
+        w = gn.parameter(np.ones(2), "w")
+        super().__init__(gn.sum(w * w), [w])
+        self.what = what
+
+    def loss(self, w: Array) -> float:
+        return -1.0 if w[0] < 0 else super().loss(w)
+
+    def metric(self, w: Array, metric: Any, part: str = "all", draw: int = 0) -> tuple[float, Array, Array]:
+        loss, g, numbers = super().metric(w, metric, part, draw)
+        if w[0] < 0:
+            loss = -1.0
+            g, numbers = (g * np.nan, numbers) if self.what == "slopes" else (g, numbers * np.inf)
+        return loss, g, numbers
+
+
+@pytest.mark.parametrize("what", ["slopes", "metric"])
+def test_a_step_to_where_slopes_or_metric_are_not_finite_is_undone(what: str) -> None:
+    objective, theta = Cliff(what), np.ones(2)
+    optimizer = Riemannian(rate=3.0)
+    state = optimizer.init(theta)
+    first = optimizer.step(objective, theta, state)
+    assert isinstance(first, RiemannianReport)
+    assert first.taken
+    assert theta[0] < 0
+    reports = [first]
+    while theta[0] < 0:
+        report = optimizer.step(objective, theta, state)
+        assert isinstance(report, RiemannianReport)
+        assert report.undone
+        assert report.loss == 2.0  # where the first step began
+        assert report.part == first.part
+        assert report.rate == pytest.approx(reports[-1].rate * 1.1 / 2)
+        reports.append(report)
+    assert len(reports) > 2
+    assert "the step before was undone" in str(reports[-1])
+    for _ in range(20):
+        report = optimizer.step(objective, theta, state)
+    assert 0 <= report.loss < 2.0
+
+
+def test_where_nothing_was_moved_nothing_is_undone() -> None:
+    objective, theta = Cliff("slopes"), -np.ones(2)
+    report = Riemannian().step(objective, theta, Riemannian().init(theta))
+    assert not math.isfinite(report.gradient_norm)
+    assert not report.undone
+    np.testing.assert_array_equal(theta, -np.ones(2))

@@ -1,0 +1,131 @@
+"""Kronecker factors: the blocks of a group as a product of what its sources and its slopes do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Array, Node
+from graphnet_rnn.riemannian.blocks import Block, Solver, spread
+from graphnet_rnn.riemannian.groups import UnitGroup
+
+__all__ = ["Kronecker", "KroneckerOverTime", "KroneckerSymmetric"]
+
+
+class Kronecker(Block):
+    """M = A ⊗ G, A = Σ S Sᵀ / rows, G = Σ B Bᵀ: the rows' m is B, not its square
+
+    damping: ε of the mean over rows, divided among both: (A + π √ε I) ⊗ (G + √ε/π I), π² = (tr A / dim A) / (tr G / dim
+    G).
+    Source: Martens & Grosse 2015, 4 and 6.3; with all steps independent, Martens, Ba & Johnson 2018, 3.5.1.
+    """
+
+    lags: ClassVar[int] = 0
+
+    @staticmethod
+    def has_factors(group: UnitGroup) -> bool:
+        """Whether all units of a group see the same sources, at all steps."""
+        return all(each.kind in ("product", "bias") and not each.gated for each in group.incoming)
+
+    def nodes(self) -> list[Node]:
+        live, B = self.rows.live, self.rows.m
+        S = gn.concatenate(self.rows.sources, axis=1) * live
+        found = [gn.transpose(S) @ S, gn.transpose(B) @ B, gn.sum(live)]
+        if self.lags:
+            cases = self.group.pre_activations[0].V.shape[0]
+            found += [gn.transpose(x[:-cases]) @ x[cases:] for x in (S, B)]
+        return found
+
+    def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
+        A, G, count, *lagged = values
+        count = np.maximum(count, 1.0)
+        A = A / count
+        traces = [max(float(np.trace(each)) / len(each), TINY) for each in (A, G)]
+        root, pi = math.sqrt(float(np.mean(damping) * count) + more), math.sqrt(traces[0] / traces[1])
+        A, G = A + pi * root * np.eye(len(A)), G + root / pi * np.eye(len(G))
+        try:
+            inverse = self._inverse(A, G, [each / n for each, n in zip(lagged, (count, 1.0), strict=False)])
+        except np.linalg.LinAlgError:
+            raise self._singular() from None
+
+        def solve(g: Sequence[Array]) -> list[Array]:
+            step = inverse(np.concatenate([np.atleast_2d(each) for each in g], axis=0))
+            ends = np.cumsum([1 if each.ndim == 1 else len(each) for each in g])[:-1]
+            return [
+                part.reshape(each.shape) for part, each in zip(np.split(step, ends, axis=0), g, strict=True)
+            ]
+
+        return Solver(solve, spread(np.diagonal(A)) * spread(np.diagonal(G)))
+
+    def _inverse(self, A: Array, G: Array, lagged: Sequence[Array]) -> Callable[[Array], Array]:
+        """g ↦ M⁻¹ g, g a matrix. LinAlgError for factors that are singular."""
+        np.linalg.cholesky(A), np.linalg.cholesky(G)
+        left, right = np.linalg.inv(A), np.linalg.inv(G)
+        return lambda g: left @ g @ right.T
+
+
+class KroneckerOverTime(Kronecker):
+    """M = Σ_d Ψ^|d| (A ⊗ G), d all differences of time: of steps that are a linear process of the first order
+
+    Ψ = Ψ_A ⊗ Ψ_G, Ψ_A = A₁ A⁻¹, of the covariances A₁ and G₁ of each step with the next. With factors made white, Ψ̂, it
+    is (I - Ψ̂)⁻¹ (I - Ψ̂ Ψ̂ᵀ) (I - Ψ̂ᵀ)⁻¹ for long times, whose inverse takes eigenvectors of Ψ̂_A Ψ̂_Aᵀ and Ψ̂_G Ψ̂_Gᵀ alone.
+    Source: Martens, Ba & Johnson 2018, 3.5.4, their second option.
+    """
+
+    lags: ClassVar[int] = 1
+
+    def _inverse(self, A: Array, G: Array, lagged: Sequence[Array]) -> Callable[[Array], Array]:
+        root_A, root_G = (_inverse_root(each) for each in (A, G))
+        psi_A, psi_G = (_bounded(r @ lag.T @ r) for r, lag in zip((root_A, root_G), lagged, strict=True))
+        (a, U), (b, W) = (np.linalg.eigh(psi @ psi.T) for psi in (psi_A, psi_G))
+        curved = 1 - np.outer(a, b)
+
+        def inverse(g: Array) -> Array:
+            z = root_A @ g @ root_G
+            z = z - psi_A @ z @ psi_G.T
+            z = U @ ((U.T @ z @ W) / curved) @ W.T
+            z = z - psi_A.T @ z @ psi_G
+            found: Array = root_A @ z @ root_G
+            return found
+
+        return inverse
+
+
+class KroneckerSymmetric(Kronecker):
+    """The same with Ψ̂ taken as symmetric: (I + Ψ̂) (I - Ψ̂)⁻¹, for which one basis serves.
+
+    Source: Martens, Ba & Johnson 2018, 3.5.3, their first option, for long times.
+    """
+
+    lags: ClassVar[int] = 1
+
+    def _inverse(self, A: Array, G: Array, lagged: Sequence[Array]) -> Callable[[Array], Array]:
+        root_A, root_G = (_inverse_root(each) for each in (A, G))
+        psi_A, psi_G = (_bounded(r @ lag.T @ r) for r, lag in zip((root_A, root_G), lagged, strict=True))
+        (a, U), (b, W) = (np.linalg.eigh((psi + psi.T) / 2) for psi in (psi_A, psi_G))
+        both = np.outer(a, b)
+        left, right, factor = root_A @ U, W.T @ root_G, (1 - both) / (1 + both)
+        return lambda g: left @ (left.T @ g @ right.T * factor) @ right
+
+
+def _inverse_root(M: Array) -> Array:
+    """M^(-1/2). LinAlgError for one that is singular."""
+    values, vectors = np.linalg.eigh(M)
+    if not values[0] > np.finfo(np.float64).eps * values[-1]:
+        raise np.linalg.LinAlgError("singular")
+    found: Array = (vectors / np.sqrt(values)) @ vectors.T
+    return found
+
+
+def _bounded(psi: Array) -> Array:
+    """The matrix, shrunk to a spectral norm below 1: so the process does not grow."""
+    norm = float(np.linalg.norm(psi, 2))
+    return psi * min(1.0, LARGEST / norm) if norm > 0 else psi
+
+
+#: Below all traces that count; and the largest norm of what carries a step to the next.
+TINY, LARGEST = 1e-30, 0.99
