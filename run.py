@@ -28,9 +28,11 @@ PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / "graphnet-installed"
 OLDEST = (3, 11)
 #: Command -> the extra of pyproject.toml that it needs.
-EXTRAS = {"test": "test", "elsewhere": "test", "lint": "test", "docs": "docs", "tutorials": "tutorials"}
+EXTRAS = {
+    "test": "test", "elsewhere": "test", "lint": "test", "docs": "docs", "tutorials": "tutorials", "write": "writer",
+}  # fmt: skip
 #: The commands of graphnet-rnn: known here, so that a word which is none is refused before anything is installed.
-PROGRAM = ("demo", "train", "sample", "evaluate", "draw", "check", "cells", "export", "tasks")
+PROGRAM = ("demo", "train", "sample", "write", "evaluate", "draw", "check", "cells", "export", "tasks")
 
 
 def prepare_streams() -> None:

@@ -39,7 +39,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("models", "network"),
     ("formats", "text"),
     ("online", "testing"),
-    ("training",),
+    ("training", "writer"),
     ("tasks",),
     ("__init__",),
     ("cli",),

@@ -12,7 +12,8 @@ from graphnet.system.characters import visible
 from viz.errors import DrawingError, count_of
 
 __all__ = [
-    "SCALES", "Probabilities", "Scale", "cells", "coloured", "coloured_html", "paint", "scale_of", "swatch",
+    "SCALES", "Probabilities", "Scale", "cells", "colour_of", "coloured", "coloured_html", "paint",
+    "scale_of", "swatch",
 ]  # fmt: skip
 
 _Colour = tuple[int, int, int]
@@ -112,20 +113,20 @@ def paint(words: str, probability: float | None, scale: Scale) -> str:
     """The words on the colour of a probability, for a terminal; without an end to the colour."""
     if probability is None:
         return f"{_RESET}{words}"
-    r, g, b = _colour(probability, scale)
+    r, g, b = colour_of(probability, scale)
     return f"\x1b[{30 if scale.ink == '#111111' else 97};48;2;{r};{g};{b}m{words}"
 
 
 def swatch(words: str, probability: float, scale: Scale) -> str:
     """The words on the colour of a probability, as HTML."""
-    r, g, b = _colour(probability, scale)
+    r, g, b = colour_of(probability, scale)
     return f'<span style="background:#{r:02x}{g:02x}{b:02x};color:{scale.ink}">{escape(words)}</span>'
 
 
 def _span(cell: _Cell, scale: Scale) -> str:
     if cell.probability is None:
         return f'<span title="not predicted">{escape(cell.character)}</span>'
-    r, g, b = _colour(cell.probability, scale)
+    r, g, b = colour_of(cell.probability, scale)
     ink = "" if scale.ink == scale.text else f";color:{scale.ink}"
     shown = f'style="background:#{r:02x}{g:02x}{b:02x}{ink}" title="p = {cell.probability:.3g}"'
     return f"<span {shown}>{escape(cell.character)}</span>"
@@ -196,7 +197,8 @@ def cells(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def _colour(probability: float, scale: Scale) -> _Colour:
+def colour_of(probability: float, scale: Scale) -> _Colour:
+    """Red, green and blue, 0 to 255."""
     low, middle, high = scale.colours
     start, end, along = (
         (low, middle, 2 * probability) if probability < 0.5 else (middle, high, 2 * probability - 1)

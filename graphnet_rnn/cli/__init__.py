@@ -1,4 +1,4 @@
-"""The command line: graphnet-rnn demo | train | sample | evaluate | draw | check | cells | export | tasks.
+"""The command line: graphnet-rnn demo | train | sample | write | evaluate | draw | check | cells | export | tasks.
 
 One file for each command: it adds its arguments to a parser, and runs. Exit codes: 0 well, 1 a failure, 2 a
 usage error, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP). A failure is one clear sentence on standard error; --debug
@@ -17,7 +17,7 @@ from typing import Any
 
 from graphnet.system.streams import prepare_streams, what_was_escaped
 from graphnet.version import __version__
-from graphnet_rnn.cli import cells, check, demo, draw, evaluate, export, sample, tasks, train
+from graphnet_rnn.cli import cells, check, demo, draw, evaluate, export, sample, tasks, train, write
 from graphnet_rnn.cli.failures import give_up_output, in_words
 from graphnet_rnn.cli.parser import Parser, brief
 from graphnet_rnn.errors import UsageError
@@ -30,6 +30,7 @@ COMMANDS = {
     "demo": demo,
     "train": train,
     "sample": sample,
+    "write": write,
     "evaluate": evaluate,
     "draw": draw,
     "check": check,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.settings import is_number, shown, whole_number
 
-__all__ = ["Sampler", "choose"]
+__all__ = ["Sampler", "Stepper", "check_temperature", "choose"]
 
 
 def choose(logits: Array, temperature: float, generator: np.random.Generator) -> int:
     """A symbol drawn with p_k ∝ exp(o_k / τ); the likeliest where τ = 0. Source: Lynge 2016, eqs 3.46-3.49."""
-    _check_temperature(temperature)
+    check_temperature(temperature)
     if temperature == 0:
         return int(np.argmax(logits))
     below = np.asarray(logits, np.float64) - np.max(logits)
@@ -29,9 +29,37 @@ def choose(logits: Array, temperature: float, generator: np.random.Generator) ->
     return min(drawn, len(p) - 1)  # rounding may leave the last cumulative value below 1
 
 
-def _check_temperature(temperature: float) -> None:
+def check_temperature(temperature: float) -> None:
+    """UsageError for what is no temperature."""
     if not is_number(temperature) or not temperature >= 0:
         raise UsageError(f"temperature must be >= 0 (0: always the likeliest), not {shown(temperature)}")
+
+
+class Stepper:
+    """A network of text, one character at a time: states and logits after each are values, and nothing is kept here.
+
+    Raises UsageError for a network without a vocabulary, or that reads both ways.
+    """
+
+    def __init__(self, network: Network, who: str = "Stepper", threads: int | None = None) -> None:
+        require_network(who, network).require_finite(who)
+        if network.vocabulary is None or network.reads != "symbols":
+            raise UsageError(f"{who}: this network has no vocabulary: it was not trained on text")
+        network.require_causal(who)
+        self.network = network
+        self.vocabulary: Vocabulary = network.vocabulary
+        u = network.unroll(time=1, batch=1, training=False)
+        self._function = gn.compile([u.logits, *u.final], [u.inputs, *u.initial], threads=threads)
+
+    def __call__(self, symbol: int, states: Sequence[Array]) -> tuple[Array, list[Array]]:
+        """The logits of what comes next, (symbols,), and the states after this symbol."""
+        logits, *after = self._function(np.full((1, 1), symbol, np.int64), *states)
+        return logits[0, 0], after
+
+    @property
+    def opening(self) -> int:
+        """The symbol that is read before anything else: the end of a line, or the first of the vocabulary."""
+        return max(self.vocabulary.characters.find("\n"), 0)
 
 
 class Sampler:
@@ -41,14 +69,8 @@ class Sampler:
     """
 
     def __init__(self, network: Network) -> None:
-        require_network("Sampler", network).require_finite("Sampler")
-        if network.vocabulary is None or network.reads != "symbols":
-            raise UsageError("Sampler: this network has no vocabulary: it was not trained on text")
-        network.require_causal("Sampler")
-        self.network = network
-        self.vocabulary: Vocabulary = network.vocabulary
-        u = network.unroll(time=1, batch=1, training=False)
-        self._function = gn.compile([u.logits, *u.final], [u.inputs, *u.initial])
+        self._step_by = Stepper(network, "Sampler")
+        self.network, self.vocabulary = network, self._step_by.vocabulary
         self.reset()
 
     def reset(self) -> None:
@@ -64,22 +86,21 @@ class Sampler:
             self._step(int(symbol))
 
     def _step(self, symbol: int) -> None:
-        logits, *self.states = self._function(np.full((1, 1), symbol, np.int64), *self.states)
-        self.logits = logits[0, 0]
+        self.logits, self.states = self._step_by(symbol, self.states)
 
     def sample(self, length: int, temperature: float = 1.0, seed: int = 0) -> Iterator[str]:
         """`length` characters, one by one. From a cold start it first reads a newline (or its first symbol).
 
         Raises UsageError at once for settings that cannot be meant.
         """
-        _check_temperature(temperature)
+        check_temperature(temperature)
         self.network.require_finite("Sampler")
         generator = np.random.default_rng(whole_number("seed", seed, least=0))
         return self._sample(whole_number("length", length, least=0), temperature, generator)
 
     def _sample(self, length: int, temperature: float, generator: np.random.Generator) -> Iterator[str]:
         if self.logits is None:
-            self.read("\n" if "\n" in self.vocabulary.characters else self.vocabulary.characters[0])
+            self._step(self._step_by.opening)
         for _ in range(length):
             assert self.logits is not None
             symbol = choose(self.logits, temperature, generator)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ SIZES, CASES = (4, 6, 5, 3), 50
 def drawn() -> tuple[list[Array], Array, Array]:
     draws = np.random.default_rng(0)
     weights = []
-    for n, m in zip(SIZES, SIZES[1:], strict=False):
+    for n, m in pairwise(SIZES):
         weights += [draws.standard_normal((n, m)) / 2, draws.standard_normal(m) / 2]
     return weights, draws.standard_normal((CASES, SIZES[0])), draws.integers(0, SIZES[-1], CASES)
 
@@ -44,7 +45,7 @@ def test_steps_in_a_feed_forward_net(damping: float) -> None:
     step = objective.metric_solver(metric, "all", numbers, damping)(g)
 
     layers: list[Any] = []
-    for i, (n, m) in enumerate(zip(SIZES, SIZES[1:], strict=False)):
+    for i, (n, m) in enumerate(pairwise(SIZES)):
         linear = torch.nn.Linear(n, m, dtype=torch.float64)
         with torch.no_grad():
             linear.weight.copy_(torch.as_tensor(weights[2 * i].T))
@@ -59,5 +60,7 @@ def test_steps_in_a_feed_forward_net(damping: float) -> None:
     slopes = torch.autograd.grad(loss(net(data[0][0]), data[0][1]), list(net.parameters()))
     expected = inverse @ [s.detach() for s in slopes]
     flat = np.concatenate([e.numpy().T.ravel() for e in expected])
-    np.testing.assert_allclose(np.concatenate([s.numpy().T.ravel() for s in slopes]), g, rtol=1e-9, atol=1e-14)
+    np.testing.assert_allclose(
+        np.concatenate([s.numpy().T.ravel() for s in slopes]), g, rtol=1e-9, atol=1e-14
+    )
     np.testing.assert_allclose(step, flat, rtol=1e-8)

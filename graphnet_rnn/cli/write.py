@@ -1,0 +1,77 @@
+"""Write with a model, which suggests what comes next, in the terminal or in a browser."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import graphnet_rnn as rnn
+from graphnet_rnn.cli.models import load_finite
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.writer import Desk, Document, Draft
+
+EXAMPLE = """example:
+  graphnet-rnn write runs/book/model.safetensors novel.txt
+keys: Tab accepts the suggestion, → draws another, ↑ and ↓ change the temperature, Backspace takes back the last
+accepted suggestion or a letter, Esc pauses suggestions, Ctrl-S saves, Ctrl-O opens, Ctrl-C leaves"""
+THEMES = ("light", "dark", "colour-blind")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", nargs="?", help="a file that training wrote (default: a small one of this package)")
+    add("file", nargs="?", help="a text to go on with, or to begin")
+    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add("--temperature", type=float, default=0.7, help="of suggestions, at first; 0: always the likeliest")
+    add("--seed", type=int, default=0, help="another seed, other suggestions")
+    add(
+        "--learn",
+        type=float,
+        metavar="RATE",
+        help="go on learning from what is written, by steps of this rate: 0.1",
+    )
+    add("--colour", action="store_true", help="colour each character by its probability")
+    add("--theme", choices=THEMES, default="light", help="its colours; colour-blind: orange and blue")
+
+
+def run(options: argparse.Namespace) -> int:
+    if "theme" in options.written and not options.colour:
+        raise UsageError("--theme is of --colour; give that, too")
+    if options.learn is not None and not options.learn > 0:
+        raise UsageError(f"--learn must be a rate above 0, such as 0.1, not {options.learn:g}")
+    if importlib.util.find_spec("prompt_toolkit") is None:
+        raise UsageError(
+            "writing in a terminal needs prompt_toolkit, which is not installed: pip install 'graphnet[writer]'"
+        )
+    for stream, name in ((sys.stdin, "input"), (sys.stdout, "output")):
+        if stream is None or not stream.isatty():
+            raise UsageError(
+                f"standard {name} is no terminal, where one could write; `graphnet-rnn sample MODEL --warm-up TEXT` "
+                "goes on with a text without one"
+            )
+    document = Document(options.file)
+    text = document.read()
+    learn = None if options.learn is None else rnn.SGD(options.learn, clip_norm=1.0)
+    draft = Draft(load_finite(options.model, options.cell), options.temperature, options.seed, learn)
+    desk = Desk(draft)
+    if text:
+        desk.replace(text)
+    return _at_a_terminal(desk, document, options)
+
+
+def _at_a_terminal(desk: Desk, document: Document, options: argparse.Namespace) -> int:
+    from graphnet_rnn.cli.typewriter import Typewriter
+
+    left: Path | None = document.unsaved
+    message = f"{left} holds what was not saved last time" if left is not None else ""
+    scale = options.theme if options.colour and "NO_COLOR" not in os.environ else None
+    kept = Typewriter(desk, document, scale, message).run()
+    if kept is None:
+        return 0
+    with contextlib.suppress(OSError):  # a terminal that is gone
+        print(f"graphnet-rnn write: the text was not saved; it is in {kept}", file=sys.stderr)
+    return 130

@@ -1,0 +1,88 @@
+"""Document: the file of a draft. It is never lost, and never written over what another program put there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graphnet.settings import path as named_file
+from graphnet_rnn.errors import DataError, SaveError, UsageError
+from graphnet_rnn.files.whole import read_bytes, write_atomically
+
+__all__ = ["Document"]
+
+#: What is added to the name of a file whose text could not be saved otherwise; and where there is none.
+UNSAVED, NAMELESS = ".unsaved", "writing.txt"
+#: Bytes of a text at most: each key looks at all of it.
+LARGEST = 50 << 20
+
+
+class Document:
+    """A text file in UTF-8. path: None as long as it has no name. Lines that end in CR LF do so again when saved."""
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self.path = None if path is None else named_file("Document: path", path)
+        self._content: bytes | None = None
+        self._crlf = False
+
+    def read(self) -> str:
+        """The text; "" of a file that is not there yet. DataError for what is no text."""
+        if self.path is None:
+            return ""
+        if not self.path.exists() and self.path.parent.is_dir():
+            self._content = None
+            return ""
+        content = read_bytes(self.path, DataError)
+        if len(content) > LARGEST:
+            raise DataError(
+                f"{self.path} has {len(content) >> 20} MB, more than the {LARGEST >> 20} that one may write at; "
+                "divide it"
+            )
+        try:
+            text = content.decode()
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{self.path} is no text in UTF-8: byte {error.start} is {content[error.start]:#x}"
+            ) from None
+        self._content, self._crlf = content, "\r\n" in text and "\n" not in text.replace("\r\n", "")
+        return text.replace("\r\n", "\n") if self._crlf else text
+
+    def save(self, text: str, over: bool = False) -> None:
+        """Writes it, wholly or not at all. over: also where the file is not what was read or written here last.
+
+        SaveError where it cannot be written; UsageError for a file that another program changed.
+        """
+        if self.path is None:
+            raise UsageError("the text has no file yet")
+        if not over and self.changed_elsewhere:
+            raise UsageError(f"{self.path} was changed by another program")
+        content = (text.replace("\n", "\r\n") if self._crlf else text).encode()
+        write_atomically(self.path, content)
+        self._content = content
+
+    @property
+    def changed_elsewhere(self) -> bool:
+        """Whether the file is not what was read or written here last."""
+        assert self.path is not None
+        try:
+            return self.path.read_bytes() != self._content
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+
+    def rescue(self, text: str) -> Path:
+        """Writes the text beside its file, under a name that nothing has; SaveError where that cannot be."""
+        own = Path(NAMELESS) if self.path is None else self.path
+        for number in range(1, 1000):
+            place = own.with_name(f"{own.name}{UNSAVED}{'' if number == 1 else f'-{number}'}")
+            if not place.exists() and not place.is_symlink():
+                write_atomically(place, text.encode())
+                return place
+        raise SaveError(f"there are a thousand unsaved texts beside {own}; remove some")
+
+    @property
+    def unsaved(self) -> Path | None:
+        """What a writer who was interrupted left beside the file."""
+        own = Path(NAMELESS) if self.path is None else self.path
+        place = own.with_name(own.name + UNSAVED)
+        return place if place.exists() else None

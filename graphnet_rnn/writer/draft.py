@@ -1,0 +1,351 @@
+"""Draft: a text that a person and a model write together, and what the model makes of it at each character."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import TrainingError
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.online.learning import KnownGradient, first_order
+from graphnet_rnn.optimizers.base import State
+from graphnet_rnn.optimizers.first_order import FirstOrder
+from graphnet_rnn.optimizers.step import guarded_step
+from graphnet_rnn.settings import whole_number
+from graphnet_rnn.text.sampling import Stepper, check_temperature, choose
+
+__all__ = ["LONGEST", "Draft"]
+
+#: Characters of a suggestion at most: a model that knows no white space would never end.
+LONGEST = 40
+#: Bytes that states, and weights before what was learned, may take.
+STATES, WEIGHTS = 256 << 20, 256 << 20
+#: Of states that are too many, the older ones are kept at every so many characters; the rest is read again if needed.
+KEPT = 32
+#: Characters before the end of a text that is loaded which the model reads.
+CONTEXT = 2000
+
+
+class _Mark(NamedTuple):
+    """Where a model is after some characters: its states, and the logits of the next."""
+
+    states: list[Array]
+    logits: Array
+
+
+class _Lesson(NamedTuple):
+    """What a step of learning changed: from which character to which it looked, weights and state before it."""
+
+    start: int
+    end: int
+    theta: Array
+    state: State
+
+
+@dataclass
+class _Suggestion:
+    text: str = ""
+    complete: bool = False
+
+
+class Draft:
+    """A text that grows at its end; what the model reads of it is read once, whatever is undone.
+
+    Characters that the model does not know are part of the text, and skipped by it. suggestion: what it would write up
+    to the next white space, grown a character at a time by `grow`; typing what it says goes along it.
+    temperature: 0 for the likeliest character. seed: of suggestions. learn: an optimizer of first order that changes
+    the weights after every `piece` characters (rnn.DynamicEvaluation's rule, gradients back to the start of the piece),
+    which `undo` takes back with the text, as long as the weights before it take no more than 256 MB in all.
+    Raises UsageError for a network that was not trained on text, or reads both ways.
+    Source: Lynge 2016, 4 ("NovelWriter").
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        temperature: float = 0.7,
+        seed: int = 0,
+        learn: FirstOrder | None = None,
+        piece: int = 20,
+        threads: int | None = None,
+    ) -> None:
+        self._step = Stepper(network, "Draft", threads)
+        self.network, self.vocabulary = network, self._step.vocabulary
+        self._symbol = {character: symbol for symbol, character in enumerate(self.vocabulary.characters)}
+        check_temperature(temperature)
+        self._temperature = float(temperature)
+        self._random = np.random.default_rng(whole_number("Draft: seed", seed, least=0))
+        self.optimizer = None if learn is None else first_order("Draft", learn)
+        self.piece = whole_number("Draft: piece", piece)
+        self.text, self.unknown, self.lessons = "", 0, 0
+        #: -ln p of each character; None of those that the model does not know, or has not read.
+        self.nats: list[float | None] = []
+        self._sums: list[tuple[float, int]] = [(0.0, 0)]
+        #: Where each accepted suggestion that is still whole begins and ends.
+        self.accepted: list[tuple[int, int]] = []
+        self._suggestion, self._ahead = _Suggestion(), list[_Mark]()
+        self._cold = network.first_states(1)
+        #: From which character on the model has read the text.
+        self._from = 0
+        self._marks: dict[int, _Mark] = {}
+        each = sum(a.nbytes for a in self._cold) + 4 * len(self.vocabulary)
+        self._most = max(4 * KEPT, STATES // each)
+        self._lessons: list[_Lesson] = []
+        self._learned = 0
+        self._theta = network.theta.copy()
+        self._state: State = {} if self.optimizer is None else self.optimizer.init(self._theta)
+        self._gradient: gn.Function | None = None
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def type(self, characters: str) -> None:
+        """What the person writes."""
+        for character in characters:
+            self._append(character)
+
+    def accept(self) -> str:
+        """Writes the suggestion, as far as it has grown; what was written."""
+        accepted = self._suggestion.text
+        if accepted:
+            start = len(self.text)
+            self.type(accepted)
+            self.accepted.append((start, len(self.text)))
+        return accepted
+
+    def undo(self) -> str:
+        """Takes back the last accepted suggestion, if nothing was written after it, or else a character; which."""
+        if not self.text:
+            return ""
+        end = len(self.text)
+        start = self.accepted[-1][0] if self.accepted and self.accepted[-1][1] == end else end - 1
+        taken = self.text[start:]
+        self._cut(start)
+        return taken
+
+    def replace(self, text: str) -> None:
+        """Another text, of which the model reads the last 2,000 characters; what was learned is forgotten."""
+        self._cut(0)
+        before = max(0, len(text) - CONTEXT)
+        self.text, self.nats, self._sums = text[:before], [None] * before, [(0.0, 0)] * (before + 1)
+        self.unknown = sum(character not in self._symbol for character in self.text)
+        self._learned = self._from = before
+        self._marks.clear()
+        self.type(text[before:])
+
+    def _append(self, character: str) -> None:
+        here, symbol = self._mark(len(self.text)), self._symbol.get(character)
+        goes_along = self._suggestion.text[:1] == character
+        after = here
+        total, count = self._sums[-1]
+        if symbol is None:
+            self.nats.append(None)
+            self.unknown += 1
+        else:
+            nats = _nats(here.logits, symbol)
+            self.nats.append(nats)
+            total, count = total + nats, count + 1
+            if goes_along and self._ahead:
+                after = self._ahead[0]
+            else:
+                logits, states = self._step(symbol, here.states)
+                after = _Mark(states, logits)
+        self._sums.append((total, count))
+        self.text += character
+        self._marks[len(self.text)] = after
+        if goes_along:
+            self._suggestion.text, self._ahead = self._suggestion.text[1:], self._ahead[1:]
+        if not goes_along or not self._suggestion.text:
+            self.forget_suggestion()
+        if len(self._marks) > self._most:
+            self._thin()
+
+    def _cut(self, length: int) -> None:
+        while self._lessons and self._lessons[-1].end > length:
+            lesson = self._lessons.pop()
+            self.lessons -= 1
+            self._learned, self._state = lesson.start, lesson.state
+            self._set(lesson.theta)
+        self._learned = min(self._learned, length)
+        for position in range(length + 1, len(self.text) + 1):
+            self._marks.pop(position, None)
+        if self._from and length - self._from < CONTEXT // 2:
+            self._marks.clear()
+            self._from = max(0, length - CONTEXT)
+        self.unknown -= sum(character not in self._symbol for character in self.text[length:])
+        self.text = self.text[:length]
+        del self.nats[length:], self._sums[length + 1 :]
+        while self.accepted and self.accepted[-1][1] > length:
+            self.accepted.pop()
+        self.forget_suggestion()
+
+    def _mark(self, position: int) -> _Mark:
+        """Where the model is after so many characters; read again from the last place that was kept."""
+        found = self._marks.get(position)
+        if found is None:
+            before = position
+            while before not in self._marks:
+                if before == self._from:
+                    logits, states = self._step(self._step.opening, self._cold)
+                    self._marks[before] = _Mark(states, logits)
+                    break
+                before -= 1
+            found = self._marks[before]
+            for place in range(before, position):
+                symbol = self._symbol.get(self.text[place])
+                if symbol is not None:
+                    logits, states = self._step(symbol, found.states)
+                    found = _Mark(states, logits)
+                self._marks[place + 1] = found
+        return found
+
+    def _thin(self) -> None:
+        """Of the older half only every so many are kept."""
+        positions = sorted(self._marks)
+        for position in positions[: len(positions) // 2]:
+            if position % KEPT:
+                del self._marks[position]
+
+    # -- what the model thinks of it -----------------------------------------------------------
+
+    @property
+    def bits(self) -> float:
+        """Mean bits per character of what is written, of those that the model knows; NaN before the first."""
+        total, count = self._sums[-1]
+        return total / count / math.log(2) if count else math.nan
+
+    # -- suggestions ---------------------------------------------------------------------------
+
+    @property
+    def suggestion(self) -> str:
+        """What has grown so far."""
+        return self._suggestion.text
+
+    @property
+    def complete(self) -> bool:
+        """Whether the suggestion has grown to white space, or to its greatest length."""
+        return self._suggestion.complete
+
+    @property
+    def temperature(self) -> float:
+        """Of suggestions."""
+        return self._temperature
+
+    @temperature.setter
+    def temperature(self, value: float) -> None:
+        check_temperature(value)
+        if value != self._temperature:
+            self._temperature = float(value)
+            self.forget_suggestion()
+
+    def forget_suggestion(self) -> None:
+        """So that another one is drawn."""
+        self._suggestion, self._ahead = _Suggestion(), []
+
+    def grow(self) -> bool:
+        """Draws one more character of the suggestion; whether it grew.
+
+        It ends before the first white space that follows anything else.
+        """
+        own = self._suggestion
+        if own.complete:
+            return False
+        here = self._ahead[-1] if self._ahead else self._mark(len(self.text))
+        symbol = choose(here.logits, self._temperature, self._random)
+        character = self.vocabulary.characters[symbol]
+        own.complete = len(own.text) >= LONGEST or (character.isspace() and bool(own.text.strip()))
+        if own.complete:
+            return False
+        logits, states = self._step(symbol, here.states)
+        own.text += character
+        self._ahead.append(_Mark(states, logits))
+        return True
+
+    def suggest(self) -> str:
+        """The whole suggestion."""
+        while self.grow():
+            pass
+        return self.suggestion
+
+    # -- learning ------------------------------------------------------------------------------
+
+    @property
+    def can_learn(self) -> bool:
+        """Whether a whole piece has been written since the last one that was learned."""
+        return self.optimizer is not None and len(self._piece()) == self.piece
+
+    def _piece(self) -> list[int]:
+        """Where the characters of the next piece are: those that the model knows."""
+        places: list[int] = []
+        for place in range(self._learned, len(self.text)):
+            if self.nats[place] is not None:
+                places.append(place)
+            if len(places) == self.piece:
+                break
+        return places
+
+    def learn(self) -> bool:
+        """A step on the next piece, if there is one; whether there was.
+
+        A step that would break the weights is left out: TrainingError, after which the draft goes on with them as they
+        were, past the piece.
+        """
+        if not self.can_learn:
+            return False
+        assert self.optimizer is not None
+        places = self._piece()
+        start, end = self._learned, places[-1] + 1
+        self._learned = end
+        before = _Lesson(start, end, self._theta.copy(), {name: a.copy() for name, a in self._state.items()})
+        loss, g = self._slopes(places)
+        given = KnownGradient(self.network, loss, g)
+        try:
+            guarded_step(self.optimizer, given, self._theta, self._state, f"character {end}")
+            self._set(self._theta)
+            logits, _ = self._step(self._symbol[self.text[places[-1]]], self._mark(places[-1]).states)
+            if not (np.isfinite(self._theta).all() and np.isfinite(logits).all()):
+                raise TrainingError(f"what was learned up to character {end} broke the weights")
+        except TrainingError as error:
+            self._state = before.state
+            self._set(before.theta)
+            raise TrainingError(f"{error}; nothing was learned from this piece: try a smaller rate") from None
+        self._marks.pop(len(self.text), None)  # the last character is read again, by what is known now
+        self._lessons.append(before)
+        self.lessons += 1
+        most = max(1, WEIGHTS // max(self._theta.nbytes * (1 + len(self._state)), 1))
+        del self._lessons[: max(0, len(self._lessons) - most)]
+        self.forget_suggestion()
+        return True
+
+    def _slopes(self, places: Sequence[int]) -> tuple[float, Array]:
+        """The mean loss of the characters in these places, and its gradient, back to the first of them."""
+        targets = [self._symbol[self.text[place]] for place in places]
+        last = places[0] - 1
+        while last >= self._from and self.text[last] not in self._symbol:
+            last -= 1
+        if last >= self._from:
+            symbol, states = self._symbol[self.text[last]], self._mark(last).states
+        else:
+            symbol, states = self._step.opening, self._cold
+        if self._gradient is None:
+            u = self.network.unroll(self.piece, 1, training=False)
+            slopes = gn.gradient(u.cost, list(self.network.parameters.values()))
+            self._gradient = gn.compile([u.cost, *slopes], [u.inputs, u.targets, *u.initial])
+        column = np.array([symbol, *targets])[:, None]
+        loss, *g = self._gradient(column[:-1], column[1:], *states)
+        return float(loss), np.concatenate([each.ravel() for each in g])
+
+    def _set(self, theta: Array) -> None:
+        self._theta = theta
+        self.network.theta = theta
+
+
+def _nats(logits: Array, symbol: int) -> float:
+    """-ln softmax(logits)[symbol]"""
+    shifted = np.asarray(logits, np.float64) - np.max(logits)
+    return float(np.log(np.exp(shifted).sum()) - shifted[symbol])

@@ -1,0 +1,236 @@
+"""graphnet-rnn write, key by key, in a terminal: what is seen, and what is in the file."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import graphnet_rnn as rnn
+from graphnet_rnn.cli import main
+from graphnet_rnn.cli.typewriter import page, status
+from graphnet_rnn.writer import Desk, Document, Draft, View
+from tests.graphnet_rnn.writer.test_draft import LETTERS, network
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
+
+if sys.platform != "win32":
+    from tests.graphnet_rnn.cli.pseudo_terminal import Terminal
+
+START = 60.0
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "model.safetensors"
+    rnn.save(network(), path)
+    return path
+
+
+@pytest.fixture
+def written(model: Path, tmp_path: Path) -> Iterator[Any]:
+    """Starts the writer; ends it."""
+    begun: list[Terminal] = []
+
+    def begin(*arguments: str, **how: Any) -> Terminal:
+        environment = {"GRAPHNET_THREADS": "1", **how.pop("environment", {})}
+        command = [sys.executable, "-m", "graphnet_rnn", "write", str(model), *arguments]
+        terminal = Terminal(command, folder=tmp_path, environment=environment, **how)
+        begun.append(terminal)
+        terminal.until(lambda: bool(terminal.lines[-1]) or terminal.ended(), START)
+        return terminal
+
+    yield begin
+    for terminal in begun:
+        terminal.__exit__()
+
+
+def suggestion_of(seed: int, text: str, temperature: float = 0.0) -> str:
+    draft = Draft(network(), temperature, seed)
+    draft.type(text)
+    return draft.suggest()
+
+
+def test_a_text_is_written(written: Any, tmp_path: Path) -> None:
+    t = written("novel.txt", "--temperature", "0", rows=10, columns=70)
+    assert t.lines[-1].startswith("novel.txt  temperature 0.0  0 characters")
+    t.press("ab c")
+    grey = suggestion_of(0, "ab c")
+    shown = ("ab c" + grey).replace("\n", "")
+    t.until(lambda: "".join(t.lines[:3]).replace(" ", "") == shown.replace(" ", ""))
+    assert t.style(0, 0).fg == "default"
+    row = grey.find(grey.strip()[:1])  # empty lines before it
+    assert t.style(row, 0 if row else 4).fg == "878787"
+    t.press("tab")
+    t.until(lambda: t.sees(f"{4 + len(grey)} characters"))
+    t.press("up", "up", "up", "down")
+    t.until(lambda: t.sees("temperature 0.2"))
+    t.press("escape")
+    t.until(lambda: t.sees("paused"))
+    t.press("backspace")
+    t.until(lambda: t.sees(" 4 characters"))
+    t.press("enter", "é", "H")
+    t.until(lambda: t.sees("2 unknown"))
+    assert t.lines[:2] == ["ab c", "éH"]
+    assert t.style(1, 0).underscore
+    t.press("left", "backspace")
+    t.until(lambda: t.sees("1 unknown"))
+    t.press("^S")
+    t.until(lambda: t.sees("saved novel.txt"))
+    assert (tmp_path / "novel.txt").read_text() == "ab c\né"
+    t.press("^C")
+    assert t.wait() == 0
+    assert [p.name for p in tmp_path.iterdir()] == ["novel.txt"]
+
+
+def test_a_text_without_a_name_is_saved_opened_and_kept_from_others(written: Any, tmp_path: Path) -> None:
+    t = written()
+    t.press("abc")
+    t.until(lambda: t.sees("abc"))
+    t.press("^C")
+    t.until(lambda: t.sees("not saved: ^S saves it, ^C again leaves it"))
+    t.press("^S")
+    t.until(lambda: t.sees("save as:"))
+    t.press("one.txt", "enter")
+    t.until(lambda: t.sees("saved one.txt"))
+    (tmp_path / "one.txt").write_text("another's")
+    t.press("d", "^S")
+    t.until(lambda: t.sees("one.txt was changed by another program; ^S again"))
+    assert (tmp_path / "one.txt").read_text() == "another's"
+    t.press("^S")
+    t.until(lambda: t.sees("saved one.txt"))
+    assert (tmp_path / "one.txt").read_text() == "abcd"
+    (tmp_path / "two.txt").write_bytes(b"gh\r\nab\r\n")
+    t.press("e", "^O")
+    t.until(lambda: t.sees("not saved: ^S saves it, ^O again leaves it"))
+    t.press("^O")
+    t.until(lambda: t.sees("open:"))
+    t.press("nowhere/x.txt", "enter")
+    t.until(lambda: t.sees("there is no file nowhere/x.txt"))
+    t.press("^O", "^O")
+    t.until(lambda: t.sees("open:"))
+    t.press("escape")
+    t.until(lambda: not t.sees("open:"))
+    t.press("^O", "^O")
+    t.until(lambda: t.sees("open:"))
+    t.press("two.txt", "enter")
+    t.until(lambda: t.lines[:2] == ["gh", "ab"])
+    t.press("c", "^S")
+    t.until(lambda: t.sees("saved two.txt"))
+    assert (tmp_path / "two.txt").read_bytes() == b"gh\r\nab\r\nc"
+    assert (tmp_path / "one.txt").read_text() == "abcd"
+    t.press("^Q")
+    assert t.wait() == 0
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "hang up"])
+def test_what_was_not_saved_is_kept(written: Any, tmp_path: Path, how: str) -> None:
+    (tmp_path / "novel.txt").write_text("abc")
+    t = written("novel.txt", columns=100)
+    t.press(" def")
+    t.until(lambda: t.sees("abc def"))
+    if how == "SIGTERM":
+        t.kill(signal.SIGTERM)
+        t.until(t.ended)
+        assert t.sees("the text was not saved; it is in novel.txt.unsaved")
+    else:
+        t.hang_up()
+    assert t.wait() == 130
+    assert (tmp_path / "novel.txt").read_text() == "abc"
+    assert (tmp_path / "novel.txt.unsaved").read_text() == "abc def"
+    again = written("novel.txt", columns=80)
+    again.until(lambda: again.sees("novel.txt.unsaved holds what was not saved last time"))
+    again.press("^C")
+    assert again.wait() == 0
+
+
+def test_pasting_wide_letters_a_narrow_terminal_and_no_colours(written: Any, tmp_path: Path) -> None:
+    t = written("novel.txt", rows=6, columns=20, environment={"NO_COLOR": "1"})
+    t.paste("日本語 ab\r\nabcd efgh abcd efgh abcd\rh" * 3)
+    t.until(lambda: t.sees("h"))
+    t.press("^S")
+    t.until(lambda: t.sees("saved novel.txt"))
+    assert (tmp_path / "novel.txt").read_text() == "日本語 ab\nabcd efgh abcd efgh abcd\nh" * 3
+    assert all(cell.fg == cell.bg == "default" for row in t.screen.buffer.values() for cell in row.values())
+    t.resize(9, 44)
+    t.until(lambda: t.sees("temperature") or t.sees("novel.txt"))
+    t.press("d")
+    t.until(lambda: t.sees("temperature 0.7"))
+    assert len(t.lines) == 9
+
+
+def test_it_learns_and_colours(written: Any) -> None:
+    t = written("--learn", "0.1", "--colour", "--theme", "dark", columns=110)
+    t.press("abcdabcdabcdabcdabcdabcd")
+    t.until(lambda: t.sees("learned 1"))
+    colours = {t.style(0, column).bg for column in range(24)}
+    assert len(colours) > 2
+    for _ in range(24):
+        t.press("backspace")
+    t.until(lambda: t.sees(" 0 characters"))
+    assert not t.sees("learned")
+
+
+# -- without a terminal --------------------------------------------------------------------------
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = main(["write", *arguments])
+    return code, capsys.readouterr().err
+
+
+def test_a_pipe_is_told_what_to_do(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, err = said(capsys, str(model))
+    assert code == 2
+    assert "is no terminal, where one could write; `graphnet-rnn sample MODEL --warm-up TEXT`" in err
+
+
+def test_what_cannot_be_meant(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, words in (
+        ((str(model), "--learn", "0"), "--learn must be a rate above 0"),
+        ((str(model), "--theme", "dark"), "--theme is of --colour"),
+    ):
+        code, err = said(capsys, *arguments)
+        assert code == 2
+        assert words in err
+
+
+# -- parts ---------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_the_end() -> None:
+    lines = [f"line {i}\n" for i in range(100)]
+    text = "".join(lines)
+    found = page(View(text, (None,) * len(text)), 5, 20, text)
+    shown = "".join(piece[1] for piece in found)
+    assert text.endswith(shown[:-1])
+    assert shown.startswith("line ")
+    assert 100 <= len(shown) <= 120
+    wide = "x" * 5000
+    one, other = (page(View(wide[:n], (None,) * n), 5, 20, "x") for n in (4099, 4098))
+    assert len(one[0][1]) == 199  # it begins where lines are folded
+    assert len(page(View(wide[:4101], (None,) * 4101), 5, 20, "x")[0][1]) == 101
+    assert len(other[0][1]) == 198
+
+
+def test_a_narrow_status_leaves_words_out() -> None:
+    view = View("abc", (None,) * 3, length=3, bits=2.345, temperature=0.7, unknown=1, lessons=2, changed=True)
+    assert status(view, "n.txt", 200).startswith(
+        "n.txt *  temperature 0.7  2.35 bits/char  3 characters  1 unknown  learned 2  Tab accept"
+    )
+    assert status(view, "n.txt", 26) == "n.txt *  temperature 0.7"
+    assert status(view, "n" * 50, 20) == "n" * 20
+
+
+def test_a_desk_and_a_document_without_any_screen(tmp_path: Path) -> None:
+    document = Document(tmp_path / "x.txt")
+    assert document.read() == ""
+    with Desk(Draft(network())) as desk:
+        desk.type(LETTERS)
+        desk.then(document.save)
+        desk.wait(10)
+    assert (tmp_path / "x.txt").read_text() == LETTERS

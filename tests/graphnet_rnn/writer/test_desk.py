@@ -1,0 +1,111 @@
+"""Desk: orders are carried out in turn, suggestions grow meanwhile, and nothing ends the thread."""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import graphnet_rnn as rnn
+from graphnet_rnn.writer import Desk, Draft, View
+from tests.graphnet_rnn.writer.test_draft import LETTERS, network, require_as_read
+
+
+def test_what_a_writer_does() -> None:
+    seen: list[View] = []
+    with Desk(Draft(network(), temperature=0.0), seen.append) as desk:
+        desk.type("ab c")
+        view = desk.wait(10)
+        assert view.text == "ab c"
+        assert view.complete
+        assert view.suggestion
+        assert view.changed
+        desk.accept()
+        after = desk.wait(10)
+        assert after.text == "ab c" + view.suggestion
+        assert after.accepted == ((4, len(after.text)),)
+        desk.undo()
+        assert desk.wait(10).text == "ab c"
+        desk.warm(3)
+        assert desk.wait(10).temperature == pytest.approx(0.3)
+        desk.warm(-9)
+        assert desk.wait(10).temperature == 0.0
+        desk.warm(99)
+        assert desk.wait(10).temperature == 2.0
+        desk.pause()
+        paused = desk.wait(10)
+        assert paused.paused
+        assert paused.suggestion == ""
+        desk.accept()
+        assert desk.wait(10).text == "ab c"
+        desk.pause()
+        assert desk.wait(10).suggestion
+        desk.saved("ab c")
+        assert not desk.wait(10).changed
+        desk.replace("hgf")
+        last = desk.wait(10)
+        assert (last.text, last.changed) == ("hgf", False)
+    assert not any(thread.name == "writer" for thread in threading.enumerate())
+    grown = [view.suggestion for view in seen if view.text == "ab c"]
+    assert any(b == a + b[-1:] and len(b) > 1 for a, b in pairwise(grown))  # letter by letter
+
+
+def test_another_suggestion() -> None:
+    with Desk(Draft(network(), temperature=1.5)) as desk:
+        found = set()
+        for _ in range(20):
+            found.add(desk.wait(10).suggestion)
+            desk.another()
+        assert len(found) > 5
+
+
+def test_tab_takes_what_was_seen_to_its_end() -> None:
+    with Desk(Draft(network(), temperature=0.0)) as desk:
+        whole = desk.wait(10).suggestion
+        desk.another()
+        desk.accept()  # while it grows
+        view = desk.wait(10)
+        assert view.text in (whole, "")  # "": none was seen yet
+
+
+def test_a_pasted_text_is_read_while_keys_come() -> None:
+    text = "abcd efg\n" * 300
+    with Desk(Draft(network())) as desk:
+        desk.type(text)
+        desk.type("hé")
+        assert desk.wait(60).text == text + "hé"
+        assert desk.view.unknown == 1
+        require_as_read(desk.draft)
+
+
+def test_it_learns_when_no_key_comes() -> None:
+    with Desk(Draft(network(), learn=rnn.SGD(0.1), piece=4)) as desk:
+        desk.type("abcdabcdab")
+        assert desk.wait(20).lessons == 2
+        desk.undo()
+        desk.undo()
+        desk.undo()
+        assert desk.wait(20).lessons == 1
+
+
+def test_what_fails_is_a_message_and_the_text_stays() -> None:
+    draft = Draft(network(), learn=rnn.SGD(0.1), piece=4)
+    draft._slopes = lambda places: (np.nan, draft._theta)  # type: ignore[method-assign]
+    with Desk(draft) as desk:
+        desk.type("abcd")
+        assert "nothing was learned" in desk.wait(20).message
+        desk.type("e")
+        view = desk.wait(20)
+        assert view.text == "abcde"
+        assert view.message == ""
+
+
+def test_a_listener_that_fails_does_not_end_it() -> None:
+    def fails(view: View) -> None:
+        raise ValueError
+
+    with Desk(Draft(network()), fails) as desk:
+        desk.type(LETTERS)
+        assert desk.wait(10).text == LETTERS
