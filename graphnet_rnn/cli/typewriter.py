@@ -57,8 +57,6 @@ KEYS = "Tab accept  → another  ↑↓ temperature  Esc pause  ^S save  ^O open
 ESCAPE = 0.05
 #: What a second press of a key is sure of.
 TWICE = {"c-s": "save", "c-o": "open", "c-c": "leave", "c-q": "leave"}
-#: Seconds that keys which were not read yet are waited for, at the end.
-WAIT = 2.0
 #: Levels of probability that are told apart by colour.
 LEVELS = 24
 
@@ -164,13 +162,8 @@ class Typewriter:
                     self.application.run(pre_run=self._begun)
             finally:
                 self.desk.listener = lambda view: None
-                kept = self._keep()
+                kept = None if self._left else self.desk.rescue(self.document)
         return kept
-
-    def _keep(self) -> Path | None:
-        if self._left or not self.desk.wait(WAIT).changed:
-            return None
-        return self.document.rescue(self.desk.draft.text)
 
     def _begun(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -256,7 +249,7 @@ class Typewriter:
         @keys.add(Keys.BracketedPaste, filter=writing)
         def _(event: KeyPressEvent) -> None:
             self._begin("")
-            desk.type(event.data.replace("\r\n", "\n").replace("\r", "\n"))
+            desk.type(event.data)
 
         return keys
 

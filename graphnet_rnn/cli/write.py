@@ -7,6 +7,8 @@ import contextlib
 import importlib.util
 import os
 import sys
+import threading
+import webbrowser
 from pathlib import Path
 
 import graphnet_rnn as rnn
@@ -35,6 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="go on learning from what is written, by steps of this rate: 0.1",
     )
     add("--colour", action="store_true", help="colour each character by its probability")
+    add(
+        "--html",
+        action="store_true",
+        help="in a browser, on a page that a server of this machine alone shows",
+    )
     add("--theme", choices=THEMES, default="light", help="its colours; colour-blind: orange and blue")
 
 
@@ -43,16 +50,10 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--theme is of --colour; give that, too")
     if options.learn is not None and not options.learn > 0:
         raise UsageError(f"--learn must be a rate above 0, such as 0.1, not {options.learn:g}")
-    if importlib.util.find_spec("prompt_toolkit") is None:
-        raise UsageError(
-            "writing in a terminal needs prompt_toolkit, which is not installed: pip install 'graphnet[writer]'"
-        )
-    for stream, name in ((sys.stdin, "input"), (sys.stdout, "output")):
-        if stream is None or not stream.isatty():
-            raise UsageError(
-                f"standard {name} is no terminal, where one could write; `graphnet-rnn sample MODEL --warm-up TEXT` "
-                "goes on with a text without one"
-            )
+    if options.html and (options.colour or "theme" in options.written):
+        raise UsageError("--colour and --theme are of a terminal; a page has a button for it")
+    if not options.html:
+        _require_terminal()
     document = Document(options.file)
     text = document.read()
     learn = None if options.learn is None else rnn.SGD(options.learn, clip_norm=1.0)
@@ -60,7 +61,42 @@ def run(options: argparse.Namespace) -> int:
     desk = Desk(draft)
     if text:
         desk.replace(text)
-    return _at_a_terminal(desk, document, options)
+    return _on_a_page(desk, document) if options.html else _at_a_terminal(desk, document, options)
+
+
+def _require_terminal() -> None:
+    if importlib.util.find_spec("prompt_toolkit") is None:
+        raise UsageError(
+            "writing in a terminal needs prompt_toolkit, which is not installed: pip install 'graphnet[writer]'; "
+            "--html does without"
+        )
+    for stream, name in ((sys.stdin, "input"), (sys.stdout, "output")):
+        if stream is None or not stream.isatty():
+            raise UsageError(
+                f"standard {name} is no terminal, where one could write; --html writes in a browser, and "
+                "`graphnet-rnn sample MODEL --warm-up TEXT` goes on with a text by itself"
+            )
+
+
+def _on_a_page(desk: Desk, document: Document) -> int:
+    from graphnet_rnn.cli.writing_page import WritingPage
+
+    writing = WritingPage(desk, document)
+    server = threading.Thread(target=writing.run, daemon=True)
+    with desk:
+        server.start()
+        try:
+            print(f"writing at {writing.address}  (Ctrl-C here ends it)", flush=True)
+            if sys.stdout.isatty():
+                webbrowser.open(writing.address)
+            while server.is_alive():
+                server.join(1.0)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            writing.close()
+            kept = desk.rescue(writing.document)
+    return _told(kept)
 
 
 def _at_a_terminal(desk: Desk, document: Document, options: argparse.Namespace) -> int:
@@ -70,6 +106,11 @@ def _at_a_terminal(desk: Desk, document: Document, options: argparse.Namespace) 
     message = f"{left} holds what was not saved last time" if left is not None else ""
     scale = options.theme if options.colour and "NO_COLOR" not in os.environ else None
     kept = Typewriter(desk, document, scale, message).run()
+    return _told(kept)
+
+
+def _told(kept: Path | None) -> int:
+    """The exit code, once it was said where a text lies that was not saved."""
     if kept is None:
         return 0
     with contextlib.suppress(OSError):  # a terminal that is gone

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 
+from graphnet_rnn.writer.document import Document
 from graphnet_rnn.writer.draft import Draft
 
 __all__ = ["COOLER", "HOTTEST", "Desk", "View"]
@@ -22,6 +24,10 @@ SHOWN = 20_000
 IDLE = 0.05
 #: Characters that are read before the next order is looked at.
 AT_ONCE = 16
+#: Seconds that orders are waited for, at the end.
+WAIT = 2.0
+#: What stands for a character that no file can hold.
+NONE = "\ufffd"
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,12 @@ class Desk:
     # -- what a writer does --------------------------------------------------------------------
 
     def type(self, characters: str) -> None:
-        """Writes characters; a long text, such as one that was pasted, is read a piece at a time."""
+        """Writes characters; a long text, such as one that was pasted, is read a piece at a time.
+
+        Lines end in "\\n" then, whatever they ended in; other control characters than a tab are left out.
+        """
+        characters = characters.replace("\r\n", "\n").replace("\r", "\n")
+        characters = "".join([NONE if "\ud800" <= c <= "\udfff" else c for c in characters if _is_text(c)])
         with self._changed:
             self._pending += len(characters)
         for start in range(0, len(characters), AT_ONCE):
@@ -155,6 +166,10 @@ class Desk:
         """Whether this is what was loaded, or said to be saved."""
         return text == self._saved
 
+    def rescue(self, document: Document) -> Path | None:
+        """Writes what is not saved beside its file, once what was ordered is done, or has taken too long; where."""
+        return document.rescue(self.draft.text) if self.wait(WAIT).changed else None
+
     def wait(self, timeout: float | None = None) -> View:
         """The view, once nothing is left to do."""
         with self._changed:
@@ -221,3 +236,7 @@ class Desk:
             self._message,
             not self.is_saved(draft.text),
         )
+
+
+def _is_text(character: str) -> bool:
+    return character in "\n\t" or not (character < " " or "\x7f" <= character < "\xa0")

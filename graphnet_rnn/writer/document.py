@@ -53,6 +53,8 @@ class Document:
         """
         if self.path is None:
             raise UsageError("the text has no file yet")
+        if not self.path.parent.is_dir():
+            raise SaveError(f"there is no folder {self.path.parent} for {self.path.name}")
         if not over and self.changed_elsewhere:
             raise UsageError(f"{self.path} was changed by another program")
         content = (text.replace("\n", "\r\n") if self._crlf else text).encode()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
-from graphnet_rnn.writer import Desk, Draft, View
+from graphnet_rnn.writer import Desk, Document, Draft, View
 from tests.graphnet_rnn.writer.test_draft import LETTERS, network, require_as_read
 
 
@@ -109,3 +110,23 @@ def test_a_listener_that_fails_does_not_end_it() -> None:
     with Desk(Draft(network()), fails) as desk:
         desk.type(LETTERS)
         assert desk.wait(10).text == LETTERS
+
+
+def test_only_text_is_written() -> None:
+    with Desk(Draft(network())) as desk:
+        desk.type("a\r\nb\rc\x1b[31m\x00\x7f\x85\td\ud800é")
+        assert desk.wait(10).text == "a\nb\nc[31m\td\ufffdé"
+        desk.wait(10).text.encode()
+
+
+def test_what_is_not_saved_is_written_beside_its_file(tmp_path: Path) -> None:
+    document = Document(tmp_path / "x.txt")
+    with Desk(Draft(network())) as desk:
+        assert desk.rescue(document) is None
+        desk.type("abc")
+        (tmp_path / "x.txt.unsaved").write_text("of last time")
+        assert document.unsaved == tmp_path / "x.txt.unsaved"
+        place = desk.rescue(document)
+    assert place == tmp_path / "x.txt.unsaved-2"
+    assert place.read_text() == "abc"
+    assert (tmp_path / "x.txt.unsaved").read_text() == "of last time"

@@ -1,0 +1,206 @@
+"""The writer in a browser: who is answered, what is done, what is seen in Chromium."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import graphnet_rnn as rnn
+from graphnet_rnn.cli.writing_page import WritingPage
+from graphnet_rnn.writer import Desk, Document, Draft
+from tests.graphnet_rnn.writer.test_draft import network
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
+)
+
+
+@pytest.fixture
+def writing(tmp_path: Path) -> Iterator[WritingPage]:
+    document = Document(tmp_path / "novel.txt")
+    document.read()
+    with Desk(Draft(network(), temperature=0.0)) as desk:
+        page = WritingPage(desk, document)
+        server = threading.Thread(target=page.run)
+        server.start()
+        yield page
+        page.close()
+        server.join(10)
+        assert not server.is_alive()
+
+
+def asked(
+    writing: WritingPage, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", writing.server.server_port, timeout=10)
+    given = body if isinstance(body, (str, bytes)) else None if body is None else json.dumps(body)
+    connection.request(method, path, given, headers or {})
+    answer = connection.getresponse()
+    found = answer.status, answer.read().decode()
+    connection.close()
+    return found
+
+
+def ordered(writing: WritingPage, *orders: list[Any]) -> tuple[int, str]:
+    return asked(writing, "POST", f"/{writing.token}/orders", list(orders))
+
+
+def test_what_a_page_does(writing: WritingPage, tmp_path: Path) -> None:
+    status, html = asked(writing, "GET", f"/{writing.token}/")
+    assert status == 200
+    assert "<title>novel.txt</title>" in html
+    assert "%%" not in html
+    assert not any(word in html for word in ("http:", "https:", "src=", "href=", "url(", "@import"))
+    assert ordered(writing, ["type", "ab c"], ["warm", 3], ["warm", -1])[0] == 200
+    view = writing.desk.wait(10)
+    assert (view.text, view.temperature) == ("ab c", pytest.approx(0.2))
+    ordered(writing, ["another"], ["pause"], ["pause"], ["accept"], ["undo"], ["undo"], ["save", None])
+    assert writing.desk.wait(10).text in ("ab c", "ab ")
+    assert (tmp_path / "novel.txt").read_text() == writing.desk.view.text
+    (tmp_path / "novel.txt").write_text("another's")
+    ordered(writing, ["type", "d"], ["save", None])
+    assert "changed by another program; save again to write over it" in writing.desk.wait(10).message
+    assert (tmp_path / "novel.txt").read_text() == "another's"
+    ordered(writing, ["save", None])
+    assert not writing.desk.wait(10).changed
+    ordered(writing, ["save", str(tmp_path / "two.txt")])
+    writing.desk.wait(10)
+    assert (tmp_path / "two.txt").read_text() == writing.desk.view.text
+
+
+def test_events_follow_the_draft(writing: WritingPage) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", writing.server.server_port, timeout=10)
+    connection.request("GET", f"/{writing.token}/events")
+    answer = connection.getresponse()
+    ordered(writing, ["type", "aé"])
+    held: dict[str, Any] = {}
+    while held.get("text") != "aé" or not held["suggestion"]:
+        line = answer.readline().decode()
+        if line.startswith("data: "):
+            held.update(json.loads(line.removeprefix("data: ")))
+    assert held["levels"][1] == -2
+    assert 0 <= held["levels"][0] <= 24
+    assert (held["length"], held["unknown"], held["changed"], held["named"]) == (2, 1, True, True)
+    connection.close()
+
+
+def test_who_does_not_know_the_token_is_told_nothing(writing: WritingPage) -> None:
+    own = f"127.0.0.1:{writing.server.server_port}"
+    token = writing.token
+    for path in (
+        "/",
+        "/events",
+        f"/{token[:-1]}/",
+        f"/{token}x/",
+        f"//{token}/",
+        f"/é{token}/".encode().decode("latin-1"),
+    ):
+        assert asked(writing, "GET", path) == (403, "Forbidden"), path
+        assert asked(writing, "POST", path, [])[0] in (403, 404)
+    for headers in (
+        {"Host": "evil.example"},
+        {"Host": f"localhost.evil.example:{writing.server.server_port}"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+    ):
+        assert asked(writing, "POST", f"/{token}/orders", [["type", "x"]], headers)[0] in (403, 404), headers
+    assert writing.desk.wait(10).text == ""
+    assert asked(writing, "POST", f"/{token}/orders", [["type", "x"]], {"Origin": f"http://{own}"})[0] == 200
+    assert writing.desk.wait(10).text == "x"
+    assert writing.server.server_address[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"[" * 100_000, b'{"type": "x"}', b'[["type"]]', b'[["type", 3]]', b'[["warm", "x"]]', b'[["fly"]]',
+        b'[[]]', b'["type"]', b'[["save", 3]]', b"\xff\xfe", b'[["__class__"]]', b'[["wait"]]',
+    ],
+)  # fmt: skip
+def test_what_is_no_order_is_refused(writing: WritingPage, body: bytes) -> None:
+    status, words = asked(writing, "POST", f"/{writing.token}/orders", body)
+    assert status == 400
+    assert words
+    assert writing.desk.wait(10).text == ""
+
+
+def test_requests_of_no_length_or_too_large(writing: WritingPage) -> None:
+    path = f"/{writing.token}/orders"
+    assert asked(writing, "POST", path, b"", {"Content-Length": "99999999999"})[0] == 413
+    assert asked(writing, "POST", path, b"", {"Content-Length": "-1"})[0] == 413
+    assert asked(writing, "POST", path, b"", {"Content-Length": "many"})[0] == 411
+    assert asked(writing, "GET", f"/{writing.token}/nothing")[0] == 404
+
+
+def test_the_program_keeps_what_was_not_saved(tmp_path: Path) -> None:
+    rnn.save(network(), tmp_path / "m.safetensors")
+    command = [sys.executable, "-m", "graphnet_rnn", "write", str(tmp_path / "m.safetensors"), "--html"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        line = run.stdout.readline()
+        address = line.split()[2]
+        port, token = int(address.split(":")[2].split("/")[0]), address.rstrip("/").rpartition("/")[2]
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request("POST", f"/{token}/orders", json.dumps([["type", "abc"]]))
+        assert connection.getresponse().status == 200
+        connection.close()
+        time.sleep(0.5)
+        run.send_signal(signal.SIGTERM)
+        _, err = run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert "the text was not saved; it is in writing.txt.unsaved" in err
+    assert (tmp_path / "writing.txt.unsaved").read_text() == "abc"
+
+
+# -- in a browser --------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on PATH")
+def test_in_chromium(writing: WritingPage, tmp_path: Path) -> None:
+    api = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
+    with api.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page()
+        told: list[str] = []
+        page.on("pageerror", lambda error: told.append(str(error)))
+        page.on("console", lambda message: told.append(message.text) if message.type == "error" else None)
+        asked_for: list[str] = []
+        page.on("request", lambda request: asked_for.append(request.url))
+        page.goto(writing.address)
+        page.keyboard.type("ab é")
+        page.wait_for_function("document.getElementById('written').textContent === 'ab é'")
+        page.wait_for_function("document.getElementById('suggestion').textContent.length > 0")
+        suggested = writing.desk.wait(10).suggestion
+        page.keyboard.press("Tab")
+        page.wait_for_function("document.getElementById('written').textContent.length > 4")
+        assert writing.desk.wait(10).text == "ab é" + suggested
+        page.keyboard.press("ArrowUp")
+        page.wait_for_function("document.getElementById('temperature').textContent === '0.1'")
+        page.keyboard.press("Backspace")
+        page.wait_for_function("document.getElementById('written').textContent === 'ab é'")
+        assert page.locator(".unknown").text_content() == "é"
+        page.locator("#colours").click()
+        assert page.locator("[data-level]").count() >= 2
+        page.keyboard.press("Escape")
+        page.wait_for_function("document.getElementById('suggestion').textContent === ''")
+        page.keyboard.press("Control+s")
+        page.wait_for_function("!document.title.startsWith('*')")
+        assert (tmp_path / "novel.txt").read_text() == "ab é"
+        writing.desk.type("<b>&amp;")
+        page.wait_for_function("document.getElementById('written').textContent === 'ab é<b>&amp;'")
+        browser.close()
+    assert told == []
+    assert all(url.startswith(writing.address) for url in asked_for)
