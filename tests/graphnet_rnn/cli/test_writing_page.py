@@ -65,8 +65,8 @@ def test_what_a_page_does(writing: WritingPage, tmp_path: Path) -> None:
     assert ordered(writing, ["type", "ab c"], ["warm", 3], ["warm", -1])[0] == 200
     view = writing.desk.wait(10)
     assert (view.text, view.temperature) == ("ab c", pytest.approx(0.2))
-    ordered(writing, ["another"], ["pause"], ["pause"], ["accept"], ["undo"], ["undo"], ["save", None])
-    assert writing.desk.wait(10).text in ("ab c", "ab ")
+    ordered(writing, ["another"], ["pause"], ["undo"], ["accept"], ["pause"], ["save", None])
+    assert writing.desk.wait(10).text == "ab "
     assert (tmp_path / "novel.txt").read_text() == writing.desk.view.text
     (tmp_path / "novel.txt").write_text("another's")
     ordered(writing, ["type", "d"], ["save", None])
@@ -103,7 +103,6 @@ def test_who_does_not_know_the_token_is_told_nothing(writing: WritingPage) -> No
         "/events",
         f"/{token[:-1]}/",
         f"/{token}x/",
-        f"//{token}/",
         f"/é{token}/".encode().decode("latin-1"),
     ):
         assert asked(writing, "GET", path) == (403, "Forbidden"), path
