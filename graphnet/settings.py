@@ -112,9 +112,14 @@ def path(argument: str, value: Any) -> Path:
     return Path(named)
 
 
+def has_items(value: Any) -> bool:
+    """Whether it can be gone through; an array without axes cannot, though it is Iterable."""
+    return isinstance(value, Iterable) and getattr(value, "ndim", 1) != 0
+
+
 def listed(argument: str, value: Any, of: str) -> list[Any]:
     """The values of a list, tuple, array or other iterable but for a text or a mapping; of: what they are."""
-    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+    if isinstance(value, (str, bytes, Mapping)) or not has_items(value):
         raise UsageError(f"{argument} must be a list of {of}, not {shown(value)}")
     return list(value)
 

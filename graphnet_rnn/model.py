@@ -11,7 +11,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.display import ShowsItself
-from graphnet.graph.dtypes import as_dtype, is_float
+from graphnet.graph.dtypes import as_dtype, held_as, is_float
 from graphnet.graph.node import Array, Dtype, Node
 from graphnet_rnn.cell.initializers import Initializer, checked_initial
 from graphnet_rnn.cell.weights import FlatParameters, ParameterNodes, Weights
@@ -106,7 +106,7 @@ class Model(FlatParameters, ShowsItself, ABC):
     def theta(self, vector: Any) -> None:
         sizes = [self._theta.size, *(model.theta.size for model in self.parts.values())]
         own, *rest = np.split(self.checked_theta(vector, sum(sizes)), np.cumsum(sizes)[:-1])
-        self._theta[...] = own
+        self._theta[...] = held_as(own, self._theta.dtype, "theta")
         for model, part in zip(self.parts.values(), rest, strict=True):
             model.theta = part
 

@@ -11,6 +11,7 @@ from graphnet.settings import (
     MANY,
     amount,
     fraction,
+    has_items,
     is_number,
     limit,
     listed,
@@ -25,8 +26,8 @@ from graphnet.settings import (
 )
 
 __all__ = [
-    "MANY", "amount", "declared_settings", "fixed_settings", "fraction", "is_number", "is_true", "limit", "listed",
-    "number", "one_of", "path", "setting", "shown", "text", "whole_number", "yes_no_or_none", "yes_or_no",
+    "MANY", "amount", "declared_settings", "fixed_settings", "fraction", "has_items", "is_number", "is_true", "limit",
+    "listed", "number", "one_of", "path", "setting", "shown", "text", "whole_number", "yes_no_or_none", "yes_or_no",
 ]  # fmt: skip
 
 

@@ -21,8 +21,8 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 from graphnet.passes import Pass, PassReport, Stage
 from graphnet.plan import Memory, listing, lower
+from graphnet.settings import has_items, shown, whole_number, yes_or_no
 from graphnet.settings import path as named_file
-from graphnet.settings import whole_number, yes_or_no
 from graphnet.system.collector import collector_paused
 from graphnet.system.memory import readable_bytes
 
@@ -57,8 +57,8 @@ def compile(
     Raises GraphnetError for an Input that is missing, and for an update that does not fit its input; BackendError if
     so few bytes do not suffice.
     """
-    results = Graph(outputs).outputs if updates else outputs
-    updated = _checked_updates(updates or {})
+    results = outputs if updates is None else Graph(outputs).outputs
+    updated = _checked_updates({} if updates is None else updates)
     source = Graph([*results, *updated.values()], inputs) if updated else Graph(results, inputs)
     targets = None if updates is None else _positions(source.inputs, updated)
     passes = _checked_passes(passes)
@@ -79,6 +79,8 @@ def compile(
 
 def _checked_updates(updates: Mapping[Node, Node]) -> dict[Node, Node]:
     """The updates; GraphnetError for one that cannot be."""
+    if not isinstance(updates, Mapping):
+        raise GraphnetError(f"updates must be a dict, input -> what its array becomes, not {shown(updates)}")
     for target, value in updates.items():
         if not (isinstance(target, Node) and target.op.is_input):
             raise GraphnetError(
@@ -114,7 +116,7 @@ def _checked_passes(passes: Any) -> list[Pass | Callable[[Graph], Graph]]:
     remedy = (
         "; passes are functions from graph to graph, e.g. gn.passes.DEFAULT, gn.passes.without('fuse'), or ()"
     )
-    if isinstance(passes, str) or not isinstance(passes, Iterable):
+    if isinstance(passes, str) or not has_items(passes):
         raise UsageError(f"compile: passes must be a list, not {passes!r:.60}{remedy}")
     checked = list(passes)
     for step in checked:

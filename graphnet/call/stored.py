@@ -96,7 +96,7 @@ def _header_of(content: bytes, start: int) -> tuple[dict[str, Any], int]:
     length = int.from_bytes(content[start : start + LENGTH], "little")
     end = start + LENGTH + length
     try:
-        header = json.loads(content[start + LENGTH : end])
+        header = json.loads(content[start + LENGTH : end])  # of a large graph it is long
     except (ValueError, RecursionError) as error:
         contents.refuse(f"its header cannot be read ({error})")
     if not isinstance(header, dict) or end > len(content):

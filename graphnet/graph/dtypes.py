@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from graphnet.graph.node import Node
 
 __all__ = [
-    "BOOL", "FLOAT32", "FLOAT64", "INT64", "as_dtype", "assign", "common_dtype", "converted", "is_float", "limits",
-    "of_nan", "require_unmasked",
+    "BOOL", "FLOAT32", "FLOAT64", "INT64", "as_dtype", "assign", "common_dtype", "converted", "held_as", "is_float",
+    "limits", "of_nan", "require_unmasked",
 ]  # fmt: skip
 
 FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
@@ -113,4 +113,16 @@ def assign(held: np.ndarray[Any, Any], value: Any, what: str) -> None:
         )
     if not np.can_cast(new.dtype, held.dtype, "same_kind"):
         raise DtypeError(f"{what} is {held.dtype}, and cannot take a value of {new.dtype}.")
-    held[...] = new
+    held[...] = held_as(new, held.dtype, what)
+
+
+def held_as(array: np.ndarray[Any, Any], dtype: np.dtype[Any], what: str) -> np.ndarray[Any, Any]:
+    """The array in this dtype; DtypeError, for `what` cannot take it, if a finite number would become infinite."""
+    if array.dtype == dtype:
+        return array
+    try:
+        with np.errstate(over="raise"):
+            return array.astype(dtype)
+    except FloatingPointError:
+        largest = float(np.max(np.abs(array[np.isfinite(array)])))
+        raise DtypeError(f"{what} is {dtype}, which cannot hold {largest:.3g}.") from None

@@ -12,7 +12,7 @@ from graphnet.errors import GraphnetError, ValueAccessError
 from graphnet.graph.display import ShowsItself
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import attributed_to
-from graphnet.settings import shown
+from graphnet.settings import has_items, shown
 from graphnet.system.cached import cached_property
 from graphnet.system.collector import collector_paused
 
@@ -180,7 +180,7 @@ def substitute(outputs: Sequence[Node], replacements: Mapping[Node, Node]) -> li
 
 def as_nodes(nodes: Node | Iterable[Node], argument: str) -> tuple[Node, ...]:
     """The nodes of an argument, or the one that it is; ValueAccessError where something else is."""
-    if not isinstance(nodes, Iterable) or isinstance(nodes, (str, bytes)):
+    if not isinstance(nodes, Node) and (not has_items(nodes) or isinstance(nodes, (str, bytes))):
         raise ValueAccessError(
             f"{argument}: {nodes!r:.60} of type {type(nodes).__name__} is not a node, nor a list of nodes; they are "
             "made with gn.input, gn.parameter, or by calling functions on other nodes."

@@ -12,7 +12,7 @@ import numpy as np
 from graphnet.errors import DtypeError, ShapeError, ValueAccessError
 from graphnet.graph.dtypes import FLOAT32, FLOAT64, as_dtype, is_float, require_unmasked
 from graphnet.graph.node import OPERATORS, Array, ByIdentity, Dtype, Node, Op, RowsOf, S, Shape, shared
-from graphnet.settings import shown, yes_or_no
+from graphnet.settings import has_items, shown, yes_or_no
 
 __all__ = [
     "After",
@@ -219,6 +219,8 @@ class After(Op):
 def as_shape(shape: Any, argument: str = "shape") -> Shape:
     """A tuple of sizes; ShapeError if one is negative or not a whole number."""
     unordered = isinstance(shape, (str, bytes, bytearray, Set, Mapping))
+    if isinstance(shape, np.ndarray) and not shape.ndim:
+        shape = shape.item()
     sizes = tuple(shape) if isinstance(shape, Iterable) and not unordered else (shape,)
     for size in sizes:
         if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
@@ -228,7 +230,7 @@ def as_shape(shape: Any, argument: str = "shape") -> Shape:
 
 def as_size(size: Any, argument: str) -> int:
     """One size; ShapeError if it is negative or not a whole number."""
-    if isinstance(size, Iterable):
+    if has_items(size):
         raise ShapeError(f"{argument} must be one whole number >= 0, not {size!r:.60}")
     return as_shape(size, argument)[0]
 

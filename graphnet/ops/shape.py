@@ -403,6 +403,8 @@ def split(x: Node, like: Sequence[Node], axis: int) -> list[Node]:
 def reshape(x: Any, shape: Any) -> Node:
     """y = x in another shape; one size may be -1, which means "what is left"."""
     node = as_node(x)
+    if isinstance(shape, np.ndarray):
+        shape = shape.tolist()
     wanted = list(shape) if isinstance(shape, Sequence) else [shape]
     if [size for size in wanted if isinstance(size, (int, np.integer))].count(-1) == 1:
         rest = math.prod(size for size in wanted if size != -1)

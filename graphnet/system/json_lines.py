@@ -12,6 +12,7 @@ from typing import Any
 from graphnet.errors import GraphnetError
 from graphnet.system.characters import in_brief
 from graphnet.system.files import kind_of, lock_file, read_whole
+from graphnet.system.json_text import read_json
 
 __all__ = ["Row", "append_row", "keep_rows", "read_rows"]
 
@@ -71,8 +72,8 @@ def _rows(content: bytes, error: type[GraphnetError], name: str) -> Iterator[tup
         if not line.strip() or (end == len(content) and _is_torn(line)):
             continue
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as problem:
+            row = read_json(line)
+        except ValueError as problem:
             raise error(f"{name}, line {number}, is not JSON: {problem}") from None
         if not isinstance(row, dict):
             raise error(
@@ -86,8 +87,8 @@ def _is_torn(line: bytes) -> bool:
     if line.endswith(b"\n") or not line.startswith((b"{", b"\0")):  # whatever else this is, no row was begun
         return False
     try:
-        json.loads(line)
-    except (ValueError, RecursionError):
+        read_json(line)
+    except ValueError:
         return True
     return False
 

@@ -15,7 +15,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.errors import GraphnetError
-from graphnet.graph.dtypes import require_unmasked
+from graphnet.graph.dtypes import held_as, require_unmasked
 from graphnet.graph.node import Array, Dtype, Node
 from graphnet.graph.provenance import attributed_to, here, hide_module
 from graphnet.settings import shown
@@ -327,7 +327,7 @@ class FlatParameters:
 
     @theta.setter
     def theta(self, vector: Any) -> None:
-        self._theta[...] = self.checked_theta(vector, self._theta.size)
+        self._theta[...] = held_as(self.checked_theta(vector, self._theta.size), self._theta.dtype, "theta")
 
     @staticmethod
     def checked_theta(vector: Any, size: int) -> Array:

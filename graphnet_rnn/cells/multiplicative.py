@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
 from graphnet import concatenate, reshape, sigmoid, tanh
 from graphnet.graph.node import Node
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer, glorot, normal, stacked
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import has_items, whole_number
 
 __all__ = ["MRNN", "MultiplicativeLSTM", "StackedMRNN", "TensorRNN"]
 
@@ -73,7 +71,7 @@ class StackedMRNN(Cell):
     def __init__(
         self, units: Sequence[int] = (64, 56, 48), *, initial: Mapping[str, Initializer] | None = None
     ) -> None:
-        given = (units,) if np.ndim(units) == 0 else units
+        given = units if has_items(units) else (units,)
         widths = tuple(whole_number("StackedMRNN: a layer's units", n) for n in given)
         super().__init__(sum(widths), initial=initial)
         self.units: tuple[int, ...] = widths  # type: ignore[assignment]

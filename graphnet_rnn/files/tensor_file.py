@@ -7,7 +7,6 @@ Source: github.com/huggingface/safetensors, "Format".
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import BinaryIO
 
 from graphnet.graph.node import Array
 from graphnet.system.files import kind_of
+from graphnet.system.json_text import read_json
 from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.files.whole import reading
 
@@ -96,10 +96,10 @@ def _header(stream: BinaryIO, size: int) -> bytes | None:
 def _texts(head: bytes, size: int) -> dict[str, str]:
     """The texts of a header whose tensors end where the file does."""
     try:
-        entries = json.loads(head)
+        entries = read_json(head)
         texts = entries.pop(KEPT_APART, {})
         whole = all(isinstance(text, str) for text in texts.values())
-    except (ValueError, RecursionError, AttributeError):
+    except (ValueError, AttributeError):
         whole = False
     if not whole:
         raise _Damaged("is damaged: its header cannot be read.")

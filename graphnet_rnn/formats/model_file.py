@@ -20,6 +20,7 @@ import numpy as np
 from graphnet.errors import GraphnetError
 from graphnet.graph.node import Array
 from graphnet.system.characters import in_brief
+from graphnet.system.json_text import read_json
 from graphnet_rnn.cell.cell import Cell, classes_of
 from graphnet_rnn.cells import ALL
 from graphnet_rnn.data.text import Vocabulary
@@ -83,8 +84,8 @@ def read_model_file(path: str | Path) -> ModelFile:
     """Reads and verifies a file; ModelFileError says in one sentence what is wrong with it."""
     read = read_tensor_file(path, "is not a graphnet model.")
     try:
-        description = json.loads(read.texts.get(KEY, "null"))
-    except (ValueError, RecursionError):
+        description = read_json(read.texts.get(KEY, "null"))
+    except ValueError:
         raise ModelFileError(f"{path} is damaged: its header cannot be read.") from None
     if not isinstance(description, dict):
         raise ModelFileError(f"{path} is not a graphnet model.")

@@ -14,6 +14,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.losses import SEQUENCE_LOSSES
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.running import checked_inputs
+from graphnet_rnn.optimizers.vectors import norm
 from graphnet_rnn.settings import MANY, shown
 
 __all__ = ["gradient_by_distance", "weight_norms"]
@@ -29,10 +30,13 @@ def weight_norms(network: FlatParameters) -> dict[str, float]:
             f"weight_norms: a Network or another model of this framework is needed, not {shown(network)}"
         )
     # No BLAS: its sums depend on the number of threads, and histories are compared byte for byte.
-    return {
-        name: math.sqrt(float(np.sum(np.square(node.value, dtype=np.float64))))
-        for name, node in network.parameters.items()
-    }
+    return {name: _norm(node.value) for name, node in network.parameters.items()}
+
+
+def _norm(a: Array) -> float:
+    with np.errstate(over="ignore"):
+        square = float(np.sum(np.square(a, dtype=np.float64)))
+    return math.sqrt(square) if 0 < square < math.inf else norm(a.ravel())
 
 
 def gradient_by_distance(

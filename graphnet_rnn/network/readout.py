@@ -8,7 +8,7 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.running import Runner, checked_floats, checked_inputs
 from graphnet_rnn.settings import amount, whole_number
 
@@ -33,6 +33,7 @@ def fit_output(
     Raises UsageError for a network whose loss is not "squared", DataError for arrays that do not fit.
     Source: Jaeger & Haas 2004; Sutskever 2013, 2.8.4.
     """
+    require_network("fit_output", network)
     if network.loss != "squared":
         raise UsageError(
             f"fit_output minimises squared errors, but the network's loss is {network.loss!r}; give it "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -17,7 +18,7 @@ from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, Stat
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
 from graphnet_rnn.optimizers.equations import Kind, lookahead_function, update_function
 from graphnet_rnn.optimizers.schedules import StepSchedule, described, rate_or_schedule, share_or_schedule
-from graphnet_rnn.optimizers.vectors import compiled
+from graphnet_rnn.optimizers.vectors import compiled, norm
 from graphnet_rnn.settings import amount, fraction, limit
 
 __all__ = ["SGD", "Adam", "FirstOrder", "Momentum", "Nesterov", "RMSprop"]
@@ -184,10 +185,17 @@ class FirstOrder(Optimizer):
         if g.dtype != theta.dtype or (isinstance(g, np.ndarray) and np.may_share_memory(g, theta)):
             g = g.astype(theta.dtype)
         now = self.settings_now(state) | ({} if rate is None else {"rate": rate})
-        values = [theta.dtype.type(now[name]) for name in self._scalars]
+        with np.errstate(over="ignore"):  # an infinite rate breaks the weights, which is told then
+            values = [theta.dtype.type(now[name]) for name in self._scalars]
         function = compiled(("update", *self._key, kind), make)
-        (length,) = function(np.float64(loss), theta, g, *state.values(), *values)
-        return Report(loss, float(length))
+        length = float(function(np.float64(loss), theta, g, *state.values(), *values)[0])
+        if length == math.inf and self.clip_norm is not None and self.clip_value is None:
+            found = norm(g)
+            if math.isfinite(found):  # its square is not; what is clipped is a number again
+                clipped = g * g.dtype.type(self.clip_norm / found)
+                function(np.float64(loss), theta, clipped, *state.values(), *values)
+                length = found
+        return Report(loss, length or norm(g))
 
     # -- settings ------------------------------------------------------------------------------
 

@@ -24,6 +24,8 @@ __all__ = ["NaturalGradient", "NaturalGradientReport"]
 
 #: Whose steps may say how long a step of each parameter is.
 GRAFTS: dict[str, type[FirstOrder]] = {"sgd": SGD, "rmsprop": RMSprop, "adam": Adam}
+#: Steps that are ever made.
+MOST = 1 << 60
 #: What the arrays of that optimizer's state are called.
 GRAFTED = "graft_"
 
@@ -132,6 +134,11 @@ class NaturalGradient(Optimizer):
 
     def step(self, objective: Any, theta: Array, state: State, rate: float | None = None) -> Report:
         done, measured = int(state["steps"][0]), int(state["measured"][0])
+        if not 0 <= measured <= done <= MOST:
+            raise UsageError(
+                f"NaturalGradient.step: state says that its metric is the mean of {measured} batches after {done} "
+                "steps, which cannot be; make it with optimizer.init(theta, objective)"
+            )
         fits = objective.metric_size(self.metric) == state["metric"].size
         if fits and measured and done % self.every:
             loss, g = objective.gradient(theta)

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphnet.graph.node import Array
+from graphnet.system.cached import cached_property
 from graphnet_rnn.optimizers.base import Curved
 from graphnet_rnn.optimizers.conjugate_gradient import Preconditioner, Product
+from graphnet_rnn.optimizers.vectors import double, norm
 
 __all__ = ["BAD", "GOOD", "QuadraticModel"]
 
 #: ρ above which the model is trusted more, and below which less (Levenberg and Marquardt's rule).
 GOOD, BAD = 0.75, 0.25
+#: Powers of two of |b| from which on products are scaled: squares of float32 are numbers up to 2¹²⁷.
+FAR = 30
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,23 @@ class QuadraticModel:
     objective: Curved
     theta: Array
     before: float
-    product: Product
+    curvature: Product
     b: Array
     damping: float = 0.0
     preconditioner: Preconditioner | None = None
     last: Array | None = None
+
+    @cached_property
+    def product(self) -> Product:
+        """v ↦ G v. Where b is so long, or so short, that the products of its like leave the range of θ's dtype, they
+
+        are made of v divided by a power of two.
+        """
+        exponent = math.frexp(norm(self.b))[1]
+        if abs(exponent) < FAR:
+            return self.curvature
+        scale = math.ldexp(1.0, exponent)
+        return lambda v: double(self.curvature(v / scale)) * scale
 
     def loss(self, delta: Array) -> float:
         """f(θ + δ), infinite where it is not finite."""

@@ -107,14 +107,15 @@ class Riemannian(Optimizer):
         started = time.perf_counter()
         if not hasattr(objective, "metric"):
             raise UsageError(f"Riemannian asks an objective for its metric, which {objective!r:.50} has not")
-        at = self._measured(objective, theta, state)
-        undone = bool(state["moved"][0]) and not at.is_finite
+        at, undone = self._measured(objective, theta, int(state["turn"][0])), False
+        if state["moved"][0] and not at.is_finite:
+            earlier = self._measured(objective, state["before"], int(state["turn"][0]) - 1)
+            undone = earlier.is_finite
         if undone:
-            theta[...] = state["before"]
+            at, theta[...] = earlier, state["before"]
             state["moved"][0] = 0
             state["turn"][0] -= 1
             state["rates"][int(state["turn"][0]) % len(PARTS)] *= CUT
-            at = self._measured(objective, theta, state)
         turn = int(state["turn"][0]) % len(PARTS)
         part, before, length = PARTS[turn], at.loss, norm(at.gradient)
         if not (math.isfinite(before) and math.isfinite(length)):
@@ -140,7 +141,6 @@ class Riemannian(Optimizer):
         seconds = time.perf_counter() - started
         return RiemannianReport(before, length, after, taken, tries, part, solver.condition, undone, seconds)
 
-    def _measured(self, objective: Any, theta: Array, state: State) -> _Measured:
+    def _measured(self, objective: Any, theta: Array, turn: int) -> _Measured:
         """What the part whose turn it is needs at θ."""
-        turn = int(state["turn"][0])
         return _Measured(*objective.metric(theta, self.metric, PARTS[turn % len(PARTS)], turn))

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import amount, fraction, is_number, shown, whole_number
+from graphnet_rnn.settings import amount, fraction, has_items, is_number, shown, whole_number
 
 __all__ = [
     "ConstantRate",
@@ -225,7 +225,7 @@ def _extremes(setting: float | StepSchedule) -> tuple[float, ...]:
 
 
 def _listed(given: Any) -> Iterable[Any]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    if isinstance(given, str) or not has_items(given):
         raise UsageError(f"Stepwise: values must be a mapping or pairs, step -> value, not {given!r:.60}")
     return given
 

@@ -91,7 +91,7 @@ class TrustRegion(Optimizer):
     ) -> TrustRegionReport:
         """rate: takes the place of the largest radius, as a share of it."""
         started = time.perf_counter()
-        radius = float(state["radius"][0])
+        radius = amount("TrustRegion.step: radius in state", float(state["radius"][0]))
         loss, g, preconditioner = self._gradient(objective, theta, int(state["steps"][0]))
         length = norm(g)
         if not (math.isfinite(loss) and math.isfinite(length)):

@@ -7,6 +7,7 @@ here is BLAS: what is to be done with long vectors is compiled, too, into one pa
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -24,6 +25,8 @@ __all__ = ["Declared", "Recycled", "compiled", "dot", "double", "fused", "inner"
 KEPT = 128
 #: Shorter vectors are summed up sooner than a compiled function is called.
 LONG = 1 << 14
+#: Squares below this may have lost what they are made of.
+LEAST = 1e-290
 
 _kept: OrderedDict[Hashable, gn.Function] = OrderedDict()
 
@@ -138,11 +141,15 @@ def inner(a: Array, b: Array) -> float:
 
 
 def norm(a: Array) -> float:
-    """‖a‖₂, summed in float64; infinite where that overflows."""
-    with np.errstate(over="ignore"):
-        if a.size >= LONG:
-            return float(np.sqrt(_square(a)[0]))
-        return float(np.sqrt(np.sum(np.square(a, dtype=np.float64))))
+    """‖a‖₂, summed in float64; scaled first where its square is beyond that."""
+    with np.errstate(over="ignore", under="ignore"):
+        square = _square(a)[0] if a.size >= LONG else float(np.sum(np.square(a, dtype=np.float64)))
+        if LEAST < square < math.inf or not a.size:
+            return math.sqrt(square)
+        largest = float(np.max(np.abs(np.asarray(a, np.float64))))
+        if not 0 < largest < math.inf:
+            return largest
+        return largest * math.sqrt(float(np.sum(np.square(np.asarray(a, np.float64) / largest))))
 
 
 @fused

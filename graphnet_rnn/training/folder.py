@@ -150,10 +150,10 @@ class RunWriter:
         }
         folder.require_own_file(file)
         write_training_state(file, model, state, arrays, {**training, **known})
-        self._tidy()
+        self.tidy()
         return file
 
-    def _tidy(self) -> None:
+    def tidy(self) -> None:
         """Removes what is of no use any more. What cannot be removed stays: what is needed is whole by now."""
         folder = self.folder
         with contextlib.suppress(OSError):

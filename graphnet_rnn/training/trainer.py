@@ -166,6 +166,7 @@ class Trainer:
             stored = self.folder.read_checkpoint()
             self._take_up(stored)
             files.cut_history(stored.training["history_size"], stored.training["history_digest"])
+            files.tidy()
             if self._best is not None:
                 self._write_best(files)
                 self.problem.model.theta = np.asarray(self.theta)

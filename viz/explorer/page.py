@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from html import escape
 from importlib import resources
@@ -19,6 +20,8 @@ SCRIPTS = (
 )  # fmt: skip
 
 
+#: Of characters (surrogates), which no file can hold but as an escape.
+_HALVES = re.compile("[\ud800-\udfff]")
 _CHOICES = (("light", LIGHT), ("dark", DARK))
 
 
@@ -43,7 +46,7 @@ def _asset(name: str) -> str:
 def _as_json(data: Mapping[str, Any]) -> str:
     """JSON that may stand in a script element: no name in it can end the element."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c")
+    return _HALVES.sub(lambda half: f"\\u{ord(half[0]):04x}", text.replace("<", "\\u003c"))
 
 
 def _colours(theme: Style | None) -> str:

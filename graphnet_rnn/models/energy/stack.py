@@ -16,7 +16,7 @@ from graphnet_rnn.models.energy.temporal import TemporalRBM
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.hessian_free import CurvedOptimizer
 from graphnet_rnn.optimizers.minimize import Result
-from graphnet_rnn.settings import whole_number, yes_or_no
+from graphnet_rnn.settings import listed, whole_number, yes_or_no
 
 __all__ = ["Stack"]
 
@@ -32,7 +32,7 @@ class Stack(Model):
     """
 
     def __init__(self, layers: Sequence[EnergyModel]) -> None:
-        self.layers = list(layers)
+        self.layers = listed("Stack: layers", layers, "RBMs, or of TRBMs and RTRBMs")
         if not self.layers:
             raise UsageError("Stack: layers is empty: give at least one, e.g. [RBM(784, 500), RBM(500, 500)]")
         kind = RBM if isinstance(self.layers[0], RBM) else TemporalRBM

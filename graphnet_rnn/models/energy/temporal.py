@@ -17,7 +17,7 @@ from graphnet_rnn.models.energy import equations
 from graphnet_rnn.models.energy.gibbs import gibbs
 from graphnet_rnn.models.energy.model import EnergyModel, as_generator
 from graphnet_rnn.models.energy.units import draw_bits, sigmoid
-from graphnet_rnn.settings import whole_number, yes_no_or_none, yes_or_no
+from graphnet_rnn.settings import has_items, whole_number, yes_no_or_none, yes_or_no
 
 __all__ = ["RTRBM", "TRBM", "TemporalRBM"]
 
@@ -60,7 +60,11 @@ class TemporalRBM(EnergyModel):
                 f"{owner}: weights for {self.delays:,} delays are missing; there are {len(values)}"
             )
         require_equations(f"{owner}: delays", self.delays)
-        given = (connections,) if isinstance(connections, str) else tuple(connections)
+        given = (
+            tuple(connections)
+            if not isinstance(connections, str) and has_items(connections)
+            else (connections,)
+        )
         if not given or any(name not in CONNECTIONS for name in given):
             raise UsageError(
                 f"{owner}: connections must be one or more of {', '.join(CONNECTIONS)} (from hidden to hidden, visible "

@@ -6,7 +6,7 @@ adds up alignments of the most probable beginnings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.ctc.loss import PADDING, REPEATS, blank_index
-from graphnet_rnn.settings import one_of, shown, whole_number
+from graphnet_rnn.settings import has_items, one_of, shown, whole_number
 
 __all__ = ["beam_search", "greedy", "label_error_rate"]
 
@@ -71,7 +71,7 @@ def label_error_rate(decoded: Sequence[Any], targets: Sequence[Any]) -> float:
 
 def _label_rows(what: str, rows: Any) -> list[Array]:
     """One array of labels for each case; DataError for anything else."""
-    if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
+    if isinstance(rows, (str, bytes)) or not has_items(rows):
         raise DataError(
             f"label_error_rate: {what} must hold a sequence of labels for each case, not {shown(rows)}"
         )
@@ -97,7 +97,10 @@ def _prepared(function: str, logits: Any, repeats: str, blank: int) -> tuple[Arr
             f"{function} takes an array, not the node {logits.describe()}: compute it first, e.g. "
             "gn.compile([u.logits], inputs=[...])(*arrays)"
         )
-    x = np.asarray(logits)
+    try:
+        x = np.asarray(logits)
+    except ValueError as error:  # of lists of many lengths
+        raise DataError(f"{function}: logits must be an array: {error}") from None
     if x.dtype.kind != "f" or x.ndim != 3 or x.shape[0] < 1 or x.shape[2] < 2:
         raise DataError(
             f"{function}: logits must be floats (time, batch, labels + 1), with a step of time, a label and the blank "

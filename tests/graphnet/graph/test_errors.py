@@ -721,3 +721,44 @@ def test_fill_refuses_what_the_dtype_cannot_hold(number: float, dtype: str) -> N
 def test_fill_takes_numbers_of_any_kind(number: Any) -> None:
     (value,) = gn.compile([gn.fill(number, (2,), "int64")], [])()
     assert (value == number).all()
+
+
+# -- arrays without axes, and other things that only look like lists -----------------------------
+
+ODD_ARGUMENTS: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = {
+    "concatenate": (lambda: gn.concatenate(np.array(2)), errors.UsageError, ("concatenate", "an array of shape []")),
+    "stack": (lambda: gn.stack(np.array(2.0)), errors.UsageError, ("stack",)),
+    "Graph": (lambda: gn.Graph(np.array(2)), errors.ValueAccessError, ("array(2)", "not a node")),
+    "outputs": (lambda: gn.compile(np.array(2)), errors.ValueAccessError, ("array(2)", "not a node")),
+    "inputs": (lambda: gn.compile([x], np.array(2)), errors.ValueAccessError, ("array(2)",)),
+    "rop": (lambda: gn.rop(np.array(2), {x: x}), errors.ValueAccessError, ("array(2)",)),
+    "wrt": (lambda: gn.gradient(scalar, np.array(2)), errors.ValueAccessError, ("array(2)",)),
+    "list of updates": (lambda: gn.compile([x], [x], updates=[(x, x)]), errors.GraphnetError, ("updates", "dict")),
+    "array of updates": (lambda: gn.compile([x], [x], updates=np.zeros(2)), errors.GraphnetError, ("updates", "dict")),
+    "at": (lambda: gn.with_surrogate(x, lambda z: z, 1.5), errors.ValueAccessError, ("with_surrogate: at", "1.5")),
+    "no at": (lambda: gn.with_surrogate(x, lambda z: z, None), errors.ValueAccessError, ("with_surrogate: at",)),
+    "value": (lambda: setattr(gn.parameter(np.ones(2, "f4")), "value", np.array([1e300, 0])), errors.DtypeError,
+              ("float32", "1e+300")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD_ARGUMENTS)
+def test_what_only_looks_like_a_list(name: str) -> None:
+    call, error, parts = ODD_ARGUMENTS[name]
+    with message(error, *parts):
+        call()
+
+
+def test_a_shape_may_be_an_array_without_axes() -> None:
+    assert gn.input(np.array(2)).shape == (2,)
+    assert gn.reshape(gn.input((3, 4)), np.array(12)).shape == (12,)
+    assert gn.fill(0.0, np.array(2), "float64").shape == (2,)
+
+
+def test_an_array_of_a_subclass_cannot_be_updated() -> None:
+    class Own(np.ndarray):
+        pass
+
+    function = gn.compile([x], [x], updates={x: x * 2.0})
+    with message(errors.DtypeError, "(a plain numpy.ndarray)", "not a Own of float64"):
+        function(np.ones((2, 3)).view(Own))

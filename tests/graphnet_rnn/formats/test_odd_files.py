@@ -321,3 +321,22 @@ def test_what_a_file_has_no_weights_for_is_not_begun(
     tracemalloc.stop()
     assert peak < 50e6
     assert time.process_time() - began < 5
+
+
+def test_a_description_of_a_million_lists_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """In memory each byte of it would be seventy."""
+    rnn.save(model("LSTM"), tmp_path / "m")
+    content = (tmp_path / "m").read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    described = json.loads(header["__metadata__"]["graphnet"])
+    described["model"]["layers"] = [[[[]] * 100] * 100] * 100
+    header["__metadata__"]["graphnet"] = json.dumps(described)
+    head = json.dumps(header).encode()
+    (tmp_path / "m").write_bytes(len(head).to_bytes(8, "little") + head + content[8 + length :])
+    tracemalloc.start()
+    with pytest.raises(ModelFileError, match="its header cannot be read"):
+        rnn.load(tmp_path / "m")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * len(head)

@@ -698,3 +698,40 @@ def test_explain_non_finite() -> None:
     assert objective.explain_non_finite() == ""
     objective.loss(np.array([-1.0]))
     assert "Log[1] makes NaN" in objective.explain_non_finite()
+
+
+# -- beyond the range of squares -----------------------------------------------------------------
+
+
+def line(scale: float, dtype: str = "float64") -> rnn.Objective:
+    """Σ (s w - s)²: its least is at 1, whatever s."""
+    w = gn.parameter(np.zeros(2, dtype))
+    return rnn.Objective(gn.sum(gn.squared_error(w * scale, np.full(2, scale, dtype))), [w])
+
+
+def test_a_norm_whose_square_is_no_number() -> None:
+    tiny = rnn.minimize(line(1e-85), rnn.LBFGS(), steps=1, tolerance=1e-300)
+    assert tiny.reports[0].gradient_norm == pytest.approx(2e-170 * math.sqrt(2))
+    start = line(1e100).start()
+    report = rnn.SGD(0.5, clip_norm=1.0).step(line(1e100), start, {})
+    assert report.gradient_norm == pytest.approx(2e200 * math.sqrt(2))
+    np.testing.assert_allclose(start, np.full(2, 0.5 / math.sqrt(2)))
+    net = rnn.Network([rnn.Elman(2)], 2, 2, dtype="float64")
+    net.theta = np.full(net.theta.size, 1e200)
+    assert rnn.weight_norms(net)["layer0.W_xh"] == pytest.approx(2e200)
+
+
+@pytest.mark.parametrize("scale", [1e10, 1e-12])
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        rnn.HessianFree(damping=0.0, adapts="nothing"),
+        rnn.TrustRegion(),
+        rnn.GreedyHessianFree(),
+        rnn.LBFGS(),
+    ],
+    ids=lambda o: type(o).__name__,
+)
+def test_products_beyond_the_range_of_float32(optimizer: rnn.optimizers.Optimizer, scale: float) -> None:
+    result = rnn.minimize(line(scale, "float32"), optimizer, steps=40)
+    np.testing.assert_allclose(result.theta, np.ones(2), rtol=1e-3)

@@ -236,3 +236,16 @@ def test_a_step_of_another_cost_is_in_its_own_metric() -> None:
     step = first.metric_solver(metric, "all", numbers, 0.01)(g)
     step *= min(1.0, 1 / np.sqrt(g @ step))
     np.testing.assert_allclose(theta - at, 0.9 * before - 0.03 * step, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("measured", -1), ("measured", 2**63 - 1), ("steps", -(2**63)), ("steps", 2**62)]
+)
+def test_counts_that_no_run_has(name: str, number: int) -> None:
+    objective, feed = problem()
+    feed(0)
+    optimizer, theta = NaturalGradient("kfac"), objective.start()
+    state = optimizer.init(theta, objective)
+    state[name][0] = number
+    with pytest.raises(UsageError, match="state says that its metric is the mean of"):
+        optimizer.step(objective, theta, state)

@@ -363,3 +363,11 @@ def test_errors_name_the_argument_and_leave_the_file_alone(regression, tmp_path)
     with pytest.raises(ShapeError, match="W"):
         viz.explore(cost, path, tangents={weights: np.ones(3)})
     assert path.read_text() == "kept"
+
+
+def test_half_a_character_in_a_scope_is_an_escape(tmp_path):
+    x = gn.input((2, 2), name="x")
+    with gn.scope(layer="\ud800", cell="c"):
+        y = gn.label(gn.tanh(x), "y")
+    viz.explore(gn.mean(y), tmp_path / "a.html")
+    assert "\\ud800" in (tmp_path / "a.html").read_text(encoding="utf-8")
