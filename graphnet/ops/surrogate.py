@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueAccessError
 from graphnet.graph.dtypes import is_float
-from graphnet.graph.graph import as_nodes
 from graphnet.graph.node import Array, Dtype, Node, RowsOf, Shape
 from graphnet.ops.leaf import Label, as_node, zeros
+from graphnet.settings import listed
 
 __all__ = ["Surrogate", "with_surrogate"]
 
@@ -85,7 +85,7 @@ def with_surrogate(
     shape.
     Source: Dempster, Laird & Rubin 1977 (EM); Lange, Hunter & Yang 2000 (surrogates); Schraudolph 2002.
     """
-    x, places = as_node(loss), as_nodes(at, "with_surrogate: at")
+    x, places = as_node(loss), [at] if isinstance(at, Node) else listed("with_surrogate: at", at, "nodes")
     if not is_float(x.dtype):
         raise DtypeError(
             f"with_surrogate: {x.describe()} (made at {x.origin}) is {x.dtype}; a loss is of floats"

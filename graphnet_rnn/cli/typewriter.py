@@ -8,6 +8,7 @@ import math
 import os
 import signal
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ from graphnet.errors import GraphnetError
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.writer import Desk, Document, View
 from graphnet_rnn.writer.desk import AT_ONCE
-from viz.text import SCALES, colour_of
 
 __all__ = ["Typewriter", "page", "status"]
 
@@ -98,9 +98,19 @@ def _style(character: str, nats: float | None, known: str, scale: str | None) ->
         return "class:unknown"
     if nats is None or scale is None:
         return ""
-    level = round(math.exp(-nats) * LEVELS) / LEVELS
-    r, g, b = colour_of(level, SCALES[scale])
-    return f"bg:#{r:02x}{g:02x}{b:02x} fg:{SCALES[scale].ink}"
+    return _palette(scale)[round(math.exp(-nats) * LEVELS)]
+
+
+@cache
+def _palette(scale: str) -> list[str]:
+    """A style for each level of probability."""
+    from viz.text import SCALES, colour_of
+
+    ink, levels = SCALES[scale].ink, range(LEVELS + 1)
+    return [
+        "bg:#{:02x}{:02x}{:02x} fg:{}".format(*colour_of(level / LEVELS, SCALES[scale]), ink)
+        for level in levels
+    ]
 
 
 def status(view: View, name: str, columns: int) -> str:
@@ -211,9 +221,9 @@ class Typewriter:
     def _status(self) -> StyleAndTextTuples:
         _, columns = self._size()
         view = self.desk.view
-        said = self.message or view.message
-        if said:
-            return [("class:message", said[:columns])]
+        words = self.message or view.message
+        if words:
+            return [("class:message", words[:columns])]
         name = "no name" if self.document.path is None else self.document.path.name
         return [("", status(view, name, columns))]
 
@@ -317,6 +327,7 @@ class Typewriter:
 
     def _may_open(self, text: str) -> None:
         if self.desk.is_saved(text) or self._sure == "open":
+            self._sure = ""
             self._loop.call_soon_threadsafe(self._ask, "open: ", self._read)
         else:
             self._sure, self.message = "open", "the text is not saved: ^S saves it, ^O again leaves it"

@@ -96,7 +96,7 @@ def _on_a_page(desk: Desk, document: Document) -> int:
         finally:
             writing.close()
             kept = desk.rescue(writing.document)
-    return _told(kept)
+    return _exit_code(kept)
 
 
 def _at_a_terminal(desk: Desk, document: Document, options: argparse.Namespace) -> int:
@@ -106,10 +106,10 @@ def _at_a_terminal(desk: Desk, document: Document, options: argparse.Namespace) 
     message = f"{left} holds what was not saved last time" if left is not None else ""
     scale = options.theme if options.colour and "NO_COLOR" not in os.environ else None
     kept = Typewriter(desk, document, scale, message).run()
-    return _told(kept)
+    return _exit_code(kept)
 
 
-def _told(kept: Path | None) -> int:
+def _exit_code(kept: Path | None) -> int:
     """The exit code, once it was said where a text lies that was not saved."""
     if kept is None:
         return 0

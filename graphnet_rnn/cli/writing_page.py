@@ -17,7 +17,6 @@ from typing import Any
 from graphnet.errors import GraphnetError
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.writer import Desk, Document, View
-from viz.text import SCALES, colour_of
 
 __all__ = ["WritingPage"]
 
@@ -75,6 +74,8 @@ class WritingPage:
 
     def page(self) -> str:
         """The page, all in one file."""
+        from viz.text import SCALES, colour_of
+
         levels = range(LEVELS + 1)
         colours = {
             name: {

@@ -20,6 +20,7 @@ from inspect import cleandoc
 from pathlib import Path
 
 import graphnet_rnn as rnn
+from graphnet.system.streams import prepare_streams
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
 
@@ -93,4 +94,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

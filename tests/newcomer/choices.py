@@ -36,6 +36,8 @@ CHOICES = (
     Choice(r"python -m benchmarks\.(networks|momentum)$", None, "a quarter of an hour and more; its --help is run"),
     Choice(r"graphnet-rnn (train|evaluate|sample|draw)$", None, "the name of a command"),
     Choice(r"python3 run\.py python$", None, "waits for somebody who types"),
+    Choice(r"(graphnet-rnn|python3 run\.py) write", None, "waits for somebody who types"),
+    Choice(r"python -m graphnet_rnn\.writer\.own_model keep", None, "what it keeps takes an hour to train"),
     # Shorter
     Choice(r"python -m benchmarks\.busy$", '{} --seconds 0.5 --loads idle "1 busy"', _SHORT),
     Choice(r"graphnet-rnn train --units 192", "{} --units 16 --epochs 1", _SHORT),

@@ -735,8 +735,8 @@ ODD_ARGUMENTS: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ..
     "wrt": (lambda: gn.gradient(scalar, np.array(2)), errors.ValueAccessError, ("array(2)",)),
     "list of updates": (lambda: gn.compile([x], [x], updates=[(x, x)]), errors.GraphnetError, ("updates", "dict")),
     "array of updates": (lambda: gn.compile([x], [x], updates=np.zeros(2)), errors.GraphnetError, ("updates", "dict")),
-    "at": (lambda: gn.with_surrogate(x, lambda z: z, 1.5), errors.ValueAccessError, ("with_surrogate: at", "1.5")),
-    "no at": (lambda: gn.with_surrogate(x, lambda z: z, None), errors.ValueAccessError, ("with_surrogate: at",)),
+    "at": (lambda: gn.with_surrogate(x, lambda z: z, 1.5), errors.UsageError, ("with_surrogate: at", "1.5")),
+    "no at": (lambda: gn.with_surrogate(x, lambda z: z, None), errors.UsageError, ("with_surrogate: at",)),
     "value": (lambda: setattr(gn.parameter(np.ones(2, "f4")), "value", np.array([1e300, 0])), errors.DtypeError,
               ("float32", "1e+300")),
 }  # fmt: skip

@@ -111,11 +111,16 @@ def test_a_text_without_a_name_is_saved_opened_and_kept_from_others(written: Any
     t.until(lambda: t.sees("open:"))
     t.press("nowhere/x.txt", "enter")
     t.until(lambda: t.sees("there is no file nowhere/x.txt"))
-    t.press("^O", "^O")
-    t.until(lambda: t.sees("open:"))
-    t.press("escape")
-    t.until(lambda: not t.sees("open:"))
-    t.press("^O", "^O")
+    for leave in ("escape", "^C"):
+        t.press("^O")
+        t.until(lambda: t.sees("^O again leaves it"))
+        t.press("^O")
+        t.until(lambda: t.sees("open:"))
+        t.press(leave)
+        t.until(lambda: not t.sees("open:"))
+    t.press("^O")
+    t.until(lambda: t.sees("^O again leaves it"))
+    t.press("^O")
     t.until(lambda: t.sees("open:"))
     t.press("two.txt", "enter")
     t.until(lambda: t.lines[:2] == ["gh", "ab"])
@@ -186,7 +191,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
 def test_a_pipe_is_told_what_to_do(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, err = said(capsys, str(model))
     assert code == 2
-    assert "is no terminal, where one could write; `graphnet-rnn sample MODEL --warm-up TEXT`" in err
+    assert "is no terminal, where one could write; --html writes in a browser" in err
 
 
 def test_what_cannot_be_meant(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
