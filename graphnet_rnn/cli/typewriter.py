@@ -106,11 +106,11 @@ def _palette(scale: str) -> list[str]:
     """A style for each level of probability."""
     from viz.text import SCALES, colour_of
 
-    ink, levels = SCALES[scale].ink, range(LEVELS + 1)
-    return [
-        "bg:#{:02x}{:02x}{:02x} fg:{}".format(*colour_of(level / LEVELS, SCALES[scale]), ink)
-        for level in levels
-    ]
+    found = []
+    for level in range(LEVELS + 1):
+        r, g, b = colour_of(level / LEVELS, SCALES[scale])
+        found.append(f"bg:#{r:02x}{g:02x}{b:02x} fg:{SCALES[scale].ink}")
+    return found
 
 
 def status(view: View, name: str, columns: int) -> str:

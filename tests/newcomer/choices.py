@@ -48,7 +48,8 @@ CHOICES = (
     Choice(r"python3 run\.py python benchmarks/engine\.py$", "{} --nodes 2000", _SHORT),
     Choice(r"python -m benchmarks\.start$", "{} --steps 20 --processes 1", _SHORT),
     Choice(r"python -m benchmarks\.cells ", "{} --hidden 8 --steps 10 --rounds 1 --cells LSTM", _SHORT),
-    Choice(r"python -m benchmarks\.regret\.baselines$", "{} --size 2 --seeds 1 --settings 2 --runs a.jsonl", _SHORT),
+    Choice(r"python -m benchmarks\.regret\.baselines( --task alphabet --seeds 3)?$",
+           "{} --size 2 --seeds 1 --settings 2 --runs a.jsonl", _SHORT),
     # Completed
     Choice(
         r"graphnet-rnn evaluate --dynamic 0\.1$",
