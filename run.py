@@ -32,7 +32,19 @@ EXTRAS = {
     "test": "test", "elsewhere": "test", "lint": "test", "docs": "docs", "tutorials": "tutorials", "write": "writer",
 }  # fmt: skip
 #: The commands of graphnet-rnn: known here, so that a word which is none is refused before anything is installed.
-PROGRAM = ("demo", "train", "sample", "write", "evaluate", "draw", "check", "cells", "export", "tasks")
+PROGRAM = (
+    "demo",
+    "train",
+    "sample",
+    "write",
+    "evaluate",
+    "draw",
+    "check",
+    "cells",
+    "export",
+    "tasks",
+    "sweep",
+)
 
 
 def prepare_streams() -> None:

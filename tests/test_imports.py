@@ -40,7 +40,7 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("formats", "text"),
     ("online", "testing"),
     ("training", "writer"),
-    ("tasks",),
+    ("tasks", "sweep"),
     ("__init__",),
     ("cli",),
     ("__main__",),

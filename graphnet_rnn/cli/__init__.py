@@ -1,4 +1,5 @@
-"""The command line: graphnet-rnn demo | train | sample | write | evaluate | draw | check | cells | export | tasks.
+"""The command line: graphnet-rnn demo | train | sample | write | evaluate | draw | check | cells | export | tasks |
+sweep.
 
 One file for each command: it adds its arguments to a parser, and runs. Exit codes: 0 well, 1 a failure, 2 a
 usage error, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP). A failure is one clear sentence on standard error; --debug
@@ -17,7 +18,7 @@ from typing import Any
 
 from graphnet.system.streams import prepare_streams, what_was_escaped
 from graphnet.version import __version__
-from graphnet_rnn.cli import cells, check, demo, draw, evaluate, export, sample, tasks, train, write
+from graphnet_rnn.cli import cells, check, demo, draw, evaluate, export, sample, sweep, tasks, train, write
 from graphnet_rnn.cli.failures import give_up_output, in_words
 from graphnet_rnn.cli.parser import Parser, brief
 from graphnet_rnn.errors import UsageError
@@ -37,6 +38,7 @@ COMMANDS = {
     "cells": cells,
     "export": export,
     "tasks": tasks,
+    "sweep": sweep,
 }
 #: What options hold that may be empty, or a space.
 TEXTS = ("TEXT", "CHAR", "NAME.")

@@ -1,0 +1,139 @@
+"""Train many settings of one recipe on all cores, and tell which learn best."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from graphnet_rnn.cli import train
+from graphnet_rnn.cli.outputs import require_folder
+from graphnet_rnn.cli.parser import Parser
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.files.whole import write_atomically
+from graphnet_rnn.settings import whole_number
+from graphnet_rnn.sweep import Entry, Recipe, Sweep
+from graphnet_rnn.sweep.recipe import OWN
+from graphnet_rnn.sweep.report import KINDS, report
+from graphnet_rnn.training.interruption import Interruption
+
+EXAMPLE = """example:
+  graphnet-rnn sweep recipe.toml --out sweeps/gru --report gru.md
+a recipe:
+  text = "book.txt"
+  method = "grid"
+  seeds = 2
+  [settings]
+  cell = { values = ["GRU", "LSTM"] }
+  units = { values = [64, 128] }
+  epochs = 10
+  [halving]
+  first = 2"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("recipe", help="a file in TOML: a text, settings of `train`, and ranges of some")
+    add("--out", metavar="FOLDER", help="of the sweep; one that is there goes on (default: sweeps/NAME)")
+    add("--workers", type=int, help="runs at a time (default: as many as there are cores for)")
+    add("--report", metavar="FILE", help=f"write a table ({', '.join(KINDS)}) of what there is, at the end")
+    add("--only-report", action="store_true", help="train nothing: tell what there is")
+    add("--quiet", action="store_true", help="no progress")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.report is not None and Path(options.report).suffix not in KINDS:
+        raise UsageError(f"--report {options.report} must end in {', '.join(KINDS)}")
+    if options.workers is not None:
+        whole_number("--workers", options.workers)
+    recipe = Recipe.read(options.recipe)
+    recipe.require_known(_settings_of_train())
+    _ = recipe.epochs
+    folder = options.out or str(Path("sweeps") / Path(options.recipe).stem)
+    require_folder("--out", folder)
+    if options.only_report and not Path(folder).exists():
+        raise UsageError(f"there is no sweep in {folder} to tell of")
+    sweep = Sweep(recipe, folder, options.workers)
+    interrupted = False
+    if not options.only_report:
+        interrupted = _trained(sweep, options.quiet)
+    if options.report is not None:
+        write_atomically(options.report, report(sweep.book, Path(options.report).suffix).encode())
+    if not options.quiet or options.only_report:
+        sys.stdout.write(report(sweep.book))
+    if interrupted and not options.quiet:
+        print(f"interrupted; the same command goes on where {folder} stands", file=sys.stderr)
+    return 130 if interrupted else 0
+
+
+def _settings_of_train() -> set[str]:
+    """What a recipe may set."""
+    parser = Parser(add_help=False)
+    train.add_arguments(parser)
+    return (
+        {action.dest for action in parser._actions if action.option_strings}
+        - set(OWN)
+        - {"checkpoint_seconds"}
+    )
+
+
+def _trained(sweep: Sweep, quiet: bool) -> bool:
+    """Runs it; whether it was interrupted."""
+    progress = _Progress(sweep, quiet)
+    with Interruption() as interruption:
+
+        def seen(entry: Entry) -> None:
+            progress.seen(entry)
+            if interruption.came:
+                sweep.stop()
+
+        sweep.run(seen)
+    progress.close()
+    return interruption.came
+
+
+class _Progress:
+    """A bar over the epochs of all runs, and a line for each that ends."""
+
+    def __init__(self, sweep: Sweep, quiet: bool) -> None:
+        from tqdm import tqdm
+
+        self._sweep, self._quiet = sweep, quiet
+        self._ended: set[str] = {
+            entry.name for entry in sweep.book.look() if entry.state in ("done", "failed")
+        }
+        entries = sweep.book.entries
+        print(
+            f"{len(entries):,} runs in {sweep.book.folder}, {sweep.workers} at a time"
+        ) if not quiet else None
+        self._bar: Any = tqdm(
+            total=len(entries) * sweep.recipe.epochs, unit="epoch", disable=quiet or not sys.stderr.isatty(),
+            dynamic_ncols=True, leave=False,
+        )  # fmt: skip
+
+    def seen(self, entry: Entry) -> None:
+        """Called by the threads of the runs."""
+        if self._quiet:
+            return
+        with self._bar.get_lock():
+            entries = self._sweep.book.entries
+            epochs = self._sweep.recipe.epochs
+            over = sum(e.epochs if e.state in ("waiting", "begun") else epochs for e in entries)
+            best = min((e.best for e in entries if math.isfinite(e.best)), default=math.nan)
+            self._bar.n = over
+            self._bar.set_postfix_str(f"best {best:.3f} {entry.unit}", refresh=False)
+            self._bar.refresh(nolock=True)
+            if entry.state in ("done", "failed", "cut", "out of time") and entry.name not in self._ended:
+                self._ended.add(entry.name)
+                self._bar.write(self._line(entry), nolock=True)
+
+    def _line(self, entry: Entry) -> str:
+        names = self._sweep.recipe.ranges
+        told = " ".join(f"{name}={value}" for name, value in entry.settings.items() if name in names)
+        what = entry.sentence if entry.state == "failed" else f"{entry.best:.3f} {entry.unit}"
+        return f"{entry.name} {entry.state}: {what}  {told}"
+
+    def close(self) -> None:
+        self._bar.close()

@@ -1,0 +1,17 @@
+"""Many runs of one recipe: which settings learn best.
+
+ranges     what a setting may be, and values drawn from it
+recipe     a command, its settings and their ranges, seeds, and how they are searched; a TOML file
+book       what there is of each run in the sweep's folder, whoever made it
+oven       the runs, on all cores: resumed where they were killed, cut down where others learn better
+report     tables of what came out
+"""
+
+from __future__ import annotations
+
+from graphnet_rnn.sweep.book import Book, Entry
+from graphnet_rnn.sweep.oven import Sweep
+from graphnet_rnn.sweep.ranges import Between, Values
+from graphnet_rnn.sweep.recipe import Halving, Recipe
+
+__all__ = ["Between", "Book", "Entry", "Halving", "Recipe", "Sweep", "Values"]

@@ -1,0 +1,136 @@
+"""Ranges: what a setting may be."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.settings import is_number, listed, shown, yes_or_no
+
+__all__ = ["Between", "Range", "Values", "range_of"]
+
+#: What a setting of a command may be.
+PLAIN = (str, int, float, bool)
+
+
+@dataclass(frozen=True)
+class Range(ABC):
+    """when: other settings, and the values of each with which this one is a setting at all; else it is left out."""
+
+    @abstractmethod
+    def draw(self, random: np.random.Generator) -> Any:
+        """One value."""
+
+    @abstractmethod
+    def description(self) -> dict[str, Any]:
+        """As a recipe writes it."""
+
+
+@dataclass(frozen=True)
+class Values(Range):
+    """One of these: a grid goes through all of them."""
+
+    values: tuple[Any, ...]
+    when: Mapping[str, tuple[Any, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        found = tuple(listed("Values: values", self.values, "settings"))
+        if not found or not all(type(value) in PLAIN for value in found):
+            raise UsageError(
+                f"values must be words, numbers, true or false, at least one, not {shown(self.values)}"
+            )
+        object.__setattr__(self, "values", found)
+        object.__setattr__(self, "when", _conditions(self.when))
+
+    def draw(self, random: np.random.Generator) -> Any:
+        return self.values[int(random.integers(len(self.values)))]
+
+    def description(self) -> dict[str, Any]:
+        return {"values": list(self.values), **_when(self.when)}
+
+
+@dataclass(frozen=True)
+class Between(Range):
+    """A number from low to high. log: its logarithm is uniform; whole: it is a whole number, both ends included."""
+
+    low: float
+    high: float
+    log: bool = False
+    whole: bool = False
+    when: Mapping[str, tuple[Any, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        yes_or_no("Between: log", self.log)
+        yes_or_no("Between: whole", self.whole)
+        ends = (self.low, self.high)
+        if not all(is_number(end) and math.isfinite(end) for end in ends) or not self.low < self.high:
+            raise UsageError(
+                f"a range must go from a number to a larger one, not from {self.low!r} to {self.high!r}"
+            )
+        if self.log and self.low <= 0:
+            raise UsageError(f"a range of logarithms must begin above 0, not at {self.low!r}")
+        if self.whole and any(end != int(end) for end in ends):
+            raise UsageError(
+                f"a range of whole numbers must have whole ends, not {self.low!r} and {self.high!r}"
+            )
+        object.__setattr__(self, "when", _conditions(self.when))
+
+    def draw(self, random: np.random.Generator) -> Any:
+        low, high = (self.low, self.high + 1) if self.whole else (self.low, self.high)
+        share = random.random()
+        value = low * (high / low) ** share if self.log else low + (high - low) * share
+        return min(int(value), int(self.high)) if self.whole else float(f"{value:.6g}")
+
+    def description(self) -> dict[str, Any]:
+        kind = "whole" if self.whole else "log" if self.log else "uniform"
+        both = {"log": True} if self.whole and self.log else {}
+        return {kind: [self.low, self.high], **both, **_when(self.when)}
+
+
+def range_of(name: str, given: Mapping[str, Any]) -> Range:
+    """What a table of a recipe says: {values = [...]}, {uniform = [a, b]}, {log = [a, b]}, {whole = [a, b]}.
+
+    With when = {...}, if it is no setting of all. UsageError, which names the setting, for anything else.
+    """
+    kinds = [kind for kind in ("values", "uniform", "log", "whole") if isinstance(given.get(kind), list)]
+    logarithms = given.get("log") is True and kinds == ["whole"]
+    known = {"when", *kinds, *(["log"] if logarithms else [])}
+    if len(kinds) != 1 or set(given) - known:
+        raise UsageError(
+            f"recipe: {name} must be a value, or one of {{ values = [...] }}, {{ uniform = [a, b] }}, "
+            f"{{ log = [a, b] }} and {{ whole = [a, b] }}, with when = {{...}} where it is no setting of all, not "
+            f"{shown(dict(given))}"
+        )
+    (kind,), when = kinds, given.get("when")
+    if when is not None and not isinstance(when, Mapping):
+        raise UsageError(f"recipe: {name}: when must be {{ setting = [values] }}, not {shown(when)}")
+    ends = given[kind]
+    try:
+        if kind == "values":
+            return Values(tuple(ends), when)
+        if len(ends) != 2:
+            raise UsageError(f"a range has two ends, not {len(ends)}")
+        low, high = ends
+        return Between(low, high, kind == "log" or logarithms, kind == "whole", when)
+    except UsageError as error:
+        raise UsageError(f"recipe: {name}: {error}") from None
+
+
+def _conditions(when: Any) -> dict[str, tuple[Any, ...]] | None:
+    if when is None:
+        return None
+    found = {}
+    for name, values in when.items():
+        values = tuple(values) if isinstance(values, Sequence) and not isinstance(values, str) else (values,)
+        found[str(name)] = values
+    return found
+
+
+def _when(when: Mapping[str, tuple[Any, ...]] | None) -> dict[str, Any]:
+    return {} if when is None else {"when": {name: list(values) for name, values in when.items()}}

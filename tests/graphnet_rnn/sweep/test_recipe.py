@@ -1,0 +1,174 @@
+"""Recipes: what they say, the configurations that follow, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.sweep import Between, Halving, Recipe, Values
+from graphnet_rnn.sweep.ranges import range_of
+
+TOML = """
+text = "book.txt"
+method = "random"
+trials = 5
+seeds = 2
+name = "mine"
+[settings]
+cell = { values = ["GRU", "LSTM"] }
+units = { whole = [16, 256], log = true }
+rate = { log = [1e-4, 1e-2] }
+dropout = { uniform = [0.0, 0.5], when = { layers = [2, 3] } }
+layers = { whole = [1, 3] }
+clip-norm = 5
+epochs = 9
+[halving]
+first = 2
+factor = 2
+"""
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Any:
+    (tmp_path / "book.txt").write_text("abc" * 50)
+
+    def read(text: str) -> Recipe:
+        (tmp_path / "recipe.toml").write_text(text)
+        return Recipe.read(tmp_path / "recipe.toml")
+
+    return read
+
+
+def test_a_recipe_in_toml(read: Any, tmp_path: Path) -> None:
+    recipe = read(TOML)
+    assert recipe.text == str(tmp_path / "book.txt")
+    assert (recipe.method, recipe.trials, recipe.seeds, recipe.name) == ("random", 5, 2, "mine")
+    assert recipe.settings["units"] == Between(16, 256, log=True, whole=True)
+    assert recipe.settings["dropout"] == Between(0.0, 0.5, when={"layers": (2, 3)})
+    assert recipe.settings["clip_norm"] == 5
+    assert recipe.halving == Halving(2, 2)
+    assert recipe.halving.rungs(recipe.epochs) == [2, 4, 8, 9]
+    assert Halving(1, 3).rungs(9) == [1, 3, 9]
+    assert Halving(9, 3).rungs(9) == [9]
+
+
+def test_what_is_drawn_follows_from_its_number_alone(read: Any) -> None:
+    few, more = read(TOML), read(TOML.replace("trials = 5", "trials = 300"))
+    drawn = list(more.configurations())
+    assert list(few.configurations()) == drawn[:5]
+    assert all(("dropout" in each) == (each["layers"] > 1) for each in drawn)
+    assert {each["layers"] for each in drawn} == {1, 2, 3}
+    units, rates = (np.array([each[name] for each in drawn]) for name in ("units", "rate"))
+    assert units.min() >= 16
+    assert units.max() <= 256
+    assert abs(np.mean(np.log(units)) - (math.log(16) + math.log(257)) / 2) < 0.2
+    assert (rates >= 1e-4).all()
+    assert (rates <= 1e-2).all()
+    assert abs(np.mean(np.log10(rates)) + 3) < 0.15
+    assert list(read(TOML.replace("trials = 5", "trials = 5\nseed = 1")).configurations()) != drawn[:5]
+
+
+def test_a_grid(read: Any) -> None:
+    recipe = read("""
+text = "book.txt"
+[settings]
+cell = { values = ["GRU", "Elman"] }
+layers = { values = [1, 2] }
+skip = { values = [true, false], when = { layers = 2 } }
+epochs = 3
+""")
+    found = [tuple(each.values()) for each in recipe.configurations()]
+    assert found == [
+        ("GRU", 1, 3), ("GRU", 2, True, 3), ("GRU", 2, False, 3),
+        ("Elman", 1, 3), ("Elman", 2, True, 3), ("Elman", 2, False, 3),
+    ]  # fmt: skip
+    command = recipe.command(list(recipe.configurations())[1], 7, "there")
+    assert command[0] == "train"
+    assert {"--skip", "--seed=7", "--out=there", "--cell=GRU", "--layers=2", "--epochs=3", "--quiet"} < set(
+        command
+    )
+    assert "--skip" not in recipe.command(list(recipe.configurations())[2], 7, "there")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[settings]\nepochs = 1", "text = 'FILE' is missing"),
+        ("text = ''", "text must name a file"),
+        ("text = 'a'\nspeed = 3", "speed is not what a recipe says"),
+        ("text = 'a'\nsettings = 3", "settings must be a table"),
+        ("text = 'a'\nmethod = 'best'", "method must be 'grid' or 'random'"),
+        ("text = 'a'\ntrials = 0", "trials must be"),
+        ("text = 'a'\nseconds = -1", "seconds must be"),
+        ("text = 'a'\n[settings]\nseed = 3", "seed is no setting: the sweep sees to it"),
+        (
+            "text = 'a'\n[settings]\nunits = [3, 4]",
+            "units must be a word, a number, true or false, or a range",
+        ),
+        ("text = 'a'\n[settings]\nunits = { between = [3, 4] }", "units must be a value, or one of"),
+        ("text = 'a'\n[settings]\nunits = { values = [] }", "units: values must be words, numbers"),
+        ("text = 'a'\n[settings]\nunits = { values = [[1]] }", "units: values must be words, numbers"),
+        ("text = 'a'\n[settings]\nrate = { log = [0, 1] }", "rate: a range of logarithms must begin above 0"),
+        ("text = 'a'\n[settings]\nrate = { log = [1] }", "rate: a range has two ends, not 1"),
+        (
+            "text = 'a'\n[settings]\nrate = { uniform = [2, 1] }",
+            "rate: a range must go from a number to a larger",
+        ),
+        (
+            "text = 'a'\n[settings]\nrate = { uniform = [0, inf] }",
+            "rate: a range must go from a number to a larger",
+        ),
+        ("text = 'a'\n[settings]\nunits = { whole = [1.5, 3] }", "units: a range of whole numbers"),
+        (
+            "text = 'a'\n[settings]\nrate = { uniform = [0, 1] }",
+            "a grid goes through values, and rate has none",
+        ),
+        (
+            "text = 'a'\n[settings]\nunits = { values = [1], when = { layers = 2 } }",
+            "units is a setting when layers",
+        ),
+        ("text = 'a'\n[settings]\nunits = { values = [1], when = 3 }", "units: when must be"),
+        ("text = 'a'\n[halving]\nfirst = 0", "halving: first must be"),
+        ("text = 'a'\n[halving]\nspeed = 0", "halving has first and factor"),
+        ("text = 'a'\nhalving = 3", "halving is not what a recipe says"),
+    ],
+)
+def test_what_no_recipe_says(read: Any, text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words.replace("(", r"\(")):
+        read(text)
+
+
+def test_what_is_no_toml(read: Any, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"recipe\.toml is no TOML"):
+        read("text = ")
+    with pytest.raises(DataError, match="there is no file"):
+        Recipe.read(tmp_path / "nothing.toml")
+
+
+def test_a_setting_that_no_command_has(read: Any) -> None:
+    recipe = Recipe("a", {"unit": 3, "epochs": 1})
+    with pytest.raises(
+        UsageError, match=r"train has no setting unit; it has epochs, units. Did you mean units"
+    ):
+        recipe.require_known(["units", "epochs"])
+    with pytest.raises(UsageError, match="epochs, for how long all are trained, must be"):
+        _ = Recipe("a", {}).epochs
+    with pytest.raises(UsageError, match="more than 100,000 configurations"):
+        list(
+            Recipe(
+                "a", {"units": Values(tuple(range(400))), "time": Values(tuple(range(400)))}
+            ).configurations()
+        )
+
+
+def test_ranges_come_back_as_a_recipe_writes_them() -> None:
+    for each in (
+        Values(("a", 1, True)), Between(0.0, 1.0), Between(1e-3, 1.0, log=True), Between(1, 9, whole=True),
+        Between(1, 9, log=True, whole=True), Values((1,), {"layers": (2, 3)}),
+    ):  # fmt: skip
+        assert range_of("x", each.description()) == each

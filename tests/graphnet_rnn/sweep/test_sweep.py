@@ -1,0 +1,262 @@
+"""Sweeps: each run is the one that `train` makes, kills lose nothing, failures stop nobody, the worst are cut."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphnet_rnn.cli import main
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.sweep import Book, Halving, Recipe, Sweep, Values
+from graphnet_rnn.sweep.report import report
+
+TEXT = "the cat sat on the mat, and the rat sat on the hat.\n" * 20
+SMALL: dict[str, Any] = {"time": 10, "batch": 4, "sample": 0, "no_early_stopping": True}
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> str:
+    path = tmp_path / "book.txt"
+    path.write_text(TEXT)
+    return str(path)
+
+
+def recipe(text: str, epochs: int = 2, **more: Any) -> Recipe:
+    given = {"units": Values((4, 8)), **SMALL, "epochs": epochs, **more.pop("settings", {})}
+    return Recipe(text, given, **more)
+
+
+def rows(folder: Path) -> dict[str, bytes]:
+    """What each run left that is the same whenever it was made."""
+    kept = ("history.jsonl", "model.safetensors")
+    return {
+        f"{p.parent.parent.name}/{p.name}": p.read_bytes() for p in folder.glob("*/run/*") if p.name in kept
+    }
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_sweep_is_the_runs_that_train_makes(text: str, tmp_path: Path) -> None:
+    sweep = Sweep(recipe(text, settings={"cell": Values(("GRU", "Nonsense"))}), tmp_path / "sweep")
+    seen: list[str] = []
+    sweep.run(lambda entry: seen.append(f"{entry.name} {entry.state}"))
+    states = {entry.name: entry.state for entry in sweep.book.look()}
+    assert states == {"0000-0": "done", "0001-0": "failed", "0002-0": "done", "0003-0": "failed"}
+    failed = sweep.book.entries[1]
+    assert "Nonsense" in failed.sentence
+    assert "\n" not in failed.sentence
+    assert "0001-0 failed" in seen
+    command = sweep.recipe.command(sweep.book.entries[0].settings, 0, tmp_path / "alone")
+    assert main(command) == 0
+    alone = {p.name: p.read_bytes() for p in (tmp_path / "alone").iterdir()}
+    for name in ("history.jsonl", "model.safetensors"):
+        assert (sweep.book.entries[0].run / name).read_bytes() == alone[name]
+    (best, mean, error, runs), *_ = sweep.book.best()
+    assert mean == runs[0].best == min(entry.best for entry in sweep.book.entries if entry.values)
+    assert math.isnan(error)
+    assert best["cell"] == "GRU"
+    before = rows(tmp_path / "sweep")
+    again = Sweep(sweep.recipe, tmp_path / "sweep")
+    again.run()
+    assert rows(tmp_path / "sweep") == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_halving_cuts_the_worst_and_goes_on_with_the_best(text: str, tmp_path: Path) -> None:
+    wanted = recipe(
+        text, 4, settings={"units": Values((1, 2, 8, 16)), "rate": 0.02}, halving=Halving(1, 2), seeds=1
+    )
+    sweep = Sweep(wanted, tmp_path / "sweep")
+    sweep.run()
+    entries = sweep.book.look()
+    assert sorted(entry.epochs for entry in entries) == [1, 1, 2, 4]
+    assert sorted(entry.state for entry in entries) == ["cut", "cut", "cut", "done"]
+    first = sorted(entries, key=lambda entry: entry.values[0])
+    assert {entry.epochs for entry in first[:2]} == {2, 4}
+    whole = Sweep(
+        recipe(text, 4, settings={"units": Values((1, 2, 8, 16)), "rate": 0.02}), tmp_path / "whole"
+    )
+    whole.run()
+    done = next(entry for entry in entries if entry.state == "done")
+    assert done.values == whole.book.look()[done.number].values  # to the bit
+    assert (done.run / "history.jsonl").read_bytes() == (
+        whole.book.entries[done.number].run / "history.jsonl"
+    ).read_bytes()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a process that dies with another")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_sweep_that_is_killed_goes_on_and_nothing_is_lost(text: str, tmp_path: Path, number: int) -> None:
+    wanted = recipe(text, 40, seeds=2)
+    whole = Sweep(wanted, tmp_path / "whole")
+    whole.run()
+    (tmp_path / "recipe.toml").write_text(
+        "text = 'book.txt'\nseeds = 2\n[settings]\nunits = { values = [4, 8] }\ntime = 10\nbatch = 4\nsample = 0\n"
+        "no_early_stopping = true\nepochs = 40\n"
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "graphnet_rnn",
+        "sweep",
+        str(tmp_path / "recipe.toml"),
+        f"--out={tmp_path / 's'}",
+    ]
+    for _ in range(2):
+        process = subprocess.Popen([*command, "--quiet"], stderr=subprocess.PIPE, text=True)
+        end = time.monotonic() + 60
+        while not list((tmp_path / "s").glob("*/run/checkpoint-*")) and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(0.8)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=90)
+        assert process.returncode == (-number if number == signal.SIGKILL else 130), said
+        time.sleep(0.5)
+        assert not _children_of(tmp_path / "s")
+    assert subprocess.run([*command, "--quiet"], timeout=300, check=False).returncode == 0
+    assert rows(tmp_path / "s") == rows(tmp_path / "whole")
+
+
+def _children_of(folder: Path) -> list[str]:
+    """Processes that still work in a folder, after a moment in which they may write their checkpoints."""
+    for _ in range(100):
+        found = []
+        for each in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = each.read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if str(folder) in words and "sweep.child" in words:
+                found.append(words)
+        if not found:
+            return []
+        time.sleep(0.1)
+    return found
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_two_sweeps_in_one_folder_share_the_runs(text: str, tmp_path: Path) -> None:
+    wanted = recipe(text, 3, seeds=3)
+    sweeps = [Sweep(wanted, tmp_path / "sweep", workers=1) for _ in range(2)]
+    threads = [threading.Thread(target=sweep.run) for sweep in sweeps]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(300)
+    states = [entry.state for entry in Book(wanted, tmp_path / "sweep").look()]
+    assert states == ["done"] * 6
+    for history in (tmp_path / "sweep").glob("*/run/history.jsonl"):
+        started = [line for line in history.read_text().splitlines() if '"event": "start"' in line]
+        assert len(started) == 1  # nothing twice
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_run_that_takes_too_long_is_ended(text: str, tmp_path: Path) -> None:
+    sweep = Sweep(recipe(text, 100_000, seconds=4.0, settings={"units": 4}), tmp_path / "sweep")
+    sweep.run()
+    (entry,) = sweep.book.look()
+    assert entry.state == "out of time"
+    assert entry.values
+    assert entry.best == min(entry.values)
+
+
+def test_a_worker_that_is_killed_is_a_failure_with_its_sentence(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Recipe, "command", lambda *_: ["nothing"])
+    sweep = Sweep(recipe(text, settings={"units": 4}), tmp_path / "sweep")
+    sweep.run()
+    (entry,) = sweep.book.look()
+    assert entry.state == "failed"
+    assert "invalid choice: 'nothing'" in entry.sentence
+
+
+def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
+    Book(recipe(text), tmp_path / "sweep")
+    Book(recipe(text, seeds=5), tmp_path / "sweep")  # more may be asked for
+    with pytest.raises(UsageError, match="is a sweep of another recipe: settings of it differ"):
+        Book(recipe(text, 3), tmp_path / "sweep")
+    Path(text).write_text(TEXT + "x")
+    with pytest.raises(UsageError, match="is a sweep of another recipe: text of it differ"):
+        Book(recipe(text), tmp_path / "sweep")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "x").touch()
+    with pytest.raises(UsageError, match="is there already, and holds no sweep"):
+        Book(recipe(text), tmp_path / "other")
+
+
+def made(text: str, folder: Path) -> Book:
+    """A sweep whose histories are written by hand."""
+    book = Book(
+        Recipe(text, {"units": Values((4, 8)), "cell": Values(("A_1", "B|<&")), "epochs": 2}, seeds=2), folder
+    )
+    for entry in book.entries:
+        entry.run.mkdir(parents=True)
+        values = [3.0 - entry.number - 0.1 * entry.seed, 2.0 - 0.5 * entry.number + 0.2 * entry.seed]
+        lines = [{"event": "start", "unit": "bits/char"}]
+        lines += [{"event": "epoch", "train_bpc": 1.0, "valid_bpc": value} for value in values]
+        (entry.run / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        entry.end("done" if entry.number < 3 else "failed", "" if entry.number < 3 else "no\nmemory | left")
+    return book
+
+
+def test_tables(text: str, tmp_path: Path) -> None:
+    book = made(text, tmp_path / "sweep")
+    markdown = report(book)
+    assert "| units | cell | bits/char | ± error | seeds | epochs | seconds | state |" in markdown
+    assert "| 8 | A_1 | 0.9500 | 0.0500 | 2 | 2 | 0 | done |" in markdown
+    assert "- 0003-0: no memory \\| left" in markdown
+    assert "B\\|&lt;&" in markdown
+    found = list(csv.reader(io.StringIO(report(book, ".csv"))))
+    assert [row[2] for row in found[1:]] == sorted((row[2] for row in found[1:]), key=float)
+    assert r"A\_1" in report(book, ".tex")
+    assert r"B|<\&" in report(book, ".tex")
+    with pytest.raises(UsageError, match="kind must be"):
+        report(book, ".xls")
+
+
+def test_the_command(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r.toml").write_text(
+        "text = 'book.txt'\n[settings]\nunits = { values = [4] }\ntime = 10\nbatch = 4\nsample = 0\nepochs = 1\n"
+    )
+    out, table = f"--out={tmp_path / 's'}", f"--report={tmp_path / 'r.csv'}"
+    assert main(["sweep", str(tmp_path / "r.toml"), out, table]) == 0
+    said = capsys.readouterr()
+    assert "1 runs in" in said.out
+    assert "| 4 | " in said.out
+    assert (tmp_path / "r.csv").read_text().startswith("units,bits/char")
+    assert main(["sweep", str(tmp_path / "r.toml"), out, "--only-report"]) == 0
+    assert "| 4 | " in capsys.readouterr().out
+    shutil.rmtree(tmp_path / "s")
+    for arguments, words in (
+        (["--only-report", out], "there is no sweep in"),
+        (["--report=x.doc"], "--report x.doc must end in .md, .tex, .csv"),
+        (["--workers=0"], "--workers must be"),
+    ):
+        assert main(["sweep", str(tmp_path / "r.toml"), *arguments]) == 2
+        assert words in capsys.readouterr().err
+    (tmp_path / "r.toml").write_text("text = 'book.txt'\n[settings]\nunit = 3\nepochs = 1\n")
+    assert main(["sweep", str(tmp_path / "r.toml")]) == 2
+    assert "Did you mean units?" in capsys.readouterr().err
+
+
+def test_each_run_has_its_own_cores(text: str, tmp_path: Path) -> None:
+    from graphnet_rnn.sweep.oven import _own_cores
+
+    if not hasattr(os, "sched_getaffinity"):
+        pytest.skip("no cores are given here")
+    cores = sorted(os.sched_getaffinity(0))
+    assert [int(c) for slot in range(len(cores)) for c in _own_cores(slot, 1)] == cores
+    assert Sweep(recipe(text, threads=len(cores)), tmp_path / "sweep").workers == 1
