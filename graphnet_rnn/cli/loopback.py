@@ -1,0 +1,187 @@
+"""A page from a server at this machine's own address. Who knows no token is told nothing."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import threading
+from abc import ABC, abstractmethod
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from graphnet_rnn.errors import UsageError
+
+__all__ = ["Loopback"]
+
+#: Bytes of a request at most.
+LARGEST = 16 << 20
+#: Seconds between signs of life, by which it is seen that a page was closed.
+ALIVE = 10.0
+
+
+class Loopback(ABC):
+    """Serves http://127.0.0.1:PORT/TOKEN/. Requests that name another host, or come from another page, are refused,
+
+    so no other site in the same browser can ask for anything. The page may run what bears its nonce, and load nothing
+    from elsewhere.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        self.token = secrets.token_urlsafe(24)
+        self._new = threading.Condition()
+        self._count, self._closed = 0, False
+        pages = self
+
+        class Handler(_Handler):
+            served = pages
+
+        self.server = _Server(("127.0.0.1", port), Handler)
+
+    @abstractmethod
+    def page(self) -> str:
+        """The page, whose scripts and styles bear self.token as nonce."""
+
+    @abstractmethod
+    def event(self, before: Any) -> tuple[dict[str, Any] | None, Any]:
+        """What is new since what was sent before (None: all of it), as JSON holds it, and what to compare with next."""
+
+    def obey(self, orders: Any) -> None:
+        """Does what a page asks. UsageError for what is no order."""
+        raise UsageError("this page has no orders")
+
+    @property
+    def address(self) -> str:
+        """Where the page is."""
+        return f"http://127.0.0.1:{self.server.server_port}/{self.token}/"
+
+    def run(self) -> None:
+        """Serves until `close`."""
+        self.server.serve_forever(poll_interval=0.2)
+
+    def close(self) -> None:
+        """Ends the server, and the pages' events."""
+        with self._new:
+            self._closed = True
+            self._new.notify_all()
+        self.server.shutdown()
+        self.server.server_close()
+
+    def changed(self) -> None:
+        """There is something new to see."""
+        with self._new:
+            self._count += 1
+            self._new.notify_all()
+
+    def wait(self, count: int) -> int:
+        """Until there was another change than the one of this number, or for a while; the number of the last, or -1."""
+        with self._new:
+            self._new.wait_for(lambda: self._closed or self._count != count, ALIVE)
+            return -1 if self._closed else self._count
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A page that was closed in the middle of an answer is no failure."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    served: Loopback
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "graphnet", ""
+
+    def do_GET(self) -> None:
+        match self._wanted():
+            case "":
+                self._answer(self.served.page().encode(), "text/html; charset=utf-8")
+            case "events":
+                self._events()
+            case None:
+                pass
+            case _:
+                self._refuse(HTTPStatus.NOT_FOUND)
+
+    def do_POST(self) -> None:
+        wanted = self._wanted()
+        if wanted != "orders":
+            if wanted is not None:
+                self._refuse(HTTPStatus.NOT_FOUND)
+            return
+        try:
+            size = int(self.headers.get("Content-Length", ""))
+        except ValueError:
+            self._refuse(HTTPStatus.LENGTH_REQUIRED)
+            return
+        if not 0 <= size <= LARGEST:
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            return
+        try:
+            self.served.obey(json.loads(self.rfile.read(size)))
+        except (ValueError, RecursionError, UsageError) as error:
+            self._answer(str(error).encode(), "text/plain; charset=utf-8", HTTPStatus.BAD_REQUEST)
+            return
+        self._answer(b"", "text/plain")
+
+    def _wanted(self) -> str | None:
+        """What comes after the token; None if the request was refused."""
+        own = f"127.0.0.1:{self.served.server.server_port}"
+        host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
+        token, _, wanted = self.path.lstrip("/").partition("/")
+        known = hmac.compare_digest(token.encode("utf-8", "replace"), self.served.token.encode())
+        if (
+            host != own
+            or origin not in (None, f"http://{own}")
+            or not known
+            or f"/{token}/{wanted}" != self.path
+        ):
+            self._refuse(HTTPStatus.FORBIDDEN)
+            return None
+        return wanted
+
+    def _events(self) -> None:
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.close_connection = True
+        before: Any = None
+        number = 0
+        try:
+            while number >= 0:
+                data, before = self.served.event(before)
+                if data is None:
+                    self.wfile.write(b": alive\n\n")
+                else:
+                    self.wfile.write(f"data: {json.dumps(data, allow_nan=False)}\n\n".encode())
+                self.wfile.flush()
+                number = self.served.wait(number)
+        except OSError:  # the page was closed
+            pass
+
+    def _answer(self, content: bytes, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
+        self.send_response(status)
+        nonce = f"'nonce-{self.served.token}'"
+        policy = (
+            f"default-src 'none'; script-src {nonce}; style-src {nonce}; img-src data:; connect-src 'self'; "
+            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+        for name, value in (
+            ("Content-Type", kind), ("Content-Length", str(len(content))), ("Cache-Control", "no-store"),
+            ("Content-Security-Policy", policy), ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
+        ):  # fmt: skip
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        self.close_connection = True
+        self._answer(status.phrase.encode(), "text/plain", status)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests hold the token; nothing is logged."""
