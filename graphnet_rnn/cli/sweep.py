@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import sys
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from graphnet_rnn.cli import train
 from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.parser import Parser
+from graphnet_rnn.cli.sweep_page import SweepPage, page_of
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.settings import whole_number
@@ -39,6 +44,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="FOLDER", help="of the sweep; one that is there goes on (default: sweeps/NAME)")
     add("--workers", type=int, help="runs at a time (default: as many as there are cores for)")
     add("--report", metavar="FILE", help=f"write a table ({', '.join(KINDS)}) of what there is, at the end")
+    add(
+        "--html",
+        metavar="FILE",
+        help="write a page of what there is, at the end: curves, settings, results",
+    )
+    add(
+        "--serve",
+        action="store_true",
+        help="show that page in a browser while it trains, from this machine alone",
+    )
     add("--only-report", action="store_true", help="train nothing: tell what there is")
     add("--quiet", action="store_true", help="no progress")
 
@@ -56,9 +71,14 @@ def run(options: argparse.Namespace) -> int:
     if options.only_report and not Path(folder).exists():
         raise UsageError(f"there is no sweep in {folder} to tell of")
     sweep = Sweep(recipe, folder, options.workers)
+    if options.html is not None and Path(options.html).suffix != ".html":
+        raise UsageError(f"--html {options.html} must end in .html")
     interrupted = False
     if not options.only_report:
-        interrupted = _trained(sweep, options.quiet)
+        with _served(sweep) if options.serve else contextlib.nullcontext(lambda: None) as changed:
+            interrupted = _trained(sweep, options.quiet, changed)
+    if options.html is not None:
+        write_atomically(options.html, page_of(sweep.book).encode())
     if options.report is not None:
         write_atomically(options.report, report(sweep.book, Path(options.report).suffix).encode())
     if not options.quiet or options.only_report:
@@ -79,13 +99,29 @@ def _settings_of_train() -> set[str]:
     )
 
 
-def _trained(sweep: Sweep, quiet: bool) -> bool:
+@contextlib.contextmanager
+def _served(sweep: Sweep) -> Iterator[Callable[[], None]]:
+    """Within it a page shows the sweep; gives what tells it of something new."""
+    page = SweepPage(sweep.book)
+    thread = threading.Thread(target=page.run, daemon=True)
+    thread.start()
+    print(f"watch it at {page.address}", flush=True)
+    if sys.stdout.isatty():
+        webbrowser.open(page.address)
+    try:
+        yield page.changed
+    finally:
+        page.close()
+
+
+def _trained(sweep: Sweep, quiet: bool, changed: Callable[[], None]) -> bool:
     """Runs it; whether it was interrupted."""
     progress = _Progress(sweep, quiet)
     with Interruption() as interruption:
 
         def seen(entry: Entry) -> None:
             progress.seen(entry)
+            changed()
             if interruption.came:
                 sweep.stop()
 

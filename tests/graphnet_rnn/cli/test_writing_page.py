@@ -179,27 +179,32 @@ def test_in_chromium(writing: WritingPage, tmp_path: Path) -> None:
         asked_for: list[str] = []
         page.on("request", lambda request: asked_for.append(request.url))
         page.goto(writing.address)
+
+        def seen(name: str) -> api.LocatorAssertions:
+            return api.expect(page.locator(f"#{name}"))
+
         page.keyboard.type("ab é")
-        page.wait_for_function("document.getElementById('written').textContent === 'ab é'")
-        page.wait_for_function("document.getElementById('suggestion').textContent.length > 0")
+        seen("written").to_have_text("ab é")
+        seen("suggestion").not_to_be_empty()
         suggested = writing.desk.wait(10).suggestion
         page.keyboard.press("Tab")
-        page.wait_for_function("document.getElementById('written').textContent.length > 4")
+        seen("written").not_to_have_text("ab é")
         assert writing.desk.wait(10).text == "ab é" + suggested
         page.keyboard.press("ArrowUp")
-        page.wait_for_function("document.getElementById('temperature').textContent === '0.1'")
+        seen("temperature").to_have_text("0.1")
         page.keyboard.press("Backspace")
-        page.wait_for_function("document.getElementById('written').textContent === 'ab é'")
+        seen("written").to_have_text("ab é")
         assert page.locator(".unknown").text_content() == "é"
         page.locator("#colours").click()
         assert page.locator("[data-level]").count() >= 2
         page.keyboard.press("Escape")
-        page.wait_for_function("document.getElementById('suggestion').textContent === ''")
+        seen("suggestion").to_be_empty()
         page.keyboard.press("Control+s")
-        page.wait_for_function("!document.title.startsWith('*')")
+        api.expect(page).to_have_title("novel.txt")
         assert (tmp_path / "novel.txt").read_text() == "ab é"
         writing.desk.type("<b>&amp;")
-        page.wait_for_function("document.getElementById('written').textContent === 'ab é<b>&amp;'")
+        seen("written").to_have_text("ab é<b>&amp;")
+        page.screenshot(path=tmp_path / "page.png")
         browser.close()
     assert told == []
     assert all(url.startswith(writing.address) for url in asked_for)
