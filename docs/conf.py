@@ -86,6 +86,8 @@ guides_that_run = [
     "reading_a_run",
     "exchange",
     "long_sequences",
+    "sweeps",
+    "writing",
 ]
 nb_custom_formats = {".py": "extensions.guides.read_tutorial"}
 nb_execution_mode = "cache"

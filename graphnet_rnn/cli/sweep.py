@@ -167,9 +167,9 @@ class _Progress:
 
     def _line(self, entry: Entry) -> str:
         names = self._sweep.recipe.ranges
-        told = " ".join(f"{name}={value}" for name, value in entry.settings.items() if name in names)
+        words = " ".join(f"{name}={value}" for name, value in entry.settings.items() if name in names)
         what = entry.sentence if entry.state == "failed" else f"{entry.best:.3f} {entry.unit}"
-        return f"{entry.name} {entry.state}: {what}  {told}"
+        return f"{entry.name} {entry.state}: {what}  {words}"
 
     def close(self) -> None:
         self._bar.close()

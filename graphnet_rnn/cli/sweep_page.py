@@ -11,9 +11,7 @@ from importlib import resources
 from typing import Any
 
 from graphnet.errors import GraphnetError
-from graphnet.system.json_lines import read_rows
 from graphnet_rnn.cli.loopback import Loopback
-from graphnet_rnn.errors import DataError
 from graphnet_rnn.sweep import Book, Entry
 
 __all__ = ["SweepPage", "data_of", "page_of"]
@@ -49,20 +47,12 @@ def _run(entry: Entry) -> dict[str, Any]:
     return {
         "name": entry.name, "state": entry.state, "sentence": entry.sentence, "settings": entry.settings,
         "values": [_number(value) for value in entry.values], "value": _number(entry.best), "epochs": entry.epochs,
-        "seconds": round(entry.seconds, 3), "sample": _sample(entry),
+        "seconds": round(entry.seconds, 3), "sample": entry.sample[:2000],
     }  # fmt: skip
 
 
 def _number(value: float) -> float | None:
     return float(f"{value:.7g}") if math.isfinite(value) else None
-
-
-def _sample(entry: Entry) -> str:
-    """What the run wrote after its last epoch."""
-    history = entry.run / "history.jsonl"
-    rows = read_rows(history, DataError) if history.exists() else []
-    written = [str(row["sample"]) for row in rows if row.get("sample")]
-    return written[-1][:2000] if written else ""
 
 
 def _flight(entry: Entry) -> str:

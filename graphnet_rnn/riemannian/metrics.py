@@ -348,10 +348,10 @@ class OverCost:
 
         def solve(gradient: Mapping[Node, Array]) -> dict[Node, Array]:
             steps: dict[Node, Array] = {}
-            for block, solver in zip(self.blocks, solvers, strict=True):
-                weights = [each.weight for each in block.group.incoming]
-                slopes = [weight * np.asarray(gradient[w], np.float64) for w in weights]
-                with _one_thread():
+            with _one_thread():
+                for block, solver in zip(self.blocks, solvers, strict=True):
+                    weights = [each.weight for each in block.group.incoming]
+                    slopes = [weight * np.asarray(gradient[w], np.float64) for w in weights]
                     steps.update(zip(weights, solver(slopes), strict=True))
             return steps
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphnet.system.json_lines import read_rows
 from graphnet.system.json_text import read_json
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes, write_atomically
@@ -33,7 +34,8 @@ class Entry:
     """One run: a configuration and a seed.
 
     epochs: how many it has made. values: the validated measure after each (of the training data where nothing is kept
-    to validate). state: "waiting", "begun", or one of ENDS. sentence: why it failed.
+    to validate). state: "waiting", "begun", or one of ENDS. sentence: why it failed. sample: what it wrote after its
+    last epoch.
     """
 
     number: int
@@ -45,6 +47,11 @@ class Entry:
     values: list[float] = field(default_factory=list)
     seconds: float = 0.0
     unit: str = ""
+    sample: str = ""
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._history, self._timing = (_Tail(self.run / name) for name in ("history.jsonl", "timing.jsonl"))
 
     @property
     def name(self) -> str:
@@ -70,23 +77,23 @@ class Entry:
         return min(self.values[:epochs], default=math.inf) if whole else math.inf
 
     def look(self) -> None:
-        """Reads what is there now."""
+        """Reads what is new; several threads may."""
+        with self._lock:
+            self._look()
+
+    def _look(self) -> None:
         ended = _read(self.folder / ENDED)
         self.state, self.sentence = str(ended.get("state", "")), str(ended.get("sentence", ""))
-        self.values, self.unit = [], self.unit
-        history = self.run / "history.jsonl"
-        for row in read_rows(history, DataError) if history.exists() else []:
+        for anew, row in self._history.rows(b'"event": "start"', b'"event": "epoch"'):
+            if anew:
+                self.values, self.sample = [], ""
             if row.get("event") == "start":
                 self.unit = str(row.get("unit", ""))
-            elif row.get("event") == "epoch":
-                found = [
-                    value for name, value in row.items() if name.startswith("valid_") and value is not None
-                ]
-                found = found or [value for name, value in row.items() if name.startswith("train_")]
-                self.values.append(float(found[0]) if found and found[0] is not None else math.inf)
-        timing = self.run / "timing.jsonl"
-        rows = read_rows(timing, DataError) if timing.exists() else []
-        self.seconds = sum(float(row.get("seconds", 0)) for row in rows if "epoch" in row)
+            else:
+                self.values.append(_value_of(row))
+                self.sample = str(row.get("sample") or self.sample)
+        for anew, row in self._timing.rows(b'"epoch"'):
+            self.seconds = (0.0 if anew else self.seconds) + float(row.get("seconds", 0))
         if self.state not in ENDS:
             self.state = "begun" if self.run.exists() else "waiting"
 
@@ -145,6 +152,45 @@ class Book:
                 error = math.sqrt(spread / (len(values) - 1) / len(values)) if len(values) > 1 else math.nan
                 found.append((runs[0].settings, mean, error, runs))
         return sorted(found, key=lambda each: each[1])
+
+
+class _Tail:
+    """What is added to a file of JSON lines, as it grows; all of it anew where the file was cut."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._end = path, 0
+
+    def rows(self, *marks: bytes) -> Iterator[tuple[bool, dict[str, Any]]]:
+        """New rows that hold one of the marks, and whether this is the first of the file. DataError for no JSON."""
+        try:
+            with open(self._path, "rb") as file:
+                if os.fstat(file.fileno()).st_size < self._end:
+                    self._end = 0
+                file.seek(self._end)
+                new = file.read()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise DataError(f"{self._path} cannot be read: {error.strerror or error}") from None
+        new = new[: new.rfind(b"\n") + 1]  # a row that is being written is read later
+        anew, self._end = not self._end, self._end + len(new)
+        for line in new.splitlines():
+            if any(mark in line for mark in marks):
+                try:
+                    row = read_json(line)
+                except ValueError as error:
+                    raise DataError(f"{self._path} is damaged: {error}") from None
+                yield anew, row
+                anew = False
+
+
+def _value_of(row: Mapping[str, Any]) -> float:
+    """What an epoch is judged by: its validation, or its training where there is none."""
+    for kind in ("valid_", "train_"):
+        for name, value in row.items():
+            if name.startswith(kind) and value is not None:
+                return float(value)
+    return math.inf
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class Sweep:
     checkpoints of its runs, and gives the same results to the bit. Several sweeps, also on other machines, may work in
     one folder: each run is claimed by one of them. A run that fails is recorded with its sentence.
 
-        sweep = rnn.sweep.Sweep(rnn.sweep.Recipe.read("recipe.toml"), "sweeps/gru")
+        sweep = Sweep(Recipe.read("recipe.toml"), "sweeps/gru")
         sweep.run(print)
         for settings, mean, error, runs in sweep.book.best(): ...
     """
@@ -157,7 +157,7 @@ class Sweep:
                     late = True
                     self._end(process)
                     break
-            _, said = process.communicate()
+            _, errors = process.communicate()
         entry.look()
         if late:
             entry.end("out of time")
@@ -165,7 +165,7 @@ class Sweep:
             if last or entry.epochs < epochs:  # early stopping
                 entry.end("done")
         elif not self._stopped.is_set():
-            entry.end("failed", _sentence(said, process.returncode))
+            entry.end("failed", _sentence(errors, process.returncode))
 
     @staticmethod
     def _end(process: subprocess.Popen[str]) -> None:
@@ -176,9 +176,9 @@ class Sweep:
             process.kill()
 
 
-def _sentence(said: str, code: int) -> str:
+def _sentence(errors: str, code: int) -> str:
     """The last line that it said, without the program's name; what ended it where it said nothing."""
-    lines = [line for line in said.splitlines() if line.strip()]
+    lines = [line for line in errors.splitlines() if line.strip()]
     if code < 0:
         return f"ended by {signal.Signals(-code).name}"
     return lines[-1].removeprefix("graphnet-rnn train: ")[:500] if lines else f"exit code {code}"

@@ -27,6 +27,8 @@ from pathlib import Path
 from tests.newcomer.choices import STAND_INS, choice_of
 from tests.newcomer.commands import ROOT, Command, commands_of_help, commands_of_page, pages, programs
 
+#: A sweep of two runs.
+RECIPE = 'text = "{}"\n[settings]\nunits = { values = [4, 8] }\nbatch = 64\nepochs = 1\n'
 #: Checkout -> the command that makes its environment.
 CHECKOUTS = {
     "demo": "python3 run.py demo",
@@ -144,6 +146,7 @@ def write_files(folder: Path) -> None:
     book = (book * 4)[:160_000]
     (folder / "book.txt").write_text(book, "utf-8")
     (folder / "other.txt").write_text(book[:10_000], "utf-8")
+    (folder / "recipe.toml").write_text(RECIPE.replace("{}", f"{folder}/book.txt"), "utf-8")
     guide = (ROOT / "docs" / "declaring_cells.md").read_text("utf-8")
     class_in_guide = re.search(r"^class Leaky.*?(?=^rnn\.)", guide, re.MULTILINE | re.DOTALL)
     assert class_in_guide is not None

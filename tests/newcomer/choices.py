@@ -66,6 +66,7 @@ STAND_INS = {
     "other.txt": "",
     "my_cells.py": "",
     "graphnet/graph/node.py": "",
+    "recipe.toml": "",
     "runs/book": "graphnet-rnn train book.txt --units 8 --epochs 2 --quiet --out runs/book",
     "runs/other": "graphnet-rnn train book.txt --units 4 --epochs 2 --quiet --out runs/other",
     "runs/gru": "graphnet-rnn train book.txt --cell GRU --units 8 --epochs 2 --quiet --out runs/gru",

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from graphnet_rnn.cli import main
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.sweep import Book, Halving, Recipe, Sweep, Values
 from graphnet_rnn.sweep.report import report
 
@@ -260,3 +260,31 @@ def test_each_run_has_its_own_cores(text: str, tmp_path: Path) -> None:
     cores = sorted(os.sched_getaffinity(0))
     assert [int(c) for slot in range(len(cores)) for c in _own_cores(slot, 1)] == cores
     assert Sweep(recipe(text, threads=len(cores)), tmp_path / "sweep").workers == 1
+
+
+def test_what_is_added_to_a_history_is_read_once(text: str, tmp_path: Path) -> None:
+    """Also a row that is only half written, and a history that was cut when its run was resumed."""
+    book = Book(Recipe(text, {"units": 4, "epochs": 9}), tmp_path / "sweep")
+    (entry,) = book.entries
+    entry.run.mkdir(parents=True)
+    history = entry.run / "history.jsonl"
+
+    def row(value: float) -> str:
+        return json.dumps({"event": "epoch", "valid_bpc": value, "sample": f"s{value}"}) + "\n"
+
+    history.write_text('{"event": "start", "unit": "bits/char"}\n' + row(3.0) + row(2.0)[:20])
+    entry.look()
+    assert (entry.values, entry.sample) == ([3.0], "s3.0")
+    history.write_text('{"event": "start", "unit": "bits/char"}\n' + row(3.0) + row(2.0) + row(1.0))
+    threads = [threading.Thread(target=entry.look) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert entry.values == [3.0, 2.0, 1.0]
+    history.write_text('{"event": "start", "unit": "bits/char"}\n' + row(3.0))
+    entry.look()
+    assert (entry.values, entry.unit) == ([3.0], "bits/char")
+    history.write_text(history.read_text() + '{"event": "epoch", \n')
+    with pytest.raises(DataError, match=r"history\.jsonl is damaged"):
+        entry.look()
