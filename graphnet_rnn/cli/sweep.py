@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from graphnet_rnn.cli import train
-from graphnet_rnn.cli.outputs import require_folder
+from graphnet_rnn.cli.outputs import require_apart, require_ending, require_folder
 from graphnet_rnn.cli.parser import Parser
 from graphnet_rnn.cli.sweep_page import SweepPage, page_of
 from graphnet_rnn.errors import UsageError
@@ -25,22 +25,16 @@ from graphnet_rnn.sweep.report import KINDS, report
 from graphnet_rnn.training.interruption import Interruption
 
 EXAMPLE = """example:
-  graphnet-rnn sweep recipe.toml --out sweeps/gru --report gru.md
-a recipe:
-  text = "book.txt"
-  method = "grid"
-  seeds = 2
-  [settings]
-  cell = { values = ["GRU", "LSTM"] }
-  units = { values = [64, 128] }
-  epochs = 10
-  [halving]
-  first = 2"""
+  graphnet-rnn sweep recipe.toml --out sweeps/cells --report cells.md"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("recipe", help="a file in TOML: a text, settings of `train`, and ranges of some")
+    add(
+        "recipe",
+        help="a file in TOML: text = 'book.txt' and, under [settings], options of `train`, such as epochs = 9 and "
+        "units = { values = [32, 64] }; docs/sweeps.md has all that it may say",
+    )
     add("--out", metavar="FOLDER", help="of the sweep; one that is there goes on (default: sweeps/NAME)")
     add("--workers", type=int, help="runs at a time (default: as many as there are cores for)")
     add("--report", metavar="FILE", help=f"write a table ({', '.join(KINDS)}) of what there is, at the end")
@@ -59,8 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.report is not None and Path(options.report).suffix not in KINDS:
-        raise UsageError(f"--report {options.report} must end in {', '.join(KINDS)}")
+    if options.report is not None:
+        require_ending("--report", options.report, KINDS, "the name of a table")
+    if options.html is not None:
+        require_ending("--html", options.html, (".html",), "the name of a page")
+    require_apart({"--report": options.report, "--html": options.html}, {"recipe": options.recipe})
     if options.workers is not None:
         whole_number("--workers", options.workers)
     recipe = Recipe.read(options.recipe)
@@ -71,8 +68,6 @@ def run(options: argparse.Namespace) -> int:
     if options.only_report and not Path(folder).exists():
         raise UsageError(f"there is no sweep in {folder} to tell of")
     sweep = Sweep(recipe, folder, options.workers)
-    if options.html is not None and Path(options.html).suffix != ".html":
-        raise UsageError(f"--html {options.html} must end in .html")
     interrupted = False
     if not options.only_report:
         with _served(sweep) if options.serve else contextlib.nullcontext(lambda: None) as changed:

@@ -1,4 +1,8 @@
-"""Write with a model, which suggests what comes next, in the terminal or in a browser."""
+"""Write with a model, which suggests what comes next, in the terminal or in a browser.
+
+Tab accepts the suggestion, → draws another, ↑ and ↓ change the temperature, Backspace takes back the last accepted
+suggestion or a letter, Esc pauses suggestions, Ctrl-S saves, Ctrl-O opens, Ctrl-C leaves.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,10 @@ import graphnet_rnn as rnn
 from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.writer import Desk, Document, Draft
+from graphnet_rnn.writer.own_model import own_model
 
 EXAMPLE = """example:
-  graphnet-rnn write runs/book/model.safetensors novel.txt
-keys: Tab accepts the suggestion, → draws another, ↑ and ↓ change the temperature, Backspace takes back the last
-accepted suggestion or a letter, Esc pauses suggestions, Ctrl-S saves, Ctrl-O opens, Ctrl-C leaves"""
+  graphnet-rnn write runs/book/model.safetensors novel.txt"""
 THEMES = ("light", "dark", "colour-blind")
 
 
@@ -57,7 +60,8 @@ def run(options: argparse.Namespace) -> int:
     document = Document(options.file)
     text = document.read()
     learn = None if options.learn is None else rnn.SGD(options.learn, clip_norm=1.0)
-    draft = Draft(load_finite(options.model, options.cell), options.temperature, options.seed, learn)
+    model = options.model or str(own_model())
+    draft = Draft(load_finite(model, options.cell), options.temperature, options.seed, learn)
     desk = Desk(draft)
     if text:
         desk.replace(text)

@@ -1,9 +1,9 @@
 """The small model that comes with the package, and how it is made: it writes Python's documentation.
 
     python -m graphnet_rnn.writer.own_model text python.txt
-    graphnet-rnn train python.txt --cell lstm --units 288 --time 120 --batch 64 --epochs 40 --out runs/python \
-        --optimizer "adam(rate=0.003)"
-    python -m graphnet_rnn.writer.own_model keep runs/python/model.safetensors
+    graphnet-rnn train python.txt --cell "LSTM(units=256)" --time 100 --rate-after 6 --rate-decay 0.8 --epochs 16 \
+        --out runs/documentation
+    python -m graphnet_rnn.writer.own_model keep runs/documentation/model.safetensors
 
 The text is that of the topics of `help()`, and of the docstrings of the standard library's public modules: as the
 Python that runs it has them, under the licence of Python.
@@ -19,10 +19,10 @@ from importlib import resources
 from inspect import cleandoc
 from pathlib import Path
 
-import graphnet_rnn as rnn
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
+from graphnet_rnn.formats.model_file import read_model_file
 
 __all__ = ["documentation", "own_model"]
 
@@ -83,7 +83,7 @@ def main() -> None:
         write_atomically(chosen.file, text.encode())
         print(f"{len(text):,} characters, {len(set(text))} different")
         return
-    rnn.load(chosen.file)
+    read_model_file(chosen.file)
     content = chosen.file.read_bytes()
     if len(content) > LARGEST:
         raise UsageError(
