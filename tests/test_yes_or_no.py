@@ -119,6 +119,7 @@ INNER = {
     "replace_inputs: own_place": "rewriting of graphs calls it",
     "row: times": "a Trainer calls it",
     "viz.Style": "the pictures call it",
+    "RiemannianReport": "a step makes it",
 }
 
 

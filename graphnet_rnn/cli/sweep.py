@@ -20,6 +20,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.sweep import Entry, Recipe, Sweep
+from graphnet_rnn.sweep.book import ENDS
 from graphnet_rnn.sweep.recipe import OWN
 from graphnet_rnn.sweep.report import KINDS, report
 from graphnet_rnn.training.interruption import Interruption
@@ -35,7 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file in TOML: text = 'book.txt' and, under [settings], options of `train`, such as epochs = 9 and "
         "units = { values = [32, 64] }; docs/sweeps.md has all that it may say",
     )
-    add("--out", metavar="FOLDER", help="of the sweep; one that is there goes on (default: sweeps/NAME)")
+    add(
+        "--out",
+        metavar="FOLDER",
+        help="one that is there goes on (default: in sweeps/, named as RECIPE)",
+    )
     add("--workers", type=int, help="runs at a time (default: as many as there are cores for)")
     add("--report", metavar="FILE", help=f"write a table ({', '.join(KINDS)}) of what there is, at the end")
     add(
@@ -65,6 +70,10 @@ def run(options: argparse.Namespace) -> int:
     _ = recipe.epochs
     folder = options.out or str(Path("sweeps") / Path(options.recipe).stem)
     require_folder("--out", folder)
+    if options.only_report and options.serve:
+        raise UsageError(
+            "--serve shows a sweep that trains, and --only-report trains none; --html writes the page"
+        )
     if options.only_report and not Path(folder).exists():
         raise UsageError(f"there is no sweep in {folder} to tell of")
     sweep = Sweep(recipe, folder, options.workers)
@@ -80,7 +89,15 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.write(report(sweep.book))
     if interrupted and not options.quiet:
         print(f"interrupted; the same command goes on where {folder} stands", file=sys.stderr)
-    return 130 if interrupted else 0
+    best = sweep.book.best()
+    if interrupted:
+        return 130
+    if not best:
+        raise UsageError(f"no run of {folder} has a result; the reasons are in its table")
+    if not options.quiet:
+        winner = min(best[0][3], key=lambda run: run.best if math.isfinite(run.best) else math.inf)
+        print(f"the best run is in {winner.run}")
+    return 0
 
 
 def _settings_of_train() -> set[str]:
@@ -136,11 +153,13 @@ class _Progress:
             entry.name for entry in sweep.book.look() if entry.state in ("done", "failed")
         }
         entries = sweep.book.entries
-        print(
-            f"{len(entries):,} runs in {sweep.book.folder}, {sweep.workers} at a time"
-        ) if not quiet else None
+        ended = sum(entry.state in ENDS for entry in entries)
+        runs = "1 run" if len(entries) == 1 else f"{len(entries):,} runs"
+        before = f"; {ended:,} had ended, the sweep goes on" if ended else ""
+        if not quiet:
+            print(f"{runs} in {sweep.book.folder}, {sweep.workers} at a time{before}")
         self._bar: Any = tqdm(
-            total=len(entries) * sweep.recipe.epochs, unit="epoch", disable=quiet or not sys.stderr.isatty(),
+            total=sweep.recipe.effort, unit="epoch", disable=quiet or not sys.stderr.isatty(),
             dynamic_ncols=True, leave=False,
         )  # fmt: skip
 
@@ -150,8 +169,7 @@ class _Progress:
             return
         with self._bar.get_lock():
             entries = self._sweep.book.entries
-            epochs = self._sweep.recipe.epochs
-            over = sum(e.epochs if e.state in ("waiting", "begun") else epochs for e in entries)
+            over = sum(e.epochs for e in entries)
             best = min((e.best for e in entries if math.isfinite(e.best)), default=math.nan)
             self._bar.n = over
             self._bar.set_postfix_str(f"best {best:.3f} {entry.unit}", refresh=False)
@@ -164,7 +182,7 @@ class _Progress:
         names = self._sweep.recipe.ranges
         words = " ".join(f"{name}={value}" for name, value in entry.settings.items() if name in names)
         what = entry.sentence if entry.state == "failed" else f"{entry.best:.3f} {entry.unit}"
-        return f"{entry.name} {entry.state}: {what}  {words}"
+        return f"{entry.name} {entry.state}: {what}  {words}".rstrip()
 
     def close(self) -> None:
         self._bar.close()

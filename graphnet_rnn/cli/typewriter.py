@@ -22,6 +22,7 @@ from prompt_toolkit.key_binding.key_processor import KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, VSplit, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import get_cwidth
@@ -196,7 +197,10 @@ class Typewriter:
     def _layout(self) -> Layout:
         asking = Condition(lambda: bool(self._asks))
         text = Window(FormattedTextControl(self._page, show_cursor=True, focusable=True), wrap_lines=True)
-        line = Window(FormattedTextControl(self._status), height=1, style="class:status")
+        line = Window(
+            FormattedTextControl(self._status), height=Dimension(min=1, max=4), style="class:status",
+            wrap_lines=True, dont_extend_height=True,
+        )  # fmt: skip
         question = VSplit(
             [
                 Window(
@@ -223,7 +227,7 @@ class Typewriter:
         view = self.desk.view
         words = self.message or view.message
         if words:
-            return [("class:message", words[:columns])]
+            return [("class:message", words)]
         name = "no name" if self.document.path is None else self.document.path.name
         return [("", status(view, name, columns))]
 
@@ -330,7 +334,7 @@ class Typewriter:
             self._sure = ""
             self._loop.call_soon_threadsafe(self._ask, "open: ", self._read)
         else:
-            self._sure, self.message = "open", "the text is not saved: ^S saves it, ^O again leaves it"
+            self._sure, self.message = "open", "the text is not saved: ^S saves it, ^O again drops it"
 
     def _read(self, name: str) -> None:
         try:
@@ -341,6 +345,7 @@ class Typewriter:
             return
         self.document = document
         self.desk.replace(text)
+        self.message = "" if document.is_there else f"{document.path} is a new file"
 
     def _leave(self) -> None:
         self.desk.then(self._may_leave)
@@ -350,7 +355,10 @@ class Typewriter:
             self._left = True
             self._loop.call_soon_threadsafe(self._end)
         else:
-            self._sure, self.message = "leave", "the text is not saved: ^S saves it, ^C again leaves it"
+            self._sure, self.message = (
+                "leave",
+                "the text is not saved: ^S saves it, ^C again leaves without it",
+            )
 
 
 def _ends() -> Iterable[int]:

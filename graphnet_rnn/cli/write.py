@@ -107,7 +107,7 @@ def _at_a_terminal(desk: Desk, document: Document, options: argparse.Namespace) 
     from graphnet_rnn.cli.typewriter import Typewriter
 
     left: Path | None = document.unsaved
-    message = f"{left} holds what was not saved last time" if left is not None else ""
+    message = f"{left} holds what was not saved last time; ^O opens it" if left is not None else ""
     scale = options.theme if options.colour and "NO_COLOR" not in os.environ else None
     kept = Typewriter(desk, document, scale, message).run()
     return _exit_code(kept)

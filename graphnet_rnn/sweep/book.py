@@ -35,7 +35,7 @@ class Entry:
 
     epochs: how many it has made. values: the validated measure after each (of the training data where nothing is kept
     to validate). state: "waiting", "begun", or one of ENDS. sentence: why it failed. sample: what it wrote after its
-    last epoch.
+    last epoch. most: epochs of the recipe; those that the run makes by hand afterwards are no part of the sweep.
     """
 
     number: int
@@ -48,6 +48,7 @@ class Entry:
     seconds: float = 0.0
     unit: str = ""
     sample: str = ""
+    most: int | None = None
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -89,7 +90,7 @@ class Entry:
                 self.values, self.sample = [], ""
             if row.get("event") == "start":
                 self.unit = str(row.get("unit", ""))
-            else:
+            elif self.most is None or len(self.values) < self.most:
                 self.values.append(_value_of(row))
                 self.sample = str(row.get("sample") or self.sample)
         for anew, row in self._timing.rows(b'"epoch"'):
@@ -112,7 +113,11 @@ class Book:
         held = self.folder / RECIPE
         if held.exists():
             was, now = _read(held), json.loads(_json(recipe.description()))
-            changed = sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
+            changed = _differing(was, now)
+            if changed == ["settings"] and isinstance(was.get("settings"), dict):
+                changed = [
+                    f"the setting {name}" for name in _differing(was["settings"], now["settings"])
+                ] or changed
             if changed:
                 raise UsageError(
                     f"{self.folder} is a sweep of another recipe: {' and '.join(changed)} of it differ; name another "
@@ -128,7 +133,8 @@ class Book:
     def _entries(self) -> Iterator[Entry]:
         for number, settings in enumerate(self.recipe.configurations()):
             for seed in range(self.recipe.seeds):
-                yield Entry(number, seed, settings, self.folder / f"{number:04d}-{seed}")
+                folder = self.folder / f"{number:04d}-{seed}"
+                yield Entry(number, seed, settings, folder, most=self.recipe.epochs)
 
     def look(self) -> list[Entry]:
         """The entries, as they are now."""
@@ -182,6 +188,10 @@ class _Tail:
                     raise DataError(f"{self._path} is damaged: {error}") from None
                 yield anew, row
                 anew = False
+
+
+def _differing(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    return sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
 
 
 def _value_of(row: Mapping[str, Any]) -> float:

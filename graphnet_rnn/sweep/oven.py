@@ -47,13 +47,22 @@ class Sweep:
         self._slots = [threading.Lock() for _ in range(self.workers)]
         self._stopped = threading.Event()
         self._listener: Callable[[Entry], object] = lambda entry: None
+        self._telling = threading.Lock()
 
     def run(self, listener: Callable[[Entry], object] | None = None) -> None:
-        """Until every run has ended, or was cut. listener: called with an entry whenever it has changed.
+        """Until every run has ended, or was cut. listener: called with an entry whenever it may have changed, one at a
+
+        time.
 
         Ctrl-C ends it, once the runs have written their checkpoints.
         """
-        self._listener = listener or self._listener
+        heard = listener or (lambda entry: None)
+
+        def tell(entry: Entry) -> None:
+            with self._telling:
+                heard(entry)
+
+        self._listener = tell
         self._stopped.clear()
         rungs = (
             [self.recipe.epochs]

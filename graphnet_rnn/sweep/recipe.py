@@ -109,7 +109,24 @@ class Recipe:
     @property
     def epochs(self) -> int:
         """To which a run is trained at most."""
-        return whole_number("recipe: epochs, for how long all are trained,", self.settings.get("epochs"))
+        value = self.settings.get("epochs")
+        if value is None or isinstance(value, Range):
+            raise UsageError("recipe: say epochs, a number, under [settings]: for how long all are trained")
+        epochs = whole_number("recipe: epochs", value)
+        if self.halving is not None and self.halving.first >= epochs:
+            raise UsageError(f"recipe: halving: first, {self.halving.first}, must be below epochs, {epochs}")
+        return epochs
+
+    @property
+    def effort(self) -> int:
+        """Epochs of all runs together, if none ends early."""
+        rungs = [self.epochs] if self.halving is None else self.halving.rungs(self.epochs)
+        count, done, total = sum(1 for _ in self.configurations()), 0, 0
+        for rung in rungs:
+            total += count * self.seeds * (rung - done)
+            done = rung
+            count = max(1, count // (self.halving.factor if self.halving else 1))
+        return total
 
     def require_known(self, options: Collection[str]) -> None:
         """UsageError for a setting that is none of these."""

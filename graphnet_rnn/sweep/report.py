@@ -23,9 +23,10 @@ SPECIAL = {
 
 
 def report(book: Book, kind: str = ".md") -> str:
-    """A row for each configuration that has a value, the best first: the settings that differ, mean ± standard error of
+    """A row for each configuration that has a value, the best first: its best run, the settings that differ, the mean ±
 
-    the best validation over seeds, of how many, epochs, seconds, and how the runs stand. kind: ".md", ".tex" or ".csv".
+    standard error of the best validation over seeds, of how many, epochs, seconds, and how the runs stand. kind: ".md",
+    ".tex" or ".csv".
     """
     one_of("report: kind", kind, KINDS)
     book.look()
@@ -36,6 +37,7 @@ def report(book: Book, kind: str = ".md") -> str:
         counted = sum(math.isfinite(run.best) for run in runs)
         rows.append(
             [
+                min(runs, key=lambda run: run.best if math.isfinite(run.best) else math.inf).name,
                 *(_shown(settings[name]) if name in settings else "" for name in names),
                 f"{mean:.4f}",
                 "" if math.isnan(error) else f"{error:.4f}",
@@ -45,7 +47,7 @@ def report(book: Book, kind: str = ".md") -> str:
                 ", ".join(dict.fromkeys(run.state for run in runs)),
             ]
         )
-    head = [*names, unit, "± error", "seeds", "epochs", "seconds", "state"]
+    head = ["run", *names, unit, "± error", "seeds", "epochs", "seconds", "state"]
     failed = [entry for entry in book.entries if entry.state == "failed"]
     if kind == ".csv":
         text = io.StringIO()

@@ -28,7 +28,9 @@ class Document:
         """The text; "" of a file that is not there yet. DataError for what is no text."""
         if self.path is None:
             return ""
-        if not self.path.exists() and self.path.parent.is_dir():
+        if not self.path.parent.is_dir():
+            raise DataError(f"there is no folder {self.path.parent} for {self.path.name}")
+        if not self.is_there:
             self._content = None
             return ""
         content = read_bytes(self.path, DataError)
@@ -60,6 +62,11 @@ class Document:
         content = (text.replace("\n", "\r\n") if self._crlf else text).encode()
         write_atomically(self.path, content)
         self._content = content
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is such a file."""
+        return self.path is not None and self.path.exists()
 
     @property
     def changed_elsewhere(self) -> bool:

@@ -499,7 +499,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("write vectors.safetensors --html", "this network has no vocabulary"),
         ("write model.safetensors folder --html", "folder is a folder"),
         ("write model.safetensors binary --html", "is no text in UTF-8"),
-        ("write model.safetensors none/new.txt --html", "there is no file none/new.txt"),
+        ("write model.safetensors none/new.txt --html", "there is no folder none for new.txt"),
         ("write model.safetensors zero --html", "it is a device"),
         ("write model.safetensors", "is no terminal, where one could write"),
         ("write model.safetensors a.txt b.txt", "unrecognized arguments: b.txt"),

@@ -156,7 +156,7 @@ def test_a_setting_that_no_command_has(read: Any) -> None:
         UsageError, match=r"train has no setting unit; it has epochs, units. Did you mean units"
     ):
         recipe.require_known(["units", "epochs"])
-    with pytest.raises(UsageError, match="epochs, for how long all are trained, must be"):
+    with pytest.raises(UsageError, match="say epochs, a number, under"):
         _ = Recipe("a", {}).epochs
     with pytest.raises(UsageError, match="more than 100,000 configurations"):
         list(

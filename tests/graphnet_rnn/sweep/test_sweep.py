@@ -186,7 +186,7 @@ def test_a_worker_that_is_killed_is_a_failure_with_its_sentence(
 def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
     Book(recipe(text), tmp_path / "sweep")
     Book(recipe(text, seeds=5), tmp_path / "sweep")  # more may be asked for
-    with pytest.raises(UsageError, match="is a sweep of another recipe: settings of it differ"):
+    with pytest.raises(UsageError, match="is a sweep of another recipe: the setting epochs of it differ"):
         Book(recipe(text, 3), tmp_path / "sweep")
     Path(text).write_text(TEXT + "x")
     with pytest.raises(UsageError, match="is a sweep of another recipe: text of it differ"):
@@ -215,12 +215,12 @@ def made(text: str, folder: Path) -> Book:
 def test_tables(text: str, tmp_path: Path) -> None:
     book = made(text, tmp_path / "sweep")
     markdown = report(book)
-    assert "| units | cell | bits/char | ± error | seeds | epochs | seconds | state |" in markdown
-    assert "| 8 | A_1 | 0.9500 | 0.0500 | 2 | 2 | 0 | done |" in markdown
+    assert "| run | units | cell | bits/char | ± error | seeds | epochs | seconds | state |" in markdown
+    assert "| 0002-1 | 8 | A_1 | 0.9500 | 0.0500 | 2 | 2 | 0 | done |" in markdown
     assert "- 0003-0: no memory \\| left" in markdown
     assert "B\\|&lt;&" in markdown
     found = list(csv.reader(io.StringIO(report(book, ".csv"))))
-    assert [row[2] for row in found[1:]] == sorted((row[2] for row in found[1:]), key=float)
+    assert [row[3] for row in found[1:]] == sorted((row[3] for row in found[1:]), key=float)
     assert r"A\_1" in report(book, ".tex")
     assert r"B|<\&" in report(book, ".tex")
     with pytest.raises(UsageError, match="kind must be"):
@@ -234,15 +234,15 @@ def test_the_command(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     out, table = f"--out={tmp_path / 's'}", f"--report={tmp_path / 'r.csv'}"
     assert main(["sweep", str(tmp_path / "r.toml"), out, table]) == 0
     said = capsys.readouterr()
-    assert "1 runs in" in said.out
-    assert "| 4 | " in said.out
-    assert (tmp_path / "r.csv").read_text().startswith("units,bits/char")
+    assert "1 run in" in said.out
+    assert "| 0000-0 | 4 | " in said.out
+    assert (tmp_path / "r.csv").read_text().startswith("run,units,bits/char")
     assert main(["sweep", str(tmp_path / "r.toml"), out, "--only-report"]) == 0
-    assert "| 4 | " in capsys.readouterr().out
+    assert "| 0000-0 | 4 | " in capsys.readouterr().out
     shutil.rmtree(tmp_path / "s")
     for arguments, words in (
         (["--only-report", out], "there is no sweep in"),
-        (["--report=x.doc"], "--report x.doc must end in .md, .tex, .csv"),
+        (["--report=x.doc"], "the name of a table must end in one of .md, .tex, .csv"),
         (["--workers=0"], "--workers must be"),
     ):
         assert main(["sweep", str(tmp_path / "r.toml"), *arguments]) == 2

@@ -49,7 +49,7 @@ def test_what_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         Document(tmp_path / "bytes").read()
     with pytest.raises(DataError, match="is a folder"):
         Document(tmp_path).read()
-    with pytest.raises(DataError, match=r"there is no file .*nowhere"):
+    with pytest.raises(DataError, match=r"there is no folder .*nowhere for x"):
         Document(tmp_path / "nowhere" / "x").read()
     monkeypatch.setattr(document, "LARGEST", 1)
     with pytest.raises(DataError, match="more than the 0 that one may write at; divide it"):
