@@ -37,7 +37,7 @@ def written(model: Path, tmp_path: Path) -> Iterator[Any]:
     begun: list[Terminal] = []
 
     def begin(*arguments: str, **how: Any) -> Terminal:
-        environment = {"GRAPHNET_THREADS": "1", **how.pop("environment", {})}
+        environment = {"LC_ALL": "C.UTF-8", "PYTHONUTF8": "1", **how.pop("environment", {})}
         command = [sys.executable, "-m", "graphnet_rnn", "write", str(model), *arguments]
         terminal = Terminal(command, folder=tmp_path, environment=environment, **how)
         begun.append(terminal)
@@ -81,7 +81,7 @@ def test_a_text_is_written(written: Any, tmp_path: Path) -> None:
     t.until(lambda: t.sees("1 unknown"))
     t.press("^S")
     t.until(lambda: t.sees("saved novel.txt"))
-    assert (tmp_path / "novel.txt").read_text() == "ab c\né"
+    assert (tmp_path / "novel.txt").read_text("utf-8") == "ab c\né"
     t.press("^C")
     assert t.wait() == 0
     assert [p.name for p in tmp_path.iterdir()] == ["novel.txt"]
@@ -100,10 +100,10 @@ def test_a_text_without_a_name_is_saved_opened_and_kept_from_others(written: Any
     (tmp_path / "one.txt").write_text("another's")
     t.press("d", "^S")
     t.until(lambda: t.sees("one.txt was changed by another program; ^S again"))
-    assert (tmp_path / "one.txt").read_text() == "another's"
+    assert (tmp_path / "one.txt").read_text("utf-8") == "another's"
     t.press("^S")
     t.until(lambda: t.sees("saved one.txt"))
-    assert (tmp_path / "one.txt").read_text() == "abcd"
+    assert (tmp_path / "one.txt").read_text("utf-8") == "abcd"
     (tmp_path / "two.txt").write_bytes(b"gh\r\nab\r\n")
     t.press("e", "^O")
     t.until(lambda: t.sees("not saved: ^S saves it, ^O again drops it"))
@@ -127,7 +127,7 @@ def test_a_text_without_a_name_is_saved_opened_and_kept_from_others(written: Any
     t.press("c", "^S")
     t.until(lambda: t.sees("saved two.txt"))
     assert (tmp_path / "two.txt").read_bytes() == b"gh\r\nab\r\nc"
-    assert (tmp_path / "one.txt").read_text() == "abcd"
+    assert (tmp_path / "one.txt").read_text("utf-8") == "abcd"
     t.press("^Q")
     assert t.wait() == 0
 
@@ -145,8 +145,8 @@ def test_what_was_not_saved_is_kept(written: Any, tmp_path: Path, how: str) -> N
     else:
         t.hang_up()
     assert t.wait() == 130
-    assert (tmp_path / "novel.txt").read_text() == "abc"
-    assert (tmp_path / "novel.txt.unsaved").read_text() == "abc def"
+    assert (tmp_path / "novel.txt").read_text("utf-8") == "abc"
+    assert (tmp_path / "novel.txt.unsaved").read_text("utf-8") == "abc def"
     again = written("novel.txt", columns=80)
     again.until(lambda: again.sees("novel.txt.unsaved holds what was not saved last time"))
     again.press("^C")
@@ -159,7 +159,7 @@ def test_pasting_wide_letters_a_narrow_terminal_and_no_colours(written: Any, tmp
     t.until(lambda: t.sees("h"))
     t.press("^S")
     t.until(lambda: t.sees("saved novel.txt"))
-    assert (tmp_path / "novel.txt").read_text() == "日本語 ab\nabcd efgh abcd efgh abcd\nh" * 3
+    assert (tmp_path / "novel.txt").read_text("utf-8") == "日本語 ab\nabcd efgh abcd efgh abcd\nh" * 3
     assert all(cell.fg == cell.bg == "default" for row in t.screen.buffer.values() for cell in row.values())
     t.resize(9, 44)
     t.until(lambda: t.sees("temperature") or t.sees("novel.txt"))
@@ -238,4 +238,4 @@ def test_a_desk_and_a_document_without_any_screen(tmp_path: Path) -> None:
         desk.type(LETTERS)
         desk.then(document.save)
         desk.wait(10)
-    assert (tmp_path / "x.txt").read_text() == LETTERS
+    assert (tmp_path / "x.txt").read_text("utf-8") == LETTERS

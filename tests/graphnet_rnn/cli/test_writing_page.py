@@ -67,16 +67,16 @@ def test_what_a_page_does(writing: WritingPage, tmp_path: Path) -> None:
     assert (view.text, view.temperature) == ("ab c", pytest.approx(0.2))
     ordered(writing, ["another"], ["pause"], ["undo"], ["accept"], ["pause"], ["save", None])
     assert writing.desk.wait(10).text == "ab "
-    assert (tmp_path / "novel.txt").read_text() == writing.desk.view.text
+    assert (tmp_path / "novel.txt").read_text("utf-8") == writing.desk.view.text
     (tmp_path / "novel.txt").write_text("another's")
     ordered(writing, ["type", "d"], ["save", None])
     assert "changed by another program; save again to write over it" in writing.desk.wait(10).message
-    assert (tmp_path / "novel.txt").read_text() == "another's"
+    assert (tmp_path / "novel.txt").read_text("utf-8") == "another's"
     ordered(writing, ["save", None])
     assert not writing.desk.wait(10).changed
     ordered(writing, ["save", str(tmp_path / "two.txt")])
     writing.desk.wait(10)
-    assert (tmp_path / "two.txt").read_text() == writing.desk.view.text
+    assert (tmp_path / "two.txt").read_text("utf-8") == writing.desk.view.text
 
 
 def test_events_follow_the_draft(writing: WritingPage) -> None:
@@ -161,7 +161,7 @@ def test_the_program_keeps_what_was_not_saved(tmp_path: Path) -> None:
         _, err = run.communicate(timeout=30)
     assert run.returncode == 130
     assert "the text was not saved; it is in writing.txt.unsaved" in err
-    assert (tmp_path / "writing.txt.unsaved").read_text() == "abc"
+    assert (tmp_path / "writing.txt.unsaved").read_text("utf-8") == "abc"
 
 
 # -- in a browser --------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def test_in_chromium(writing: WritingPage, tmp_path: Path) -> None:
         seen("suggestion").to_be_empty()
         page.keyboard.press("Control+s")
         api.expect(page).to_have_title("novel.txt")
-        assert (tmp_path / "novel.txt").read_text() == "ab é"
+        assert (tmp_path / "novel.txt").read_text("utf-8") == "ab é"
         writing.desk.type("<b>&amp;")
         seen("written").to_have_text("ab é<b>&amp;")
         page.screenshot(path=tmp_path / "page.png")

@@ -158,7 +158,7 @@ def test_two_sweeps_in_one_folder_share_the_runs(text: str, tmp_path: Path) -> N
     states = [entry.state for entry in Book(wanted, tmp_path / "sweep").look()]
     assert states == ["done"] * 6
     for history in (tmp_path / "sweep").glob("*/run/history.jsonl"):
-        started = [line for line in history.read_text().splitlines() if '"event": "start"' in line]
+        started = [line for line in history.read_text("utf-8").splitlines() if '"event": "start"' in line]
         assert len(started) == 1  # nothing twice
 
 
@@ -236,7 +236,7 @@ def test_the_command(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     said = capsys.readouterr()
     assert "1 run in" in said.out
     assert "| 0000-0 | 4 | " in said.out
-    assert (tmp_path / "r.csv").read_text().startswith("run,units,bits/char")
+    assert (tmp_path / "r.csv").read_text("utf-8").startswith("run,units,bits/char")
     assert main(["sweep", str(tmp_path / "r.toml"), out, "--only-report"]) == 0
     assert "| 0000-0 | 4 | " in capsys.readouterr().out
     shutil.rmtree(tmp_path / "s")
@@ -285,6 +285,6 @@ def test_what_is_added_to_a_history_is_read_once(text: str, tmp_path: Path) -> N
     history.write_text('{"event": "start", "unit": "bits/char"}\n' + row(3.0))
     entry.look()
     assert (entry.values, entry.unit) == ([3.0], "bits/char")
-    history.write_text(history.read_text() + '{"event": "epoch", \n')
+    history.write_text(history.read_text("utf-8") + '{"event": "epoch", \n')
     with pytest.raises(DataError, match=r"history\.jsonl is damaged"):
         entry.look()
