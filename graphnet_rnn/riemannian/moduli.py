@@ -14,7 +14,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.derivatives.gradient import pull_back, push_forward
 from graphnet.graph.graph import ancestors, dependents
-from graphnet.graph.node import Node
+from graphnet.graph.node import Dtype, Node, Shape
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.shape import Slice, Stack
 from graphnet.ops.surrogate import Surrogate
@@ -199,6 +199,18 @@ def _signs(random: gn.RandomSource, like: Node) -> Node:
     return 2 * random.bernoulli(0.5, like.shape, like.dtype) - 1
 
 
+def _signs_of_each(random: gn.RandomSource, places: Sequence[Node]) -> dict[Node, Node]:
+    """By place ±1 for each entry. Those of one shape are drawn at once: a draw for each step costs more than a step."""
+    alike: dict[tuple[Shape, Dtype], list[Node]] = {}
+    for V in places:
+        alike.setdefault((V.shape, V.dtype), []).append(V)
+    found = {}
+    for (shape, dtype), nodes in alike.items():
+        drawn = 2 * random.bernoulli(0.5, (len(nodes), *shape), dtype) - 1
+        found.update({V: drawn[k] for k, V in enumerate(nodes)})
+    return found
+
+
 def slopes(outputs: Outputs, groups: Sequence[UnitGroup]) -> Moduli:
     """B = ∂C/∂V of the summed cost"""
     places = [each.V for group in groups for each in group.pre_activations]
@@ -244,7 +256,7 @@ def probed(outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSourc
     E b_i² = Σ_j (∂V_j/∂V_i)² E b_j² + (∂o/∂V_i)ᵀ H_L (∂o/∂V_i), which is eq. 63.
     """
     places = [each.V for group in groups for each in group.pre_activations]
-    signs = {V: _signs(random, V) for V in places}
+    signs = _signs_of_each(random, places)
 
     def back(seeds: Mapping[Node, Node], wanted: Sequence[Node]) -> list[Node]:
         order = ancestors(seeds)
