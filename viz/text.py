@@ -12,8 +12,8 @@ from graphnet.system.characters import visible
 from viz.errors import DrawingError, count_of
 
 __all__ = [
-    "SCALES", "Probabilities", "Scale", "cells", "colour_of", "coloured", "coloured_html", "paint",
-    "scale_of", "swatch",
+    "LEVELS", "SCALES", "Probabilities", "Scale", "cells", "colour_of", "coloured", "coloured_html", "paint",
+    "palette", "scale_of", "swatch",
 ]  # fmt: skip
 
 _Colour = tuple[int, int, int]
@@ -46,6 +46,8 @@ SCALES = {
     ),
 }  # fmt: skip
 _RESET = "\x1b[0m"
+#: Of probability, where colours are told apart by number.
+LEVELS = 24
 
 
 class _Cell(NamedTuple):
@@ -119,16 +121,23 @@ def paint(words: str, probability: float | None, scale: Scale) -> str:
 
 def swatch(words: str, probability: float, scale: Scale) -> str:
     """The words on the colour of a probability, as HTML."""
-    r, g, b = colour_of(probability, scale)
-    return f'<span style="background:#{r:02x}{g:02x}{b:02x};color:{scale.ink}">{escape(words)}</span>'
+    return f'<span style="background:{_hex(probability, scale)};color:{scale.ink}">{escape(words)}</span>'
+
+
+def palette(scale: Scale) -> list[str]:
+    """The colours of the probabilities 0, 1/LEVELS ... 1, as #rrggbb."""
+    return [_hex(level / LEVELS, scale) for level in range(LEVELS + 1)]
+
+
+def _hex(probability: float, scale: Scale) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*colour_of(probability, scale))
 
 
 def _span(cell: _Cell, scale: Scale) -> str:
     if cell.probability is None:
         return f'<span title="not predicted">{escape(cell.character)}</span>'
-    r, g, b = colour_of(cell.probability, scale)
     ink = "" if scale.ink == scale.text else f";color:{scale.ink}"
-    shown = f'style="background:#{r:02x}{g:02x}{b:02x}{ink}" title="p = {cell.probability:.3g}"'
+    shown = f'style="background:{_hex(cell.probability, scale)}{ink}" title="p = {cell.probability:.3g}"'
     return f"<span {shown}>{escape(cell.character)}</span>"
 
 

@@ -1,14 +1,17 @@
-"""JSON from files: how much memory it will take is seen before it is read."""
+"""JSON from files, of which it is seen how much memory it will take before it is read; and JSON into pages."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
-__all__ = ["read_json"]
+__all__ = ["json_for_script", "read_json"]
 
 #: Lists and objects, and values, of a text at most: a few bytes of each become some hundred in memory.
 NESTED, VALUES = 1 << 17, 1 << 20
+#: Of characters (surrogates), which no file can hold but as an escape.
+_HALVES = re.compile("[\ud800-\udfff]")
 
 
 def read_json(text: str | bytes) -> Any:
@@ -21,3 +24,9 @@ def read_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
+
+
+def json_for_script(value: Any) -> str:
+    """JSON that may stand in a script element: no name in it can end the element. ValueError for NaN and infinities."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _HALVES.sub(lambda half: f"\\u{ord(half[0]):04x}", text.replace("<", "\\u003c"))

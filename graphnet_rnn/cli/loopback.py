@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import secrets
+import sys
 import threading
+import webbrowser
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -22,10 +26,10 @@ ALIVE = 10.0
 
 
 class Loopback(ABC):
-    """Serves http://127.0.0.1:PORT/TOKEN/. Requests that name another host, or come from another page, are refused,
+    """Serves http://127.0.0.1:PORT/TOKEN/, and tells nobody else.
 
-    so no other site in the same browser can ask for anything. The page may run what bears its nonce, and load nothing
-    from elsewhere.
+    Requests that name another host, or come from another page, are refused, so no other site in the same browser can
+    ask for anything. The page may run what bears its nonce, and load nothing from elsewhere.
     """
 
     def __init__(self, port: int = 0) -> None:
@@ -55,6 +59,22 @@ class Loopback(ABC):
     def address(self) -> str:
         """Where the page is."""
         return f"http://127.0.0.1:{self.server.server_port}/{self.token}/"
+
+    @contextlib.contextmanager
+    def served(self, sentence: str) -> Iterator[threading.Thread]:
+        """Within it the page is served, by the thread that it gives.
+
+        sentence: what is said, with {} for the address. Where somebody sits at a terminal, a browser opens the page.
+        """
+        thread = threading.Thread(target=self.run, daemon=True)
+        thread.start()
+        try:
+            print(sentence.format(self.address), flush=True)
+            if sys.stdout.isatty():
+                webbrowser.open(self.address)
+            yield thread
+        finally:
+            self.close()
 
     def run(self) -> None:
         """Serves until `close`."""

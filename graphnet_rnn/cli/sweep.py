@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import math
 import sys
-import threading
-import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +76,12 @@ def run(options: argparse.Namespace) -> int:
     sweep = Sweep(recipe, folder, options.workers)
     interrupted = False
     if not options.only_report:
-        with _served(sweep) if options.serve else contextlib.nullcontext(lambda: None) as changed:
-            interrupted = _trained(sweep, options.quiet, changed)
+        if options.serve:
+            page = SweepPage(sweep.book)
+            with page.served("watch it at {}"):
+                interrupted = _trained(sweep, options.quiet, page.changed)
+        else:
+            interrupted = _trained(sweep, options.quiet, lambda: None)
     if options.html is not None:
         write_atomically(options.html, page_of(sweep.book).encode())
     if options.report is not None:
@@ -95,8 +96,7 @@ def run(options: argparse.Namespace) -> int:
     if not best:
         raise UsageError(f"no run of {folder} has a result; the reasons are in its table")
     if not options.quiet:
-        winner = min(best[0][3], key=lambda run: run.best if math.isfinite(run.best) else math.inf)
-        print(f"the best run is in {winner.run}")
+        print(f"the best run is in {best[0].runs[0].run}")
     return 0
 
 
@@ -109,21 +109,6 @@ def _settings_of_train() -> set[str]:
         - set(OWN)
         - {"checkpoint_seconds"}
     )
-
-
-@contextlib.contextmanager
-def _served(sweep: Sweep) -> Iterator[Callable[[], None]]:
-    """Within it a page shows the sweep; gives what tells it of something new."""
-    page = SweepPage(sweep.book)
-    thread = threading.Thread(target=page.run, daemon=True)
-    thread.start()
-    print(f"watch it at {page.address}", flush=True)
-    if sys.stdout.isatty():
-        webbrowser.open(page.address)
-    try:
-        yield page.changed
-    finally:
-        page.close()
 
 
 def _trained(sweep: Sweep, quiet: bool, changed: Callable[[], None]) -> bool:
@@ -149,11 +134,9 @@ class _Progress:
         from tqdm import tqdm
 
         self._sweep, self._quiet = sweep, quiet
-        self._ended: set[str] = {
-            entry.name for entry in sweep.book.look() if entry.state in ("done", "failed")
-        }
-        entries = sweep.book.entries
-        ended = sum(entry.state in ENDS for entry in entries)
+        entries = sweep.book.look()
+        self._ended = {entry.name for entry in entries if entry.state in ENDS}
+        ended = len(self._ended)
         runs = "1 run" if len(entries) == 1 else f"{len(entries):,} runs"
         before = f"; {ended:,} had ended, the sweep goes on" if ended else ""
         if not quiet:
@@ -174,7 +157,7 @@ class _Progress:
             self._bar.n = over
             self._bar.set_postfix_str(f"best {best:.3f} {entry.unit}", refresh=False)
             self._bar.refresh(nolock=True)
-            if entry.state in ("done", "failed", "cut", "out of time") and entry.name not in self._ended:
+            if entry.state in ENDS and entry.name not in self._ended:
                 self._ended.add(entry.name)
                 self._bar.write(self._line(entry), nolock=True)
 

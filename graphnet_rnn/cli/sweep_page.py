@@ -6,11 +6,15 @@ import base64
 import json
 import math
 import time
+from functools import cache
 from html import escape
 from importlib import resources
 from typing import Any
 
 from graphnet.errors import GraphnetError
+from graphnet.system.json_text import json_for_script
+from graphnet.system.templates import filled
+from graphnet_rnn.cells import ALL
 from graphnet_rnn.cli.loopback import Loopback
 from graphnet_rnn.sweep import Book, Entry
 
@@ -32,12 +36,10 @@ def page_of(book: Book) -> str:
 def data_of(book: Book, live: bool = False) -> dict[str, Any]:
     """What the page shows, as JSON holds it: infinities are None."""
     entries = book.look()
-    names = [name for name in book.recipe.ranges if any(name in entry.settings for entry in entries)]
     known = sorted((entry for entry in entries if math.isfinite(entry.best)), key=lambda entry: entry.best)
     best = known[:FLIGHTS]
     return {
-        "name": book.recipe.name, "live": live, "names": names,
-        "unit": next((entry.unit for entry in entries if entry.unit), "") or "value",
+        "name": book.recipe.name, "live": live, "names": book.names, "unit": book.unit,
         "runs": [_run(entry) | ({"flight": _flight(entry)} if entry in best else {}) for entry in entries],
         "pictures": _pictures(entries),
     }  # fmt: skip
@@ -65,31 +67,30 @@ def _flight(entry: Entry) -> str:
 
 def _pictures(entries: list[Entry]) -> dict[str, str]:
     """Each cell of the library that is tried, as SVG; none of a file's own, whose code is not run for a picture."""
-    import viz
-    from graphnet_rnn.cells import ALL
+    names = dict.fromkeys(str(entry.settings.get("cell", "")) for entry in entries)
+    known = [name for name in names if name in ALL][:PICTURES]
+    return {name: picture for name in known if (picture := _picture(name))}
 
-    found: dict[str, str] = {}
-    for entry in entries:
-        name = str(entry.settings.get("cell", ""))
-        if name in found or name not in ALL or len(found) >= PICTURES:
-            continue
-        try:
-            found[name] = viz.draw(ALL[name](4)).svg
-        except (GraphnetError, TypeError, ValueError):
-            found[name] = ""
-    return {name: picture for name, picture in found.items() if picture}
+
+@cache
+def _picture(cell: str) -> str:
+    """ "" for a cell that is not made of a number of units alone, and where there is no Graphviz."""
+    import viz
+
+    try:
+        return viz.draw(ALL[cell](4)).svg
+    except (GraphnetError, TypeError, ValueError):
+        return ""
 
 
 def _page(data: dict[str, Any], nonce: str) -> str:
-    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     parts = {
         "title": escape(data["name"]),
         "nonce": f' nonce="{nonce}"' if nonce else "",
-        "data": text.replace("<", "\\u003c"),
+        "data": json_for_script(data),
     }
     template = resources.files("graphnet_rnn.cli").joinpath("assets", "sweep.html").read_text("utf-8")
-    pieces = template.split("%%")
-    return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))
+    return filled(template, parts)
 
 
 class SweepPage(Loopback):

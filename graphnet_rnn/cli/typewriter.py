@@ -58,8 +58,6 @@ KEYS = "Tab accept  → another  ↑↓ temperature  Esc pause  ^S save  ^O open
 ESCAPE = 0.05
 #: What a second press of a key is sure of.
 TWICE = {"c-s": "save", "c-o": "open", "c-c": "leave", "c-q": "leave"}
-#: Levels of probability that are told apart by colour.
-LEVELS = 24
 
 
 def page(view: View, rows: int, columns: int, known: str, scale: str | None = None) -> StyleAndTextTuples:
@@ -99,19 +97,16 @@ def _style(character: str, nats: float | None, known: str, scale: str | None) ->
         return "class:unknown"
     if nats is None or scale is None:
         return ""
-    return _palette(scale)[round(math.exp(-nats) * LEVELS)]
+    styles = _styles(scale)
+    return styles[round(math.exp(-nats) * (len(styles) - 1))]
 
 
 @cache
-def _palette(scale: str) -> list[str]:
+def _styles(scale: str) -> list[str]:
     """A style for each level of probability."""
-    from viz.text import SCALES, colour_of
+    from viz.text import SCALES, palette
 
-    found = []
-    for level in range(LEVELS + 1):
-        r, g, b = colour_of(level / LEVELS, SCALES[scale])
-        found.append(f"bg:#{r:02x}{g:02x}{b:02x} fg:{SCALES[scale].ink}")
-    return found
+    return [f"bg:{colour} fg:{SCALES[scale].ink}" for colour in palette(SCALES[scale])]
 
 
 def status(view: View, name: str, columns: int) -> str:

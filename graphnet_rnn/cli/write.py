@@ -11,8 +11,6 @@ import contextlib
 import importlib.util
 import os
 import sys
-import threading
-import webbrowser
 from pathlib import Path
 
 import graphnet_rnn as rnn
@@ -86,19 +84,14 @@ def _on_a_page(desk: Desk, document: Document) -> int:
     from graphnet_rnn.cli.writing_page import WritingPage
 
     writing = WritingPage(desk, document)
-    server = threading.Thread(target=writing.run, daemon=True)
     with desk:
-        server.start()
         try:
-            print(f"writing at {writing.address}  (Ctrl-C here ends it)", flush=True)
-            if sys.stdout.isatty():
-                webbrowser.open(writing.address)
-            while server.is_alive():
-                server.join(1.0)
+            with writing.served("writing at {}  (Ctrl-C here ends it)") as server:
+                while server.is_alive():
+                    server.join(1.0)
         except KeyboardInterrupt:
             pass
         finally:
-            writing.close()
             kept = desk.rescue(writing.document)
     return _exit_code(kept)
 

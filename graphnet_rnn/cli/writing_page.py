@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from functools import partial
 from html import escape
@@ -10,21 +9,27 @@ from importlib import resources
 from typing import Any
 
 from graphnet.errors import GraphnetError
+from graphnet.system.json_text import json_for_script
+from graphnet.system.templates import filled
 from graphnet_rnn.cli.loopback import Loopback
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.writer import Desk, Document, View
 
 __all__ = ["WritingPage"]
 
-#: Of probability, as colours.
-LEVELS = 24
-
 
 class WritingPage(Loopback):
     """One draft: orders come as requests, views go as events."""
 
     def __init__(self, desk: Desk, document: Document, port: int = 0) -> None:
+        from viz.text import LEVELS, SCALES, palette
+
         super().__init__(port)
+        scales = {name: SCALES[name] for name in ("light", "dark")}
+        self._colours = {
+            name: {"colours": palette(scale), "ink": scale.ink} for name, scale in scales.items()
+        }
+        self._levels = LEVELS
         self.desk, self.document, self._sure = desk, document, False
         desk.listener = lambda view: self.changed()
 
@@ -32,26 +37,10 @@ class WritingPage(Loopback):
 
     def page(self) -> str:
         """The page, all in one file."""
-        from viz.text import SCALES, colour_of
-
-        levels = range(LEVELS + 1)
-        colours = {
-            name: {
-                "colours": [
-                    "#{:02x}{:02x}{:02x}".format(*colour_of(i / LEVELS, SCALES[name])) for i in levels
-                ],
-                "ink": SCALES[name].ink,
-            }
-            for name in ("light", "dark")
-        }
-        parts = {
-            "title": escape(self._name),
-            "nonce": self.token,
-            "colours": json.dumps(colours),
-        }
+        colours = json_for_script(self._colours)
+        parts = {"title": escape(self._name), "nonce": self.token, "colours": colours}
         template = resources.files("graphnet_rnn.cli").joinpath("assets", "writer.html").read_text("utf-8")
-        pieces = template.split("%%")
-        return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))
+        return filled(template, parts)
 
     @property
     def _name(self) -> str:
@@ -72,7 +61,7 @@ class WritingPage(Loopback):
             known = self.desk.draft.vocabulary.characters
             found["text"] = view.text
             found["levels"] = [
-                -2 if c not in known else -1 if nats is None else round(math.exp(-nats) * LEVELS)
+                -2 if c not in known else -1 if nats is None else round(math.exp(-nats) * self._levels)
                 for c, nats in zip(view.text, view.nats, strict=True)
             ]
         return found, view

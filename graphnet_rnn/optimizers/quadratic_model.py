@@ -39,9 +39,10 @@ class QuadraticModel:
 
     @cached_property
     def product(self) -> Product:
-        """v ↦ G v. Where b is so long, or so short, that the products of its like leave the range of θ's dtype, they
+        """v ↦ G v.
 
-        are made of v divided by a power of two.
+        Where b is so long, or so short, that the products of its like leave the range of θ's dtype, they are made of v
+        divided by a power of two.
         """
         exponent = math.frexp(norm(self.b))[1]
         if abs(exponent) < FAR:

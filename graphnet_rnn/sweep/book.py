@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphnet.system.json_text import read_json
 from graphnet_rnn.errors import DataError, UsageError
@@ -22,7 +22,7 @@ from graphnet_rnn.files.whole import read_bytes, write_atomically
 from graphnet_rnn.settings import shown
 from graphnet_rnn.sweep.recipe import Recipe, Settings
 
-__all__ = ["ENDS", "Book", "Entry"]
+__all__ = ["ENDS", "Book", "Configuration", "Entry", "write_json"]
 
 #: How a run may end for good. "cut": others learned better.
 ENDS = ("done", "failed", "cut", "out of time")
@@ -101,8 +101,18 @@ class Entry:
     def end(self, state: str, sentence: str = "") -> None:
         """Writes how it ended for good."""
         assert state in ENDS
-        write_atomically(self.folder / ENDED, _json({"state": state, "sentence": sentence}))
+        write_json(self.folder / ENDED, {"state": state, "sentence": sentence})
         self.state, self.sentence = state, sentence
+
+
+class Configuration(NamedTuple):
+    """Settings, mean and standard error of the best values of their runs, how many have one, and the best run first."""
+
+    settings: Settings
+    mean: float
+    error: float
+    seeds: int
+    runs: list[Entry]
 
 
 class Book:
@@ -127,7 +137,7 @@ class Book:
             if self.folder.exists() and any(self.folder.iterdir()):
                 raise UsageError(f"{self.folder} is there already, and holds no sweep; name another folder")
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(held, _json(recipe.description()))
+            write_json(held, recipe.description())
         self.entries = list(self._entries())
 
     def _entries(self) -> Iterator[Entry]:
@@ -143,21 +153,32 @@ class Book:
                 entry.look()
         return self.entries
 
-    def best(self) -> list[tuple[Settings, float, float, list[Entry]]]:
-        """Of each configuration that has a value: settings, mean of the best values over seeds, standard error, runs.
+    @property
+    def names(self) -> list[str]:
+        """The settings that differ from run to run."""
+        return [name for name in self.recipe.ranges if any(name in each.settings for each in self.entries)]
 
-        The best first.
-        """
+    @property
+    def unit(self) -> str:
+        """Of what is compared; "value" before the first run has said it."""
+        return next((entry.unit for entry in self.entries if entry.unit), "value")
+
+    def best(self) -> list[Configuration]:
+        """The configurations that have a value, the best first."""
         found = []
         for number in sorted({entry.number for entry in self.entries}):
-            runs = [entry for entry in self.entries if entry.number == number]
+            runs = sorted((entry for entry in self.entries if entry.number == number), key=_order)
             values = [entry.best for entry in runs if math.isfinite(entry.best)]
             if values:
                 mean = math.fsum(values) / len(values)
                 spread = math.fsum((value - mean) ** 2 for value in values)
                 error = math.sqrt(spread / (len(values) - 1) / len(values)) if len(values) > 1 else math.nan
-                found.append((runs[0].settings, mean, error, runs))
-        return sorted(found, key=lambda each: each[1])
+                found.append(Configuration(runs[0].settings, mean, error, len(values), runs))
+        return sorted(found, key=lambda each: each.mean)
+
+
+def _order(entry: Entry) -> tuple[float, int]:
+    return (entry.best if math.isfinite(entry.best) else math.inf), entry.seed
 
 
 class _Tail:
@@ -214,6 +235,11 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise DataError(f"{path} is damaged: it holds {shown(found)}")
     return found
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """A small file, whole or not at all."""
+    write_atomically(path, _json(value))
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

@@ -14,9 +14,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.files.whole import locked, write_atomically
+from graphnet_rnn.files.whole import locked
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.sweep.book import SETTINGS, Book, Entry, _json
+from graphnet_rnn.sweep.book import SETTINGS, Book, Entry, write_json
 from graphnet_rnn.sweep.recipe import Recipe
 
 __all__ = ["Sweep"]
@@ -36,7 +36,7 @@ class Sweep:
 
         sweep = Sweep(Recipe.read("recipe.toml"), "sweeps/gru")
         sweep.run(print)
-        for settings, mean, error, runs in sweep.book.best(): ...
+        for settings, mean, error, seeds, runs in sweep.book.best(): ...
     """
 
     def __init__(self, recipe: Recipe, folder: str | Path, workers: int | None = None) -> None:
@@ -46,15 +46,13 @@ class Sweep:
         self.workers = most if workers is None else whole_number("Sweep: workers", workers)
         self._slots = [threading.Lock() for _ in range(self.workers)]
         self._stopped = threading.Event()
-        self._listener: Callable[[Entry], object] = lambda entry: None
+        self._listener: Callable[[Entry], object]
         self._telling = threading.Lock()
 
     def run(self, listener: Callable[[Entry], object] | None = None) -> None:
-        """Until every run has ended, or was cut. listener: called with an entry whenever it may have changed, one at a
+        """Until every run has ended, or was cut; Ctrl-C ends it, once the runs have written their checkpoints.
 
-        time.
-
-        Ctrl-C ends it, once the runs have written their checkpoints.
+        listener: called with an entry whenever it may have changed, one at a time.
         """
         heard = listener or (lambda entry: None)
 
@@ -64,11 +62,7 @@ class Sweep:
 
         self._listener = tell
         self._stopped.clear()
-        rungs = (
-            [self.recipe.epochs]
-            if self.recipe.halving is None
-            else self.recipe.halving.rungs(self.recipe.epochs)
-        )
+        rungs = self.recipe.rungs
         going = self.book.look()
         with contextlib.ExitStack() as stack:
             pool = stack.enter_context(ThreadPoolExecutor(self.workers))
@@ -107,7 +101,7 @@ class Sweep:
         assert self.recipe.halving is not None
         numbers = sorted({entry.number for entry in entries})
         values = {n: sum(e.value_at(epochs) for e in entries if e.number == n) for n in numbers}
-        keep = max(1, len(numbers) // self.recipe.halving.factor)
+        keep = self.recipe.halving.kept(len(numbers))
         kept = set(sorted(numbers, key=lambda n: (values[n], n))[:keep])
         for entry in entries:
             if entry.number not in kept and entry.state == "begun":
@@ -139,7 +133,7 @@ class Sweep:
 
     def _process(self, entry: Entry, epochs: int, last: bool, slot: int) -> None:
         recipe = self.recipe
-        write_atomically(entry.folder / SETTINGS, _json({**entry.settings, "seed": entry.seed}))
+        write_json(entry.folder / SETTINGS, {**entry.settings, "seed": entry.seed})
         if any(entry.run.glob("checkpoint-*.safetensors")):
             command = [
                 "train",

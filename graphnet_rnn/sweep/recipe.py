@@ -32,9 +32,10 @@ MOST = 100_000
 
 @dataclass(frozen=True)
 class Halving:
-    """Successive halving: all configurations train for `first` epochs, the best 1/`factor` of them `factor` times as
+    """Successive halving: those that learn worst are cut down early.
 
-    long, and so on to the recipe's epochs. Source: Karnin, Koren & Somekh 2013; Jamieson & Talwalkar 2016.
+    All configurations train for `first` epochs, the best 1/`factor` of them `factor` times as long, and so on to the
+    recipe's epochs. Source: Karnin, Koren & Somekh 2013; Jamieson & Talwalkar 2016.
     """
 
     first: int = 1
@@ -50,6 +51,10 @@ class Halving:
         while self.first * self.factor ** len(found) < epochs:
             found.append(self.first * self.factor ** len(found))
         return [*found, epochs]
+
+    def kept(self, count: int) -> int:
+        """How many of so many go on."""
+        return max(1, count // self.factor)
 
 
 @dataclass(frozen=True)
@@ -118,14 +123,18 @@ class Recipe:
         return epochs
 
     @property
+    def rungs(self) -> list[int]:
+        """Epochs after which it is decided who goes on; the last one alone where nothing is cut down."""
+        return [self.epochs] if self.halving is None else self.halving.rungs(self.epochs)
+
+    @property
     def effort(self) -> int:
         """Epochs of all runs together, if none ends early."""
-        rungs = [self.epochs] if self.halving is None else self.halving.rungs(self.epochs)
         count, done, total = sum(1 for _ in self.configurations()), 0, 0
-        for rung in rungs:
+        for rung in self.rungs:
             total += count * self.seeds * (rung - done)
             done = rung
-            count = max(1, count // (self.halving.factor if self.halving else 1))
+            count = count if self.halving is None else self.halving.kept(count)
         return total
 
     def require_known(self, options: Collection[str]) -> None:

@@ -23,31 +23,28 @@ SPECIAL = {
 
 
 def report(book: Book, kind: str = ".md") -> str:
-    """A row for each configuration that has a value, the best first: its best run, the settings that differ, the mean ±
+    """A row for each configuration that has a value, the best first.
 
-    standard error of the best validation over seeds, of how many, epochs, seconds, and how the runs stand. kind: ".md",
-    ".tex" or ".csv".
+    Its best run, the settings that differ, mean ± standard error of the best validation over seeds, of how many,
+    epochs, seconds, and how the runs stand. kind: ".md", ".tex" or ".csv".
     """
     one_of("report: kind", kind, KINDS)
     book.look()
-    names = [name for name in book.recipe.ranges if any(name in e.settings for e in book.entries)]
-    unit = next((entry.unit for entry in book.entries if entry.unit), "") or "value"
-    rows = []
-    for settings, mean, error, runs in book.best():
-        counted = sum(math.isfinite(run.best) for run in runs)
+    names, rows = book.names, []
+    for settings, mean, error, seeds, runs in book.best():
         rows.append(
             [
-                min(runs, key=lambda run: run.best if math.isfinite(run.best) else math.inf).name,
+                runs[0].name,
                 *(_shown(settings[name]) if name in settings else "" for name in names),
                 f"{mean:.4f}",
                 "" if math.isnan(error) else f"{error:.4f}",
-                str(counted),
+                str(seeds),
                 f"{max(run.epochs for run in runs)}",
                 f"{sum(run.seconds for run in runs):.0f}",
-                ", ".join(dict.fromkeys(run.state for run in runs)),
+                ", ".join(dict.fromkeys(run.state for run in sorted(runs, key=lambda run: run.seed))),
             ]
         )
-    head = ["run", *names, unit, "± error", "seeds", "epochs", "seconds", "state"]
+    head = ["run", *names, book.unit, "± error", "seeds", "epochs", "seconds", "state"]
     failed = [entry for entry in book.entries if entry.state == "failed"]
     if kind == ".csv":
         text = io.StringIO()

@@ -150,11 +150,7 @@ class Draft:
             nats = _nats(here.logits, symbol)
             self.nats.append(nats)
             total, count = total + nats, count + 1
-            if goes_along and self._ahead:
-                after = self._ahead[0]
-            else:
-                logits, states = self._step(symbol, here.states)
-                after = _Mark(states, logits)
+            after = self._ahead[0] if goes_along and self._ahead else self._read(symbol, here.states)
         self._sums.append((total, count))
         self.text += character
         self._marks[len(self.text)] = after
@@ -191,18 +187,21 @@ class Draft:
             before = position
             while before not in self._marks:
                 if before == self._from:
-                    logits, states = self._step(self._step.opening, self._cold)
-                    self._marks[before] = _Mark(states, logits)
+                    self._marks[before] = self._read(self._step.opening, self._cold)
                     break
                 before -= 1
             found = self._marks[before]
             for place in range(before, position):
                 symbol = self._symbol.get(self.text[place])
                 if symbol is not None:
-                    logits, states = self._step(symbol, found.states)
-                    found = _Mark(states, logits)
+                    found = self._read(symbol, found.states)
                 self._marks[place + 1] = found
         return found
+
+    def _read(self, symbol: int, states: Sequence[Array]) -> _Mark:
+        """Where the model is after one more character."""
+        logits, after = self._step(symbol, states)
+        return _Mark(after, logits)
 
     def _thin(self) -> None:
         """Of the older half only every so many are kept."""
@@ -261,9 +260,8 @@ class Draft:
         own.complete = len(own.text) >= LONGEST or (character.isspace() and bool(own.text.strip()))
         if own.complete:
             return False
-        logits, states = self._step(symbol, here.states)
         own.text += character
-        self._ahead.append(_Mark(states, logits))
+        self._ahead.append(self._read(symbol, here.states))
         return True
 
     def suggest(self) -> str:
@@ -295,10 +293,9 @@ class Draft:
         A step that would break the weights is left out: TrainingError, after which the draft goes on with them as they
         were, past the piece.
         """
-        if not self.can_learn:
-            return False
-        assert self.optimizer is not None
         places = self._piece()
+        if self.optimizer is None or len(places) < self.piece:
+            return False
         start, end = self._learned, places[-1] + 1
         self._learned = end
         before = _Lesson(start, end, self._theta.copy(), {name: a.copy() for name, a in self._state.items()})
@@ -307,8 +304,8 @@ class Draft:
         try:
             guarded_step(self.optimizer, given, self._theta, self._state, f"character {end}")
             self._set(self._theta)
-            logits, _ = self._step(self._symbol[self.text[places[-1]]], self._mark(places[-1]).states)
-            if not (np.isfinite(self._theta).all() and np.isfinite(logits).all()):
+            after = self._read(self._symbol[self.text[places[-1]]], self._mark(places[-1]).states)
+            if not (np.isfinite(self._theta).all() and np.isfinite(after.logits).all()):
                 raise TrainingError(f"what was learned up to character {end} broke the weights")
         except TrainingError as error:
             self._state = before.state

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from html import escape
 from importlib import resources
 from typing import Any
 
+from graphnet.system.json_text import json_for_script
+from graphnet.system.templates import filled
 from viz.style import DARK, LIGHT, Style
 
 __all__ = ["SCRIPTS", "page"]
@@ -19,9 +19,6 @@ SCRIPTS = (
     "draw.js", "steps.js", "panel.js", "keys.js", "main.js",
 )  # fmt: skip
 
-
-#: Of characters (surrogates), which no file can hold but as an escape.
-_HALVES = re.compile("[\ud800-\udfff]")
 _CHOICES = (("light", LIGHT), ("dark", DARK))
 
 
@@ -31,22 +28,14 @@ def page(data: Mapping[str, Any], title: str, theme: Style | None) -> str:
         "title": escape(title),
         "colours": _colours(theme),
         "styles": _asset("page.css"),
-        "data": _as_json(data),
+        "data": json_for_script(data),
         "scripts": "\n".join(_asset(name) for name in SCRIPTS),
     }
-    # In one sweep: what a part holds is never taken for a place to fill.
-    pieces = _asset("page.html").split("%%")
-    return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))
+    return filled(_asset("page.html"), parts)
 
 
 def _asset(name: str) -> str:
     return resources.files("viz.explorer").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def _as_json(data: Mapping[str, Any]) -> str:
-    """JSON that may stand in a script element: no name in it can end the element."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return _HALVES.sub(lambda half: f"\\u{ord(half[0]):04x}", text.replace("<", "\\u003c"))
 
 
 def _colours(theme: Style | None) -> str:
