@@ -266,7 +266,7 @@ def test_the_first_look_is_at_the_frequencies() -> None:
 def test_the_table_of_networks_has_the_sources_figures() -> None:
     row = {
         "task": "anbn", "size": SIZES["anbn"], "net": "GLNN", "method": "RUOP", "units": 8, "edges": 3, "seed": 0,
-        "regret": 12.5, "best_step": 7, "best_seconds": 3.0,
+        "budget": 60.0, "regret": 12.5, "best_step": 7, "best_seconds": 3.0,
     }  # fmt: skip
-    assert "| anbn | 10 | GLNN | RUOP | 8, 3 | 12.5 | 12.5 | 7 | 3 | 29.7 |" in nets.table([row])
+    assert "| anbn | 10 | GLNN | RUOP | 60 | 8, 3 | 12.5 | 12.5 | 7 | 3 s | 29.7 |" in nets.table([row])
     assert set(nets.TABLE) <= {(net, method) for net in nets.NETS for method in nets.METHODS}

@@ -138,21 +138,22 @@ def run(job: Job) -> Row:
 def table(rows: list[Row]) -> str:
     """Markdown: of each net and method on each text the size with the least mean regret, beside the source."""
     lines = [
-        "| text | size | net | method | units, edges | regret, bits | of each seed | steps | seconds | the source |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| text | size | net | method | budget | units, edges | regret, bits | each seed | steps | at | the source |",
+        f"|{'---|' * 11}",
     ]
-    groups: dict[tuple[str, int, str, str], dict[tuple[int, int], list[Row]]] = {}
+    groups: dict[tuple[str, int, str, str, float], dict[tuple[int, int], list[Row]]] = {}
     for row in rows:
-        group = groups.setdefault((row["task"], row["size"], row["net"], row["method"]), {})
-        group.setdefault((row["units"], row["edges"]), []).append(row)
-    for (task, size, net, method), group in sorted(groups.items()):
+        key = (row["task"], row["size"], row["net"], row["method"], row["budget"])
+        groups.setdefault(key, {}).setdefault((row["units"], row["edges"]), []).append(row)
+    for (task, size, net, method, budget), group in sorted(groups.items()):
         best = min(group.values(), key=lambda runs: (-len(runs), np.mean([row["regret"] for row in runs])))
         regrets = [row["regret"] for row in best]
         source = TABLE.get((net, method)) if size == SIZES[task] else None
         steps, seconds = (np.mean([row[name] for row in best]) for name in ("best_step", "best_seconds"))
         cells = [
-            task, f"{size:,}", net, method, f"{best[0]['units']}, {best[0]['edges']}", f"{np.mean(regrets):,.1f}",
-            ", ".join(f"{regret:,.1f}" for regret in regrets), f"{steps:,.0f}", f"{seconds:,.0f}",
+            task, f"{size:,}", net, method, f"{budget:g}", f"{best[0]['units']}, {best[0]['edges']}",
+            f"{np.mean(regrets):,.1f}", ", ".join(f"{regret:,.1f}" for regret in regrets), f"{steps:,.0f}",
+            f"{seconds:,.0f} s",
             f"{source[list(SIZES).index(task)]:,.1f}" if source else "",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")

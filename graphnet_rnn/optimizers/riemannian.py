@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from graphnet.graph.node import Array
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers.base import Optimizer, Report, State
 from graphnet_rnn.optimizers.vectors import norm
+from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric, OuterProduct, as_metric
 from graphnet_rnn.settings import amount, whole_number
 
@@ -29,7 +30,7 @@ class RiemannianReport(Report):
     """A step of one part of θ. after: the loss then; rate: of the step that was taken, 0 if none was; tries: how many.
 
     part: "outputs" or "hidden". condition: of the metric's blocks, see rnn.riemannian.Solver. undone: whether the step
-    before was taken back first, as slopes or metric were not finite where it led.
+    before was taken back first, as slopes were not finite where it led, or the metric was singular to rounding.
     """
 
     after: float
@@ -55,15 +56,18 @@ class RiemannianReport(Report):
 
 @dataclass(frozen=True)
 class _Measured:
-    """The loss, its slopes by a part of θ, and the numbers that the metric of this part is."""
+    """The loss, its slopes by a part of θ, and what divides them by the metric of this part.
+
+    solver: None where loss or slopes are not finite; or why there is none.
+    """
 
     loss: float
     gradient: Array
-    numbers: Array
+    solver: Solver | TrainingError | None
 
     @property
-    def is_finite(self) -> bool:
-        return all(np.isfinite(np.asarray(each)).all() for each in (self.loss, self.gradient, self.numbers))
+    def is_usable(self) -> bool:
+        return isinstance(self.solver, Solver)
 
 
 @dataclass(frozen=True)
@@ -108,9 +112,9 @@ class Riemannian(Optimizer):
         if not hasattr(objective, "metric"):
             raise UsageError(f"Riemannian asks an objective for its metric, which {objective!r:.50} has not")
         at, undone = self._measured(objective, theta, int(state["turn"][0])), False
-        if state["moved"][0] and not at.is_finite:
+        if state["moved"][0] and not at.is_usable:
             earlier = self._measured(objective, state["before"], int(state["turn"][0]) - 1)
-            undone = earlier.is_finite
+            undone = earlier.is_usable
         if undone:
             at, theta[...] = earlier, state["before"]
             state["moved"][0] = 0
@@ -118,12 +122,13 @@ class Riemannian(Optimizer):
             state["rates"][int(state["turn"][0]) % len(PARTS)] *= CUT
         turn = int(state["turn"][0]) % len(PARTS)
         part, before, length = PARTS[turn], at.loss, norm(at.gradient)
-        if not (math.isfinite(before) and math.isfinite(length)):
+        if isinstance(at.solver, TrainingError):
+            raise at.solver
+        if at.solver is None:
             return RiemannianReport(before, length, before, 0.0, 0, part, undone=undone)
         if not state["rates"][turn]:
             state["rates"][turn] = 1 / max(objective.units, 1)
-        solver = objective.metric_solver(self.metric, part, at.numbers)
-        direction, start = solver(at.gradient), np.asarray(theta).copy()
+        direction, start = at.solver(at.gradient), np.asarray(theta).copy()
         after, taken, tries = before, 0.0, 0
         while tries < self.tries and not taken:
             tries += 1
@@ -139,8 +144,17 @@ class Riemannian(Optimizer):
         state["before"][...], state["moved"][0] = start, bool(taken)
         state["turn"][0] += 1
         seconds = time.perf_counter() - started
-        return RiemannianReport(before, length, after, taken, tries, part, solver.condition, undone, seconds)
+        return RiemannianReport(
+            before, length, after, taken, tries, part, at.solver.condition, undone, seconds
+        )
 
     def _measured(self, objective: Any, theta: Array, turn: int) -> _Measured:
         """What the part whose turn it is needs at θ."""
-        return _Measured(*objective.metric(theta, self.metric, PARTS[turn % len(PARTS)], turn))
+        part = PARTS[turn % len(PARTS)]
+        loss, gradient, numbers = objective.metric(theta, self.metric, part, turn)
+        if not (math.isfinite(loss) and np.isfinite(np.asarray(gradient)).all()):
+            return _Measured(loss, gradient, None)
+        try:
+            return _Measured(loss, gradient, objective.metric_solver(self.metric, part, numbers))
+        except TrainingError as error:
+            return _Measured(loss, gradient, error)

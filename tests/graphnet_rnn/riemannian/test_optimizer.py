@@ -13,10 +13,11 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers.riemannian import Riemannian, RiemannianReport
+from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import METRICS as METRIC_NAMES
-from graphnet_rnn.riemannian.metrics import Backpropagated, OuterProduct, OverCost
+from graphnet_rnn.riemannian.metrics import Backpropagated, Metric, OuterProduct, OverCost
 from tests.graphnet_rnn.optimizers.toys import Plain
 from tests.graphnet_rnn.riemannian import ollivier
 from tests.graphnet_rnn.riemannian.test_metrics import METRICS, UNITS, Pair
@@ -192,12 +193,22 @@ class Cliff(Plain):
         loss, g, numbers = super().metric(w, metric, part, draw)
         if w[0] < 0:
             loss = -1.0
-            g, numbers = (g * np.nan, numbers) if self.what == "slopes" else (g, numbers * np.inf)
+            broken = {
+                "slopes": (g * np.nan, numbers),
+                "metric": (g, numbers * np.inf),
+                "singular": (g, -numbers),
+            }
+            g, numbers = broken[self.what]
         return loss, g, numbers
 
+    def metric_solver(self, metric: Metric, part: str, numbers: Array, damping: float = 0.0) -> Solver:
+        if not (np.isfinite(numbers).all() and (numbers > 0).all()):
+            raise TrainingError("the metric of w is singular")
+        return super().metric_solver(metric, part, numbers, damping)
 
-@pytest.mark.parametrize("what", ["slopes", "metric"])
-def test_a_step_to_where_slopes_or_metric_are_not_finite_is_undone(what: str) -> None:
+
+@pytest.mark.parametrize("what", ["slopes", "metric", "singular"])
+def test_a_step_to_where_there_are_no_slopes_or_no_metric_is_undone(what: str) -> None:
     objective, theta = Cliff(what), np.ones(2)
     optimizer = Riemannian(rate=3.0)
     state = optimizer.init(theta)
@@ -227,3 +238,5 @@ def test_where_nothing_was_moved_nothing_is_undone() -> None:
     assert not math.isfinite(report.gradient_norm)
     assert not report.undone
     np.testing.assert_array_equal(theta, -np.ones(2))
+    with pytest.raises(TrainingError, match="is singular"):
+        Riemannian().step(Cliff("singular"), theta, Riemannian().init(theta))
