@@ -9,7 +9,20 @@ u = net.unroll(time=50, batch=32)
 from __future__ import annotations
 
 import graphnet_rnn.starting as _starting  # noqa: F401  before all else
-from graphnet_rnn import cells, data, formats, online, optimizers, riemannian, tasks, testing, training
+from graphnet_rnn import (
+    cells,
+    data,
+    formats,
+    online,
+    optimizers,
+    parallel,
+    riemannian,
+    sweep,
+    tasks,
+    testing,
+    training,
+    writer,
+)
 from graphnet_rnn.cell import initializers
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
@@ -77,6 +90,7 @@ from graphnet_rnn.optimizers import (
 )
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
+from graphnet_rnn.sweep import Sweep
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.text.reading import Reading, TextCost, cost_over_text, read
 from graphnet_rnn.text.sampling import Sampler
@@ -161,6 +175,7 @@ __all__ = [
     "State",
     "Stepwise",
     "Stream",
+    "Sweep",
     "SymbolSequences",
     "TensorRNN",
     "TextCost",
@@ -182,12 +197,15 @@ __all__ = [
     "minimize",
     "online",
     "optimizers",
+    "parallel",
     "read",
     "riemannian",
     "run",
     "save",
+    "sweep",
     "tasks",
     "testing",
     "training",
     "weight_norms",
+    "writer",
 ]  # fmt: skip

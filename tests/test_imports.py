@@ -32,7 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("starting", "errors", "settings"),
-    ("files", "riemannian"),
+    ("files", "parallel", "riemannian"),
     ("optimizers",),
     ("cell", "data"),
     ("cells", "model"),

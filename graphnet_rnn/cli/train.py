@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import re
 import shlex
 import sys
@@ -46,6 +47,7 @@ from graphnet_rnn.optimizers import (
     Optimizer,
     StepSchedule,
 )
+from graphnet_rnn.parallel import ALONE, Ranks, launched
 from graphnet_rnn.settings import shown, whole_number
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.training import CarriedText, DrawnText, EarlyStopping, RunFolder, Trainer, Training
@@ -129,9 +131,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Alone, or as one of the processes of `mpiexec`, of which the first writes and speaks."""
+    ranks = launched()
+    with ranks.together():
+        if not ranks.is_first:
+            options.quiet = True
+        return _run(options, ranks)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _run(options: argparse.Namespace, ranks: Ranks) -> int:
     if not options.checkpoint_seconds >= 0:
         raise UsageError(f"--checkpoint-seconds must be >= 0, not {options.checkpoint_seconds:g}")
-    settings = _resumed_settings(options) if options.resume else options
+    settings = ranks.of_first(lambda: _resumed_settings(options)) if options.resume else options
     if settings.cell is None:
         settings.cell = CELL
     if options.out is not None:
@@ -139,9 +154,9 @@ def run(options: argparse.Namespace) -> int:
     given = options.resume or options.out
     console = Console(options.quiet, live=not options.no_live)
     new = _missing(Path(given or "runs"))
-    trainer = make_trainer(settings, given or "runs", console)
+    trainer = make_trainer(settings, given or "runs", console, ranks)
     if not given:  # now that nothing is wrong with the arguments
-        trainer.folder = RunFolder(_new_folder(settings))
+        trainer.folder = RunFolder(ranks.of_first(lambda: _new_folder(settings)))
         new = [trainer.folder.path, *new]
     if options.resume:
         trainer.resume()
@@ -157,6 +172,8 @@ def run(options: argparse.Namespace) -> int:
     finally:
         console.close()
     interrupted = outcome.reason == "interrupted"
+    if not ranks.is_first:
+        return 130 if interrupted else 0
     lines = _draw_curve(trainer.folder) if outcome.epochs else []
     if interrupted:
         lines.append(
@@ -283,7 +300,9 @@ def _refuse_changes(options: argparse.Namespace) -> None:
         )
 
 
-def make_trainer(options: argparse.Namespace, folder: str | Path, console: Console) -> Trainer:
+def make_trainer(
+    options: argparse.Namespace, folder: str | Path, console: Console, ranks: Ranks = ALONE
+) -> Trainer:
     """The trainer that the arguments describe."""
     _require_sense(options)
     cell = make_cell(options.cell, options.units)
@@ -314,8 +333,12 @@ def make_trainer(options: argparse.Namespace, folder: str | Path, console: Conso
         stopping=None if options.no_early_stopping else EarlyStopping(),
         **given_settings(Training, options),
     )
+    if (
+        options.threads is None and ranks.size > 1
+    ):  # no note: there may be another number of processes next time
+        options = argparse.Namespace(**{**vars(options), "threads": max(1, _cores() // ranks.count_here)})
     problem = _problem(options, network, data, optimizer)
-    return Trainer(problem, settings, folder, notes={"arguments": notes}, listeners=[console])
+    return Trainer(problem, settings, folder, notes={"arguments": notes}, listeners=[console], parallel=ranks)
 
 
 def _problem(

@@ -1,16 +1,23 @@
-"""BatchedObjective: the gradient, the curvature and the loss of an objective, each over batches of its own."""
+"""BatchedObjective: the gradient, the curvature and the loss of an objective, each over batches of its own.
+
+Batches are numbered, and what they give is added up in an order that depends on nothing but their number: so several
+processes may share them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.objective import Objective
-from graphnet_rnn.optimizers.vectors import mean
+from graphnet_rnn.optimizers.vectors import double
+from graphnet_rnn.parallel import Ranks, as_ranks
+from graphnet_rnn.parallel.tree import summed
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric
 from graphnet_rnn.settings import whole_number
@@ -26,7 +33,8 @@ class BatchedObjective:
 
     objective: says how large a batch is; the batches pass through it one after the other, so no more memory is needed.
     single: the same cost of the same parameters, for batches of one case, from which `squared_gradients` are computed
-    case by case.
+    case by case. parallel: "mpi", or rnn.parallel.Ranks: processes that share the batches. Each is fed all of them,
+    computes its own, and gets the same sums, to the bit, however many there are.
 
         objective.feed(gradient=ten_batches, curvature=ten_batches[:1])
 
@@ -35,16 +43,24 @@ class BatchedObjective:
     Source: Martens 2010, 4.4; Sutskever 2013, algorithm 5; Krause 2015, 3.3.5.2.
     """
 
-    def __init__(self, objective: Objective, single: Objective | None = None) -> None:
+    def __init__(
+        self,
+        objective: Objective,
+        single: Objective | None = None,
+        parallel: Ranks | str | None = None,
+    ) -> None:
         for name, given in (("objective", objective), ("single", single)):
             if not (isinstance(given, Objective) or (name == "single" and given is None)):
                 raise UsageError(f"BatchedObjective: {name} must be an Objective, not {given!r:.60}")
         if single is not None:
             _require_single(objective, single)
         self.objective, self.single = objective, single
+        self.ranks = as_ranks("BatchedObjective", parallel)
         self.gradient_batches: list[Batch] = []
         self.curvature_batches: list[Batch] = []
         self.loss_batches: list[Batch] = []
+        #: By number of the batch what the objective's `also` was, of this rank's batches.
+        self.also_values: dict[int, tuple[Array, ...]] = {}
 
     def feed(
         self,
@@ -60,12 +76,13 @@ class BatchedObjective:
         placed: dict[int, Batch] = {}
 
         def listed(name: str, batches: Sequence[Batch]) -> list[Batch]:
-            """Each batch, also one that serves twice, is brought once to where it is computed with."""
-            found = []
-            for batch, given in zip(_listed(name, batches, self.objective.inputs), batches, strict=True):
-                if id(given) not in placed:
-                    placed[id(given)] = self.objective.placed(batch)
-                found.append(placed[id(given)])
+            """Each batch of this rank, also one that serves twice, is brought once to where it is computed with."""
+            found = _listed(name, batches, self.objective.inputs)
+            for number in self.ranks.own(len(found)):
+                given = id(batches[number])
+                if given not in placed:
+                    placed[given] = self.objective.placed(found[number])
+                found[number] = placed[given]
             return found
 
         self.gradient_batches = listed("gradient", gradient)
@@ -101,31 +118,37 @@ class BatchedObjective:
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         """The means of C(w) and of ∇C(w) over the gradient's batches"""
-        losses: list[float] = []
+        batches, losses = self.gradient_batches, list[float]()
 
         def gradients() -> Iterator[Array]:
-            for _ in self._fed(self.gradient_batches):
+            for number, _ in zip(self.ranks.own(len(batches)), self._fed(batches), strict=True):
                 found, g = self.objective.gradient(w)
-                losses.append(found / len(self.gradient_batches))
+                losses.append(found)
+                self.also_values[number] = self.objective.also_values
                 yield g
 
-        total = mean(gradients())
-        return sum(losses), total.astype(w.dtype)
+        total = self._mean(batches, gradients(), w)
+        return self._mean_of_numbers(batches, losses), total.astype(w.dtype)
 
     def metric(
         self, w: Array, metric: Metric, part: str = "all", draw: int = 0
     ) -> tuple[float, Array, Array]:
         """The means of C(w) and ∇C(w), and the sum of the metric, over the gradient's batches; see Objective.metric."""
-        losses, count = 0.0, len(self.gradient_batches)
-        draw = whole_number("BatchedObjective.metric: draw", draw, least=0)
-        total = np.zeros(self.metric_size(metric, part))
-        slopes: list[Array] = []
-        for number, _ in enumerate(self._fed(self.gradient_batches)):
-            loss, g, numbers = self.objective.metric(w, metric, part, draw * count + number)
-            losses += loss / count
-            slopes.append(g)
-            total += numbers
-        return losses, mean(slopes).astype(w.dtype), total
+        batches, losses = self.gradient_batches, list[float]()
+        count = len(batches)
+        first = whole_number("BatchedObjective.metric: draw", draw, least=0) * count
+        numbers: list[Array] = []
+
+        def gradients() -> Iterator[Array]:
+            for number, _ in zip(self.ranks.own(count), self._fed(batches), strict=True):
+                loss, g, found = self.objective.metric(w, metric, part, first + number)
+                losses.append(loss)
+                numbers.append(found)
+                yield g
+
+        slopes = self._mean(batches, gradients(), w).astype(w.dtype)
+        total = self.ranks.sum(count, numbers, self.metric_size(metric, part))
+        return self._mean_of_numbers(batches, losses), slopes, total
 
     def metric_size(self, metric: Metric, part: str = "all") -> int:
         """See Objective.metric_size."""
@@ -152,26 +175,33 @@ class BatchedObjective:
         batches = list(self.curvature_batches)
 
         def product(v: Array) -> Array:
-            return mean(single(v) for _ in self._fed(batches))
+            return self._mean(batches, (single(v) for _ in self._fed(batches)), v)
 
         return product
 
     def loss(self, w: Array) -> float:
         """The mean of C(w) over the loss' batches"""
-        return sum(self.objective.loss(w) for _ in self._fed(self.loss_batches)) / len(self.loss_batches)
+        batches = self.loss_batches
+        return self._mean_of_numbers(batches, [self.objective.loss(w) for _ in self._fed(batches)])
 
     def squared_gradients(self, w: Array) -> Array:
         """The mean of ∇C(w)² over the single cases of the curvature's batches. Source: Martens 2010, 4.7."""
         if self.single is None:
             raise UsageError("BatchedObjective: squared gradients need single=, the objective of one case")
 
-        def squares(single: Objective) -> Iterator[Array]:
-            for batch in self._require_fed(self.curvature_batches):
-                for case in _cases(batch, self.objective, single):
+        def squares(single: Objective, batch: Batch) -> Array:
+            """The mean over the cases of a batch."""
+
+            def each() -> Iterator[Array]:
+                for case in cases:
                     single.feed(*case)
                     yield np.square(single.gradient(w)[1], dtype=np.float64)
 
-        return mean(squares(self.single))
+            cases = list(_cases(batch, self.objective, single))
+            return summed(each(), 0, len(cases)) / len(cases)
+
+        batches = self._require_fed(self.curvature_batches)
+        return self._mean(batches, (squares(self.single, batch) for batch in self._own(batches)), w)
 
     def redraw(self) -> None:
         """See Objective.redraw."""
@@ -179,19 +209,28 @@ class BatchedObjective:
 
     def explain_non_finite(self) -> str:
         """See Objective.explain_non_finite; of the first of the gradient's batches where there is something to say."""
-        return next(
-            (
-                words
-                for _ in self._fed(self.gradient_batches)
-                if (words := self.objective.explain_non_finite())
-            ),
-            "",
-        )
+        found = (self.objective.explain_non_finite() for _ in self._fed(self.gradient_batches))
+        return next(filter(None, self.ranks.gather(next(filter(None, found), ""))), "")
+
+    # -- batches of this rank, and sums over those of all ---------------------------------------
+
+    def _own(self, batches: Sequence[Batch]) -> list[Batch]:
+        return [batches[number] for number in self.ranks.own(len(self._require_fed(batches)))]
 
     def _fed(self, batches: Sequence[Batch]) -> Iterator[None]:
-        for batch in self._require_fed(batches):
+        for batch in self._own(batches):
             self.objective.feed(*batch)
             yield
+
+    def _mean(self, batches: Sequence[Batch], own: Iterable[Array], like: Array) -> Array:
+        """The mean of vectors, one of each batch, summed in float64."""
+        total = self.ranks.sum(len(batches), map(double, own), like.size)
+        if gn.backend_of(total) != gn.backend_of(like):  # ranks meet on the host
+            total = gn.place(total, gn.backend_of(like))
+        return total / len(batches)
+
+    def _mean_of_numbers(self, batches: Sequence[Batch], own: Iterable[float]) -> float:
+        return self.ranks.sum_numbers(len(batches), own) / len(batches)
 
     @staticmethod
     def _require_fed(batches: Sequence[Batch]) -> Sequence[Batch]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 
-__all__ = ["Declared", "Recycled", "compiled", "dot", "double", "fused", "inner", "mean", "norm"]
+__all__ = ["Declared", "Recycled", "compiled", "dot", "double", "fused", "inner", "norm"]
 
 #: Functions that are kept, in all: each has some kilobytes of machine code, and no vectors.
 KEPT = 128
@@ -121,16 +121,6 @@ UNUSED = 3
 def double(a: Array) -> Array:
     """The vector in float64: itself if it is so already."""
     return a.astype(np.float64, copy=False)
-
-
-def mean(vectors: Iterable[Array]) -> Array:
-    """The mean, summed in float64."""
-    total, count = None, 0
-    for vector in vectors:
-        total = double(vector) if total is None else total + vector
-        count += 1
-    assert total is not None, "the mean of at least one vector"
-    return total / count
 
 
 def inner(a: Array, b: Array) -> float:

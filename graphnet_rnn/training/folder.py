@@ -16,7 +16,7 @@ from graphnet_rnn.formats.model_file import model_bytes
 from graphnet_rnn.model import Model
 from graphnet_rnn.training.state import TrainingState, read_training_state, write_training_state
 
-__all__ = ["RunFolder", "RunWriter"]
+__all__ = ["Onlooker", "RunFolder", "RunWriter"]
 
 KEPT = 2
 
@@ -191,3 +191,23 @@ class RunWriter:
         if self.folder.history_size() > size:
             cut(self.folder.history, size)
         self._history_size = size
+
+
+class Onlooker(RunWriter):
+    """What all processes but the first have, where several make a run: it writes nothing."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+
+    def write_checkpoint(self, *_: Any) -> Path:
+        return self.folder.path
+
+    def tidy(self) -> None: ...
+
+    def write_model(self, model: Model, notes: Mapping[str, Any]) -> None: ...
+
+    def add_row(self, row: Mapping[str, Any]) -> None: ...
+
+    def add_time(self, row: Mapping[str, Any]) -> None: ...
+
+    def cut_history(self, size: int, digest: str) -> None: ...

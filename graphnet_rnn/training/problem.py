@@ -12,7 +12,9 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model import Model
 from graphnet_rnn.optimizers import FirstOrder, Optimizer, Report
+from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.step import Stepped
+from graphnet_rnn.parallel import Ranks
 from graphnet_rnn.settings import declared_settings, fixed_settings, setting
 
 __all__ = ["CompiledProblem", "ObjectiveProblem", "Problem", "Trainable", "require_unclipped"]
@@ -66,6 +68,14 @@ class Problem(ABC):
     @abstractmethod
     def feed(self, epoch: int, step: int) -> Trainable:
         """The objective of this step, fed."""
+
+    def share(self, ranks: Ranks) -> None:
+        """From now on these processes make each step together. UsageError for a problem whose steps are not divided."""
+        if ranks.size > 1:
+            raise UsageError(
+                f"{type(self).__name__} cannot be shared by {ranks.size} processes: a step must consist of several "
+                "batches; start one process"
+            )
 
     def require_fit(self, optimizer: Optimizer) -> None:
         """UsageError for an optimizer that this problem could only mislead, or not serve."""
@@ -148,6 +158,18 @@ class ObjectiveProblem(CompiledProblem):
     def objective_settings(self) -> dict[str, Any]:
         """What rnn.Objective is to be told."""
         return {each.name: getattr(self, each.name) for each in declared_settings(ObjectiveProblem)}
+
+    def share(self, ranks: Ranks) -> None:
+        objective = self.objective
+        if not isinstance(objective, BatchedObjective):
+            return super().share(ranks)
+        batches = int(getattr(self, "gradient_batches", 1))
+        if ranks.size > batches:
+            raise UsageError(
+                f"{type(self).__name__}: {ranks.size} processes cannot share the {batches} batches of a step; give "
+                "more gradient_batches, or start fewer processes"
+            )
+        objective.ranks = ranks
 
     def require_fit(self, optimizer: Optimizer) -> None:
         require_unclipped(type(self).__name__, self.clip_values, optimizer)

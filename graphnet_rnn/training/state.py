@@ -29,9 +29,11 @@ from graphnet_rnn.model import Model
 from graphnet_rnn.network.network import Network
 
 __all__ = [
+    "LISTED",
     "TrainingState",
     "as_stored",
     "description_of",
+    "differences",
     "digest_of",
     "read_training_state",
     "write_training_state",
@@ -58,13 +60,13 @@ class TrainingState:
     def require_same(self, settings: Mapping[str, Any]) -> None:
         """UsageError if the run's settings, `training["run"]`, were others."""
         try:
-            differences = list(_differences("", self._mapping("run"), as_stored(settings)))
+            found = list(differences(self._mapping("run"), as_stored(settings)))
         except RecursionError:
             raise ModelFileError(f"{self.path} says settings that are nested too deeply.") from None
-        if differences:
-            more = [f"and {len(differences) - LISTED} more"] if len(differences) > LISTED else []
+        if found:
+            more = [f"and {len(found) - LISTED} more"] if len(found) > LISTED else []
             raise UsageError(
-                f"{self.path} cannot be continued: {'; '.join([*differences[:LISTED], *more])}. Say the same again, or "
+                f"{self.path} cannot be continued: {'; '.join([*found[:LISTED], *more])}. Say the same again, or "
                 "keep this run in another place."
             )
 
@@ -215,7 +217,7 @@ def _is_other(before: Any, now: Any) -> bool:
     return isinstance(before, str) and before != now
 
 
-def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
+def differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
     """What has changed of a setting, each part by its own name: `network.layers[0].units was 8, now it is 9`."""
     if name in DIGESTS and before != now:
         yield DIGESTS[name]
@@ -224,9 +226,9 @@ def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
         kind = next((key for key in KINDS if _is_other(before.get(key), now.get(key))), None)
         for key in {**before, **now} if kind is None else [kind]:
             part = f"{name}.{key}" if name else key
-            yield from _differences(part, before.get(key, "not set"), now.get(key, "not set"))
+            yield from differences(before.get(key, "not set"), now.get(key, "not set"), part)
     elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         for i, (a, b) in enumerate(zip(before, now, strict=True)):
-            yield from _differences(f"{name}[{i}]", a, b)
+            yield from differences(a, b, f"{name}[{i}]")
     elif before != now:
         yield f"{in_brief(name, 80)} was {in_brief(before, 100)}, now it is {in_brief(now, 100)}"

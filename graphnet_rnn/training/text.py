@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers import CurvedOptimizer, Optimizer, Report
 from graphnet_rnn.optimizers.batched import Batch, BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
+from graphnet_rnn.parallel import Ranks
 from graphnet_rnn.settings import amount, setting, whole_number
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.text.sampling import Sampler
@@ -127,19 +128,26 @@ class CarriedText(TextProblem):
     """Truncated backpropagation through time: the text in lanes, states carried from each piece to the next.
 
     They are reset at the start of an epoch. stride: truncated BPTT(k₁ = stride, k₂ = time): a piece begins so many
-    steps after the one before, and its last `stride` steps are scored, through all of its steps; by default `time`. For
-    the rest see TextProblem, and data.Batches. Source: Sutskever 2013, 2.8.6.
+    steps after the one before, and its last `stride` steps are scored, through all of its steps; by default `time`.
+    shares: equal parts of the lanes, each differentiated by itself, so that as many processes may share a step. For the
+    rest see TextProblem, and data.Batches. Source: Sutskever 2013, 2.8.6.
     """
 
-    objective: Objective = field(init=False)
+    objective: Objective | BatchedObjective = field(init=False)
 
     stride: int | None = setting(
         None, "from a piece to the next: truncated BPTT(stride, time) (default: --time)", type=int
     )
+    shares: int = setting(1, "parts of the batch that processes may share (mpiexec)")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         network = self.network
+        self.shares = whole_number("shares", self.shares)
+        if self.batch % self.shares:
+            raise UsageError(f"shares must divide the batch of {self.batch}; {self.shares} does not")
+        size = self.batch // self.shares
+        self._lanes = [slice(start, start + size) for start in range(0, self.batch, size)]
         self._batches = Batches(self.corpus.train, self.time, self.batch, self.stride)
         self.stride = self._batches.stride
         self.items = self.batch * self.stride
@@ -154,11 +162,12 @@ class CarriedText(TextProblem):
         #: The states before the next piece.
         self.carried: list[Array] = network.first_states(self.batch)
 
-    def _objective_of(self, initial: str, unscored: int) -> Objective:
+    def _objective_of(self, initial: str, unscored: int) -> Objective | BatchedObjective:
         """The cost of a piece, and the states before the next; states before it are inputs if "given"."""
         network = self.model
-        u = network.unroll(self.time, self.batch, initial=initial, unscored=unscored, random=self._random)
-        return Objective(
+        lanes = self.batch // self.shares
+        u = network.unroll(self.time, lanes, initial=initial, unscored=unscored, random=self._random)
+        objective = Objective(
             u.cost,
             list(network.parameters.values()),
             [u.inputs, u.targets, *(u.initial if initial == "given" else [])],
@@ -168,6 +177,17 @@ class CarriedText(TextProblem):
             structure_scale=1 / (self.time - unscored),
             **self.objective_settings(),
         )
+        return objective if self.shares == 1 else BatchedObjective(objective)
+
+    def share(self, ranks: Ranks) -> None:
+        if ranks.size > self.shares:
+            raise UsageError(
+                f"{ranks.size} processes cannot share a batch that is no more than {self.shares} part(s); give shares, "
+                f"a divisor of the batch, {self.batch}, that is at least {ranks.size}, or start fewer"
+            )
+        for objective in (self._first, self.objective):
+            if isinstance(objective, BatchedObjective):
+                objective.ranks = ranks
 
     def require_fit(self, optimizer: Optimizer) -> None:
         super().require_fit(optimizer)
@@ -179,26 +199,45 @@ class CarriedText(TextProblem):
 
     def compile(self) -> None:
         for objective in (self._first, self.objective):
-            objective.compile()
+            (objective.objective if isinstance(objective, BatchedObjective) else objective).compile()
 
-    def feed(self, epoch: int, step: int) -> Objective:
+    def feed(self, epoch: int, step: int) -> Objective | BatchedObjective:
         inputs, targets = self._batches[step]
         if step == 0:
             self.carried = self.model.first_states(self.batch)
         self._last = self.objective if step else self._first
         self._last.redraw()
-        self._last.feed(inputs, targets, *(() if step == 0 and self._learned else self.carried))
+        carried = [] if step == 0 and self._learned else self.carried
+        if isinstance(self._last, Objective):
+            self._last.feed(inputs, targets, *carried)
+        else:
+            parts = [(inputs[:, at], targets[:, at], *(s[at] for s in carried)) for at in self._lanes]
+            self._last.feed(parts, curvature=parts)
         return self._last
 
     def stepped(self, point: Array, report: Report) -> None:
         if report.gradients != 1:  # the last one was taken elsewhere
             self._last.gradient(point)
-        self.carried = list(self._last.also_values)
+        if isinstance(self._last, Objective):
+            self.carried = list(self._last.also_values)
+        else:
+            self._carry(self._last.also_values)
+
+    def _carry(self, parts: Mapping[int, Sequence[Array]]) -> None:
+        """Takes over the states of these parts of the lanes."""
+        self.carried = [np.array(state) for state in self.carried]
+        for number, states in parts.items():
+            for state, found in zip(self.carried, states, strict=True):
+                state[self._lanes[number]] = np.asarray(found)
 
     def weight(self, epoch: int, step: int) -> float:
         return 1.0 if step else self.time / self._batches.stride
 
     def arrays(self) -> dict[str, Array]:
+        if isinstance(self._last, BatchedObjective) and self._last.ranks.size > 1:
+            own = {k: [s[self._lanes[k]] for s in self.carried] for k in self._last.ranks.own(self.shares)}
+            for parts in self._last.ranks.gather(own):
+                self._carry(parts)
         return {f"carried.{i:03d}": array for i, array in enumerate(self.carried)}
 
     def restore(self, arrays: Callable[[str, Array], Array], numbers: Mapping[str, Any]) -> None:

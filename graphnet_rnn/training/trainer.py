@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time as clock
 from collections.abc import Mapping, Sequence
@@ -13,17 +14,19 @@ import numpy as np
 
 from graphnet.graph.display import ShowsItself
 from graphnet.graph.node import Array
-from graphnet_rnn.errors import ModelFileError, UsageError
+from graphnet.version import __version__
+from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
 from graphnet_rnn.model import Model
 from graphnet_rnn.network.norms import weight_norms
 from graphnet_rnn.optimizers.base import Report, State
 from graphnet_rnn.optimizers.step import guarded_step, require_finite
+from graphnet_rnn.parallel import Ranks, as_ranks
 from graphnet_rnn.settings import shown
-from graphnet_rnn.training.folder import RunFolder, RunWriter
+from graphnet_rnn.training.folder import Onlooker, RunFolder, RunWriter
 from graphnet_rnn.training.interruption import Interruption
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.settings import Training
-from graphnet_rnn.training.state import TrainingState, as_stored
+from graphnet_rnn.training.state import LISTED, TrainingState, as_stored, differences, digest_of
 
 __all__ = ["Listener", "Outcome", "Trainer"]
 
@@ -31,6 +34,8 @@ __all__ = ["Listener", "Outcome", "Trainer"]
 BEST = "best"
 #: Why a run may have ended for good.
 ENDS = ("epochs", "early stopping", "target")
+#: What processes tell each other after a step: end after it, write a checkpoint.
+ENDS_NOW, DUE = 1, 2
 
 
 class Listener:
@@ -88,7 +93,8 @@ class Trainer:
 
     problem: what learns from what, see rnn.Problem. settings: see rnn.Training. folder: where files go; a run is
     resumed from there. listeners: are told what happens. notes: kept in every checkpoint (the command line keeps its
-    arguments there).
+    arguments there). parallel: "mpi", or rnn.parallel.Ranks: processes that make each step together. Each has all of
+    the data, and its share of a step's batches; all come to the same numbers, and the first writes and speaks for all.
     cost: of the last step, in the problem's unit.
 
         problem = rnn.CarriedText(network, corpus, time=50, batch=32)
@@ -105,6 +111,7 @@ class Trainer:
         *,
         listeners: Sequence[Listener] = (),
         notes: Mapping[str, Any] | None = None,
+        parallel: Ranks | str | None = None,
     ) -> None:
         if not isinstance(problem, Problem):
             raise UsageError(
@@ -118,14 +125,18 @@ class Trainer:
             raise UsageError(f"Trainer: listeners must be a list of Listeners, not {listeners!r:.60}")
         _require_whole(problem)
         problem.require_fit(settings.optimizer)
-        self.problem, self.settings = problem, settings
+        ranks = as_ranks("Trainer", parallel)
+        problem.share(ranks)
+        self.problem, self.settings, self.ranks = problem, settings, ranks
         self.folder = RunFolder(folder)
-        self.listeners, self.notes = list(listeners), dict(notes or {})
+        self.listeners, self.notes = list(listeners) if ranks.is_first else [], dict(notes or {})
         # The optimiser works on a vector of its own: looking ahead (Nesterov) changes the parameters.
         self.theta = problem.objective.start()
         self.state: State = settings.optimizer.init(self.theta, problem.objective)
         self.progress, self.cost = Progress(), math.nan
         self._resumed, self._interruption = False, Interruption()
+        #: Whether some process was told to end.
+        self._came = False
         self._stop_reason = ""
         self._best: Array | None = None
 
@@ -136,8 +147,27 @@ class Trainer:
 
         A checkpoint is written then, and before whatever a listener raises is raised.
         """
-        with self.folder.locked() as files:
-            return self._run(files)
+        with self.ranks.together(), contextlib.ExitStack() as stack:
+            self._require_same_everywhere()
+            # Of the first alone; the others hear if it cannot be.
+            files: list[RunWriter] = []
+            self.ranks.of_first(lambda: files.append(stack.enter_context(self.folder.locked())))
+            return self._run(files[0] if files else Onlooker(self.folder))
+
+    def _require_same_everywhere(self) -> None:
+        """UsageError unless all processes are about to do the same."""
+        if self.ranks.size == 1:
+            return
+        versions = {"graphnet": __version__, "numpy": np.__version__}
+        own = as_stored({**versions, **self.description(), "weights": digest_of(np.asarray(self.theta))})
+        told = self.ranks.gather(own)
+        for rank, other in enumerate(told):
+            found = list(differences(told[0], other))
+            if found:
+                raise UsageError(
+                    f"process {rank} is not about to do what process 0 does: {'; '.join(found[:LISTED])} (first "
+                    f"of process 0, then of process {rank}); start all by one command"
+                )
 
     def _run(self, files: RunWriter) -> Outcome:
         progress = self._begin(files)
@@ -145,8 +175,10 @@ class Trainer:
             each.started(self)
         self._last_checkpoint = clock.monotonic()
         with self._interruption:
-            while not (progress.finished or self._interruption.came or self._stop_reason):
+            while not (progress.finished or self._came or self._stop_reason):
                 self._run_epoch(files)
+                self._came |= bool(self.ranks.any(self._interruption.came))
+                self._stop_reason = self.ranks.of_first(lambda: self._stop_reason)
         outcome = Outcome(
             progress.finished or self._stop_reason or "interrupted",
             progress.best,
@@ -163,7 +195,7 @@ class Trainer:
         """The first rows and the first checkpoint; of a resumed run, where its newest checkpoint left it."""
         if self._resumed:
             # What `resume` read was before the lock: another process may have trained on since.
-            stored = self.folder.read_checkpoint()
+            stored = self.ranks.of_first(self.folder.read_checkpoint)
             self._take_up(stored)
             files.cut_history(stored.training["history_size"], stored.training["history_digest"])
             files.tidy()
@@ -171,10 +203,10 @@ class Trainer:
                 self._write_best(files)
                 self.problem.model.theta = np.asarray(self.theta)
         else:
-            self.folder.require_new()
+            self.ranks.of_first(self.folder.require_new)
             self.problem.compile()  # if that cannot be, the folder is as new
             self._checkpoint(files)
-        if not self.folder.history_size():
+        if self.ranks.is_first and not self.folder.history_size():
             files.add_row({"event": "start", "unit": self.problem.unit_name, **self.description()})
             initial = {"event": "initial", "epoch": 0, "weight_norms": weight_norms(self.problem.model)}
             files.add_row({**initial, **self.problem.row(0)})
@@ -188,18 +220,22 @@ class Trainer:
         progress = self.progress
         started, first_step = clock.monotonic(), progress.epoch_step
         while progress.epoch_step < len(self.problem):
-            report = self._step(files)
+            report, failure = self._step(files), None
             try:
                 for each in self.listeners:
                     each.stepped(self, report)
-            except Exception:  # e.g. what it prints to has gone; the step is whole
+            except Exception as error:  # e.g. what it prints to has gone; the step is whole
+                failure = error
+            ends = self._interruption.came or failure is not None
+            due = clock.monotonic() - self._last_checkpoint > self.settings.checkpoint_seconds
+            flags = self.ranks.any(ENDS_NOW * ends | DUE * due)
+            if flags:
                 self._checkpoint(files)
-                raise
-            if self._interruption.came:
-                self._checkpoint(files)
+            if failure is not None:
+                raise failure
+            if flags & ENDS_NOW:
+                self._came = True
                 return
-            if clock.monotonic() - self._last_checkpoint > self.settings.checkpoint_seconds:
-                self._checkpoint(files)
         seconds = clock.monotonic() - started
         row = self._end_epoch(files)
         items = (len(self.problem) - first_step) * self.problem.items
@@ -252,10 +288,11 @@ class Trainer:
         """Validates, and keeps the model if it is the best so far; the row that the history got."""
         problem, progress, rate = self.problem, self.progress, self._rate()
         self._require_finite()
+        self._require_same_weights()
         problem.model.theta = np.asarray(self.theta)
         weights = sum(problem.weight(progress.epoch, step) for step in range(len(problem)))
         trained = progress.epoch_loss / weights / problem.unit
-        found = problem.validate()
+        found = self.ranks.of_first(problem.validate)
         validated = None if found is None else float(found)
         criterion = trained if validated is None else validated
         progress.epoch += 1
@@ -270,7 +307,7 @@ class Trainer:
             "learning_rate": rate,
             "best": best,
             "weight_norms": weight_norms(problem.model),
-            **problem.row(progress.epoch),
+            **(problem.row(progress.epoch) if self.ranks.is_first else {}),
         }
         files.add_row(row)
         if best:
@@ -302,6 +339,19 @@ class Trainer:
     def _require_finite(self) -> None:
         require_finite(self.theta, self.progress.step, f"The checkpoints in {self.folder.path} are")
 
+    def _require_same_weights(self) -> None:
+        """TrainingError where the processes have come to different weights."""
+        if self.ranks.size == 1:
+            return
+        told = self.ranks.gather(digest_of(np.asarray(self.theta)))
+        others = [str(rank) for rank, digest in enumerate(told) if digest != told[0]]
+        if others:
+            raise TrainingError(
+                f"processes {', '.join(others)} have come to other weights than process 0 by step "
+                f"{self.progress.step}: processors of one kind, and the same versions of all packages, give the same "
+                "numbers"
+            )
+
     # -- resuming ------------------------------------------------------------------------------
 
     def description(self) -> dict[str, Any]:
@@ -331,9 +381,10 @@ class Trainer:
 
         Raises ModelFileError if there is none, UsageError if its settings, its data or the equations are others.
         """
-        stored = self.folder.read_checkpoint()
+        stored = self.ranks.of_first(self.folder.read_checkpoint)
         self._take_up(stored)
-        self.folder.require_history(stored.value("history_size", 0), stored.value("history_digest", ""))
+        known = stored.value("history_size", 0), stored.value("history_digest", "")
+        self.ranks.of_first(lambda: self.folder.require_history(*known))
         self._resumed = True
 
     def _take_up(self, stored: TrainingState) -> None:

@@ -167,8 +167,13 @@ class Desk:
         return text == self._saved
 
     def rescue(self, document: Document) -> Path | None:
-        """Writes what is not saved beside its file, once what was ordered is done, or has taken too long; where."""
-        return document.rescue(self.draft.text) if self.wait(WAIT).changed else None
+        """Writes what is not saved beside its file, also what the model has not read yet; where.
+
+        The draft is at its end then: the model reads no more.
+        """
+        self.wait(WAIT)
+        self.draft.reads = False  # what is still to be written takes no time now
+        return document.rescue(self.draft.text) if self.wait().changed else None
 
     def wait(self, timeout: float | None = None) -> View:
         """The view, once nothing is left to do."""
@@ -208,9 +213,10 @@ class Desk:
                     self.draft.learn()
             except Exception as error:  # the text is still there, and can be saved
                 self._message = str(error) or type(error).__name__
-            self.view = self._seen()
-            with suppress(Exception):
-                self.listener(self.view)
+            if self.draft.reads or not self._orders:
+                self.view = self._seen()
+                with suppress(Exception):
+                    self.listener(self.view)
 
     def _idle(self) -> bool:
         """Whether no key comes for a moment: learning takes longer than a person waits for a letter."""

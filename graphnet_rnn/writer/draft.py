@@ -84,6 +84,8 @@ class Draft:
         self.optimizer = None if learn is None else first_order("Draft", learn)
         self.piece = whole_number("Draft: piece", piece)
         self.text, self.unknown, self.lessons = "", 0, 0
+        #: Whether the model reads what is written. What is written without it takes no time, and stays unread.
+        self.reads = True
         #: -ln p of each character; None of those that the model does not know, or has not read.
         self.nats: list[float | None] = []
         self._sums: list[tuple[float, int]] = [(0.0, 0)]
@@ -106,6 +108,12 @@ class Draft:
 
     def type(self, characters: str) -> None:
         """What the person writes."""
+        if not self.reads:
+            self.text += characters
+            self.nats += [None] * len(characters)
+            self._sums += [self._sums[-1]] * len(characters)
+            self.unknown += sum(character not in self._symbol for character in characters)
+            return
         for character in characters:
             self._append(character)
 
@@ -170,7 +178,8 @@ class Draft:
         self._learned = min(self._learned, length)
         for position in range(length + 1, len(self.text) + 1):
             self._marks.pop(position, None)
-        if self._from and length - self._from < CONTEXT // 2:
+        too_little = bool(self._from) and length - self._from < CONTEXT // 2
+        if too_little:
             self._marks.clear()
             self._from = max(0, length - CONTEXT)
         self.unknown -= sum(character not in self._symbol for character in self.text[length:])
@@ -179,6 +188,20 @@ class Draft:
         while self.accepted and self.accepted[-1][1] > length:
             self.accepted.pop()
         self.forget_suggestion()
+        if too_little and self.reads:
+            self._judge()
+
+    def _judge(self) -> None:
+        """What the model makes of the characters that it reads only now."""
+        total, count = self._sums[self._from]
+        del self._sums[self._from + 1 :]
+        for place in range(self._from, len(self.text)):
+            symbol = self._symbol.get(self.text[place])
+            if symbol is not None:
+                found = self.nats[place]
+                nats = _nats(self._mark(place).logits, symbol) if found is None else found
+                self.nats[place], total, count = nats, total + nats, count + 1
+            self._sums.append((total, count))
 
     def _mark(self, position: int) -> _Mark:
         """Where the model is after so many characters; read again from the last place that was kept."""
@@ -214,7 +237,7 @@ class Draft:
 
     @property
     def bits(self) -> float:
-        """Mean bits per character of what is written, of those that the model knows; NaN before the first."""
+        """Mean bits per character of what the model has read and knows; NaN before the first."""
         total, count = self._sums[-1]
         return total / count / math.log(2) if count else math.nan
 
@@ -252,6 +275,7 @@ class Draft:
         It ends before the first white space that follows anything else.
         """
         own = self._suggestion
+        own.complete |= not self.reads
         if own.complete:
             return False
         here = self._ahead[-1] if self._ahead else self._mark(len(self.text))
@@ -275,7 +299,7 @@ class Draft:
     @property
     def can_learn(self) -> bool:
         """Whether a whole piece has been written since the last one that was learned."""
-        return self.optimizer is not None and len(self._piece()) == self.piece
+        return self.reads and self.optimizer is not None and len(self._piece()) == self.piece
 
     def _piece(self) -> list[int]:
         """Where the characters of the next piece are: those that the model knows."""
@@ -311,7 +335,8 @@ class Draft:
             self._state = before.state
             self._set(before.theta)
             raise TrainingError(f"{error}; nothing was learned from this piece: try a smaller rate") from None
-        self._marks.pop(len(self.text), None)  # the last character is read again, by what is known now
+        for place in [place for place in self._marks if place >= end]:  # read again, by what is known now
+            del self._marks[place]
         self._lessons.append(before)
         self.lessons += 1
         most = max(1, WEIGHTS // max(self._theta.nbytes * (1 + len(self._state)), 1))

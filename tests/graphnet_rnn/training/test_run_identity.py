@@ -90,6 +90,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "time": ({}, {"time": 5}, "time was 6, now it is 5"),
     "batch": ({}, {"batch": 5}, "batch was 4, now it is 5"),
     "stride": ({}, {"stride": 3}, "stride was 6, now it is 3"),
+    "shares": ({}, {"shares": 2}, "shares was 1, now it is 2"),
     "gradient_batches": (DRAWN, {"gradient_batches": 1}, "gradient_batches was 2, now it is 1"),
     "curvature_batches": (DRAWN, {"curvature_batches": 2}, "curvature_batches was 1, now it is 2"),
     "unscored": (DRAWN, {"unscored": 1}, "unscored was 0, now it is 1"),
@@ -119,7 +120,18 @@ ACCEPTED: dict[str, dict[str, Any]] = {
 #: Those that change how a number is rounded, and nothing else: for another machine, or less memory.
 ROUNDED: dict[str, dict[str, Any]] = {"backend": {"backend": "numpy"}, "memory": {"memory": "sqrt"}}
 #: Those of which a run on a text can have one value only, and those that say where and how long.
-FIXED = {"inputs", "outputs", "loss", "reads", "network", "folder", "epochs", "problem", "settings"}
+FIXED = {
+    "inputs",
+    "outputs",
+    "loss",
+    "reads",
+    "network",
+    "folder",
+    "epochs",
+    "problem",
+    "settings",
+    "parallel",
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)

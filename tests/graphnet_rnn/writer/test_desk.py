@@ -130,3 +130,19 @@ def test_what_is_not_saved_is_written_beside_its_file(tmp_path: Path) -> None:
     assert place == tmp_path / "x.txt.unsaved-2"
     assert place.read_text() == "abc"
     assert (tmp_path / "x.txt.unsaved").read_text() == "of last time"
+
+
+def test_what_was_pasted_and_not_read_yet_is_rescued_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphnet_rnn.writer.desk.WAIT", 0.05)
+    text = "abc defg\n" * 50_000
+    with Desk(Draft(network())) as desk:
+        desk.type("ab")
+        desk.undo()
+        desk.type(text)
+        desk.undo()
+        desk.type("h")
+        place = desk.rescue(Document(tmp_path / "novel.txt"))
+    assert place is not None
+    assert place.read_text() == "a" + text[:-1] + "h"

@@ -171,6 +171,10 @@ def test_of_a_long_text_the_model_reads_the_end(monkeypatch: pytest.MonkeyPatch)
     assert d.text == text[:80] + "ab"
     assert d.unknown == text[:80].count("é")
     assert d.nats[-1] == pytest.approx(expected_nats(d.network, text[54:80] + "ab")[-1])
+    # What was not read before is judged, too, now that it is read.
+    read = [n for n, c in zip(d.nats, d.text, strict=True) if n is not None or c == "é"][-30:]
+    assert len(read) == 30
+    assert d.bits == pytest.approx(np.mean([n for n in d.nats if n is not None]) / math.log(2))
     d.replace("")
     assert (d.text, d.nats, d.unknown) == ("", [], 0)
     assert math.isnan(d.bits)
@@ -193,6 +197,23 @@ def test_it_learns_as_dynamic_evaluation_does() -> None:
     scored = [n for n in d.nats if n is not None]
     assert sum(scored) == pytest.approx(found.nats, rel=1e-9)
     assert sum(scored) < 0.9 * sum(n or 0 for n in expected_nats(twin, text))
+
+
+def test_what_comes_next_is_predicted_by_what_was_learned() -> None:
+    """Whatever stands between the piece and the end of the text, and whatever was taken back there."""
+
+    def nats(before: str, after: str, undone: int = 0) -> float:
+        d = Draft(network(), learn=rnn.SGD(0.5), piece=8)
+        d.type(before)
+        assert d.learn()
+        for _ in range(undone):
+            d.undo()
+        d.type(after)
+        assert d.lessons == 1
+        return next(n for n in reversed(d.nats) if n is not None)
+
+    assert nats("abc dafeé", "b") == nats("abc dafe", "éb") == nats("abc dafe", "b")
+    assert nats("abc dafehhga", "b", undone=3) == nats("abc dafeh", "b")
 
 
 def test_undo_takes_back_what_was_learned() -> None:

@@ -1,0 +1,13 @@
+"""Several processes that work on one step: who makes which part of a sum, and that all get the same bits.
+
+tree       sums of numbered parts in an order that does not depend on who made which
+ranks      one process alone, which is what all code sees
+mpi        the processes of `mpiexec`
+"""
+
+from __future__ import annotations
+
+from graphnet_rnn.parallel.mpi import MPIRanks, as_ranks, launched
+from graphnet_rnn.parallel.ranks import ALONE, Ranks
+
+__all__ = ["ALONE", "MPIRanks", "Ranks", "as_ranks", "launched"]

@@ -1,0 +1,69 @@
+"""Ranks: the processes that share the work of a run, each with a number from 0 on; here, one alone."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet_rnn.parallel.tree import summed
+
+__all__ = ["ALONE", "Ranks"]
+
+T = TypeVar("T")
+
+
+class Ranks:
+    """One process alone: rank 0 of 1. With more of them each method is called by all, in the same order.
+
+    rank, size: which this one is, of how many. count_here: how many of them are on this machine, and share its cores.
+    """
+
+    rank: int = 0
+    size: int = 1
+    count_here: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the one that writes files, and speaks."""
+        return self.rank == 0
+
+    def own(self, count: int, rank: int | None = None) -> range:
+        """Which of so many parts this rank makes: consecutive ones, of all ranks as many, or one more."""
+        rank = self.rank if rank is None else rank
+        return range(rank * count // self.size, (rank + 1) * count // self.size)
+
+    def sum(self, count: int, parts: Iterable[Array], length: int) -> Array:
+        """Σ of so many vectors of this length, the same bits for any number of ranks, on all of them
+
+        parts: those of `own(count)`, in their order, float64.
+        """
+        return summed(iter(parts), 0, count)
+
+    def sum_numbers(self, count: int, parts: Iterable[float]) -> float:
+        """Σ of so many numbers, likewise"""
+        return float(self.sum(count, (np.array([part], np.float64) for part in parts), 1)[0])
+
+    def any(self, flags: int) -> int:
+        """The bits that some rank has set."""
+        return flags
+
+    def of_first(self, make: Callable[[], T]) -> T:
+        """What rank 0 makes, on all; what it raises, too."""
+        return make()
+
+    def gather(self, value: T) -> list[T]:
+        """What each has, by rank, on all."""
+        return [value]
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Within it an error of one ends all: nobody waits for a rank that is gone."""
+        yield
+
+
+#: For all that is not shared.
+ALONE = Ranks()

@@ -1,0 +1,65 @@
+"""What `test_mpi.py` starts by mpiexec: python -m tests.graphnet_rnn.parallel.program WHAT FOLDER"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import numpy as np
+from mpi4py import MPI
+
+import graphnet_rnn as rnn
+from graphnet_rnn.parallel import ALONE, MPIRanks
+
+TEXT = "the cat sat on the mat, and the rat sat on the hat.\n" * 30
+
+
+def sums(ranks: MPIRanks) -> None:
+    """Of short vectors, which all send to all, and of long ones, made in slices; of fewer parts than ranks."""
+    for count, length in ((7, 5), (7, 40_000), (2, 5), (2, 40_001)):
+        random = np.random.default_rng(count)
+        parts = [random.standard_normal(length) * 10.0 ** random.integers(-8, 9) for _ in range(count)]
+        found = ranks.sum(count, (parts[i] for i in ranks.own(count)), length)
+        assert found.tobytes() == ALONE.sum(count, parts, length).tobytes()
+    assert ranks.any(1 << ranks.rank) == (1 << ranks.size) - 1
+    assert ranks.gather("x" * ranks.rank) == ["x" * rank for rank in range(ranks.size)]
+    assert ranks.of_first(lambda: [ranks.rank]) == [0]
+    try:
+        ranks.of_first(lambda: 1 // 0)
+    except ZeroDivisionError:
+        print("well" if ranks.is_first else "", end="")
+
+
+def training(ranks: MPIRanks, what: str, folder: str) -> None:
+    corpus = rnn.data.Corpus.split(TEXT)
+    size = len(corpus.vocabulary)
+    problem = rnn.DrawnText(
+        rnn.Network([rnn.Elman(4)], size, size), corpus, 6, 4, gradient_batches=4, sample=0, threads=1
+    )
+    feed = problem.feed
+
+    def at(epoch: int, step: int) -> rnn.BatchedObjective:
+        if ranks.rank == 1 and epoch == 1 and step == 2:
+            if what == "raises":
+                raise RuntimeError("the disk of this machine is gone")
+            os.kill(os.getpid(), {"hangs": signal.SIGSTOP, "dies": signal.SIGKILL}[what])
+        return feed(epoch, step)
+
+    if what != "well":
+        problem.feed = at  # type: ignore[method-assign]
+    trainer = rnn.Trainer(
+        problem, rnn.Training(rnn.HessianFree(cg_steps=3), epochs=3), folder, parallel=ranks
+    )
+    if os.path.exists(folder):
+        trainer.resume()
+    trainer.run()
+
+
+if __name__ == "__main__":
+    ranks = MPIRanks(MPI.COMM_WORLD, patience=2.0 if sys.argv[1] == "hangs" else 60.0)
+    with ranks.together():
+        if sys.argv[1] == "sums":
+            sums(ranks)
+        else:
+            training(ranks, *sys.argv[1:])

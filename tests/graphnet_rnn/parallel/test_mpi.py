@@ -1,0 +1,131 @@
+"""Processes of mpiexec: the same bytes as one alone, and what happens when one of them fails."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.graphnet_rnn.training.runs import contents, require_same_files
+
+ROOT = Path(__file__).parents[3]
+MPIEXEC = shutil.which(
+    "mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+)
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("mpi4py") is None or MPIEXEC is None, reason="the extra `mpi` is not installed"
+)
+TEXT = "the cat sat on the mat, and the rat sat on the hat.\n" * 40
+TRAIN = (
+    "graphnet_rnn", "train", "book.txt", "--cell=GRU", "--units=6", "--time=6", "--batch=4", "--sample=0", "--quiet",
+)  # fmt: skip
+
+
+def started(size: int, folder: Path, *module: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", *module]
+    words = command if size == 1 else [str(MPIEXEC), "-n", str(size), *command]
+    return subprocess.Popen(
+        words, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def ran(size: int, folder: Path, *module: str) -> tuple[int, str]:
+    """The exit code, and all that was said."""
+    out, said = started(size, folder, *module).communicate(timeout=120)
+    return 0 if not (code := _code(said, out)) else code, out + said
+
+
+def _code(said: str, out: str) -> int:
+    return 1 if "graphnet-rnn" in said or "Traceback" in said else 0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "book.txt").write_text(TEXT)
+    return tmp_path
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_sums_and_agreement(size: int, tmp_path: Path) -> None:
+    assert ran(size, tmp_path, "tests.graphnet_rnn.parallel.program", "sums") == (0, "well")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [("--optimizer=hf(cg_steps=4)", "--gradient-batches=5"), ("--shares=4", "--dropout=0.2", "--layers=2")],
+    ids=["independent sequences", "carried states"],
+)
+def test_training_gives_the_same_bytes(how: tuple[str, ...], folder: Path) -> None:
+    for size in (1, 2, 3):
+        assert ran(size, folder, *TRAIN, *how, "--epochs=2", f"--out={size}") == (0, "")
+        require_same_files(contents(folder / str(size)), contents(folder / "1"))
+    assert ran(3, folder, *TRAIN, *how, "--epochs=1", "--out=on") == (0, "")
+    assert ran(2, folder, "graphnet_rnn", "train", "--resume=on", "--epochs=2", "--quiet") == (0, "")
+    require_same_files(contents(folder / "on"), contents(folder / "1"))
+
+
+def test_the_first_speaks_for_all(folder: Path) -> None:
+    _, said = ran(2, folder, *TRAIN)
+    assert said.count("2 processes cannot share a batch that is no more than 1 part") == 1
+    _, said = ran(2, folder, *TRAIN, "--unitss=3")
+    assert said.count("unrecognized arguments") == 1
+    _, said = ran(2, folder, *TRAIN[:-1], "--shares=2", "--epochs=1")
+    assert said.count("try: ") == 1
+    assert len(list((folder / "runs").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        ("raises", "graphnet-rnn: rank 1 of 3: the disk of this machine is gone"),
+        ("hangs", "graphnet-rnn: rank 1 of 3 did not answer for 2 s; the run can be resumed"),
+        ("dies", ""),
+    ],
+)
+def test_one_that_fails_ends_all_and_the_run_goes_on(what: str, sentence: str, tmp_path: Path) -> None:
+    begun = time.monotonic()
+    process = started(3, tmp_path, "tests.graphnet_rnn.parallel.program", what, "run")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert time.monotonic() - begun < 50
+    assert said.count("graphnet-rnn:") == (1 if sentence else 0)
+    assert sentence in said
+    for name in ("run", "whole"):
+        assert ran(2, tmp_path, "tests.graphnet_rnn.parallel.program", "well", name) == (0, "")
+    require_same_files(contents(tmp_path / "run"), contents(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_reaches_all(number: int, folder: Path) -> None:
+    process = started(2, folder, *TRAIN, "--shares=2", "--epochs=1000000", "--no-early-stopping", "--out=run")
+    end = time.monotonic() + 60
+    while not list((folder / "run").glob("model*")) and time.monotonic() < end:
+        time.sleep(0.05)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert ran(1, folder, "graphnet_rnn", "train", "--resume=run", "--epochs=1", "--quiet") == (0, "")
+
+
+def test_other_data_on_another_machine(folder: Path) -> None:
+    for rank, text in enumerate((TEXT, TEXT.replace("mat", "tam"))):
+        (folder / str(rank)).mkdir()
+        (folder / str(rank) / "book.txt").write_text(text)
+    words = " ".join([sys.executable, "-m", *TRAIN, "--shares=2", f"--out={folder / 'run'}"])
+    shell = f"cd ${{PMI_RANK:-$OMPI_COMM_WORLD_RANK}} && exec {words}"
+    process = subprocess.run(
+        [str(MPIEXEC), "-n", "2", "sh", "-c", shell],
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert process.returncode != 0
+    assert "process 1 is not about to do what process 0 does: the text is another one" in process.stderr
+    assert not (folder / "run").exists()

@@ -1,0 +1,71 @@
+"""Ranks that are threads of one process: what is true of sums and of agreement can be tried without mpiexec."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from graphnet.graph.node import Array
+from graphnet_rnn.parallel import Ranks
+from graphnet_rnn.parallel.tree import branches, joined, summed
+
+T = TypeVar("T")
+#: Seconds until a thread that others wait for is given up.
+PATIENCE = 120.0
+
+
+class Threads(Ranks):
+    """One of so many. They meet in `shared`."""
+
+    def __init__(self, rank: int, size: int, shared: list[Any], barrier: threading.Barrier) -> None:
+        self.rank, self.size = rank, size
+        self._shared, self._barrier = shared, barrier
+
+    def gather(self, value: T) -> list[T]:
+        self._shared[self.rank] = value
+        self._barrier.wait(PATIENCE)
+        found = list(self._shared)
+        self._barrier.wait(PATIENCE)
+        return found
+
+    def sum(self, count: int, parts: Iterable[Array], length: int) -> Array:
+        own, given = self.own(count), iter(parts)
+        known = self.gather({each: summed(given, *each) for each in branches(own.start, own.stop, count)})
+        return joined({branch: vector for each in known for branch, vector in each.items()}, 0, count).copy()
+
+    def any(self, flags: int) -> int:
+        found = 0
+        for each in self.gather(flags):
+            found |= each
+        return found
+
+    def of_first(self, make: Callable[[], T]) -> T:
+        found: tuple[Any, Exception | None] = (None, None)
+        if self.is_first:
+            try:
+                found = make(), None
+            except Exception as error:
+                found = None, error
+        result, error = pickle.loads(pickle.dumps(self.gather(found)[0]))  # none shares objects with another
+        if error is not None:
+            raise error
+        return result  # type: ignore[no-any-return]
+
+
+def by_threads(size: int, work: Callable[[Ranks], T]) -> list[T]:
+    """What each of so many ranks gives."""
+    shared, barrier = [None] * size, threading.Barrier(size)
+
+    def one(rank: int) -> T:
+        try:
+            return work(Threads(rank, size, shared, barrier))
+        except BaseException:
+            barrier.abort()
+            raise
+
+    with ThreadPoolExecutor(size) as pool:
+        futures = [pool.submit(one, rank) for rank in range(size)]
+        return [future.result() for future in futures]
