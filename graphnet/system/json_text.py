@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import Any
 
 __all__ = ["json_for_script", "read_json"]
@@ -22,8 +23,14 @@ def read_json(text: str | bytes) -> Any:
         raise ValueError(f"it has {nested:,} lists and objects with {values:,} values, more than are read")
     try:
         return json.loads(text)
+    except json.JSONDecodeError:
+        raise
     except RecursionError:
         raise ValueError("it is nested too deep") from None
+    except UnicodeDecodeError:
+        raise ValueError("it is no UTF-8") from None
+    except ValueError:  # Python reads no number of more digits
+        raise ValueError(f"it has a number of more than {sys.get_int_max_str_digits():,} digits") from None
 
 
 def json_for_script(value: Any) -> str:

@@ -15,6 +15,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from graphnet.system.json_text import read_json
 from graphnet_rnn.errors import UsageError
 
 __all__ = ["Loopback"]
@@ -23,6 +24,8 @@ __all__ = ["Loopback"]
 LARGEST = 16 << 20
 #: Seconds between signs of life, by which it is seen that a page was closed.
 ALIVE = 10.0
+#: Requests at a time, and seconds in which one must come.
+MOST, SILENCE = 64, 30.0
 
 
 class Loopback(ABC):
@@ -102,7 +105,25 @@ class Loopback(ABC):
 
 
 class _Server(ThreadingHTTPServer):
+    """No more than so many requests at a time: who opens more is not heard."""
+
     daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:
+        self._free = threading.BoundedSemaphore(MOST)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A page that was closed in the middle of an answer is no failure."""
@@ -112,6 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
     """One request."""
 
     served: Loopback
+    timeout = SILENCE
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "graphnet", ""
 
@@ -141,8 +163,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
             return
         try:
-            self.served.obey(json.loads(self.rfile.read(size)))
-        except (ValueError, RecursionError, UsageError) as error:
+            self.served.obey(read_json(self.rfile.read(size)))
+        except (ValueError, UsageError) as error:
             self._answer(str(error).encode(), "text/plain; charset=utf-8", HTTPStatus.BAD_REQUEST)
             return
         self._answer(b"", "text/plain")
@@ -156,6 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         if (
             host != own
             or origin not in (None, f"http://{own}")
+            or self.headers.get("Sec-Fetch-Site") not in (None, "none", "same-origin")
             or not known
             or f"/{token}/{wanted}" != self.path
         ):

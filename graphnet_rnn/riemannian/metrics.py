@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -16,7 +17,7 @@ import graphnet as gn
 from graphnet.backends.numpy import blas_limit
 from graphnet.graph.node import Array, Node
 from graphnet.ops.loss import SymbolCrossEntropy
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.riemannian import moduli
 from graphnet_rnn.riemannian.blocks import Block, Solver
 from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
@@ -338,6 +339,10 @@ class OverCost:
         pieces = np.split(np.asarray(numbers, np.float64), ends[:-1])
         scale, *values = [piece.reshape(node.shape) for piece, node in zip(pieces, self._all, strict=True)]
         weight = float(scale)
+        if not 0 < weight < math.inf:
+            raise TrainingError(
+                f"the metric is of {weight:g} cases, which cannot be; the losses say nothing, or are not finite"
+            )
         frequency = values.pop(0) / weight if self._by_frequency else None
         solvers = []
         for number, (block, nodes) in enumerate(zip(self.blocks, self._nodes, strict=True)):

@@ -10,16 +10,19 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from graphnet.system.files import opened
 from graphnet.system.json_text import read_json
+from graphnet.system.memory import require_memory
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes, write_atomically
-from graphnet_rnn.settings import shown
+from graphnet_rnn.settings import is_number, shown
 from graphnet_rnn.sweep.recipe import Recipe, Settings
 
 __all__ = ["ENDS", "Book", "Configuration", "Entry", "write_json"]
@@ -51,7 +54,7 @@ class Entry:
     most: int | None = None
 
     def __post_init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock, self._damage = threading.Lock(), ""
         self._history, self._timing = (_Tail(self.run / name) for name in ("history.jsonl", "timing.jsonl"))
 
     @property
@@ -80,7 +83,13 @@ class Entry:
     def look(self) -> None:
         """Reads what is new; several threads may."""
         with self._lock:
-            self._look()
+            try:
+                if not self._damage:
+                    self._look()
+            except DataError as error:  # of this run alone
+                self._damage = f"{str(error).rstrip('.')}; remove {self.folder} to have it trained again"
+            if self._damage:
+                self.state, self.sentence = "failed", self._damage
 
     def _look(self) -> None:
         ended = _read(self.folder / ENDED)
@@ -91,10 +100,12 @@ class Entry:
             if row.get("event") == "start":
                 self.unit = str(row.get("unit", ""))
             elif self.most is None or len(self.values) < self.most:
-                self.values.append(_value_of(row))
+                self.values.append(_value_of(self.run / "history.jsonl", row))
                 self.sample = str(row.get("sample") or self.sample)
         for anew, row in self._timing.rows(b'"epoch"'):
-            self.seconds = (0.0 if anew else self.seconds) + float(row.get("seconds", 0))
+            self.seconds = (0.0 if anew else self.seconds) + _number(
+                self.run / "timing.jsonl", row.get("seconds", 0)
+            )
         if self.state not in ENDS:
             self.state = "begun" if self.run.exists() else "waiting"
 
@@ -190,9 +201,13 @@ class _Tail:
     def rows(self, *marks: bytes) -> Iterator[tuple[bool, dict[str, Any]]]:
         """New rows that hold one of the marks, and whether this is the first of the file. DataError for no JSON."""
         try:
-            with open(self._path, "rb") as file:
-                if os.fstat(file.fileno()).st_size < self._end:
+            with opened(self._path) as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    raise DataError(f"{self._path} is no file that a run has written")
+                if status.st_size < self._end:
                     self._end = 0
+                require_memory(status.st_size - self._end, f"reading {self._path}", "it is not that of a run")
                 file.seek(self._end)
                 new = file.read()
         except FileNotFoundError:
@@ -207,6 +222,8 @@ class _Tail:
                     row = read_json(line)
                 except ValueError as error:
                     raise DataError(f"{self._path} is damaged: {error}") from None
+                if not isinstance(row, dict):
+                    raise DataError(f"{self._path} is damaged: a row of it is {shown(row)}")
                 yield anew, row
                 anew = False
 
@@ -215,12 +232,19 @@ def _differing(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
 
 
-def _value_of(row: Mapping[str, Any]) -> float:
+def _number(path: Path, value: Any) -> float:
+    """DataError for what is none."""
+    if not is_number(value):
+        raise DataError(f"{path} is damaged: it says {shown(value)} for a number")
+    return float(value)
+
+
+def _value_of(path: Path, row: Mapping[str, Any]) -> float:
     """What an epoch is judged by: its validation, or its training where there is none."""
     for kind in ("valid_", "train_"):
         for name, value in row.items():
             if name.startswith(kind) and value is not None:
-                return float(value)
+                return _number(path, value)
     return math.inf
 
 

@@ -23,6 +23,15 @@ PLAIN = (str, int, float, bool)
 class Range(ABC):
     """when: other settings, and the values of each with which this one is a setting at all; else it is left out."""
 
+    @property
+    @abstractmethod
+    def conditions(self) -> Mapping[str, tuple[Any, ...]]:
+        """What `when` says; nothing for what is always a setting."""
+
+    @abstractmethod
+    def holds(self, value: Any) -> bool:
+        """Whether it may be this."""
+
     @abstractmethod
     def draw(self, random: np.random.Generator) -> Any:
         """One value."""
@@ -47,6 +56,13 @@ class Values(Range):
             )
         object.__setattr__(self, "values", found)
         object.__setattr__(self, "when", _conditions(self.when))
+
+    @property
+    def conditions(self) -> Mapping[str, tuple[Any, ...]]:
+        return self.when or {}
+
+    def holds(self, value: Any) -> bool:
+        return value in self.values
 
     def draw(self, random: np.random.Generator) -> Any:
         return self.values[int(random.integers(len(self.values)))]
@@ -80,6 +96,13 @@ class Between(Range):
                 f"a range of whole numbers must have whole ends, not {self.low!r} and {self.high!r}"
             )
         object.__setattr__(self, "when", _conditions(self.when))
+
+    @property
+    def conditions(self) -> Mapping[str, tuple[Any, ...]]:
+        return self.when or {}
+
+    def holds(self, value: Any) -> bool:
+        return is_number(value) and self.low <= value <= self.high
 
     def draw(self, random: np.random.Generator) -> Any:
         low, high = (self.low, self.high + 1) if self.whole else (self.low, self.high)

@@ -9,6 +9,7 @@ import json
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,8 @@ class Recipe:
     def __post_init__(self) -> None:
         if not isinstance(self.text, str) or not self.text:
             raise UsageError(f"recipe: text must name a file, not {shown(self.text)}")
+        if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
+            raise UsageError(f"recipe: name must be words on one line, not {shown(self.name)}")
         one_of("recipe: method", self.method, METHODS)
         for name, least in (("trials", 1), ("seeds", 1), ("seed", 0), ("threads", 1)):
             object.__setattr__(self, name, whole_number(f"recipe: {name}", getattr(self, name), least=least))
@@ -95,17 +98,40 @@ class Recipe:
                     f"recipe: {name} must be a word, a number, true or false, or a range, not {shown(value)}"
                 )
         for name, each in self.ranges.items():
-            for other in each.when or {}:  # type: ignore[attr-defined]
+            for other, values in each.conditions.items():
                 if other not in self.settings:
                     raise UsageError(
                         f"recipe: {name} is a setting when {other} is this or that, which is no setting"
                     )
+                there = self.settings[other]
+                if not any(there.holds(v) if isinstance(there, Range) else there == v for v in values):
+                    raise UsageError(
+                        f"recipe: {name} is a setting when {other} is {' or '.join(map(str, values))}, which it never "
+                        "is"
+                    )
+        self._require_no_circle()
         if self.method == "grid":
             loose = [name for name, each in self.ranges.items() if not isinstance(each, Values)]
             if loose:
                 raise UsageError(
-                    f"recipe: a grid goes through values, and {' and '.join(loose)} has none; say method = 'random'"
+                    f"recipe: a grid goes through values, and {' and '.join(loose)} "
+                    f"{'have' if len(loose) > 1 else 'has'} none; say method = 'random'"
                 )
+
+    def _require_no_circle(self) -> None:
+        """UsageError where what a setting depends on depends on that setting."""
+
+        def follow(name: str, path: tuple[str, ...]) -> None:
+            if name in path:
+                circle = [*path[path.index(name) :], name]
+                raise UsageError(
+                    f"recipe: {', which depends on '.join(circle)}: nobody could say which is a setting"
+                )
+            for other in _conditions_of(self.settings[name]):
+                follow(other, (*path, name))
+
+        for name in self.settings:
+            follow(name, ())
 
     @property
     def ranges(self) -> dict[str, Range]:
@@ -170,13 +196,18 @@ class Recipe:
             for name, value in settings.items()
         }
         halving = given.pop("halving", None)
-        strange = sorted(
-            set(given) - {"text", "method", "trials", "seeds", "seed", "threads", "seconds", "name"}
-        )
+        known = ("text", "method", "trials", "seeds", "seed", "threads", "seconds", "name")
+        strange = sorted(set(given) - set(known))
         if strange or (halving is not None and not isinstance(halving, dict)):
+            wrong = strange[0] if strange else "halving"
+            close = difflib.get_close_matches(wrong, known, 1, 0.7)
+            hint = f"did you mean {close[0]}? " if close else ""
             raise UsageError(
-                f"recipe: {', '.join(strange) or 'halving'} is not what a recipe says; see docs/sweeps.md"
+                f"recipe: {shown(wrong)} is not what a recipe says; {hint}options of train stand under [settings], see "
+                "docs/sweeps.md"
             )
+        if "trials" in given and given.get("method", METHODS[0]) == "grid":
+            raise UsageError("recipe: trials are of method = 'random'; a grid has as many as it has")
         try:
             cut = None if halving is None else Halving(**halving)
         except TypeError:
@@ -211,14 +242,14 @@ class Recipe:
                 )
 
     def _fitting(self, settings: Settings) -> Settings:
-        """Without those that are none beside the others."""
-        order = [name for name in self.settings if name in settings]
-        found: Settings = {}
-        for name in order:
-            when = getattr(self.settings[name], "when", None) or {}
-            if all(settings.get(other) in values for other, values in when.items()):
-                found[name] = settings[name]
-        return found
+        """Without those that are none beside the others, nor beside those that are none themselves."""
+
+        @cache
+        def fits(name: str) -> bool:
+            when = _conditions_of(self.settings[name])
+            return all(fits(other) and settings[other] in values for other, values in when.items())
+
+        return {name: settings[name] for name in self.settings if name in settings and fits(name)}
 
     def description(self) -> dict[str, Any]:
         """As JSON: what must be the same for a sweep to go on. Of trials, seeds and cores there may be more."""
@@ -231,3 +262,7 @@ class Recipe:
             "method": self.method, "seed": self.seed, "seconds": self.seconds,
             "halving": None if self.halving is None else [self.halving.first, self.halving.factor],
         }  # fmt: skip
+
+
+def _conditions_of(setting: Any) -> Mapping[str, tuple[Any, ...]]:
+    return setting.conditions if isinstance(setting, Range) else {}

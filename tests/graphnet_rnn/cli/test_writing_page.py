@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,7 @@ from typing import Any
 import pytest
 
 import graphnet_rnn as rnn
+from graphnet_rnn.cli import loopback
 from graphnet_rnn.cli.writing_page import WritingPage
 from graphnet_rnn.writer import Desk, Document, Draft
 from tests.graphnet_rnn.writer.test_draft import network
@@ -112,6 +117,7 @@ def test_who_does_not_know_the_token_is_told_nothing(writing: WritingPage) -> No
         {"Host": f"localhost.evil.example:{writing.server.server_port}"},
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
     ):
         assert asked(writing, "POST", f"/{token}/orders", [["type", "x"]], headers)[0] in (403, 404), headers
     assert writing.desk.wait(10).text == ""
@@ -208,3 +214,29 @@ def test_in_chromium(writing: WritingPage, tmp_path: Path) -> None:
         browser.close()
     assert told == []
     assert all(url.startswith(writing.address) for url in asked_for)
+
+
+def test_who_opens_many_connections_is_not_heard(writing: WritingPage) -> None:
+    """Those that are open go on being served, and there is room again once others have closed."""
+    port = writing.server.server_port
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(loopback.MOST + 40)]
+    threads = threading.active_count()
+    assert threads < loopback.MOST + 20
+    for each in idle:
+        each.close()
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError):
+            if asked(writing, "GET", f"/{writing.token}/")[0] == 200:
+                return
+        time.sleep(0.05)
+    raise AssertionError("no answer any more")
+
+
+def test_numbers_and_lists_without_end_are_one_sentence(writing: WritingPage) -> None:
+    for content in (b"[" * 100_000, b"1" * 5000):
+        request = urllib.request.Request(f"{writing.address}orders", content)
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(request, timeout=10)
+        assert caught.value.code == 400
+        assert b"sys" not in caught.value.read()

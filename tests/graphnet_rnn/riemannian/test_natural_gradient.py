@@ -249,3 +249,13 @@ def test_counts_that_no_run_has(name: str, number: int) -> None:
     state[name][0] = number
     with pytest.raises(UsageError, match="state says that its metric is the mean of"):
         optimizer.step(objective, theta, state)
+
+
+def test_a_metric_of_less_than_no_cases() -> None:
+    objective, feed = problem()
+    feed(0)
+    optimizer, theta = NaturalGradient("kfac", every=5), objective.start()
+    state = optimizer.init(theta, objective)
+    state["metric"][:], state["measured"][0], state["steps"][0] = -1e38, 1, 1
+    with pytest.raises(TrainingError, match="the metric is of -1e\\+38 cases, which cannot be"):
+        optimizer.step(objective, theta, state)

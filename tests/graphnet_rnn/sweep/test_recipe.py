@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +101,14 @@ epochs = 3
     [
         ("[settings]\nepochs = 1", "text = 'FILE' is missing"),
         ("text = ''", "text must name a file"),
-        ("text = 'a'\nspeed = 3", "speed is not what a recipe says"),
+        ("text = 'a'\nspeed = 3", "'speed' is not what a recipe says"),
         ("text = 'a'\nsettings = 3", "settings must be a table"),
         ("text = 'a'\nmethod = 'best'", "method must be 'grid' or 'random'"),
-        ("text = 'a'\ntrials = 0", "trials must be"),
+        ("text = 'a'\nmethod = 'random'\ntrials = 0", "trials must be"),
+        ("text = 'a'\ntrials = 3", "trials are of method = 'random'"),
+        ("text = 'a'\nname = [[1]]", "name must be words on one line"),
+        ("text = 'a'\nname = true", "name must be words on one line"),
+        ('text = "a"\nname = "\\u001b[31m"', "name must be words on one line"),
         ("text = 'a'\nseconds = -1", "seconds must be"),
         ("text = 'a'\n[settings]\nseed = 3", "seed is no setting: the sweep sees to it"),
         (
@@ -133,13 +138,28 @@ epochs = 3
             "units is a setting when layers",
         ),
         ("text = 'a'\n[settings]\nunits = { values = [1], when = 3 }", "units: when must be"),
+        (
+            "text = 'a'\n[settings]\nunits = { values = [1, 2], when = { batch = 1 } }\n"
+            "batch = { values = [1, 2], when = { units = 2 } }",
+            "units, which depends on batch, which depends on units",
+        ),
+        (
+            "text = 'a'\n[settings]\nunits = { values = [1, 2], when = { units = 2 } }",
+            "units, which depends on units",
+        ),
+        (
+            "text = 'a'\n[settings]\nlayers = { values = [1, 2] }\nunits = { values = [1], when = { layers = 7 } }",
+            "units is a setting when layers is 7, which it never is",
+        ),
+        ("text = 'a'\nrate-after = 3", "options of train stand under [settings]"),
+        ("text = 'a'\nseed-s = 3", "did you mean seeds?"),
         ("text = 'a'\n[halving]\nfirst = 0", "halving: first must be"),
         ("text = 'a'\n[halving]\nspeed = 0", "halving has first and factor"),
-        ("text = 'a'\nhalving = 3", "halving is not what a recipe says"),
+        ("text = 'a'\nhalving = 3", "'halving' is not what a recipe says"),
     ],
 )
 def test_what_no_recipe_says(read: Any, text: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words.replace("(", r"\(")):
+    with pytest.raises(UsageError, match=re.escape(words)):
         read(text)
 
 
@@ -172,3 +192,15 @@ def test_ranges_come_back_as_a_recipe_writes_them() -> None:
         Between(1, 9, log=True, whole=True), Values((1,), {"layers": (2, 3)}),
     ):  # fmt: skip
         assert range_of("x", each.description()) == each
+
+
+def test_what_depends_on_a_setting_that_is_none_is_none() -> None:
+    settings = {
+        "dropout": Values((0.1,), {"layers": (2,)}), "layers": Values((1, 2), {"cell": ("GRU",)}),
+        "cell": Values(("LSTM", "GRU")), "epochs": 1,
+    }  # fmt: skip
+    assert list(Recipe("a", settings).configurations()) == [
+        {"cell": "LSTM", "epochs": 1},
+        {"layers": 1, "cell": "GRU", "epochs": 1},
+        {"dropout": 0.1, "layers": 2, "cell": "GRU", "epochs": 1},
+    ]

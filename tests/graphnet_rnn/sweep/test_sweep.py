@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ from typing import Any
 import pytest
 
 from graphnet_rnn.cli import main
-from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.errors import UsageError
 from graphnet_rnn.sweep import Book, Halving, Recipe, Sweep, Values
 from graphnet_rnn.sweep.report import report
 
@@ -291,5 +292,45 @@ def test_what_is_added_to_a_history_is_read_once(text: str, tmp_path: Path) -> N
     entry.look()
     assert (entry.values, entry.unit) == ([3.0], "bits/char")
     history.write_text(history.read_text("utf-8") + '{"event": "epoch", \n')
-    with pytest.raises(DataError, match=r"history\.jsonl is damaged"):
+    entry.look()
+    assert entry.state == "failed"
+    assert re.search(r"history\.jsonl is damaged.*; remove .* to have it trained again", entry.sentence)
+
+
+@pytest.mark.parametrize("name", ["history.jsonl", "timing.jsonl"])
+@pytest.mark.parametrize(
+    "row",
+    [
+        '{"event": "epoch", "epoch": 1, "valid_bits": "x", "seconds": "x"}',
+        '["epoch", "seconds"]',
+        '{"event": "epoch", "epoch": 1, "valid_bits": {}, "seconds": null}',
+        '"event": "epoch" "epoch"',
+    ],
+)
+def test_a_damaged_run_hides_no_other(text: str, tmp_path: Path, name: str, row: str) -> None:
+    book = Book(recipe(text, 1), tmp_path / "s")
+    for entry in book.entries[:2]:
+        entry.run.mkdir(parents=True)
+        good = '{"event": "epoch", "epoch": 1, "valid_bits": 2.0, "seconds": 1.0}\n'
+        (entry.run / "history.jsonl").write_text(good)
+        (entry.run / "timing.jsonl").write_text(good)
+    (book.entries[0].run / name).write_text(row.replace('["epoch"', '["event": "epoch"') + "\n")
+    first, second, *_ = book.look()
+    assert first.state == "failed"
+    assert f"{name} is damaged" in first.sentence
+    assert second.values == [2.0]
+    assert "is damaged" in report(book)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names")
+@pytest.mark.parametrize("name", ["history.jsonl", "timing.jsonl"])
+def test_what_is_no_file_is_not_waited_for(text: str, tmp_path: Path, name: str) -> None:
+    book = Book(recipe(text, 1), tmp_path / "s")
+    for entry, make in zip(
+        book.entries, (os.mkfifo, lambda path: os.symlink("/dev/zero", path)), strict=False
+    ):
+        entry.run.mkdir(parents=True)
+        make(entry.run / name)
         entry.look()
+        assert entry.state == "failed"
+        assert name in entry.sentence
