@@ -21,7 +21,7 @@ DOCS = ROOT / "docs"
 GUIDES = (
     "quick_start", "training", "declaring_cells", "declaring_optimizers", "adding_an_op", "finding_a_nan",
     "speed_and_memory", "threads", "on_a_gpu",
-    "long_sequences", "riemannian", "exchange", "drawing", "reading_a_run", "writing", "sweeps",
+    "long_sequences", "riemannian", "exchange", "drawing", "reading_a_run", "writing", "sweeps", "several_machines",
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from graphnet_rnn.cli import cells, check, demo, draw, evaluate, export, sample,
 from graphnet_rnn.cli.failures import give_up_output, in_words
 from graphnet_rnn.cli.parser import Parser, brief
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.parallel.mpi import told_rank
+from graphnet_rnn.parallel.mpi import rank_and_size
 from graphnet_rnn.starting import started
 from graphnet_rnn.training.interruption import ends_like_ctrl_c
 
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = argparse.Namespace(command=None, debug=False)
 
     def say(message: object) -> None:
-        if told_rank()[0]:  # of the processes of `mpiexec` the first says what all would
+        if rank_and_size()[0]:  # of the processes of `mpiexec` the first says what all would
             return
         name = "graphnet-rnn" if options.command is None else f"graphnet-rnn {options.command}"
         print(f"{name}: {brief(str(message))}", file=sys.stderr)

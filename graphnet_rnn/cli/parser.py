@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from graphnet.system.characters import on_one_line
-from graphnet_rnn.parallel.mpi import told_rank
+from graphnet_rnn.parallel.mpi import rank_and_size
 
 __all__ = ["HelpFormatter", "Parser", "brief"]
 
@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """One line, and where more is said: a usage of twenty lines would hide it."""
-        if told_rank()[0]:  # of the processes of `mpiexec` the first says what all would
+        if rank_and_size()[0]:  # of the processes of `mpiexec` the first says what all would
             self.exit(2)
         self.exit(2, f"{self.prog}: {brief(on_one_line(message))}; see {self.prog} --help\n")
 

@@ -24,7 +24,7 @@ __all__ = ["MPIRanks", "as_ranks", "launched"]
 
 T = TypeVar("T")
 #: What MPICH and Open MPI, and what is made of them, tell a process: its number, and of how many.
-TOLD = (("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
+VARIABLES = (("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
 #: Seconds until a rank that does not answer is given up.
 PATIENCE = 300.0
 #: Seconds until it is clear that an error is not one of all ranks.
@@ -35,9 +35,9 @@ TOGETHER = 1 << 16
 SPIN = 2e-4
 
 
-def told_rank() -> tuple[int, int]:
+def rank_and_size() -> tuple[int, int]:
     """The number of this process, and how many there are, as mpiexec has told it; (0, 1) without one."""
-    for rank, size in TOLD:
+    for rank, size in VARIABLES:
         with contextlib.suppress(KeyError, ValueError):
             return int(os.environ[rank]), int(os.environ[size])
     return 0, 1
@@ -45,7 +45,7 @@ def told_rank() -> tuple[int, int]:
 
 def launched(patience: float = PATIENCE) -> Ranks:
     """The ranks of the `mpiexec` that has started this process; one alone without it. UsageError without mpi4py."""
-    if told_rank()[1] == 1:
+    if rank_and_size()[1] == 1:
         return ALONE
     if importlib.util.find_spec("mpi4py") is None:
         raise UsageError(

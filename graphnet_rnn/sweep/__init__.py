@@ -9,9 +9,9 @@ report     tables of what came out
 
 from __future__ import annotations
 
-from graphnet_rnn.sweep.book import Book, Entry
+from graphnet_rnn.sweep.book import Book, Configuration, Entry
 from graphnet_rnn.sweep.oven import Sweep
 from graphnet_rnn.sweep.ranges import Between, Values
 from graphnet_rnn.sweep.recipe import Halving, Recipe
 
-__all__ = ["Between", "Book", "Entry", "Halving", "Recipe", "Sweep", "Values"]
+__all__ = ["Between", "Book", "Configuration", "Entry", "Halving", "Recipe", "Sweep", "Values"]

@@ -160,9 +160,9 @@ class Trainer:
             return
         versions = {"graphnet": __version__, "numpy": np.__version__}
         own = as_stored({**versions, **self.description(), "weights": digest_of(np.asarray(self.theta))})
-        told = self.ranks.gather(own)
-        for rank, other in enumerate(told):
-            found = list(differences(told[0], other))
+        found_by_rank = self.ranks.gather(own)
+        for rank, other in enumerate(found_by_rank):
+            found = list(differences(found_by_rank[0], other))
             if found:
                 raise UsageError(
                     f"process {rank} is not about to do what process 0 does: {'; '.join(found[:LISTED])} (first "
@@ -343,8 +343,8 @@ class Trainer:
         """TrainingError where the processes have come to different weights."""
         if self.ranks.size == 1:
             return
-        told = self.ranks.gather(digest_of(np.asarray(self.theta)))
-        others = [str(rank) for rank, digest in enumerate(told) if digest != told[0]]
+        found_by_rank = self.ranks.gather(digest_of(np.asarray(self.theta)))
+        others = [str(rank) for rank, digest in enumerate(found_by_rank) if digest != found_by_rank[0]]
         if others:
             raise TrainingError(
                 f"processes {', '.join(others)} have come to other weights than process 0 by step "

@@ -61,7 +61,7 @@ def checkout_of(words: str) -> str:
         if words.startswith(f"python3 run.py {checkout}"):
             return checkout
     first = shlex.split(words)[0]
-    return {"pip": "pip", "graphnet-rnn": "pip", "uv": "uv"}.get(first, "demo")
+    return {"pip": "pip", "graphnet-rnn": "pip", "mpiexec": "pip", "uv": "uv"}.get(first, "demo")
 
 
 class Checkout:
@@ -217,7 +217,7 @@ def visit(checkout: Checkout, commands: list[Command], folder: Path) -> None:
     if checkout.name in ("demo", "pip"):
         commands = [*commands, *helps(checkout)]
     if checkout.name == "pip":
-        checkout.run("pip install onnx", page="README.md, beside export")
+        checkout.run("pip install onnx mpi4py mpich", page="README.md, beside export and mpiexec")
     source = folder / checkout.name / "stand-ins"
     write_files(source)
     done: set[tuple[str, Path]] = set()
@@ -230,7 +230,7 @@ def visit(checkout: Checkout, commands: list[Command], folder: Path) -> None:
         ):
             continue
         where = checkout.root
-        if checkout.name == "pip" and words.startswith("graphnet-rnn"):
+        if checkout.name == "pip" and re.match("graphnet-rnn|mpiexec", words):
             where = folder / checkout.name / re.sub(r"\W+", "-", page)
             (where / "docs").mkdir(parents=True, exist_ok=True)
         said = choice.instead.format(words) if choice and choice.instead else words

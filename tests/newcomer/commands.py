@@ -17,7 +17,7 @@ _FENCED = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?:^    .*\n)+", re.MULTILINE)
 _SPAN = re.compile(r"`([^`\n]+(?:\n[^`\n]+)?)`")
 #: A program and at least one word: `graphnet-rnn` alone is a name.
-_COMMAND = re.compile(r"(?:python3?|pip|uv|pytest|graphnet-rnn|[A-Z_]+=\S+ python3?)\s+\S")
+_COMMAND = re.compile(r"(?:python3?|pip|uv|pytest|graphnet-rnn|mpiexec|[A-Z_]+=\S+ python3?)\s+\S")
 
 
 class Command(NamedTuple):
