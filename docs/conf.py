@@ -87,6 +87,7 @@ guides_that_run = [
     "exchange",
     "long_sequences",
     "sweeps",
+    "several_machines",
     "writing",
 ]
 nb_custom_formats = {".py": "extensions.guides.read_tutorial"}
