@@ -8,7 +8,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from graphnet_rnn.parallel.ranks import ALONE, Ranks
 from graphnet_rnn.parallel.tree import branches, joined, summed
 from graphnet_rnn.settings import amount
 
-__all__ = ["MPIRanks", "as_ranks", "launched"]
+__all__ = ["MPIRanks", "alone", "as_ranks", "launched", "rank_and_size"]
 
 T = TypeVar("T")
 #: What MPICH and Open MPI, and what is made of them, tell a process: its number, and of how many.
@@ -41,6 +41,12 @@ def rank_and_size() -> tuple[int, int]:
         with contextlib.suppress(KeyError, ValueError):
             return int(os.environ[rank]), int(os.environ[size])
     return 0, 1
+
+
+def alone(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process that is none of those of mpiexec, though one of these starts it."""
+    ours = {name for pair in VARIABLES for name in pair}
+    return {name: value for name, value in environment.items() if name not in ours}
 
 
 def launched(patience: float = PATIENCE) -> Ranks:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import locked
+from graphnet_rnn.parallel.mpi import alone
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.sweep.book import SETTINGS, Book, Entry, write_json
 from graphnet_rnn.sweep.recipe import Recipe
@@ -147,7 +148,7 @@ class Sweep:
         with subprocess.Popen(
             [sys.executable, "-m", "graphnet_rnn.sweep.child", *_own_cores(slot, recipe.threads), "--", *command],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
-            start_new_session=True,
+            start_new_session=True, env=alone(os.environ),
         ) as process:  # fmt: skip
             begun, before, late = time.monotonic(), entry.seconds, False
             while process.poll() is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import graphnet_rnn as rnn
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.parallel import Ranks
+from graphnet_rnn.parallel.mpi import alone, rank_and_size
 from graphnet_rnn.training.trainer import Listener, Trainer
 from tests.graphnet_rnn.parallel.threads import by_threads
 from tests.graphnet_rnn.training.runs import contents, require_same_files
@@ -160,3 +162,12 @@ def test_steps_that_are_not_divided_are_refused(tmp_path: Path) -> None:
 def test_without_mpiexec_there_is_one() -> None:
     assert rnn.parallel.launched() is rnn.parallel.ALONE
     assert rnn.parallel.as_ranks("x", "mpi").size == 1
+
+
+def test_what_mpiexec_says_is_not_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PMI_RANK", "1")
+    monkeypatch.setenv("PMI_SIZE", "4")
+    assert rank_and_size() == (1, 4)
+    assert not {"PMI_RANK", "PMI_SIZE"} & alone(os.environ).keys()
+    monkeypatch.setenv("PMI_SIZE", "many")
+    assert rank_and_size() == (0, 1)
