@@ -69,7 +69,7 @@ APART = ("quiet", "no_live", "debug", "resume", "command", "out", "checkpoint_se
 #: the run is to go on, and how the same is computed.
 FILES = ("text", "valid", "test", "cell")
 #: The arguments without a default that are words; the others are numbers.
-WORDS = (*FILES, "unknown", "memory")
+WORDS = (*FILES, "unknown", "memory", "fold")
 FREE_ON_RESUME = free_settings(Training, CarriedText, DrawnText) | {
     *FILES,
     "quiet",
@@ -84,6 +84,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("text", nargs="?", help="a text file; without one, Python's own library sources (1 MB)")
     add("--valid", metavar="FILE", help="validation text (else the 10 %% after the first 80 %% of TEXT)")
     add("--test", metavar="FILE", help="test text, kept apart (else the last 10 %% of TEXT)")
+    add(
+        "--fold",
+        metavar="K/N",
+        help="validate on the K-th of N blocks of what trains and validates, train on the others",
+    )
+    add(
+        "--gap",
+        type=int,
+        default=0,
+        help="with --fold: characters on each side of the block that nobody reads",
+    )
     add("--unknown", metavar="CHAR", help="read characters of FILEs that TEXT does not hold as this one")
     add("--encoding", default="utf-8", help="of the text files")
     add(
@@ -374,7 +385,20 @@ def _require_sense(options: argparse.Namespace) -> None:
 
 
 def load_corpus(options: argparse.Namespace) -> Corpus:
-    """The texts that the arguments name."""
+    """The texts that the arguments name, divided as they say."""
+    if options.fold is None:
+        if options.gap:
+            raise UsageError("--gap is about a block that --fold names")
+        return _texts(options)
+    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", options.fold)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]) or int(found[2]) < 2:
+        raise UsageError(f"--fold must be K/N, such as 1/5, K of 1 ... N, not {in_brief(options.fold)}")
+    if options.valid is not None:
+        raise UsageError("--fold says what to validate on, and so does --valid; give one of them")
+    return _texts(options).fold(int(found[1]) - 1, int(found[2]), whole_number("--gap", options.gap, least=0))
+
+
+def _texts(options: argparse.Namespace) -> Corpus:
     if options.text is None:
         if options.valid or options.test:
             raise UsageError("--valid and --test go with a training TEXT")

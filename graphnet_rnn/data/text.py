@@ -15,7 +15,7 @@ from graphnet.system.memory import require_memory
 from graphnet_rnn.data.characters import characters_of, held
 from graphnet_rnn.data.symbols import dtype_of, stored, symbol_row
 from graphnet_rnn.errors import DataError
-from graphnet_rnn.settings import is_number, shown
+from graphnet_rnn.settings import is_number, shown, whole_number
 
 __all__ = ["Corpus", "Vocabulary"]
 
@@ -146,6 +146,26 @@ class Corpus:
         """The first part trains, the next validates, the last tests: by default 80, 10 and 10 %."""
         shares = _shares(valid, test)
         return cls._split(_Text.of("the text", text), *shares)
+
+    def fold(self, number: int, folds: int, gap: int = 0) -> Corpus:
+        """Cross-validation in the order of time: what trains and validates here, divided anew.
+
+        Of `folds` blocks of equal length the one of this number (0 is the first) validates, the others train, but for
+        the `gap` characters on each side of it, which nobody reads: what stands next to a block tells of it. Where it
+        is cut out, the text is joined. The test part stays.
+        """
+        folds = whole_number("Corpus.fold: folds", folds, least=2)
+        number = whole_number("Corpus.fold: number", number, least=0, most=folds - 1)
+        gap = whole_number("Corpus.fold: gap", gap, least=0)
+        row = np.concatenate([self.train, self.valid])
+        begin, end = len(row) * number // folds, len(row) * (number + 1) // folds
+        train = np.concatenate([row[: max(0, begin - gap)], row[end + gap :]])
+        if not len(train) or begin == end:
+            raise DataError(
+                f"Corpus.fold: {folds} folds of {len(row):,} characters with a gap of {gap:,} leave none to train "
+                "or to validate on"
+            )
+        return Corpus(train, row[begin:end], self.test, self.vocabulary)
 
     @classmethod
     def given(cls, train: str, valid: str, test: str = "", unknown: str | None = None) -> Corpus:

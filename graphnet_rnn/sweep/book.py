@@ -1,7 +1,8 @@
 """Book: what there is of each run, read from the sweep's folder alone, so whoever looks sees the same.
 
 recipe.json        what is swept
-0003-1/            configuration 3 with seed 1: its settings (settings.json), and a run of `graphnet-rnn train` (run/)
+0003-1/            configuration 3 with seed 1 (0003-1-4: and fold 4): its settings (settings.json), and a run of
+                   `graphnet-rnn train` (run/)
 0003-1/ended.json  how it ended for good: done, failed with a sentence, or out of time
 """
 
@@ -34,7 +35,7 @@ RECIPE, SETTINGS, ENDED, RUN = "recipe.json", "settings.json", "ended.json", "ru
 
 @dataclass
 class Entry:
-    """One run: a configuration and a seed.
+    """One run: a configuration, a seed, and which block of the text validates, None for the usual parts.
 
     epochs: how many it has made. values: the validated measure after each (of the training data where nothing is kept
     to validate). state: "waiting", "begun", or one of ENDS. sentence: why it failed. sample: what it wrote after its
@@ -52,6 +53,7 @@ class Entry:
     unit: str = ""
     sample: str = ""
     most: int | None = None
+    fold: int | None = None
 
     def __post_init__(self) -> None:
         self._lock, self._damage = threading.Lock(), ""
@@ -59,7 +61,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        return f"{self.number:04d}-{self.seed}"
+        return self.folder.name
 
     @property
     def run(self) -> Path:
@@ -117,12 +119,12 @@ class Entry:
 
 
 class Configuration(NamedTuple):
-    """Settings, mean and standard error of the best values of their runs, how many have one, and the best run first."""
+    """Settings; mean and standard error of the best values over seeds and folds, of how many; runs, the best first."""
 
     settings: Settings
     mean: float
     error: float
-    seeds: int
+    known: int
     runs: list[Entry]
 
 
@@ -154,8 +156,10 @@ class Book:
     def _entries(self) -> Iterator[Entry]:
         for number, settings in enumerate(self.recipe.configurations()):
             for seed in range(self.recipe.seeds):
-                folder = self.folder / f"{number:04d}-{seed}"
-                yield Entry(number, seed, settings, folder, most=self.recipe.epochs)
+                for fold in range(self.recipe.folds):
+                    name = f"{number:04d}-{seed}" + (f"-{fold}" if self.recipe.folds > 1 else "")
+                    own = fold if self.recipe.folds > 1 else None
+                    yield Entry(number, seed, settings, self.folder / name, most=self.recipe.epochs, fold=own)
 
     def look(self) -> list[Entry]:
         """The entries, as they are now."""
@@ -188,8 +192,8 @@ class Book:
         return sorted(found, key=lambda each: each.mean)
 
 
-def _order(entry: Entry) -> tuple[float, int]:
-    return (entry.best if math.isfinite(entry.best) else math.inf), entry.seed
+def _order(entry: Entry) -> tuple[float, int, int]:
+    return (entry.best if math.isfinite(entry.best) else math.inf), entry.seed, entry.fold or 0
 
 
 class _Tail:

@@ -37,7 +37,7 @@ class Sweep:
 
         sweep = Sweep(Recipe.read("recipe.toml"), "sweeps/gru")
         sweep.run(print)
-        for settings, mean, error, seeds, runs in sweep.book.best(): ...
+        for settings, mean, error, known, runs in sweep.book.best(): ...
     """
 
     def __init__(self, recipe: Recipe, folder: str | Path, workers: int | None = None) -> None:
@@ -134,7 +134,10 @@ class Sweep:
 
     def _process(self, entry: Entry, epochs: int, last: bool, slot: int) -> None:
         recipe = self.recipe
-        write_json(entry.folder / SETTINGS, {**entry.settings, "seed": entry.seed})
+        write_json(
+            entry.folder / SETTINGS,
+            {**entry.settings, "seed": entry.seed, **({} if entry.fold is None else {"fold": entry.fold})},
+        )
         if any(entry.run.glob("checkpoint-*.safetensors")):
             command = [
                 "train",
@@ -144,7 +147,9 @@ class Sweep:
                 "--quiet",
             ]
         else:
-            command = recipe.command({**entry.settings, "epochs": epochs}, entry.seed, entry.run)
+            command = recipe.command(
+                {**entry.settings, "epochs": epochs}, entry.seed, entry.run, entry.fold or 0
+            )
         with subprocess.Popen(
             [sys.executable, "-m", "graphnet_rnn.sweep.child", *_own_cores(slot, recipe.threads), "--", *command],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",

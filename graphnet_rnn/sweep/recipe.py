@@ -26,7 +26,7 @@ __all__ = ["Halving", "Recipe", "Settings"]
 Settings = dict[str, Any]
 METHODS = ("grid", "random")
 #: What a recipe says elsewhere, or what the sweep sees to.
-OWN = ("seed", "threads", "out", "resume", "quiet", "no_live", "debug", "text")
+OWN = ("seed", "fold", "gap", "threads", "out", "resume", "quiet", "no_live", "debug", "text")
 #: Configurations of a grid at most.
 MOST = 100_000
 
@@ -64,8 +64,10 @@ class Recipe:
 
     text: the file. settings: option -> value or Range. method: "grid", all values of all ranges, or "random", so many
     `trials`, each drawn by its number and the recipe's seed alone, so more can be asked for later. seeds: how often
-    each configuration is trained, from seed 0 on. threads: cores of a run. seconds: of a run at most. halving: cut down
-    early what learns worst. name: in reports.
+    each configuration is trained, from seed 0 on. folds: and each of these so many times, with another block of the
+    text to validate on; gap: characters on each side of the block that nobody reads, see data.Corpus.fold; 1: the usual
+    parts of the text. threads: cores of a run. seconds: of a run at most. halving: cut down early what learns worst.
+    name: in reports.
     Raises UsageError.
     """
 
@@ -74,6 +76,8 @@ class Recipe:
     method: str = "grid"
     trials: int = 20
     seeds: int = 1
+    folds: int = 1
+    gap: int = 0
     seed: int = 0
     threads: int = 1
     seconds: float | None = None
@@ -86,8 +90,17 @@ class Recipe:
         if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
             raise UsageError(f"recipe: name must be words on one line, not {shown(self.name)}")
         one_of("recipe: method", self.method, METHODS)
-        for name, least in (("trials", 1), ("seeds", 1), ("seed", 0), ("threads", 1)):
+        for name, least in (
+            ("trials", 1),
+            ("seeds", 1),
+            ("folds", 1),
+            ("gap", 0),
+            ("seed", 0),
+            ("threads", 1),
+        ):
             object.__setattr__(self, name, whole_number(f"recipe: {name}", getattr(self, name), least=least))
+        if self.gap and self.folds == 1:
+            raise UsageError("recipe: gap is beside the blocks of folds, of which there are none")
         if self.seconds is not None:
             object.__setattr__(self, "seconds", amount("recipe: seconds", self.seconds, above_zero=True))
         for name, value in self.settings.items():
@@ -158,7 +171,7 @@ class Recipe:
         """Epochs of all runs together, if none ends early."""
         count, done, total = sum(1 for _ in self.configurations()), 0, 0
         for rung in self.rungs:
-            total += count * self.seeds * (rung - done)
+            total += count * self.seeds * self.folds * (rung - done)
             done = rung
             count = count if self.halving is None else self.halving.kept(count)
         return total
@@ -173,9 +186,11 @@ class Recipe:
                     f"recipe: train has no setting {name}; it has {', '.join(sorted(options))}.{hint}"
                 )
 
-    def command(self, settings: Settings, seed: int, folder: str | Path) -> list[str]:
+    def command(self, settings: Settings, seed: int, folder: str | Path, fold: int = 0) -> list[str]:
         """The arguments of `graphnet-rnn` that train one of them."""
         found = ["train", self.text, f"--out={folder}", f"--seed={seed}", f"--threads={self.threads}"]
+        if self.folds > 1:
+            found += [f"--fold={fold + 1}/{self.folds}", f"--gap={self.gap}"]
         for name, value in settings.items():
             option = f"--{name.replace('_', '-')}"
             found += [option] * value if isinstance(value, bool) else [f"{option}={value}"]
@@ -196,7 +211,7 @@ class Recipe:
             for name, value in settings.items()
         }
         halving = given.pop("halving", None)
-        known = ("text", "method", "trials", "seeds", "seed", "threads", "seconds", "name")
+        known = ("text", "method", "trials", "seeds", "folds", "gap", "seed", "threads", "seconds", "name")
         strange = sorted(set(given) - set(known))
         if strange or (halving is not None and not isinstance(halving, dict)):
             wrong = strange[0] if strange else "halving"
@@ -257,7 +272,8 @@ class Recipe:
             name: value.description() if isinstance(value, Range) else value
             for name, value in self.settings.items()
         }
-        return {
+        folded = {"folds": [self.folds, self.gap]} if self.folds > 1 else {}
+        return folded | {
             "text": hashlib.sha256(read_bytes(self.text, DataError)).hexdigest(), "settings": settings,
             "method": self.method, "seed": self.seed, "seconds": self.seconds,
             "halving": None if self.halving is None else [self.halving.first, self.halving.factor],

@@ -25,26 +25,26 @@ SPECIAL = {
 def report(book: Book, kind: str = ".md") -> str:
     """A row for each configuration that has a value, the best first.
 
-    Its best run, the settings that differ, mean ± standard error of the best validation over seeds, of how many,
-    epochs, seconds, and how the runs stand. kind: ".md", ".tex" or ".csv".
+    Its best run, the settings that differ, mean ± standard error of the best validation over seeds and folds, of how
+    many runs, epochs, seconds, and how the runs stand. kind: ".md", ".tex" or ".csv".
     """
     one_of("report: kind", kind, KINDS)
     book.look()
     names, rows = book.names, []
-    for settings, mean, error, seeds, runs in book.best():
+    for settings, mean, error, known, runs in book.best():
         rows.append(
             [
                 runs[0].name,
                 *(_shown(settings[name]) if name in settings else "" for name in names),
                 f"{mean:.4f}",
                 "" if math.isnan(error) else f"{error:.4f}",
-                str(seeds),
+                str(known),
                 f"{max(run.epochs for run in runs)}",
                 f"{sum(run.seconds for run in runs):.0f}",
                 ", ".join(dict.fromkeys(run.state for run in sorted(runs, key=lambda run: run.seed))),
             ]
         )
-    head = ["run", *names, book.unit, "± error", "seeds", "epochs", "seconds", "state"]
+    head = ["run", *names, book.unit, "± error", "runs", "epochs", "seconds", "state"]
     failed = [entry for entry in book.entries if entry.state == "failed"]
     if kind == ".csv":
         text = io.StringIO()

@@ -38,7 +38,9 @@ CHOICES = (
     Choice(r"python3 run\.py python$", None, "waits for somebody who types"),
     Choice(r"(graphnet-rnn|python3 run\.py) write", None, "waits for somebody who types"),
     Choice(r"python -m graphnet_rnn\.writer\.own_model keep", None, "what it keeps takes an hour to train"),
+    Choice(r"python -m benchmarks\.ranks$", None, "needs mpiexec; its --help is run"),
     # Shorter
+    Choice(r"python -m benchmarks\.ranks --predict$", "{} --units 16 --rounds 1", _SHORT),
     Choice(r"python -m benchmarks\.busy$", '{} --seconds 0.5 --loads idle "1 busy"', _SHORT),
     Choice(r"graphnet-rnn train --units 192", "{} --units 16 --epochs 1", _SHORT),
     Choice(r"graphnet-rnn train --resume runs/book$", "{} book.txt", "a reader has the text beside it"),

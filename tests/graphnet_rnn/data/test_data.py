@@ -410,3 +410,34 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
         assert np.array_equal(Corpus.read(pipe).train, Corpus.split("abc" * 100).train)
     finally:
         thread.join()
+
+
+def test_folds_divide_a_text_in_the_order_of_time() -> None:
+    text = "abcdefghij" * 11 + "klm"
+    corpus = Corpus.split(text)
+    both, test = text[: -len(corpus.test)], text[-len(corpus.test) :]
+    read = corpus.vocabulary.decode
+    blocks = []
+    for number in range(4):
+        fold = corpus.fold(number, 4, gap=3)
+        block = read(fold.valid)
+        begin = sum(map(len, blocks))
+        assert both[begin : begin + len(block)] == block
+        assert read(fold.train) == both[: max(0, begin - 3)] + both[begin + len(block) + 3 :]
+        assert read(fold.test) == test
+        assert fold.vocabulary == corpus.vocabulary
+        blocks.append(block)
+    assert "".join(blocks) == both
+    assert max(map(len, blocks)) - min(map(len, blocks)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ((4, 4), "number must be"), ((0, 1), "folds must be"), ((0, 2, -1), "gap must be"),
+        ((0, 2, 1000), "leave none to train or to validate on"), ((0, 10_000), "leave none to train"),
+    ],
+)  # fmt: skip
+def test_folds_that_cannot_be(chosen: tuple[int, ...], words: str) -> None:
+    with pytest.raises((DataError, UsageError), match=words):
+        Corpus.split("abcdefghij" * 10).fold(*chosen)

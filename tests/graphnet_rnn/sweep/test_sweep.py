@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -221,7 +222,7 @@ def made(text: str, folder: Path) -> Book:
 def test_tables(text: str, tmp_path: Path) -> None:
     book = made(text, tmp_path / "sweep")
     markdown = report(book)
-    assert "| run | units | cell | bits/char | ± error | seeds | epochs | seconds | state |" in markdown
+    assert "| run | units | cell | bits/char | ± error | runs | epochs | seconds | state |" in markdown
     assert "| 0002-1 | 8 | A_1 | 0.9500 | 0.0500 | 2 | 2 | 0 | done |" in markdown
     assert "- 0003-0: no memory \\| left" in markdown
     assert "B\\|&lt;&" in markdown
@@ -334,3 +335,33 @@ def test_what_is_no_file_is_not_waited_for(text: str, tmp_path: Path, name: str)
         entry.look()
         assert entry.state == "failed"
         assert name in entry.sentence
+
+
+def test_folds_are_runs_of_their_own(text: str, tmp_path: Path) -> None:
+    wanted = recipe(text, 1, settings={"units": Values((4, 8))}, folds=3, gap=5)
+    sweep = Sweep(wanted, tmp_path / "s")
+    sweep.run()
+    assert [entry.name for entry in sweep.book.entries[:4]] == [
+        "0000-0-0",
+        "0000-0-1",
+        "0000-0-2",
+        "0001-0-0",
+    ]
+    assert wanted.effort == 6
+    values = [entry.best for entry in sweep.book.entries]
+    assert len(set(values)) == 6
+    (_, mean, error, known, runs), *_ = sweep.book.best()
+    own = [run.best for run in runs]
+    assert known == 3
+    assert own == sorted(own)
+    assert mean == pytest.approx(sum(own) / 3)
+    assert error == pytest.approx(statistics.stdev(own) / math.sqrt(3))
+    command = wanted.command({**sweep.book.entries[1].settings, "epochs": 1}, 0, tmp_path / "alone", 1)
+    assert {"--fold=2/3", "--gap=5"} < set(command)
+    assert main(command) == 0
+    alone = (tmp_path / "alone" / "history.jsonl").read_bytes()
+    assert alone == (sweep.book.entries[1].run / "history.jsonl").read_bytes()
+    with pytest.raises(UsageError, match="of another recipe: folds of it differ"):
+        Book(recipe(text, 1, settings={"units": Values((4, 8))}, folds=4, gap=5), tmp_path / "s")
+    with pytest.raises(UsageError, match="gap is beside the blocks of folds"):
+        recipe(text, 1, gap=5)
