@@ -24,8 +24,9 @@ import graphnet_rnn as rnn
 from benchmarks.regret.problem import SIZES, Problem
 from benchmarks.runs import Row, complete
 from graphnet.graph.node import Array
+from graphnet.system.json_lines import read_rows
 from graphnet.system.streams import prepare_streams
-from graphnet_rnn.errors import TrainingError
+from graphnet_rnn.errors import DataError, TrainingError
 from graphnet_rnn.riemannian import Backpropagated, Frequency, OuterProduct, RootMeanSquare
 
 __all__ = ["METHODS", "NETS", "TABLE", "Job", "run", "table"]
@@ -178,6 +179,9 @@ def main() -> None:
     add("--runs", type=Path, default=RESULTS, help="a file of JSON lines, added to")
     add("--workers", type=int, default=1, help="0: the table of the runs that are there")
     chosen = parser.parse_args()
+    if not chosen.workers:
+        print(table(list(read_rows(chosen.runs, DataError))))
+        return
     jobs = [
         Job(task, chosen.size or SIZES[task], net, method, units, edges, seed, chosen.seconds)
         for task in chosen.task
