@@ -18,7 +18,9 @@ from graphnet.ops.broadcast import Sum, summed
 from graphnet.ops.elementwise import Elementwise, cast, equal, exp, log, sigmoid, sqrt, where
 from graphnet.ops.index import OneHot, one_hot
 from graphnet.ops.leaf import as_node, fill, zeros
+from graphnet.ops.linear import matmul
 from graphnet.ops.reduce import log_softmax, log_softmax_nodes, shifted, shifted_node, softmax, spread
+from graphnet.ops.shape import transpose
 
 __all__ = [
     "SigmoidCrossEntropy", "SoftmaxCrossEntropy", "SquaredError", "SymbolCrossEntropy",
@@ -64,6 +66,16 @@ class _CrossEntropy(Op):
         mean = Sum(last)(pi * v)
         weights = self.weights(z, t)
         return (gC if weights is None else gC * weights) * (Sum(last)(pi * v * v) - mean * mean)
+
+    def curvature_rows(self, gC: Node, v: Node, u: Node, z: Node, t: Node) -> Node:
+        """gC v_iᵀ (∂²C/∂z²) u_i = gC (Σ_k π_k v_ik u_ik - Σ_k π_k v_ik Σ_k π_k u_ik) for each case and row of matrices
+
+        v, u: (rows, symbols). z: (cases, symbols). The result is (cases, rows).
+        """
+        pi = softmax(z)
+        means = matmul(pi, transpose(v)), matmul(pi, transpose(u))
+        found, weights = matmul(pi, transpose(v * u)) - means[0] * means[1], self.weights(z, t)
+        return spread(gC if weights is None else gC * weights, found, (1,)) * found
 
     def _spread(self, gC: Node, z: Node, t: Node) -> Node:
         weights = self.weights(z, t)
@@ -163,6 +175,13 @@ class _ElementwiseLoss(Elementwise):
     def curvature_form(self, gC: Node, v: Node, z: Node, t: Node) -> Node:
         """gC v² ∂²C/∂z², of each output"""
         return self.curvature_diagonal(gC, z, t) * v * v
+
+    def curvature_rows(self, gC: Node, v: Node, u: Node, z: Node, t: Node) -> Node:
+        """gC v_iᵀ (∂²C/∂z²) u_i for each case and row i of two matrices
+
+        z: (cases, outputs); the result is (cases, rows).
+        """
+        return matmul(self.curvature_diagonal(gC, z, t), transpose(v * u))
 
     def curvature_root(self, gC: Node, noise: Node, z: Node, t: Node) -> Node:
         """√(gC ∂²C/∂z²) ε: its covariance is the Hessian, if that of the noise ε is I."""

@@ -123,16 +123,15 @@ class Outputs:
             found.append(gn.add(*of) if of else gn.fill(0, each.V.shape, each.V.dtype))
         return found
 
-    def form(self, V: Node, v: Node) -> Node | None:
-        """vᵀ H_L v for each case, v (cases, outputs) a change of a pre-activation; None if no loss judges it."""
+    def rows(self, V: Node, v: Node, u: Node) -> Node | None:
+        """v_iᵀ H_L u_i for each case and row of two matrices, (rows, outputs); None if no loss judges V."""
         forms = []
         for number, step in self._at.get(V, ()):
             loss, g = self.losses[number], self.weights[number]
             _, *targets = loss.inputs
             if step is not None:
                 g, targets = g[step], [t[step] for t in targets]
-            found = loss.op.curvature_form(g, v, V, *targets)  # type: ignore[attr-defined]
-            forms.append(_by_case(found, 0))
+            forms.append(loss.op.curvature_rows(g, v, u, V, *targets))  # type: ignore[attr-defined]
         return gn.add(*forms) if forms else None
 
     def _read_at(self, order: Sequence[Node]) -> None:
@@ -380,15 +379,14 @@ def _judge(outputs: Outputs, each: PreActivation, m: dict[Node, list[Node]]) -> 
                 raise _unstructured(term.node)
         if U in own and U.shape != each.V.shape:
             raise _unstructured(each.V)
-        forms = []
-        for i in range(U.shape[1]):
-            moved = [slope[:, i : i + 1] * _weight(term)[i] for term, slope in ways]
-            if U in own:
-                moved.append(own[U][:, i : i + 1] * _unit(U, i))
-            forms.append(outputs.form(each.V, gn.broadcast_to(gn.add(*moved), each.V.shape)))
-        found = [form for form in forms if form is not None]
-        if found:
-            m[U].append(gn.stack(found, axis=1))
+        moved = [(slope, _weight(term)) for term, slope in ways]  # s'_i w_i
+        if U in own:
+            moved.append((own[U], gn.constant(np.eye(U.shape[1], dtype=U.dtype))))
+        for number, (s, v) in enumerate(moved):
+            for other, (r, u) in enumerate(moved[number:]):
+                found = outputs.rows(each.V, v, u)
+                if found is not None:
+                    m[U].append((2 if other else 1) * s * r * found)
 
 
 def _pass_back(V: Node, m_V: Node, terms: Sequence[Term], m: dict[Node, list[Node]]) -> None:

@@ -57,6 +57,7 @@ RUNS: dict[str, tuple[Run, Callable[[], Any]]] = {
     "independent sequences, LBFGS": (drawn, rnn.LBFGS),
     "carried states, Adam": (carried, lambda: rnn.Adam(0.01, clip_norm=1.0)),
     "carried states, Nesterov": (carried, lambda: rnn.Nesterov(0.01)),
+    "carried states, Hessian-free": (carried, lambda: rnn.HessianFree(cg_steps=3, structural=0.1)),
     "arrays, momentum": (cases, lambda: rnn.Momentum(0.01)),
 }
 
