@@ -112,16 +112,21 @@ class MPIRanks(Ranks):
         mine = lengths[self.rank]
         send = np.concatenate([vector[each] for each in slices for vector in own]) if own else np.zeros(0)
         receive = np.empty(mine * sum(map(len, of_rank)))
+        self._wait(self._comm.Ibarrier())
         self._wait(
             self._comm.Ialltoallv(
                 [send, [len(own) * n for n in lengths], self._mpi.DOUBLE],
                 [receive, [len(each) * mine for each in of_rank], self._mpi.DOUBLE],
-            )
+            ),
+            moving=True,
         )
         slice_of_sum = self._joined(receive, of_rank, count, mine)
         whole = np.empty(length)
         self._wait(
-            self._comm.Iallgatherv([slice_of_sum, mine, self._mpi.DOUBLE], [whole, lengths, self._mpi.DOUBLE])
+            self._comm.Iallgatherv(
+                [slice_of_sum, mine, self._mpi.DOUBLE], [whole, lengths, self._mpi.DOUBLE]
+            ),
+            moving=True,
         )
         return whole
 
@@ -207,14 +212,17 @@ class MPIRanks(Ranks):
             time.sleep(0.01)
         return True
 
-    def _wait(self, request: Any) -> None:
-        """Until it is done; a rank that is not there in time ends the job."""
+    def _wait(self, request: Any, moving: bool = False) -> None:
+        """Until it is done; a rank that is not there in time ends the job.
+
+        moving: all are there, and long vectors move, a piece at each look: so it looks without a pause.
+        """
         begun = time.monotonic()
         while not request.Test():
             waited = time.monotonic() - begun
             if waited > self.patience:
                 self._name_missing()
-            if waited < SPIN:
+            if moving or waited < SPIN:
                 os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
             else:
                 time.sleep(5e-5)
