@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -34,6 +36,11 @@ class Chooses(rnn.Elman):
 
     def step(self, x: gn.Node, h: gn.Node) -> gn.Node:
         return gn.tanh(self.affine("h", x=x, h=h)) * self.weight("gain", (self.units,), trained=self.trained)
+
+
+def saved(v: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        rnn.writer.Document(Path(folder) / "a.txt").save("a", over=v)
 
 
 def with_weight(trained: Any) -> Any:
@@ -106,6 +113,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
         2, mean_field=v
     ),
     "graphnet_rnn.initializers.sparse: outgoing": lambda v: rnn.initializers.sparse(1, outgoing=v),
+    "graphnet_rnn.sweep.Between: log": lambda v: rnn.sweep.Between(1.0, 2.0, log=v),
+    "graphnet_rnn.sweep.Between: whole": lambda v: rnn.sweep.Between(1, 3, whole=v),
+    "graphnet_rnn.writer.Document.save: over": saved,
     "graphnet_rnn.tasks.settings: structural": lambda v: rnn.tasks.settings(rnn.tasks.Addition(10), v),
     "viz.draw: closed": lambda v: viz.draw(unrolled(), closed=v),
     "viz.mirror: closed": lambda v: viz.mirror(unrolled().cost, closed=v),
@@ -120,6 +130,7 @@ INNER = {
     "row: times": "a Trainer calls it",
     "viz.Style": "the pictures call it",
     "RiemannianReport": "a step makes it",
+    "writer.View": "a desk makes it",
 }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from graphnet.settings import path as named_file
 from graphnet_rnn.errors import DataError, SaveError, UsageError
 from graphnet_rnn.files.whole import read_bytes, write_atomically
+from graphnet_rnn.settings import yes_or_no
 
 __all__ = ["Document"]
 
@@ -53,6 +54,7 @@ class Document:
 
         SaveError where it cannot be written; UsageError for a file that another program changed.
         """
+        over = yes_or_no("Document.save: over", over)
         if self.path is None:
             raise UsageError("the text has no file yet")
         if not self.path.parent.is_dir():
