@@ -146,6 +146,7 @@ def write_files(folder: Path) -> None:
     book = (book * 4)[:160_000]
     (folder / "book.txt").write_text(book, "utf-8")
     (folder / "other.txt").write_text(book[:10_000], "utf-8")
+    (folder / "python.txt").write_text(book, "utf-8")
     (folder / "recipe.toml").write_text(RECIPE.replace("{}", f"{folder}/book.txt"), "utf-8")
     guide = (ROOT / "docs" / "declaring_cells.md").read_text("utf-8")
     class_in_guide = re.search(r"^class Leaky.*?(?=^rnn\.)", guide, re.MULTILINE | re.DOTALL)

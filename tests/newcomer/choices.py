@@ -73,7 +73,7 @@ STAND_INS = {
     "my_cells.py": "",
     "graphnet/graph/node.py": "",
     "recipe.toml": "",
-    "python.txt": "cp book.txt python.txt",
+    "python.txt": "",
     "runs/book": "graphnet-rnn train book.txt --units 8 --epochs 2 --quiet --out runs/book",
     "runs/other": "graphnet-rnn train book.txt --units 4 --epochs 2 --quiet --out runs/other",
     "runs/gru": "graphnet-rnn train book.txt --cell GRU --units 8 --epochs 2 --quiet --out runs/gru",
