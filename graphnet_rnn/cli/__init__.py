@@ -22,7 +22,7 @@ from graphnet_rnn.cli import cells, check, demo, draw, evaluate, export, sample,
 from graphnet_rnn.cli.failures import give_up_output, in_words
 from graphnet_rnn.cli.parser import Parser, brief
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.parallel.mpi import rank_and_size
+from graphnet_rnn.parallel.mpi import is_spoken_for, rank_and_size
 from graphnet_rnn.starting import started
 from graphnet_rnn.training.interruption import ends_like_ctrl_c
 
@@ -116,13 +116,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = argparse.Namespace(command=None, debug=False)
 
     def say(message: object) -> None:
-        if rank_and_size()[0]:  # of the processes of `mpiexec` the first says what all would
+        if is_spoken_for():
             return
         name = "graphnet-rnn" if options.command is None else f"graphnet-rnn {options.command}"
         print(f"{name}: {brief(str(message))}", file=sys.stderr)
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        say(message)
+        if not rank_and_size()[0]:  # of the processes of `mpiexec` the first says what all would
+            say(message)
 
     try:
         started()
@@ -135,7 +136,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = int(COMMANDS[options.command].run(options) or 0)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
+        if not rank_and_size()[0]:
+            print("\ninterrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output has gone, as with `| head`
         give_up_output()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import re
 import shlex
 import sys
@@ -148,10 +147,6 @@ def run(options: argparse.Namespace) -> int:
         if not ranks.is_first:
             options.quiet = True
         return _run(options, ranks)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _run(options: argparse.Namespace, ranks: Ranks) -> int:
@@ -347,7 +342,7 @@ def make_trainer(
     if (
         options.threads is None and ranks.size > 1
     ):  # no note: there may be another number of processes next time
-        options = argparse.Namespace(**{**vars(options), "threads": max(1, _cores() // ranks.count_here)})
+        options = argparse.Namespace(**{**vars(options), "threads": ranks.threads})
     problem = _problem(options, network, data, optimizer)
     return Trainer(problem, settings, folder, notes={"arguments": notes}, listeners=[console], parallel=ranks)
 

@@ -74,12 +74,15 @@ class BatchedObjective:
         made: by default the curvature's.
         """
         placed: dict[int, Batch] = {}
+        originals: list[list[Batch]] = []
+        self.also_values = {}
 
         def listed(name: str, batches: Sequence[Batch]) -> list[Batch]:
             """Each batch of this rank, also one that serves twice, is brought once to where it is computed with."""
             found = _listed(name, batches, self.objective.inputs)
+            originals.append(list(batches))  # held, so that no other batch can get the number of one
             for number in self.ranks.own(len(found)):
-                given = id(batches[number])
+                given = id(originals[-1][number])
                 if given not in placed:
                     placed[given] = self.objective.placed(found[number])
                 found[number] = placed[given]
@@ -135,20 +138,22 @@ class BatchedObjective:
     ) -> tuple[float, Array, Array]:
         """The means of C(w) and ∇C(w), and the sum of the metric, over the gradient's batches; see Objective.metric."""
         batches, losses = self.gradient_batches, list[float]()
-        count = len(batches)
+        count = len(self._require_fed(batches))
         first = whole_number("BatchedObjective.metric: draw", draw, least=0) * count
-        numbers: list[Array] = []
 
-        def gradients() -> Iterator[Array]:
+        def parts() -> Iterator[Array]:
+            """Slopes and numbers end to end, so that there is one sum."""
             for number, _ in zip(self.ranks.own(count), self._fed(batches), strict=True):
                 loss, g, found = self.objective.metric(w, metric, part, first + number)
                 losses.append(loss)
-                numbers.append(found)
-                yield g
+                self.also_values[number] = self.objective.also_values
+                yield np.concatenate([np.asarray(g, np.float64), found])
 
-        slopes = self._mean(batches, gradients(), w).astype(w.dtype)
-        total = self.ranks.sum(count, numbers, self.metric_size(metric, part))
-        return self._mean_of_numbers(batches, losses), slopes, total
+        total = self.ranks.sum(count, parts(), self.size + self.metric_size(metric, part))
+        slopes = (total[: self.size] / count).astype(w.dtype)
+        if gn.backend_of(slopes) != gn.backend_of(w):  # sums of these are made on the host
+            slopes = gn.place(slopes, gn.backend_of(w))
+        return self._mean_of_numbers(batches, losses), slopes, total[self.size :]
 
     def metric_size(self, metric: Metric, part: str = "all") -> int:
         """See Objective.metric_size."""

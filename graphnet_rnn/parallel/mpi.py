@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import math
 import os
 import pickle
 import sys
@@ -15,12 +16,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from graphnet.graph.node import Array
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.parallel.ranks import ALONE, Ranks
 from graphnet_rnn.parallel.tree import branches, joined, summed
 from graphnet_rnn.settings import amount
 
-__all__ = ["MPIRanks", "alone", "as_ranks", "launched", "rank_and_size"]
+__all__ = ["MPIRanks", "alone", "as_ranks", "is_spoken_for", "launched", "rank_and_size"]
 
 T = TypeVar("T")
 #: What MPICH and Open MPI, and what is made of them, tell a process: its number, and of how many.
@@ -71,6 +72,14 @@ def as_ranks(who: str, parallel: Ranks | str | None) -> Ranks:
     return parallel
 
 
+def is_spoken_for() -> bool:
+    """Whether the first process of `mpiexec` says what this one would: all have come to the same end."""
+    if not rank_and_size()[0] or not _world.cache_info().currsize:
+        return False
+    ranks = launched()
+    return isinstance(ranks, MPIRanks) and ranks.ended_together
+
+
 @cache
 def _world(patience: float) -> MPIRanks:
     from mpi4py import MPI
@@ -93,8 +102,14 @@ class MPIRanks(Ranks):
         self.patience = amount("MPIRanks: patience", patience, above_zero=True)
         self._comm, self._watch = communicator.Dup(), communicator.Dup()
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
-        self.count_here = self._comm.Split_type(MPI.COMM_TYPE_SHARED).Get_size()
+        own = _cores()
+        here = self._comm.Split_type(MPI.COMM_TYPE_SHARED).allgather(own)
+        # Launchers may have given each cores of its own.
+        apart = sum(map(len, here)) == len(set().union(*here))
+        self.threads = len(own) if apart else max(1, len(set().union(*here)) // len(here))
         self._depth = 0
+        #: Whether all have come to the end of `together`, so that one may speak for all.
+        self.ended_together = False
 
     # -- sums ----------------------------------------------------------------------------------
 
@@ -162,14 +177,14 @@ class MPIRanks(Ranks):
                 found = make()
             except Exception as raised:
                 error = raised
-            self._broadcast(pickle.dumps((found, error)))
+            self._broadcast(_as_bytes(found, error))
         if error is not None:
             raise error
         return found
 
     def _broadcast(self, content: bytes) -> bytes:
         size = np.array([len(content)], np.int64)
-        self._wait(self._comm.Ibcast(size, 0))
+        self._wait(self._comm.Ibcast(size, 0), patience=math.inf)  # the first may have much to do
         buffer = np.frombuffer(content, np.uint8) if self.is_first else np.empty(int(size[0]), np.uint8)
         self._wait(self._comm.Ibcast(buffer, 0))
         return buffer.tobytes()
@@ -198,8 +213,11 @@ class MPIRanks(Ranks):
             error = raised
         finally:
             self._depth -= 1
-        if not self._depth and not self._all_ended() and error is not None:
-            self._abort(f"rank {self.rank} of {self.size}: {str(error) or type(error).__name__}")
+        if not self._depth:
+            common = self._all_ended()
+            if error is not None and not common:
+                self._abort(f"rank {self.rank} of {self.size}: {str(error) or type(error).__name__}")
+            self.ended_together = common
         if error is not None:
             raise error
 
@@ -212,15 +230,15 @@ class MPIRanks(Ranks):
             time.sleep(0.01)
         return True
 
-    def _wait(self, request: Any, moving: bool = False) -> None:
+    def _wait(self, request: Any, moving: bool = False, patience: float | None = None) -> None:
         """Until it is done; a rank that is not there in time ends the job.
 
         moving: all are there, and long vectors move, a piece at each look: so it looks without a pause.
         """
-        begun = time.monotonic()
+        begun, patience = time.monotonic(), self.patience if patience is None else patience
         while not request.Test():
             waited = time.monotonic() - begun
-            if waited > self.patience:
+            if waited > patience:
                 self._name_missing()
             if moving or waited < SPIN:
                 os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
@@ -252,3 +270,21 @@ class MPIRanks(Ranks):
     def _abort(self, sentence: str) -> None:
         print(f"graphnet-rnn: {sentence}", file=sys.stderr, flush=True)
         self._comm.Abort(1)
+
+
+def _cores() -> set[int]:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return set(os.sched_getaffinity(0))
+    return set(range(os.cpu_count() or 1))
+
+
+def _as_bytes(found: Any, error: Exception | None) -> bytes:
+    """What can be sent of it; an error that cannot is told by its words."""
+    try:
+        content = pickle.dumps((found, error))
+        pickle.loads(content)
+    except Exception as problem:
+        shown = problem if error is None else error
+        return pickle.dumps((None, TrainingError(f"{type(shown).__name__}: {shown}")))
+    return content

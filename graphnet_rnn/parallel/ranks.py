@@ -19,12 +19,12 @@ T = TypeVar("T")
 class Ranks:
     """One process alone: rank 0 of 1. With more of them each method is called by all, in the same order.
 
-    rank, size: which this one is, of how many. count_here: how many of them are on this machine, and share its cores.
+    rank, size: which this one is, of how many. threads: the cores that each has, where several share a machine.
     """
 
     rank: int = 0
     size: int = 1
-    count_here: int = 1
+    threads: int | None = None
 
     @property
     def is_first(self) -> bool:

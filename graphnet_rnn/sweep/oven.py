@@ -98,7 +98,7 @@ class Sweep:
                 continue
 
     def _kept(self, entries: Sequence[Entry], epochs: int) -> list[Entry]:
-        """The best configurations, by their means over seeds; the others are cut. Of equal ones the first."""
+        """The best configurations, by their means over seeds and folds; the others are cut. Of equal ones the first."""
         assert self.recipe.halving is not None
         numbers = sorted({entry.number for entry in entries})
         values = {n: sum(e.value_at(epochs) for e in entries if e.number == n) for n in numbers}

@@ -99,6 +99,10 @@ class Recipe:
             ("threads", 1),
         ):
             object.__setattr__(self, name, whole_number(f"recipe: {name}", getattr(self, name), least=least))
+        if self.folds > 1 and "valid" in self.settings:
+            raise UsageError(
+                "recipe: folds say what to validate on, and so does the setting valid; give one of them"
+            )
         if self.gap and self.folds == 1:
             raise UsageError("recipe: gap is beside the blocks of folds, of which there are none")
         if self.seconds is not None:

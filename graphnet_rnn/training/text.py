@@ -144,6 +144,11 @@ class CarriedText(TextProblem):
         super().__post_init__()
         network = self.network
         self.shares = whole_number("shares", self.shares)
+        if self.shares > 1 and self.clip_values is not None:
+            raise UsageError(
+                "CarriedText: clip_values limits derivatives of the cost, a mean over the lanes of a share, so it "
+                "would mean another limit with shares; use clip_norm of the optimizer"
+            )
         if self.batch % self.shares:
             raise UsageError(f"shares must divide the batch of {self.batch}; {self.shares} does not")
         size = self.batch // self.shares
@@ -225,6 +230,7 @@ class CarriedText(TextProblem):
 
     def _carry(self, parts: Mapping[int, Sequence[Array]]) -> None:
         """Takes over the states of these parts of the lanes."""
+        assert parts, "a step has left no states"
         self.carried = [np.array(state) for state in self.carried]
         for number, states in parts.items():
             for state, found in zip(self.carried, states, strict=True):

@@ -7,6 +7,7 @@ import math
 import time as clock
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,8 @@ __all__ = ["Listener", "Outcome", "Trainer"]
 BEST = "best"
 #: Why a run may have ended for good.
 ENDS = ("epochs", "early stopping", "target")
-#: What processes tell each other after a step: end after it, write a checkpoint.
-ENDS_NOW, DUE = 1, 2
+#: What processes tell each other after a step: end after it, write a checkpoint, a listener has failed.
+ENDS_NOW, DUE, FAILED = 1, 2, 4
 
 
 class Listener:
@@ -94,7 +95,8 @@ class Trainer:
     problem: what learns from what, see rnn.Problem. settings: see rnn.Training. folder: where files go; a run is
     resumed from there. listeners: are told what happens. notes: kept in every checkpoint (the command line keeps its
     arguments there). parallel: "mpi", or rnn.parallel.Ranks: processes that make each step together. Each has all of
-    the data, and its share of a step's batches; all come to the same numbers, and the first writes and speaks for all.
+    the data, and its share of a step's batches; all come to the same numbers, and the first writes and speaks for all:
+    the listeners of the others hear nothing.
     cost: of the last step, in the problem's unit.
 
         problem = rnn.CarriedText(network, corpus, time=50, batch=32)
@@ -158,8 +160,15 @@ class Trainer:
         """UsageError unless all processes are about to do the same."""
         if self.ranks.size == 1:
             return
-        versions = {"graphnet": __version__, "numpy": np.__version__}
-        own = as_stored({**versions, **self.description(), "weights": digest_of(np.asarray(self.theta))})
+        own = as_stored(
+            {
+                "graphnet": __version__,
+                "numpy": np.__version__,
+                "epochs": self.settings.epochs,
+                **self.description(),
+                "weights": digest_of(np.asarray(self.theta)),
+            }
+        )
         found_by_rank = self.ranks.gather(own)
         for rank, other in enumerate(found_by_rank):
             found = list(differences(found_by_rank[0], other))
@@ -170,6 +179,7 @@ class Trainer:
                 )
 
     def _run(self, files: RunWriter) -> Outcome:
+        self._came = False
         progress = self._begin(files)
         for each in self.listeners:
             each.started(self)
@@ -228,11 +238,11 @@ class Trainer:
                 failure = error
             ends = self._interruption.came or failure is not None
             due = clock.monotonic() - self._last_checkpoint > self.settings.checkpoint_seconds
-            flags = self.ranks.any(ENDS_NOW * ends | DUE * due)
+            flags = self.ranks.any(ENDS_NOW * ends | DUE * due | FAILED * (failure is not None))
             if flags:
                 self._checkpoint(files)
-            if failure is not None:
-                raise failure
+            if flags & FAILED:  # of the first, whose listeners are the only ones
+                self.ranks.of_first(partial(_raise, failure))
             if flags & ENDS_NOW:
                 self._came = True
                 return
@@ -407,6 +417,11 @@ class Trainer:
             self._best = theta.copy() if self._is_best else stored.array(BEST, theta)
         if self.progress.finished in ("", "epochs"):  # more epochs, or fewer, may have been asked for
             self.progress.finished = "epochs" if self.progress.epoch >= self.settings.epochs else ""
+
+
+def _raise(error: Exception | None) -> None:
+    if error is not None:
+        raise error
 
 
 def _require_whole(problem: Problem) -> None:

@@ -36,7 +36,7 @@ class View:
 
     text: the end of the draft; nats: of its characters, see Draft. length: of all of it. suggestion: grey, behind it;
     "" where they are paused; complete: whether it has grown to its end. pending: how many characters the model has not
-    read yet, which are not shown. bits: per character, of all of it. unknown: how
+    read yet, which are not shown. bits: per character, see Draft. unknown: how
     many characters the model does not know. lessons: how many pieces it has learned. message: what went wrong last, or
     "". changed: since the text was loaded or saved.
     """

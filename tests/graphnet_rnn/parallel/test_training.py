@@ -58,6 +58,8 @@ RUNS: dict[str, tuple[Run, Callable[[], Any]]] = {
     "carried states, Adam": (carried, lambda: rnn.Adam(0.01, clip_norm=1.0)),
     "carried states, Nesterov": (carried, lambda: rnn.Nesterov(0.01)),
     "carried states, Hessian-free": (carried, lambda: rnn.HessianFree(cg_steps=3, structural=0.1)),
+    "carried states, Riemannian": (carried, rnn.Riemannian),
+    "carried states, KFAC": (carried, lambda: rnn.NaturalGradient("kfac", rate=0.01)),
     "arrays, momentum": (cases, lambda: rnn.Momentum(0.01)),
 }
 
@@ -172,3 +174,66 @@ def test_what_mpiexec_says_is_not_handed_on(monkeypatch: pytest.MonkeyPatch) -> 
     assert not {"PMI_RANK", "PMI_SIZE"} & alone(os.environ).keys()
     monkeypatch.setenv("PMI_SIZE", "many")
     assert rank_and_size() == (0, 1)
+
+
+def test_shares_carry_their_states_as_whole_batches_do(tmp_path: Path) -> None:
+    """Whatever an optimizer asks for: a gradient, a metric, losses on the way."""
+    for optimizer in (
+        rnn.SGD(1e-9),
+        rnn.Riemannian(rate=1e-9),
+        rnn.NaturalGradient("kfac", rate=1e-9),
+        rnn.HessianFree(),
+    ):
+        states = []
+        for shares in (1, 2):
+            net = rnn.Network([rnn.Elman(4)], SYMBOLS, SYMBOLS, dtype="float64")
+            problem = rnn.CarriedText(net, CORPUS, 6, 4, shares=shares, sample=0, threads=1)
+            trainer = Trainer(problem, rnn.Training(optimizer), tmp_path / "none")
+            for step in range(3):
+                report = optimizer.step(problem.feed(0, step), trainer.theta, trainer.state)
+                problem.stepped(problem.network.theta, report)
+            states.append(np.concatenate([s.ravel() for s in problem.carried]))
+        assert np.abs(states[0]).max() > 1e-3
+        if not isinstance(optimizer, rnn.HessianFree):  # whose steps are rounded otherwise
+            np.testing.assert_allclose(states[1], states[0], rtol=1e-5, atol=1e-7)
+
+
+def test_a_run_that_was_interrupted_goes_on_in_the_same_trainer(tmp_path: Path) -> None:
+    class Stops(Listener):
+        def stepped(self, trainer: Trainer, report: Any) -> None:
+            if trainer.progress.step == 2:
+                trainer._interruption.came = True
+
+    trainer = carried(rnn.Adam(0.01), 1, tmp_path / "run", rnn.parallel.ALONE)
+    trainer.listeners = [Stops()]
+    assert trainer.run().reason == "interrupted"
+    trainer.resume()
+    assert trainer.run().reason == "epochs"
+
+
+def test_a_listener_that_fails_is_an_error_of_all(tmp_path: Path) -> None:
+    class Fails(Listener):
+        def stepped(self, trainer: Trainer, report: Any) -> None:
+            raise OSError("the pipe is closed")
+
+    def work(ranks: Ranks) -> None:
+        trainer = carried(rnn.Adam(0.01), 1, tmp_path / "run", ranks)
+        trainer.listeners = [Fails()] if ranks.is_first else []
+        with pytest.raises(OSError, match="the pipe is closed"):
+            trainer.run()
+
+    by_threads(3, work)
+    assert list((tmp_path / "run").glob("checkpoint-*"))
+
+
+def test_batches_that_are_made_when_they_are_asked_for() -> None:
+    """Each is another, though none is held by anybody else."""
+    net = rnn.Network([rnn.Elman(3)], SYMBOLS, SYMBOLS)
+    u = net.unroll(4, 2, initial="zero")
+    symbols = np.random.default_rng(0).integers(0, SYMBOLS, (6, 2, 4, 2))
+    found = []
+    for batches in (symbols, [tuple(each) for each in symbols]):
+        objective = rnn.BatchedObjective(rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets]))
+        objective.feed(batches)  # type: ignore[arg-type]
+        found.append(objective.gradient(net.theta)[0])
+    assert found[0] == found[1]

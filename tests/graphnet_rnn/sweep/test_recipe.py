@@ -151,6 +151,7 @@ epochs = 3
             "text = 'a'\n[settings]\nlayers = { values = [1, 2] }\nunits = { values = [1], when = { layers = 7 } }",
             "units is a setting when layers is 7, which it never is",
         ),
+        ("text = 'a'\nfolds = 2\n[settings]\nvalid = 'b'", "folds say what to validate on"),
         ("text = 'a'\nrate-after = 3", "options of train stand under [settings]"),
         ("text = 'a'\nseed-s = 3", "did you mean seeds?"),
         ("text = 'a'\n[halving]\nfirst = 0", "halving: first must be"),
