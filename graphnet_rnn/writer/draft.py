@@ -108,14 +108,17 @@ class Draft:
 
     def type(self, characters: str) -> None:
         """What the person writes."""
-        if not self.reads:
-            self.text += characters
-            self.nats += [None] * len(characters)
-            self._sums += [self._sums[-1]] * len(characters)
-            self.unknown += sum(character not in self._symbol for character in characters)
-            return
-        for character in characters:
+        for place, character in enumerate(characters):
+            if not self.reads:  # another thread may have said so meanwhile
+                self._leave_unread(characters[place:])
+                return
             self._append(character)
+
+    def _leave_unread(self, characters: str) -> None:
+        self.text += characters
+        self.nats += [None] * len(characters)
+        self._sums += [self._sums[-1]] * len(characters)
+        self.unknown += sum(character not in self._symbol for character in characters)
 
     def accept(self) -> str:
         """Writes the suggestion, as far as it has grown; what was written."""
