@@ -124,7 +124,7 @@ class BatchedObjective:
         batches, losses = self.gradient_batches, list[float]()
 
         def gradients() -> Iterator[Array]:
-            for number, _ in zip(self.ranks.own(len(batches)), self._fed(batches), strict=True):
+            for number in self._fed(batches):
                 found, g = self.objective.gradient(w)
                 losses.append(found)
                 self.also_values[number] = self.objective.also_values
@@ -143,7 +143,7 @@ class BatchedObjective:
 
         def parts() -> Iterator[Array]:
             """Slopes and numbers end to end, so that there is one sum."""
-            for number, _ in zip(self.ranks.own(count), self._fed(batches), strict=True):
+            for number in self._fed(batches):
                 loss, g, found = self.objective.metric(w, metric, part, first + number)
                 losses.append(loss)
                 self.also_values[number] = self.objective.also_values
@@ -151,9 +151,7 @@ class BatchedObjective:
 
         total = self.ranks.sum(count, parts(), self.size + self.metric_size(metric, part))
         slopes = (total[: self.size] / count).astype(w.dtype)
-        if gn.backend_of(slopes) != gn.backend_of(w):  # sums of these are made on the host
-            slopes = gn.place(slopes, gn.backend_of(w))
-        return self._mean_of_numbers(batches, losses), slopes, total[self.size :]
+        return self._mean_of_numbers(batches, losses), _beside(w, slopes), total[self.size :]
 
     def metric_size(self, metric: Metric, part: str = "all") -> int:
         """See Objective.metric_size."""
@@ -206,7 +204,9 @@ class BatchedObjective:
             return summed(each(), 0, len(cases)) / len(cases)
 
         batches = self._require_fed(self.curvature_batches)
-        return self._mean(batches, (squares(self.single, batch) for batch in self._own(batches)), w)
+        return self._mean(
+            batches, (squares(self.single, batches[k]) for k in self.ranks.own(len(batches))), w
+        )
 
     def redraw(self) -> None:
         """See Objective.redraw."""
@@ -219,20 +219,15 @@ class BatchedObjective:
 
     # -- batches of this rank, and sums over those of all ---------------------------------------
 
-    def _own(self, batches: Sequence[Batch]) -> list[Batch]:
-        return [batches[number] for number in self.ranks.own(len(self._require_fed(batches)))]
-
-    def _fed(self, batches: Sequence[Batch]) -> Iterator[None]:
-        for batch in self._own(batches):
-            self.objective.feed(*batch)
-            yield
+    def _fed(self, batches: Sequence[Batch]) -> Iterator[int]:
+        """The numbers of this rank's batches, each while the objective is fed that batch."""
+        for number in self.ranks.own(len(self._require_fed(batches))):
+            self.objective.feed(*batches[number])
+            yield number
 
     def _mean(self, batches: Sequence[Batch], own: Iterable[Array], like: Array) -> Array:
         """The mean of vectors, one of each batch, summed in float64."""
-        total = self.ranks.sum(len(batches), map(double, own), like.size)
-        if gn.backend_of(total) != gn.backend_of(like):  # ranks meet on the host
-            total = gn.place(total, gn.backend_of(like))
-        return total / len(batches)
+        return _beside(like, self.ranks.sum(len(batches), map(double, own), like.size)) / len(batches)
 
     def _mean_of_numbers(self, batches: Sequence[Batch], own: Iterable[float]) -> float:
         return self.ranks.sum_numbers(len(batches), own) / len(batches)
@@ -242,6 +237,12 @@ class BatchedObjective:
         if not batches:
             raise UsageError("BatchedObjective: feed it at least one batch first")
         return batches
+
+
+def _beside(like: Array, vector: Array) -> Array:
+    """The vector where the other lies: ranks meet on the host."""
+    place = gn.backend_of(like)
+    return vector if gn.backend_of(vector) == place else gn.place(vector, place)
 
 
 def _listed(name: str, batches: Any, inputs: Sequence[Node]) -> list[Batch]:
