@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from graphnet.graph.node import Array
+from graphnet.system.cores import own_cores
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.parallel.ranks import ALONE, Ranks
 from graphnet_rnn.parallel.tree import branches, joined, summed
@@ -102,7 +103,7 @@ class MPIRanks(Ranks):
         self.patience = amount("MPIRanks: patience", patience, above_zero=True)
         self._comm, self._watch = communicator.Dup(), communicator.Dup()
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
-        own = _cores()
+        own = own_cores()
         here = self._comm.Split_type(MPI.COMM_TYPE_SHARED).allgather(own)
         # Launchers may have given each cores of its own.
         apart = sum(map(len, here)) == len(set().union(*here))
@@ -270,13 +271,6 @@ class MPIRanks(Ranks):
     def _abort(self, sentence: str) -> None:
         print(f"graphnet-rnn: {sentence}", file=sys.stderr, flush=True)
         self._comm.Abort(1)
-
-
-def _cores() -> set[int]:
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return set(os.sched_getaffinity(0))
-    return set(range(os.cpu_count() or 1))
 
 
 def _as_bytes(found: Any, error: Exception | None) -> bytes:

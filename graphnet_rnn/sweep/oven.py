@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
+from graphnet.system.cores import own_cores
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import locked
 from graphnet_rnn.parallel.mpi import alone
@@ -42,8 +43,7 @@ class Sweep:
 
     def __init__(self, recipe: Recipe, folder: str | Path, workers: int | None = None) -> None:
         self.recipe, self.book = recipe, Book(recipe, folder)
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        most = max(1, cores // recipe.threads)
+        most = max(1, len(own_cores()) // recipe.threads)
         self.workers = most if workers is None else whole_number("Sweep: workers", workers)
         self._slots = [threading.Lock() for _ in range(self.workers)]
         self._stopped = threading.Event()
@@ -197,5 +197,5 @@ def _own_cores(slot: int, threads: int) -> list[str]:
     """The cores of the run in this place; none where processes cannot be given any."""
     if not hasattr(os, "sched_getaffinity"):
         return []
-    cores = sorted(os.sched_getaffinity(0))
+    cores = own_cores()
     return [str(cores[(slot * threads + i) % len(cores)]) for i in range(threads)]

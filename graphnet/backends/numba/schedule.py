@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from graphnet.plan.arena import ALIGNMENT
 from graphnet.plan.instructions import Access, Host, Instruction, Loop, Product, Scatter
 from graphnet.plan.lowering import Lowered, lower
 from graphnet.plan.views import Buffer, View
+from graphnet.system.cores import own_cores
 
 __all__ = ["TapeSchedule", "TapeScheduler", "make_schedule"]
 
@@ -205,7 +205,7 @@ def _work(lowered: Lowered) -> int:
 
 
 def _parts(lowered: Lowered, threads: int | None) -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(own_cores())
     if threads is not None:
         return min(threads, 64)
     return min(cores, 16) if _work(lowered) >= WORTH_SHARING else 1
