@@ -28,6 +28,8 @@ INSTEAD = "backend='numba' runs on the CPU; NUMBA_ENABLE_CUDASIM=1 runs kernels 
 ALIGNMENT, LARGE = 256, 1 << 22
 #: The oldest compute capability for which CUDA 13 makes code.
 OLDEST = (7, 5)
+#: Memory of the device, and its first so many numbers of a dtype.
+_Memory = tuple[Any, dict[Any, Any]]
 
 
 class Device:
@@ -40,7 +42,10 @@ class Device:
             settings: Any = importlib.import_module("numba.cuda.core.config")
             settings.CUDA_LOW_OCCUPANCY_WARNINGS = 0
         self.stream = cuda.stream()
-        self._spare: dict[int, list[tuple[Any, dict[Any, Any]]]] = defaultdict(list)
+        self._spare: dict[int, list[_Memory]] = defaultdict(list)
+        #: What blocks have now, by id: were it theirs alone, the collector that finds a ring of both would free it
+        #: before the block gives it back.
+        self._taken: dict[int, _Memory] = {}
 
     @property
     def name(self) -> str:
@@ -85,9 +90,14 @@ class Device:
         )
         spare = self._spare[size]
         try:
-            return Block(*spare.pop(), spare)
+            found = spare.pop()
         except IndexError:
-            return Block(self.memory(size), {}, spare)
+            found = (self.memory(size), {})
+        self._taken[id(found[0])] = found
+        return Block(*found, partial(self._give_back, spare))
+
+    def _give_back(self, spare: list[_Memory], memory: Any) -> None:
+        spare.append(self._taken.pop(id(memory)))
 
     def address(self, memory: Any) -> int:
         return int(memory.ctypes.data if SIMULATED else memory.device_ctypes_pointer.value or 0)
@@ -149,10 +159,10 @@ class Block:
     """Memory that goes back to the spare ones when it is let go; as all work is done in one order, it may be used at
     once."""
 
-    __slots__ = ("_spare", "_views", "memory")
+    __slots__ = ("_give_back", "_views", "memory")
 
-    def __init__(self, memory: Any, views: dict[Any, Any], spare: list[tuple[Any, dict[Any, Any]]]) -> None:
-        self.memory, self._views, self._spare = memory, views, spare
+    def __init__(self, memory: Any, views: dict[Any, Any], give_back: Callable[[Any], None]) -> None:
+        self.memory, self._views, self._give_back = memory, views, give_back
 
     def numbers(self, count: int, dtype: Dtype) -> Any:
         """Its first so many numbers of a dtype."""
@@ -162,7 +172,7 @@ class Block:
         return found
 
     def __del__(self) -> None:
-        self._spare.append((self.memory, self._views))
+        self._give_back(self.memory)
 
 
 class _Graph:

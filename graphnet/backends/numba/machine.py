@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import count
 
 import llvmlite.binding as llvm
 
@@ -46,13 +47,17 @@ class Kernel:
 
 
 class _Held:
-    """The memory of kernels that were loaded together: given back when none of them is held any more."""
+    """The memory of kernels that were loaded together: given back when none of them is held any more.
 
-    def __init__(self, machine: Machine, engine: llvm.ExecutionEngine) -> None:
+    It knows the number of LLVM's engine, and the machine has the engine: were this the only one to hold it, the
+    collector that finds a ring of both would let each finish itself, and two threads would free the same memory.
+    """
+
+    def __init__(self, machine: Machine, engine: int) -> None:
         self._machine, self._engine = machine, engine
 
     def address(self, symbol: str) -> int:
-        return int(self._engine.get_function_address(symbol))
+        return self._machine.address(self._engine, symbol)
 
     def __del__(self) -> None:
         self._machine.give_back(self._engine)
@@ -88,9 +93,10 @@ class Machine:
                 after_in_child=self._lock.release,
             )
         self._kernels: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
-        self._unused: list[llvm.ExecutionEngine] = []
-        #: Engines whose kernels are held.
-        self.engines = 0
+        #: Those whose kernels are held, by number, and the numbers of those whose kernels nobody holds any more.
+        self._engines: dict[int, llvm.ExecutionEngine] = {}
+        self._unused: list[int] = []
+        self._numbers = count()
         #: Kernels that this process compiled, and those that it found on disk.
         self.compiled = self.found = 0
 
@@ -130,17 +136,28 @@ class Machine:
         self._free_unused()
         return [kernel for key in keys if (kernel := found[key]) is not None]
 
-    def _loaded(self, codes: Iterable[bytes]) -> llvm.ExecutionEngine:
+    @property
+    def engines(self) -> int:
+        """How many loads of kernels are in memory."""
+        return len(self._engines)
+
+    def address(self, engine: int, symbol: str) -> int:
+        """Where a kernel begins."""
+        return int(self._engines[engine].get_function_address(symbol))
+
+    def _loaded(self, codes: Iterable[bytes]) -> int:
+        """The number of an engine that has this code in memory."""
         # What it holds is compiled already, so its target need know nothing of the processor. It owns its target.
         target = self._target.create_target_machine(opt=0)
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
-        self.engines += 1
         for code in codes:
             engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
-        return engine
+        number = next(self._numbers)
+        self._engines[number] = engine
+        return number
 
-    def give_back(self, engine: llvm.ExecutionEngine) -> None:
+    def give_back(self, engine: int) -> None:
         """Frees the memory of kernels that nobody holds: now, or when whoever works with LLVM has done."""
         self._unused.append(engine)
         if not self._ends():  # threads may still run what they hold
@@ -150,8 +167,7 @@ class Machine:
         while self._unused and self._lock.acquire(blocking=False):
             try:
                 while self._unused:
-                    self._unused.pop().close()
-                    self.engines -= 1
+                    self._engines.pop(self._unused.pop()).close()
             finally:
                 self._lock.release()
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -21,7 +22,7 @@ import graphnet as gn
 from graphnet.backends.cache import LARGEST, Cache, open_cache
 from graphnet.backends.compiled import layouts
 from graphnet.backends.numba import jobs
-from graphnet.backends.numba.machine import this_machine
+from graphnet.backends.numba.machine import Machine, this_machine
 from graphnet.errors import BackendError
 
 ROOT = Path(gn.__file__).parents[1]
@@ -419,6 +420,40 @@ def test_code_that_no_function_holds_is_given_back() -> None:
     assert machine.engines <= before
     function = distinct(2)  # loaded once more
     assert function(np.ones((3, 4)))[0][0, 0] == expected[1]
+
+
+def test_code_in_a_ring_is_given_back_under_the_lock_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collector ends each member of a ring; what it ended while another thread freed it was freed twice."""
+    machine = Machine()
+    make, close = llvm.create_mcjit_compiler, llvm.ExecutionEngine.close
+    made: list[int] = []
+    closed_by: list[str] = []
+
+    def noted(*given: object) -> llvm.ExecutionEngine:
+        engine = make(*given)
+        made.append(id(engine))
+        return engine
+
+    def seen(engine: llvm.ExecutionEngine) -> None:
+        if id(engine) in made:
+            closed_by.append(threading.current_thread().name)
+        close(engine)
+
+    monkeypatch.setattr(llvm, "create_mcjit_compiler", noted)
+    monkeypatch.setattr(llvm.ExecutionEngine, "close", seen)
+    ring: list[object] = list(machine.kernels(["define i64 @kernel() { ret i64 7 }"]))
+    ring.append(ring)
+    assert machine.engines == len(made) == 1
+    with machine._lock:
+        collector = threading.Thread(target=gc.collect, name="collector")
+        del ring
+        collector.start()
+        collector.join()
+        assert closed_by == []
+        assert machine.engines == 1
+    machine._free_unused()
+    assert closed_by[0] == threading.current_thread().name
+    assert machine.engines == 0
 
 
 def test_what_two_functions_share_is_held_by_each() -> None:

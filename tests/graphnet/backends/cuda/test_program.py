@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from graphnet.backends.cuda import arrays as arrays_module
 from graphnet.backends.cuda import files
 from graphnet.backends.cuda.arrays import DeviceArray
 from graphnet.backends.cuda.backend import CudaBackend
-from graphnet.backends.cuda.device import SIMULATED, Device
+from graphnet.backends.cuda.device import SIMULATED, Device, this_device
 from graphnet.backends.cuda.files import schedule_of, stored_work
 from graphnet.errors import BackendError, DtypeError, GraphnetError, NonFiniteError, ShapeError
 from graphnet.graph.node import Array, Node
@@ -359,6 +361,18 @@ def test_memory_is_used_again() -> None:
 
 
 # -- what varies, profiles, captured graphs ----------------------------------------------------------------------------
+
+
+def test_memory_in_a_ring_is_used_again_and_not_freed() -> None:
+    """The collector ends each member of a ring, the memory before the block that would keep it."""
+    block = this_device().block(1024)
+    freed: list[int] = []
+    weakref.finalize(block.memory, freed.append, 1)
+    ring: list[object] = [block]
+    ring.append(ring)
+    del block, ring
+    gc.collect()
+    assert not freed
 
 
 def test_again_brings_only_what_varies() -> None:
