@@ -184,7 +184,7 @@ def samples(
 def _of_epochs(rows: Sequence[Mapping[str, Any]], count: int) -> dict[str, tuple[str, str]]:
     """Name -> (how good it was, in words; text)"""
     found = {
-        int(row["epoch"]): row
+        math.ceil(row["epoch"]): row
         for row in rows
         if row.get("event") != "step" and is_number(row.get("epoch")) and isinstance(row.get("sample"), str)
     }

@@ -116,7 +116,7 @@ class Console(Listener):
             self._curve.epoch(row["epoch"], validated)
         valid = "" if validated is None else f", validation {validated:.3f}"
         mark = "  (best so far)" if row["best"] else ""
-        print(f"epoch {row['epoch']:>3}: train {trained:.3f}{valid} {problem.unit_name}{mark}")
+        print(f"epoch {row['epoch']:>3.4g}: train {trained:.3f}{valid} {problem.unit_name}{mark}")
         if row.get("sample"):
             print_sample(str(row["sample"]))
         sys.stdout.flush()

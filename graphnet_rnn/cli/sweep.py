@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from graphnet_rnn.cli import train
+from graphnet_rnn.cli.calls import quoted, read_settings, taken_apart
 from graphnet_rnn.cli.outputs import require_apart, require_ending, require_folder
 from graphnet_rnn.cli.parser import Parser
 from graphnet_rnn.cli.sweep_page import SweepPage, page_of
@@ -23,7 +24,9 @@ from graphnet_rnn.sweep.report import KINDS, report
 from graphnet_rnn.training.interruption import Interruption
 
 EXAMPLE = """example:
-  graphnet-rnn sweep recipe.toml --out sweeps/cells --report cells.md"""
+  graphnet-rnn sweep recipe.toml --out sweeps/cells --report cells.md
+  graphnet-rnn sweep sweeps/cells
+  graphnet-rnn sweep sweeps/cells --parallel "dask(scheduler_host='tcp://10.0.0.1:8786')\""""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "recipe",
         help="a file in TOML: text = 'book.txt' and, under [settings], options of `train`, such as epochs = 9 and "
-        "units = { values = [32, 64] }; docs/sweeps.md has all that it may say",
+        "units = { values = [32, 64] }; docs/sweeps.md has all that it may say; or a sweep's folder, to go on with",
     )
     add(
         "--out",
@@ -39,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="one that is there goes on (default: in sweeps/, named as RECIPE)",
     )
     add("--workers", type=int, help="runs at a time (default: as many as there are cores for)")
+    add(
+        "--parallel",
+        metavar="NAME",
+        help="start runs by this back end of joblib: loky, dask or ray, with settings in parentheses",
+    )
     add("--report", metavar="FILE", help=f"write a table ({', '.join(KINDS)}) of what there is, at the end")
     add(
         "--html",
@@ -50,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show that page in a browser while it trains, from this machine alone",
     )
+    add("--retry", action="store_true", help="try what failed again, from its last checkpoint")
     add("--only-report", action="store_true", help="train nothing: tell what there is")
     add("--quiet", action="store_true", help="no progress")
 
@@ -62,26 +71,22 @@ def run(options: argparse.Namespace) -> int:
     require_apart({"--report": options.report, "--html": options.html}, {"recipe": options.recipe})
     if options.workers is not None:
         whole_number("--workers", options.workers)
-    recipe = Recipe.read(options.recipe)
-    recipe.require_known(_settings_of_train())
-    _ = recipe.epochs
-    folder = options.out or str(Path("sweeps") / Path(options.recipe).stem)
-    require_folder("--out", folder)
+    recipe, folder = _what_and_where(options)
     if options.only_report and options.serve:
         raise UsageError(
             "--serve shows a sweep that trains, and --only-report trains none; --html writes the page"
         )
     if options.only_report and not Path(folder).exists():
         raise UsageError(f"there is no sweep in {folder} to tell of")
-    sweep = Sweep(recipe, folder, options.workers)
+    sweep = Sweep(recipe, folder, options.workers, _parallel(options.parallel))
     interrupted = False
     if not options.only_report:
         if options.serve:
             page = SweepPage(sweep.book)
             with page.served("watch it at {}"):
-                interrupted = _trained(sweep, options.quiet, page.changed)
+                interrupted = _trained(sweep, options, page.changed)
         else:
-            interrupted = _trained(sweep, options.quiet, lambda: None)
+            interrupted = _trained(sweep, options, lambda: None)
     if options.html is not None:
         write_atomically(options.html, page_of(sweep.book).encode())
     if options.report is not None:
@@ -100,6 +105,34 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _what_and_where(options: argparse.Namespace) -> tuple[Recipe | None, str]:
+    """The recipe, None for that of the folder, and the folder."""
+    if Path(options.recipe).is_dir():
+        if options.out is not None:
+            raise UsageError(
+                f"{options.recipe} is the folder of a sweep, and --out names another; leave it out"
+            )
+        return None, options.recipe
+    recipe = Recipe.read(options.recipe)
+    recipe.require_known(_settings_of_train())
+    _ = recipe.epochs
+    folder = options.out or str(Path("sweeps") / Path(options.recipe).stem)
+    require_folder("--out", folder)
+    return recipe, folder
+
+
+def _parallel(given: str | None) -> dict[str, Any] | None:
+    """What `Sweep` is to be told."""
+    if given is None:
+        return None
+    example = "dask(scheduler_host='tcp://10.0.0.1:8786')"
+    _, name, settings = taken_apart(given, example)
+    unnamed, named = read_settings(given, settings, example)
+    if unnamed:
+        raise UsageError(f"--parallel {quoted(given)}: say which setting it is, as in {example}")
+    return {"backend": name, **named}
+
+
 def _settings_of_train() -> set[str]:
     """What a recipe may set."""
     parser = Parser(add_help=False)
@@ -111,24 +144,22 @@ def _settings_of_train() -> set[str]:
     )
 
 
-def _trained(sweep: Sweep, quiet: bool, changed: Callable[[], None]) -> bool:
+def _trained(sweep: Sweep, options: argparse.Namespace, changed: Callable[[], None]) -> bool:
     """Runs it; whether it was interrupted."""
-    progress = _Progress(sweep, quiet)
+    progress = _Progress(sweep, options.quiet)
     with Interruption() as interruption:
 
         def seen(entry: Entry) -> None:
             progress.seen(entry)
             changed()
-            if interruption.came:
-                sweep.stop()
 
-        sweep.run(seen)
+        sweep.run(seen, lambda: interruption.came, options.retry)
     progress.close()
     return interruption.came
 
 
 class _Progress:
-    """A bar over the epochs of all runs, and a line for each that ends."""
+    """A bar over the epochs of all runs (over runs, where something else ends them), and a line for each that ends."""
 
     def __init__(self, sweep: Sweep, quiet: bool) -> None:
         from tqdm import tqdm
@@ -140,19 +171,20 @@ class _Progress:
         runs = "1 run" if len(entries) == 1 else f"{len(entries):,} runs"
         before = f"; {ended:,} had ended, the sweep goes on" if ended else ""
         if not quiet:
-            print(f"{runs} in {sweep.book.folder}, {sweep.workers} at a time{before}")
+            many = "as many as there is room for" if sweep.workers < 0 else sweep.workers
+            print(f"{runs} in {sweep.book.folder}, {many} at a time{before}")
+        self._effort = sweep.recipe.effort
         self._bar: Any = tqdm(
-            total=sweep.recipe.effort, unit="epoch", disable=quiet or not sys.stderr.isatty(),
-            dynamic_ncols=True, leave=False,
+            total=self._effort or len(entries), unit="epoch" if self._effort else "run",
+            disable=quiet or not sys.stderr.isatty(), dynamic_ncols=True, leave=False,
         )  # fmt: skip
 
     def seen(self, entry: Entry) -> None:
-        """Called by the threads of the runs."""
         if self._quiet:
             return
         with self._bar.get_lock():
             entries = self._sweep.book.entries
-            over = sum(e.epochs for e in entries)
+            over = sum(e.epochs for e in entries) if self._effort else sum(e.state in ENDS for e in entries)
             best = min((e.best for e in entries if math.isfinite(e.best)), default=math.nan)
             self._bar.n = over
             self._bar.set_postfix_str(f"best {best:.3f} {entry.unit}", refresh=False)

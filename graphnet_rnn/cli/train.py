@@ -167,7 +167,10 @@ def _run(options: argparse.Namespace, ranks: Ranks) -> int:
     if options.resume:
         trainer.resume()
         if trainer.progress.finished and not options.quiet:
-            print("this run has ended; to go on, give more --epochs")
+            more = {"steps": "--steps", "core seconds": "--core-seconds"}
+            print(
+                f"this run has ended; to go on, give more {more.get(trainer.progress.finished, '--epochs')}"
+            )
     try:
         outcome = trainer.run()
     except BaseException:

@@ -2,6 +2,8 @@
 
 ranges     what a setting may be, and values drawn from it
 recipe     a command, its settings and their ranges, seeds, and how they are searched; a TOML file
+container  the files that it names, kept by their content
+tuner      what Optuna proposes, and whom it would cut down
 book       what there is of each run in the sweep's folder, whoever made it
 oven       the runs, on all cores: resumed where they were killed, cut down where others learn better
 report     tables of what came out
@@ -12,6 +14,6 @@ from __future__ import annotations
 from graphnet_rnn.sweep.book import Book, Configuration, Entry
 from graphnet_rnn.sweep.oven import Sweep
 from graphnet_rnn.sweep.ranges import Between, Values
-from graphnet_rnn.sweep.recipe import Halving, Recipe
+from graphnet_rnn.sweep.recipe import Halving, Optuna, Recipe
 
-__all__ = ["Between", "Book", "Configuration", "Entry", "Halving", "Recipe", "Sweep", "Values"]
+__all__ = ["Between", "Book", "Configuration", "Entry", "Halving", "Optuna", "Recipe", "Sweep", "Values"]

@@ -1,9 +1,10 @@
 """Book: what there is of each run, read from the sweep's folder alone, so whoever looks sees the same.
 
 recipe.json        what is swept
+data/              the files that the recipe names, see Container
 0003-1/            configuration 3 with seed 1 (0003-1-4: and fold 4): its settings (settings.json), and a run of
                    `graphnet-rnn train` (run/)
-0003-1/ended.json  how it ended for good: done, failed with a sentence, or out of time
+0003-1/ended.json  how it ended for good: done, cut, or failed with a sentence
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 import os
 import stat
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,24 +24,37 @@ from graphnet.system.files import opened
 from graphnet.system.json_text import read_json
 from graphnet.system.memory import require_memory
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.files.whole import read_bytes, write_atomically
+from graphnet_rnn.files.whole import locked, read_bytes, write_atomically
 from graphnet_rnn.settings import is_number, shown
-from graphnet_rnn.sweep.recipe import Recipe, Settings
+from graphnet_rnn.sweep.container import Container
+from graphnet_rnn.sweep.ranges import PLAIN
+from graphnet_rnn.sweep.recipe import FREE, Recipe, Settings
+from graphnet_rnn.sweep.tuner import Fate, Tuner
 
-__all__ = ["ENDS", "Book", "Configuration", "Entry", "write_json"]
+__all__ = ["ENDS", "Book", "Configuration", "Entry"]
 
 #: How a run may end for good. "cut": others learned better.
-ENDS = ("done", "failed", "cut", "out of time")
-RECIPE, SETTINGS, ENDED, RUN = "recipe.json", "settings.json", "ended.json", "run"
+ENDS = ("done", "failed", "cut")
+#: Seconds between two tries of what another process is doing, and until it is given up.
+PAUSE, PATIENCE = 0.05, 60.0
+RECIPE, DATA, SETTINGS, ENDED, RUN, PROPOSING = (
+    "recipe.json",
+    "data",
+    "settings.json",
+    "ended.json",
+    "run",
+    "proposing",
+)
 
 
 @dataclass
 class Entry:
     """One run: a configuration, a seed, and which block of the text validates, None for the usual parts.
 
-    epochs: how many it has made. values: the validated measure after each (of the training data where nothing is kept
-    to validate). state: "waiting", "begun", or one of ENDS. sentence: why it failed. sample: what it wrote after its
-    last epoch. most: epochs of the recipe; those that the run makes by hand afterwards are no part of the sweep.
+    settings: nothing before they are proposed. epochs: how many it has made. values: the validated measure after each
+    (of the training data where nothing is kept to validate). state: "waiting", "begun", or one of ENDS. sentence: why
+    it failed. sample: what it wrote after its last epoch. most: epochs of the recipe; those that the run makes by hand
+    afterwards are no part of the sweep.
     """
 
     number: int
@@ -79,7 +94,7 @@ class Entry:
 
     def value_at(self, epochs: int) -> float:
         """The least of so many epochs, or of fewer if it ended before; infinite if it failed, or is not so far."""
-        whole = len(self.values) >= epochs or self.state in ("done", "out of time")
+        whole = len(self.values) >= epochs or self.state == "done"
         return min(self.values[:epochs], default=math.inf) if whole else math.inf
 
     def look(self) -> None:
@@ -93,7 +108,20 @@ class Entry:
             if self._damage:
                 self.state, self.sentence = "failed", self._damage
 
+    def propose(self, settings: Settings) -> None:
+        """Writes what it is to try."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        fold = {} if self.fold is None else {"fold": self.fold}
+        _write_json(self.folder / SETTINGS, {**settings, "seed": self.seed, **fold})
+        self.settings = settings
+
     def _look(self) -> None:
+        if not self.settings:
+            found = _read(self.folder / SETTINGS)
+            self.settings = {name: value for name, value in found.items() if name not in ("seed", "fold")}
+            odd = [name for name, value in self.settings.items() if type(value) not in PLAIN]
+            if odd:
+                raise DataError(f"{self.folder / SETTINGS} is damaged: {odd[0]} is no setting")
         ended = _read(self.folder / ENDED)
         self.state, self.sentence = str(ended.get("state", "")), str(ended.get("sentence", ""))
         for anew, row in self._history.rows(b'"event": "start"', b'"event": "epoch"'):
@@ -114,8 +142,15 @@ class Entry:
     def end(self, state: str, sentence: str = "") -> None:
         """Writes how it ended for good."""
         assert state in ENDS
-        write_json(self.folder / ENDED, {"state": state, "sentence": sentence})
+        _write_json(self.folder / ENDED, {"state": state, "sentence": sentence})
         self.state, self.sentence = state, sentence
+
+    def try_again(self) -> None:
+        """Forgets that it failed."""
+        if self.state == "failed":
+            (self.folder / ENDED).unlink(missing_ok=True)
+            self._damage = ""
+            self.look()
 
 
 class Configuration(NamedTuple):
@@ -129,37 +164,123 @@ class Configuration(NamedTuple):
 
 
 class Book:
-    """All runs of a recipe, in a folder. It is made, or taken up: UsageError for a folder of another recipe."""
+    """All runs of a recipe, in a folder. It is made, or taken up: UsageError for a folder of another recipe.
 
-    def __init__(self, recipe: Recipe, folder: str | Path) -> None:
-        self.recipe, self.folder = recipe, Path(folder)
+    recipe: the same, with the files that the folder keeps. None for the recipe of the folder.
+    """
+
+    def __init__(self, recipe: Recipe | None, folder: str | Path) -> None:
+        self.folder = Path(folder)
         held = self.folder / RECIPE
         if held.exists():
-            was, now = _read(held), json.loads(_json(recipe.description()))
-            changed = _differing(was, now)
-            if changed == ["settings"] and isinstance(was.get("settings"), dict):
-                changed = [
-                    f"the setting {name}" for name in _differing(was["settings"], now["settings"])
-                ] or changed
-            if changed:
-                raise UsageError(
-                    f"{self.folder} is a sweep of another recipe: {' and '.join(changed)} of it differ; name another "
-                    "folder"
-                )
-        else:
-            if self.folder.exists() and any(self.folder.iterdir()):
-                raise UsageError(f"{self.folder} is there already, and holds no sweep; name another folder")
+            was = _read(held)
+            if recipe is None:
+                recipe = Recipe.of(was, self.folder)
+            else:
+                self._require_same(was, recipe)
+        elif recipe is None:
+            raise UsageError(f"there is no sweep in {self.folder}")
+        elif self.folder.exists() and any(self.folder.iterdir()):
+            raise UsageError(f"{self.folder} is there already, and holds no sweep; name another folder")
+        self._tuner = Tuner(recipe) if Tuner.is_needed(recipe) else None
+        self.recipe = recipe.with_files(self._container.put)
+        if not held.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_json(held, recipe.description())
+            _write_json(held, self._mapping(self.recipe))
         self.entries = list(self._entries())
 
+    @property
+    def _container(self) -> Container:
+        return Container(self.folder / DATA)
+
+    def _mapping(self, recipe: Recipe) -> dict[str, Any]:
+        """As its file says it, whose files are beside it."""
+        found = recipe.with_files(lambda file: f"{DATA}/{Path(file).name}").mapping()
+        return dict(json.loads(_json(found)))
+
+    def _require_same(self, was: dict[str, Any], recipe: Recipe) -> None:
+        """UsageError for the recipe of another sweep."""
+        now = self._mapping(recipe.with_files(self._container.put))
+        changed = [name for name in _differing(was, now) if name not in FREE]
+        if changed == ["settings"] and isinstance(was.get("settings"), dict):
+            changed = [
+                f"the setting {name}" for name in _differing(was["settings"], now["settings"])
+            ] or changed
+        if changed:
+            raise UsageError(
+                f"{self.folder} is a sweep of another recipe: {' and '.join(changed)} of it differ; name another "
+                "folder"
+            )
+
     def _entries(self) -> Iterator[Entry]:
-        for number, settings in enumerate(self.recipe.configurations()):
-            for seed in range(self.recipe.seeds):
-                for fold in range(self.recipe.folds):
-                    name = f"{number:04d}-{seed}" + (f"-{fold}" if self.recipe.folds > 1 else "")
-                    own = fold if self.recipe.folds > 1 else None
-                    yield Entry(number, seed, settings, self.folder / name, most=self.recipe.epochs, fold=own)
+        recipe = self.recipe
+        known = [{}] * recipe.trials if recipe.method == "optuna" else recipe.configurations()
+        for number, settings in enumerate(known):
+            for seed in range(recipe.seeds):
+                for fold in range(recipe.folds):
+                    name = f"{number:04d}-{seed}" + (f"-{fold}" if recipe.folds > 1 else "")
+                    own = fold if recipe.folds > 1 else None
+                    yield Entry(number, seed, settings, self.folder / name, most=recipe.epochs, fold=own)
+
+    def of(self, number: int) -> list[Entry]:
+        """The runs of a configuration."""
+        runs = self.recipe.seeds * self.recipe.folds
+        return self.entries[number * runs : (number + 1) * runs]
+
+    # -- what comes next -----------------------------------------------------------------------
+
+    def propose(self, number: int) -> None:
+        """Says what a configuration is to try, and all before it, if nobody has: one process at a time."""
+        if all(entry.settings for entry in self.of(number)):
+            return
+        assert self._tuner is not None
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                with locked(self.folder / PROPOSING, "another sweep proposes settings now, and does not end"):
+                    for each in range(number + 1):
+                        self._propose(each)
+                return
+            except UsageError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(PAUSE)
+
+    def _propose(self, number: int) -> None:
+        assert self._tuner is not None
+        entries = self.of(number)
+        for entry in entries:
+            entry.look()
+        settings = next((entry.settings for entry in entries if entry.settings), None)
+        if settings is None:
+            self.look()
+            settings = self._tuner.propose(number, self._fates())
+        for entry in entries:
+            if not entry.settings:
+                entry.propose(settings)
+
+    def is_hopeless(self, number: int) -> bool:
+        """Whether the recipe's pruner would cut a configuration down, as things stand."""
+        if self.recipe.pruner is None or self._tuner is None:
+            return False
+        self.look()
+        return self._tuner.is_hopeless(number, self._fates())
+
+    def _fates(self) -> list[Fate]:
+        """How the configurations that are known fare."""
+        found, runs = [], self.recipe.seeds * self.recipe.folds
+        for number in range(len(self.entries) // runs):
+            entries = self.of(number)
+            if entries[0].settings:
+                first = max(entries, key=lambda entry: entry.epochs)
+                values = [entry.best for entry in entries if math.isfinite(entry.best)]
+                states = {entry.state for entry in entries}
+                ended = "" if states - set(ENDS) else "cut" if "cut" in states else "done"
+                mean = math.fsum(values) / len(values) if values else math.nan
+                found.append(Fate(number, entries[0].settings, list(first.values), ended, mean))
+        return found
+
+    # -- what there is -------------------------------------------------------------------------
 
     def look(self) -> list[Entry]:
         """The entries, as they are now."""
@@ -182,7 +303,7 @@ class Book:
         """The configurations that have a value, the best first."""
         found = []
         for number in sorted({entry.number for entry in self.entries}):
-            runs = sorted((entry for entry in self.entries if entry.number == number), key=_order)
+            runs = sorted(self.of(number), key=_order)
             values = [entry.best for entry in runs if math.isfinite(entry.best)]
             if values:
                 mean = math.fsum(values) / len(values)
@@ -265,7 +386,7 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
     """A small file, whole or not at all."""
     write_atomically(path, _json(value))
 

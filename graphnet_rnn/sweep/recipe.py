@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import itertools
 import json
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +16,24 @@ import numpy as np
 
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
-from graphnet_rnn.settings import amount, one_of, shown, whole_number
+from graphnet_rnn.settings import one_of, shown, whole_number
 from graphnet_rnn.sweep.ranges import PLAIN, Range, Values, range_of
 
-__all__ = ["Halving", "Recipe", "Settings"]
+__all__ = ["Halving", "Optuna", "Recipe", "Settings"]
 
 #: A setting of `graphnet-rnn train` by its option's name, with _ for -.
 Settings = dict[str, Any]
-METHODS = ("grid", "random")
+METHODS = ("grid", "random", "optuna")
 #: What a recipe says elsewhere, or what the sweep sees to.
 OWN = ("seed", "fold", "gap", "threads", "out", "resume", "quiet", "no_live", "debug", "text")
+#: What names a file: the recipe's text, and these settings.
+FILES = ("valid", "test")
+#: What may be another when a sweep goes on.
+FREE = ("name", "trials", "seeds", "threads")
 #: Configurations of a grid at most.
 MOST = 100_000
+#: Epochs of runs whose steps, or time, are what ends them.
+ENOUGH = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -59,15 +64,36 @@ class Halving:
 
 
 @dataclass(frozen=True)
+class Optuna:
+    """A sampler, or a pruner, of Optuna by its name, with settings: Optuna("TPESampler", {"n_startup_trials": 5})."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.isidentifier():
+            raise UsageError(
+                f"recipe: a sampler, or pruner, has a name, such as MedianPruner, not {shown(self.name)}"
+            )
+        for name, value in self.settings.items():
+            if type(value) not in PLAIN:
+                raise UsageError(
+                    f"recipe: {self.name}: {name} must be a word or a number, not {shown(value)}"
+                )
+
+
+@dataclass(frozen=True)
 class Recipe:
     """A text, settings of `graphnet-rnn train`, and ranges of some.
 
-    text: the file. settings: option -> value or Range. method: "grid", all values of all ranges, or "random", so many
-    `trials`, each drawn by its number and the recipe's seed alone, so more can be asked for later. seeds: how often
-    each configuration is trained, from seed 0 on. folds: and each of these so many times, with another block of the
-    text to validate on; gap: characters on each side of the block that nobody reads, see data.Corpus.fold; 1: the usual
-    parts of the text. threads: cores of a run. seconds: of a run at most. halving: cut down early what learns worst.
-    name: in reports.
+    text: the file. settings: option -> value or Range; epochs, steps or core_seconds of them say for how long all are
+    trained. method: "grid", all values of all ranges; "random", so many `trials`, each drawn by its number and the
+    recipe's seed alone, so more can be asked for later; "optuna", so many trials, each proposed by a `sampler` of
+    Optuna (TPESampler) from how the others fare. seeds: how often each configuration is trained, from seed 0 on. folds:
+    and each of these so many times, with another block of the text to validate on; gap: characters on each side of the
+    block that nobody reads, see data.Corpus.fold; 1: the usual parts of the text. threads: cores of a run. halving: cut
+    down early what learns worst; or pruner: as one of Optuna's decides after each epoch, of any method. name: in
+    reports.
     Raises UsageError.
     """
 
@@ -80,8 +106,9 @@ class Recipe:
     gap: int = 0
     seed: int = 0
     threads: int = 1
-    seconds: float | None = None
     halving: Halving | None = None
+    sampler: Optuna | None = None
+    pruner: Optuna | None = None
     name: str = "sweep"
 
     def __post_init__(self) -> None:
@@ -105,8 +132,22 @@ class Recipe:
             )
         if self.gap and self.folds == 1:
             raise UsageError("recipe: gap is beside the blocks of folds, of which there are none")
-        if self.seconds is not None:
-            object.__setattr__(self, "seconds", amount("recipe: seconds", self.seconds, above_zero=True))
+        if self.sampler is not None and self.method != "optuna":
+            raise UsageError("recipe: a sampler is of method = 'optuna'")
+        if self.halving is not None and self.pruner is not None:
+            raise UsageError(
+                "recipe: halving says what is cut down, and so does the pruner; give one of them"
+            )
+        self._require_settings()
+        if self.method == "grid":
+            loose = [name for name, each in self.ranges.items() if not isinstance(each, Values)]
+            if loose:
+                raise UsageError(
+                    f"recipe: a grid goes through values, and {' and '.join(loose)} "
+                    f"{'have' if len(loose) > 1 else 'has'} none; say method = 'random'"
+                )
+
+    def _require_settings(self) -> None:
         for name, value in self.settings.items():
             if name in OWN:
                 raise UsageError(f"recipe: {name} is no setting: the sweep sees to it")
@@ -126,29 +167,27 @@ class Recipe:
                         f"recipe: {name} is a setting when {other} is {' or '.join(map(str, values))}, which it never "
                         "is"
                     )
-        self._require_no_circle()
-        if self.method == "grid":
-            loose = [name for name, each in self.ranges.items() if not isinstance(each, Values)]
-            if loose:
-                raise UsageError(
-                    f"recipe: a grid goes through values, and {' and '.join(loose)} "
-                    f"{'have' if len(loose) > 1 else 'has'} none; say method = 'random'"
-                )
+        _ = self._in_order
 
-    def _require_no_circle(self) -> None:
-        """UsageError where what a setting depends on depends on that setting."""
+    @cached_property
+    def _in_order(self) -> list[str]:
+        """The settings, each after those that it depends on. UsageError where one depends on itself."""
+        found: list[str] = []
 
-        def follow(name: str, path: tuple[str, ...]) -> None:
+        def add(name: str, path: tuple[str, ...]) -> None:
             if name in path:
                 circle = [*path[path.index(name) :], name]
                 raise UsageError(
                     f"recipe: {', which depends on '.join(circle)}: nobody could say which is a setting"
                 )
             for other in _conditions_of(self.settings[name]):
-                follow(other, (*path, name))
+                add(other, (*path, name))
+            if name not in found:
+                found.append(name)
 
         for name in self.settings:
-            follow(name, ())
+            add(name, ())
+        return found
 
     @property
     def ranges(self) -> dict[str, Range]:
@@ -158,8 +197,13 @@ class Recipe:
     def epochs(self) -> int:
         """To which a run is trained at most."""
         value = self.settings.get("epochs")
+        if value is None and self.halving is None and {"steps", "core_seconds"} & self.settings.keys():
+            return ENOUGH
         if value is None or isinstance(value, Range):
-            raise UsageError("recipe: say epochs, a number, under [settings]: for how long all are trained")
+            raise UsageError(
+                "recipe: say epochs, a number, under [settings]: for how long all are trained; or steps, or "
+                "core-seconds, where there is no halving"
+            )
         epochs = whole_number("recipe: epochs", value)
         if self.halving is not None and self.halving.first >= epochs:
             raise UsageError(f"recipe: halving: first, {self.halving.first}, must be below epochs, {epochs}")
@@ -171,14 +215,21 @@ class Recipe:
         return [self.epochs] if self.halving is None else self.halving.rungs(self.epochs)
 
     @property
-    def effort(self) -> int:
-        """Epochs of all runs together, if none ends early."""
-        count, done, total = sum(1 for _ in self.configurations()), 0, 0
+    def effort(self) -> int | None:
+        """Epochs of all runs together, if none ends early; None where something else ends them."""
+        if self.epochs == ENOUGH:
+            return None
+        count, done, total = self.count, 0, 0
         for rung in self.rungs:
             total += count * self.seeds * self.folds * (rung - done)
             done = rung
             count = count if self.halving is None else self.halving.kept(count)
         return total
+
+    @property
+    def count(self) -> int:
+        """How many configurations there are."""
+        return self.trials if self.method != "grid" else sum(1 for _ in self.configurations())
 
     def require_known(self, options: Collection[str]) -> None:
         """UsageError for a setting that is none of these."""
@@ -190,15 +241,28 @@ class Recipe:
                     f"recipe: train has no setting {name}; it has {', '.join(sorted(options))}.{hint}"
                 )
 
-    def command(self, settings: Settings, seed: int, folder: str | Path, fold: int = 0) -> list[str]:
+    def command(
+        self, settings: Settings, seed: int, folder: str | Path, fold: int | None = None
+    ) -> list[str]:
         """The arguments of `graphnet-rnn` that train one of them."""
         found = ["train", self.text, f"--out={folder}", f"--seed={seed}", f"--threads={self.threads}"]
-        if self.folds > 1:
+        if fold is not None:
             found += [f"--fold={fold + 1}/{self.folds}", f"--gap={self.gap}"]
         for name, value in settings.items():
             option = f"--{name.replace('_', '-')}"
             found += [option] * value if isinstance(value, bool) else [f"{option}={value}"]
         return [*found, "--quiet"]
+
+    def resuming(self, folder: str | Path, epochs: int) -> list[str]:
+        """The arguments that go on with one to so many epochs, wherever its files are now."""
+        budgets = {"epochs": epochs} | {
+            name: self.settings[name] for name in ("steps", "core_seconds") if name in self.settings
+        }
+        files = {name: self.settings[name] for name in FILES if name in self.settings}
+        options = [f"--{name.replace('_', '-')}={value}" for name, value in (budgets | files).items()]
+        return ["train", self.text, f"--resume={folder}", *options, f"--threads={self.threads}", "--quiet"]
+
+    # -- in files ------------------------------------------------------------------------------
 
     @classmethod
     def read(cls, path: str | Path) -> Recipe:
@@ -207,6 +271,12 @@ class Recipe:
             given = tomllib.loads(read_bytes(path, DataError).decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise DataError(f"{path} is no TOML: {error}") from None
+        return cls.of(given, Path(path).parent)
+
+    @classmethod
+    def of(cls, mapping: Mapping[str, Any], folder: Path) -> Recipe:
+        """What a file says that stands in this folder, where the files lie that it names."""
+        given = dict(mapping)
         settings = given.pop("settings", {})
         if not isinstance(settings, dict):
             raise UsageError(f"recipe: settings must be a table, not {shown(settings)}")
@@ -214,43 +284,75 @@ class Recipe:
             name.replace("-", "_"): range_of(name, value) if isinstance(value, dict) else value
             for name, value in settings.items()
         }
-        halving = given.pop("halving", None)
-        known = ("text", "method", "trials", "seeds", "folds", "gap", "seed", "threads", "seconds", "name")
+        tables = {name: given.pop(name, None) for name in ("halving", "sampler", "pruner")}
+        known = sorted({each.name for each in fields(cls)} - {"settings", *tables})
         strange = sorted(set(given) - set(known))
-        if strange or (halving is not None and not isinstance(halving, dict)):
-            wrong = strange[0] if strange else "halving"
-            close = difflib.get_close_matches(wrong, known, 1, 0.7)
+        if strange:
+            close = difflib.get_close_matches(strange[0], known, 1, 0.7)
             hint = f"did you mean {close[0]}? " if close else ""
             raise UsageError(
-                f"recipe: {shown(wrong)} is not what a recipe says; {hint}options of train stand under [settings], see "
-                "docs/sweeps.md"
+                f"recipe: {shown(strange[0])} is not what a recipe says; {hint}options of train stand under "
+                "[settings], see docs/sweeps.md"
             )
         if "trials" in given and given.get("method", METHODS[0]) == "grid":
-            raise UsageError("recipe: trials are of method = 'random'; a grid has as many as it has")
-        try:
-            cut = None if halving is None else Halving(**halving)
-        except TypeError:
-            raise UsageError(f"recipe: halving has first and factor, not {shown(halving)}") from None
+            raise UsageError(
+                "recipe: trials are of method = 'random' or 'optuna'; a grid has as many as it has"
+            )
         if "text" not in given:
             raise UsageError("recipe: text = 'FILE' is missing")
-        text = given.pop("text")
-        if isinstance(text, str) and text:  # beside the recipe, wherever it is run
-            text = str((Path(path).parent / text).resolve())
-        return cls(text, made, halving=cut, **given)
+
+        def there(name: Any) -> Any:
+            return str((folder / name).resolve()) if isinstance(name, str) and name else name
+
+        found = cls(
+            there(given.pop("text")),
+            {name: there(value) if name in FILES else value for name, value in made.items()},
+            halving=_halving_of(tables["halving"]),
+            sampler=_optuna_of("sampler", tables["sampler"]),
+            pruner=_optuna_of("pruner", tables["pruner"]),
+            **given,
+        )
+        return found
+
+    def mapping(self) -> dict[str, Any]:
+        """As a file says it: JSON."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        found["settings"] = {
+            name: value.description() if isinstance(value, Range) else value
+            for name, value in self.settings.items()
+        }
+        if self.method == "grid":
+            del found["trials"]
+        if self.halving is not None:
+            found["halving"] = asdict(self.halving)
+        for name in ("sampler", "pruner"):
+            if found[name] is not None:
+                found[name] = {"name": found[name].name, **found[name].settings}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def with_files(self, kept: Callable[[str], str]) -> Recipe:
+        """The same, where each file that it names is what `kept` gives for it."""
+        settings = {
+            name: kept(value) if name in FILES and isinstance(value, str) else value
+            for name, value in self.settings.items()
+        }
+        return replace(self, text=kept(self.text), settings=settings)
+
+    # -- configurations ------------------------------------------------------------------------
 
     def configurations(self) -> Iterator[Settings]:
-        """The settings of each, in their order."""
-        fixed = {name: value for name, value in self.settings.items() if not isinstance(value, Range)}
+        """The settings of each, in their order. Those of "optuna" follow from runs, see sweep.Book."""
         if self.method == "random":
             for number in range(self.trials):
                 random = np.random.default_rng([self.seed, number])
-                drawn = {name: each.draw(random) for name, each in self.ranges.items()}
-                yield self._fitting({**fixed, **drawn})
+                yield self.fitting(
+                    {name: each.draw(random) for name, each in self.ranges.items()}.__getitem__
+                )
             return
         names = list(self.ranges)
         seen: set[str] = set()
         for values in itertools.product(*(each.values for each in self.ranges.values())):  # type: ignore[attr-defined]
-            found = self._fitting({**fixed, **dict(zip(names, values, strict=True))})
+            found = self.fitting(dict(zip(names, values, strict=True)).__getitem__)
             key = json.dumps(found, sort_keys=True)
             if key not in seen:  # ranges that are no settings here
                 seen.add(key)
@@ -260,29 +362,31 @@ class Recipe:
                     f"recipe: the grid has more than {MOST:,} configurations; say method = 'random'"
                 )
 
-    def _fitting(self, settings: Settings) -> Settings:
-        """Without those that are none beside the others, nor beside those that are none themselves."""
-
-        @cache
-        def fits(name: str) -> bool:
-            when = _conditions_of(self.settings[name])
-            return all(fits(other) and settings[other] in values for other, values in when.items())
-
-        return {name: settings[name] for name in self.settings if name in settings and fits(name)}
-
-    def description(self) -> dict[str, Any]:
-        """As JSON: what must be the same for a sweep to go on. Of trials, seeds and cores there may be more."""
-        settings = {
-            name: value.description() if isinstance(value, Range) else value
-            for name, value in self.settings.items()
-        }
-        folded = {"folds": [self.folds, self.gap]} if self.folds > 1 else {}
-        return folded | {
-            "text": hashlib.sha256(read_bytes(self.text, DataError)).hexdigest(), "settings": settings,
-            "method": self.method, "seed": self.seed, "seconds": self.seconds,
-            "halving": None if self.halving is None else [self.halving.first, self.halving.factor],
-        }  # fmt: skip
+    def fitting(self, value_of: Callable[[str], Any]) -> Settings:
+        """The settings; of ranges, what `value_of` gives, but for those that are no settings beside the others."""
+        found: Settings = {}
+        for name in self._in_order:
+            value = self.settings[name]
+            if all(other in found and found[other] in held for other, held in _conditions_of(value).items()):
+                found[name] = value_of(name) if isinstance(value, Range) else value
+        return {name: found[name] for name in self.settings if name in found}
 
 
 def _conditions_of(setting: Any) -> Mapping[str, tuple[Any, ...]]:
     return setting.conditions if isinstance(setting, Range) else {}
+
+
+def _halving_of(given: Any) -> Halving | None:
+    try:
+        return None if given is None else Halving(**given)
+    except TypeError:
+        raise UsageError(f"recipe: halving has first and factor, not {shown(given)}") from None
+
+
+def _optuna_of(what: str, given: Any) -> Optuna | None:
+    if given is None or isinstance(given, str):
+        return None if given is None else Optuna(given)
+    if not isinstance(given, dict) or "name" not in given:
+        raise UsageError(f"recipe: {what} must be a name, or {{ name = ..., settings }}, not {shown(given)}")
+    settings = dict(given)
+    return Optuna(settings.pop("name"), settings)

@@ -28,7 +28,9 @@ __all__ = ["Training"]
 class Training:
     """How a run goes: optimiser, rate by epoch, end.
 
-    optimizer: any of rnn.optimizers (Adam, whose gradients are clipped at a norm of 5). epochs: at most so many.
+    optimizer: any of rnn.optimizers (Adam, whose gradients are clipped at a norm of 5). epochs: at most so many; steps:
+    at most so many, and core_seconds: at most so much of the processors' time for steps and validation (None: whatever
+    the epochs take). Whichever is used up first ends the run; if that is within an epoch, what there is is validated.
     schedule: a factor on the rate for each epoch (by default DelayedDecay for first-order optimizers whose rate is a
     number, else none). stopping: None for none. target: the run ends where the validated measure is at most that.
     log_every: steps from one row of the history to the next; steps of second-order optimizers are few, and all there.
@@ -38,6 +40,10 @@ class Training:
 
     optimizer: Optimizer = field(default_factory=lambda: Adam(clip_norm=5.0))
     epochs: int = setting(50, "at most so many", free=True)
+    steps: int | None = setting(None, "at most so many", free=True, type=int)
+    core_seconds: float | None = setting(
+        None, "at most so much of the processors' time for steps and validation", free=True, type=float
+    )
     schedule: EpochSchedule | None = None
     stopping: EarlyStopping | None = field(default_factory=EarlyStopping)
     target: float | None = setting(None, "end where what is validated is at most that", type=float)
@@ -54,6 +60,11 @@ class Training:
                 )
         if self.target is not None and (not is_number(self.target) or math.isnan(self.target)):
             raise UsageError(f"Training: target must be a number or None, not {self.target!r:.60}")
+        if self.steps is not None:
+            object.__setattr__(self, "steps", whole_number("steps", self.steps))
+        if self.core_seconds is not None:
+            seconds = amount("core_seconds", self.core_seconds, above_zero=True)
+            object.__setattr__(self, "core_seconds", seconds)
         falls = isinstance(self.optimizer, FirstOrder) and not isinstance(self.optimizer.rate, StepSchedule)
         chosen = {
             "epochs": whole_number("epochs", self.epochs),

@@ -33,10 +33,12 @@ __all__ = ["Listener", "Outcome", "Trainer"]
 
 #: What a checkpoint calls the weights of the best epoch, unless they are the present ones.
 BEST = "best"
+#: What a run may use up; more of it may be asked for later.
+EPOCHS, STEPS, CORE_SECONDS = BUDGETS = ("epochs", "steps", "core seconds")
 #: Why a run may have ended for good.
-ENDS = ("epochs", "early stopping", "target")
-#: What processes tell each other after a step: end after it, write a checkpoint, a listener has failed.
-ENDS_NOW, DUE, FAILED = 1, 2, 4
+ENDS = (*BUDGETS, "early stopping", "target")
+#: What processes tell each other after a step: end after it, write a checkpoint, a listener has failed, time is up.
+ENDS_NOW, DUE, FAILED, SPENT = 1, 2, 4, 8
 
 
 class Listener:
@@ -57,7 +59,9 @@ class Listener:
 
 @dataclass(frozen=True)
 class Outcome(ShowsItself):
-    """How a run ended: "epochs", "early stopping", "target" or "interrupted", and its best epoch.
+    """How a run ended, and its best epoch.
+
+    reason: "epochs", "steps", "core seconds", "early stopping", "target" or "interrupted".
 
     best: the validated measure after it (of the training data, where nothing is kept to validate), in the problem's
     unit: bits per character of texts. history: the path of its rows; notebooks show their curve.
@@ -86,6 +90,7 @@ class Progress:
     best: float = math.inf
     best_epoch: int = 0
     costs: list[float] = field(default_factory=list)
+    core_seconds: float = 0.0
     finished: str = ""
 
 
@@ -140,6 +145,7 @@ class Trainer:
         #: Whether some process was told to end.
         self._came = False
         self._stop_reason = ""
+        self._counted = 0.0
         self._best: Array | None = None
 
     # -- running -------------------------------------------------------------------------------
@@ -183,10 +189,13 @@ class Trainer:
         progress = self._begin(files)
         for each in self.listeners:
             each.started(self)
-        self._last_checkpoint = clock.monotonic()
+        self._last_checkpoint, self._counted = clock.monotonic(), clock.process_time()
         with self._interruption:
             while not (progress.finished or self._came or self._stop_reason):
-                self._run_epoch(files)
+                if progress.epoch_step and (spent := self._spent()):  # no more than when it was ended
+                    self._end_epoch(files, spent)
+                else:
+                    self._run_epoch(files)
                 self._came |= bool(self.ranks.any(self._interruption.came))
                 self._stop_reason = self.ranks.of_first(lambda: self._stop_reason)
         outcome = Outcome(
@@ -228,8 +237,8 @@ class Trainer:
 
     def _run_epoch(self, files: RunWriter) -> None:
         progress = self.progress
-        started, first_step = clock.monotonic(), progress.epoch_step
-        while progress.epoch_step < len(self.problem):
+        started, first_step, spent = clock.monotonic(), progress.epoch_step, ""
+        while progress.epoch_step < len(self.problem) and not spent:
             report, failure = self._step(files), None
             try:
                 for each in self.listeners:
@@ -238,7 +247,10 @@ class Trainer:
                 failure = error
             ends = self._interruption.came or failure is not None
             due = clock.monotonic() - self._last_checkpoint > self.settings.checkpoint_seconds
-            flags = self.ranks.any(ENDS_NOW * ends | DUE * due | FAILED * (failure is not None))
+            self._count_time()
+            flags = self.ranks.any(
+                ENDS_NOW * ends | DUE * due | FAILED * (failure is not None) | SPENT * bool(self._spent())
+            )
             if flags:
                 self._checkpoint(files)
             if flags & FAILED:  # of the first, whose listeners are the only ones
@@ -246,13 +258,30 @@ class Trainer:
             if flags & ENDS_NOW:
                 self._came = True
                 return
+            if flags & SPENT:  # of time one may have used up more than another
+                spent = self._spent() or CORE_SECONDS
         seconds = clock.monotonic() - started
-        row = self._end_epoch(files)
-        items = (len(self.problem) - first_step) * self.problem.items
+        items = (progress.epoch_step - first_step) * self.problem.items
+        row = self._end_epoch(files, spent)
         rate = f"{'characters' if self.problem.item == 'char' else f'{self.problem.item}s'}_per_second"
         files.add_time({"epoch": progress.epoch, "seconds": seconds, rate: items / max(seconds, 1e-9)})
         for each in self.listeners:
             each.epoch_ended(self, row)
+
+    def _count_time(self) -> None:
+        """Keeps how much of the processors' time went by, if that matters: other runs have the same bytes each time."""
+        if self.settings.core_seconds is not None:
+            now = clock.process_time()
+            self.progress.core_seconds += now - self._counted
+            self._counted = now
+
+    def _spent(self) -> str:
+        """The budget besides epochs that is used up."""
+        settings, progress = self.settings, self.progress
+        if settings.steps is not None and progress.step >= settings.steps:
+            return STEPS
+        out_of_time = settings.core_seconds is not None and progress.core_seconds >= settings.core_seconds
+        return CORE_SECONDS if out_of_time else ""
 
     def _rate(self) -> float:
         """Of the next step: the optimiser's own, times the epoch's factor."""
@@ -294,13 +323,18 @@ class Trainer:
                 files.add_time({"step": progress.step, "seconds": seconds})
         return report
 
-    def _end_epoch(self, files: RunWriter) -> dict[str, Any]:
-        """Validates, and keeps the model if it is the best so far; the row that the history got."""
+    def _end_epoch(self, files: RunWriter, spent: str) -> dict[str, Any]:
+        """Validates, and keeps the model if it is the best so far; the row that the history got.
+
+        spent: the budget that is used up. What is written of an epoch that it cuts short is of this end alone: the last
+        checkpoint was before, and a run that goes on from there, with more, is as if it had never been stopped.
+        """
         problem, progress, rate = self.problem, self.progress, self._rate()
+        done, whole = progress.epoch_step / len(problem), progress.epoch_step == len(problem)
         self._require_finite()
         self._require_same_weights()
         problem.model.theta = np.asarray(self.theta)
-        weights = sum(problem.weight(progress.epoch, step) for step in range(len(problem)))
+        weights = sum(problem.weight(progress.epoch, step) for step in range(progress.epoch_step))
         trained = progress.epoch_loss / weights / problem.unit
         found = self.ranks.of_first(problem.validate)
         validated = None if found is None else float(found)
@@ -311,7 +345,7 @@ class Trainer:
         best = criterion < progress.best
         row: dict[str, Any] = {
             "event": "epoch",
-            "epoch": progress.epoch,
+            "epoch": progress.epoch if whole else progress.epoch - 1 + done,
             problem.row_names[0]: trained,
             problem.row_names[1]: validated,
             "learning_rate": rate,
@@ -325,12 +359,18 @@ class Trainer:
             self._best = np.asarray(self.theta).copy()
             self._write_best(files)
         settings = self.settings
+        if not whole:
+            progress.finished = spent
+            return row
         if settings.target is not None and validated is not None and validated <= settings.target:
             progress.finished = "target"
         elif settings.stopping is not None and settings.stopping.should_stop(progress.costs):
             progress.finished = "early stopping"
         elif progress.epoch >= settings.epochs:
-            progress.finished = "epochs"
+            progress.finished = EPOCHS
+        else:
+            progress.finished = spent
+        self._count_time()
         self._checkpoint(files)
         return row
 
@@ -415,8 +455,10 @@ class Trainer:
         if self.progress.best_epoch:
             theta = np.asarray(problem.model.theta)
             self._best = theta.copy() if self._is_best else stored.array(BEST, theta)
-        if self.progress.finished in ("", "epochs"):  # more epochs, or fewer, may have been asked for
-            self.progress.finished = "epochs" if self.progress.epoch >= self.settings.epochs else ""
+        if self.progress.finished in ("", *BUDGETS):  # more, or less, may have been asked for
+            self.progress.finished = EPOCHS if self.progress.epoch >= self.settings.epochs else ""
+            if not self.progress.finished and not self.progress.epoch_step:
+                self.progress.finished = self._spent()
 
 
 def _raise(error: Exception | None) -> None:

@@ -521,7 +521,11 @@ ROWS: dict[str, list[tuple[str, str]]] = {
     ],
     "sweep": [
         ("sweep none.toml", "there is no file none.toml"),
-        ("sweep folder", "folder is a folder"),
+        ("sweep folder", "there is no sweep in folder"),
+        ("sweep folder --out new", "folder is the folder of a sweep, and --out names another"),
+        ("--parallel nothing", "joblib cannot use"),
+        ("--parallel loky(", "--parallel|loky\\("),
+        ("--parallel loky(3)", "say which setting it is"),
         ("sweep text.txt", "text.txt is no TOML"),
         ("sweep binary", "is no TOML"),
         ("sweep zero", "it is a device"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -18,11 +19,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import distributed
+import optuna
 import pytest
 
+from graphnet.system.json_lines import read_rows
 from graphnet_rnn.cli import main
-from graphnet_rnn.errors import UsageError
-from graphnet_rnn.sweep import Book, Halving, Recipe, Sweep, Values
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.sweep import Between, Book, Halving, Optuna, Recipe, Sweep, Values
+from graphnet_rnn.sweep.oven import _cores
 from graphnet_rnn.sweep.report import report
 
 TEXT = "the cat sat on the mat, and the rat sat on the hat.\n" * 20
@@ -170,13 +175,19 @@ def test_two_sweeps_in_one_folder_share_the_runs(text: str, tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_a_run_that_takes_too_long_is_ended(text: str, tmp_path: Path) -> None:
-    sweep = Sweep(recipe(text, 100_000, seconds=4.0, settings={"units": 4}), tmp_path / "sweep")
+@pytest.mark.parametrize(("budget", "unit"), [({"core_seconds": 0.5}, "seconds"), ({"steps": 30}, "steps")])
+def test_runs_end_where_their_budget_does(
+    text: str, tmp_path: Path, budget: dict[str, Any], unit: str
+) -> None:
+    settings = {"units": 4, "cell": "Elman", **SMALL, **budget}
+    sweep = Sweep(Recipe(text, settings), tmp_path / "sweep")
     sweep.run()
     (entry,) = sweep.book.look()
-    assert entry.state == "out of time"
-    assert entry.values
+    assert entry.state == "done", entry.sentence
     assert entry.best == min(entry.values)
+    steps = [row for row in read_rows(entry.run / "history.jsonl", DataError) if row["event"] == "step"]
+    assert steps
+    assert unit == "seconds" or steps[-1]["step"] == 30
 
 
 def test_a_worker_that_is_killed_is_a_failure_with_its_sentence(
@@ -188,6 +199,11 @@ def test_a_worker_that_is_killed_is_a_failure_with_its_sentence(
     (entry,) = sweep.book.look()
     assert entry.state == "failed"
     assert "invalid choice: 'nothing'" in entry.sentence
+    monkeypatch.undo()
+    sweep.run()
+    assert entry.state == "failed"
+    sweep.run(retry=True)
+    assert (entry.state, entry.epochs) == ("done", 2)
 
 
 def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
@@ -260,13 +276,201 @@ def test_the_command(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_each_run_has_its_own_cores(text: str, tmp_path: Path) -> None:
-    from graphnet_rnn.sweep.oven import _own_cores
-
     if not hasattr(os, "sched_getaffinity"):
         pytest.skip("no cores are given here")
     cores = sorted(os.sched_getaffinity(0))
-    assert [int(c) for slot in range(len(cores)) for c in _own_cores(slot, 1)] == cores
+    book = Book(recipe(text), tmp_path / "sweep")
+    with contextlib.ExitStack() as stack:
+        given = [stack.enter_context(_cores(book)) for _ in range(len(cores) + 1)]
+    assert given == [*([str(core)] for core in cores), []]
+    with _cores(book) as again:
+        assert again == [str(cores[0])]
     assert Sweep(recipe(text, threads=len(cores)), tmp_path / "sweep").workers == 1
+
+
+# -- Optuna --------------------------------------------------------------------------------------
+
+
+def by_hand(book: Book, number: int, *values: float, state: str = "done") -> None:
+    """A run that has these values."""
+    (entry,) = book.of(number)
+    entry.run.mkdir(parents=True, exist_ok=True)
+    lines = [{"event": "start", "unit": "bits/char"}, *({"event": "epoch", "valid_bpc": v} for v in values)]
+    (entry.run / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if state:
+        entry.end(state)
+
+
+def test_a_sampler_proposes_where_others_do_well(text: str, tmp_path: Path) -> None:
+    """Of a bowl of two settings, one of which is one only beside a value of a third; the folder keeps all there is."""
+    ranges = {
+        "rate": Between(1e-4, 1.0, log=True),
+        "layers": Values((1, 2)),
+        "dropout": Between(0.0, 0.9, when={"layers": (2,)}),
+        "epochs": 1,
+    }
+    wanted = Recipe(text, ranges, "optuna", trials=40, sampler=Optuna("TPESampler", {"n_startup_trials": 8}))
+
+    def cost(settings: dict[str, Any]) -> float:
+        return (math.log10(settings["rate"]) + 2) ** 2 + abs(settings.get("dropout", 0.9) - 0.3)
+
+    book = Book(wanted, tmp_path / "s")
+    for number in range(40):
+        assert [bool(entry.settings) for entry in book.look()] == [i < number for i in range(40)]
+        book.propose(number)
+        (entry,) = book.of(number)
+        assert ("dropout" in entry.settings) == (entry.settings["layers"] == 2)
+        by_hand(book, number, cost(entry.settings))
+    costs = [cost(entry.settings) for entry in Book(None, tmp_path / "s").look()]
+    assert statistics.median(costs[-10:]) < 0.3 * statistics.median(costs[:8])
+    assert book.names == ["rate", "layers", "dropout"]
+
+
+def test_a_pruner_cuts_what_learns_worse_than_others(text: str, tmp_path: Path) -> None:
+    pruner = Optuna("MedianPruner", {"n_startup_trials": 2})
+    wanted = Recipe(text, {"units": Values((1, 2, 3, 4)), "epochs": 9}, pruner=pruner)
+    book = Book(wanted, tmp_path / "s")
+    by_hand(book, 0, 5.0, 4.0, 3.0)
+    by_hand(book, 1, 5.5, 4.5, 3.5)
+    by_hand(book, 2, 5.1, 4.1, state="")
+    by_hand(book, 3, 5.6, 4.6, state="")
+    assert [book.is_hopeless(number) for number in (2, 3)] == [False, True]
+    assert Book(wanted, tmp_path / "s").is_hopeless(3)
+
+
+@pytest.mark.parametrize(
+    "kind", [k for k in dir(optuna.pruners) if k.endswith("Pruner") and k != "BasePruner"]
+)
+def test_every_pruner_of_optuna_can_be_asked_or_says_what_it_needs(
+    text: str, tmp_path: Path, kind: str
+) -> None:
+    needed = {
+        "PercentilePruner": {"percentile": 25.0},
+        "ThresholdPruner": {"upper": 1.0},
+        "PatientPruner": None,
+    }
+    settings = needed.get(kind, {})
+    wanted = Recipe(text, {"units": Values((1, 2)), "epochs": 9}, pruner=Optuna(kind, settings or {}))
+    if settings is None:
+        with pytest.raises(UsageError, match=f"pruner {kind} cannot be made"):
+            Book(wanted, tmp_path / "s")
+        return
+    book = Book(wanted, tmp_path / "s")
+    by_hand(book, 0, 5.0, 4.0, 3.0)
+    by_hand(book, 1, 5.0, 4.5, state="")
+    assert book.is_hopeless(1) == (kind == "ThresholdPruner")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_sweep_by_optuna_that_is_killed_goes_on(text: str, tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text(
+        "text = 'book.txt'\nmethod = 'optuna'\ntrials = 5\npruner = 'MedianPruner'\n[settings]\n"
+        "units = { whole = [2, 16] }\nrate = { log = [1e-5, 0.1] }\ntime = 10\nbatch = 4\nsample = 0\nepochs = 4\n"
+    )
+    command = [sys.executable, "-m", "graphnet_rnn", "sweep", str(tmp_path / "recipe.toml"), "--quiet"]
+    command += [f"--out={tmp_path / 's'}"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 60
+    while not _written(tmp_path / "s") and time.monotonic() < end:
+        time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    assert not _children_of(tmp_path / "s")
+    before = {path: path.read_bytes() for path in (tmp_path / "s").glob("*/settings.json")}
+    assert before
+    again = [*command[:4], str(tmp_path / "s"), "--quiet"]  # the folder has all it takes
+    (tmp_path / "recipe.toml").unlink()
+    Path(text).unlink()
+    done = subprocess.run(again, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    entries = Book(None, tmp_path / "s").look()
+    assert {entry.state for entry in entries} <= {"done", "cut"}, [entry.sentence for entry in entries]
+    assert len({json.dumps(entry.settings) for entry in entries}) == 5
+    assert all(path.read_bytes() == content for path, content in before.items())
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"sampler": Optuna("Nothing")}, "Optuna has no sampler Nothing; it has .*TPESampler"),
+        ({"sampler": Optuna("TPESampler", {"speed": 3})}, "sampler TPESampler cannot be made: .*speed"),
+        ({"pruner": Optuna("Nothing")}, "Optuna has no pruner Nothing; it has .*MedianPruner"),
+    ],
+)
+def test_what_optuna_has_not(text: str, tmp_path: Path, how: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        Book(recipe(text, method="optuna", **how), tmp_path / "s")
+
+
+def test_without_optuna(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(UsageError, match=r"pip install 'graphnet\[sweep\]', or say method = 'random'"):
+        Book(recipe(text, method="optuna"), tmp_path / "s")
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    with pytest.raises(UsageError, match=r"pip install 'graphnet\[sweep\]', or leave parallel out"):
+        Sweep(recipe(text), tmp_path / "s", parallel="loky")
+
+
+# -- elsewhere -----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_joblib_starts_the_same_runs(text: str, tmp_path: Path) -> None:
+    wanted = recipe(text, 3, halving=Halving(1, 2))
+    here = Sweep(wanted, tmp_path / "here")
+    here.run()
+    there = Sweep(wanted, tmp_path / "there", parallel="loky")
+    seen: list[str] = []
+    there.run(lambda entry: seen.append(f"{entry.name} {entry.state}"))
+    assert rows(tmp_path / "there") == rows(tmp_path / "here")
+    assert {"0000-0 cut", "0001-0 done"} <= set(seen) or {"0001-0 cut", "0000-0 done"} <= set(seen)
+    assert not list((tmp_path / "there").glob("stop-*"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_cluster_of_dask_starts_the_same_runs(text: str, tmp_path: Path) -> None:
+    """Of two workers, of which one is killed."""
+    wanted = recipe(text, 2, seeds=2)
+    here = Sweep(wanted, tmp_path / "here")
+    here.run()
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, scheduler_port=0, silence_logs=50
+    ) as cluster:
+        config = {"backend": "dask", "scheduler_host": cluster.scheduler_address}
+        Sweep(wanted, tmp_path / "there", parallel=config).run()
+    assert rows(tmp_path / "there") == rows(tmp_path / "here")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_runs_that_joblib_has_started_end_when_told(text: str, tmp_path: Path) -> None:
+    sweep = Sweep(recipe(text, 100_000), tmp_path / "s", workers=2, parallel="loky")
+    sweep.run(until=lambda: _written(tmp_path / "s") > 0)
+    assert {entry.state for entry in sweep.book.look()} == {"begun"}
+    assert not _children_of(tmp_path / "s")
+    assert not list((tmp_path / "s").glob("stop-*"))
+
+
+def test_the_folder_keeps_the_data_by_their_content(text: str, tmp_path: Path) -> None:
+    (tmp_path / "valid.txt").write_text(TEXT[:300])
+    wanted = recipe(text, settings={"valid": str(tmp_path / "valid.txt")})
+    book = Book(wanted, tmp_path / "s")
+    kept = sorted(path.name for path in (tmp_path / "s" / "data").iterdir())
+    assert [name[17:] for name in kept] == ["book.txt", "valid.txt"] or [name[17:] for name in kept] == [
+        "valid.txt",
+        "book.txt",
+    ]
+    assert Path(book.recipe.text).read_text() == TEXT
+    assert Path(book.recipe.settings["valid"]).parent == tmp_path / "s" / "data"
+    shutil.copytree(tmp_path / "s", tmp_path / "moved")
+    shutil.copy(text, tmp_path / "renamed.txt")
+    Book(recipe(str(tmp_path / "renamed.txt"), settings={"valid": wanted.settings["valid"]}), tmp_path / "s")
+    moved = Book(None, tmp_path / "moved")
+    assert Path(moved.recipe.text).parent == tmp_path / "moved" / "data"
+    Path(moved.recipe.text).write_text("x")
+    with pytest.raises(DataError, match="is not what it was when the sweep began"):
+        Book(None, tmp_path / "moved")
+    with pytest.raises(UsageError, match="there is no sweep in"):
+        Book(None, tmp_path / "nowhere")
 
 
 def test_what_is_added_to_a_history_is_read_once(text: str, tmp_path: Path) -> None:

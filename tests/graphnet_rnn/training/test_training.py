@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import itertools
 import os
 import random
 import re
@@ -375,6 +376,58 @@ def test_fewer_epochs_on_resume(tmp_path: Path) -> None:
     fewer.resume()
     outcome = fewer.run()
     assert (outcome.reason, outcome.epochs, outcome.steps) == ("epochs", 2, 15)
+
+
+@pytest.mark.parametrize("steps", [1, 9, 20])
+def test_a_run_whose_steps_are_used_up_is_validated_there_and_goes_on_as_if_unbroken(
+    tmp_path: Path, steps: int
+) -> None:
+    whole = trainer(tmp_path / "whole", epochs=3)
+    whole.run()
+    length = len(whole.problem)
+    cut = trainer(tmp_path / "cut", epochs=3, steps=steps)
+    outcome = cut.run()
+    assert (outcome.reason, outcome.steps) == ("steps", steps)
+    epochs = rows(tmp_path / "cut", "epoch")
+    assert epochs[-1]["epoch"] == pytest.approx(steps / length)
+    assert outcome.best == min(row[cut.problem.row_names[1]] for row in epochs)
+    again = trainer(tmp_path / "cut", epochs=3, steps=steps)
+    again.resume()
+    before = contents(tmp_path / "cut")
+    assert again.run() == outcome
+    assert contents(tmp_path / "cut") == before
+    more = trainer(tmp_path / "cut", epochs=3)
+    more.resume()
+    assert more.run().reason == "epochs"
+    require_same_files(contents(tmp_path / "cut"), contents(tmp_path / "whole"))
+
+
+def test_steps_that_end_with_an_epoch_end_the_run(tmp_path: Path) -> None:
+    whole = trainer(tmp_path / "whole", epochs=2)
+    length = len(whole.problem)
+    whole.run()
+    cut = trainer(tmp_path / "cut", epochs=2, steps=length)
+    assert cut.run().reason == "steps"
+    resumed = trainer(tmp_path / "cut", epochs=2, steps=length)
+    resumed.resume()
+    assert resumed.progress.finished == "steps"
+    resumed = trainer(tmp_path / "cut", epochs=2, steps=5 * length)
+    resumed.resume()
+    assert resumed.run().reason == "epochs"
+    require_same_files(contents(tmp_path / "cut"), contents(tmp_path / "whole"))
+
+
+def test_the_processors_time_ends_a_run_and_what_was_used_counts_when_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = itertools.count()
+    monkeypatch.setattr(time, "process_time", lambda: float(next(now)))
+    run = trainer(tmp_path / "run", epochs=50, core_seconds=5.5)
+    outcome = run.run()
+    assert (outcome.reason, outcome.steps) == ("core seconds", 6)
+    again = trainer(tmp_path / "run", epochs=50, core_seconds=9.5)
+    again.resume()
+    assert again.run().steps == 9  # and a validation
 
 
 def test_finished_run_stays_as_it_is(tmp_path: Path) -> None:
