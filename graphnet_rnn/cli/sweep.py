@@ -6,6 +6,7 @@ import argparse
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file in TOML: text = 'book.txt' and, under [settings], options of `train`, such as epochs = 9 and "
         "units = { values = [32, 64] }; docs/sweeps.md has all that it may say; or a sweep's folder, to go on with",
     )
+    add("--text", metavar="FILE", help="another text than RECIPE names")
     add(
         "--out",
         metavar="FOLDER",
@@ -68,7 +70,9 @@ def run(options: argparse.Namespace) -> int:
         require_ending("--report", options.report, KINDS, "the name of a table")
     if options.html is not None:
         require_ending("--html", options.html, (".html",), "the name of a page")
-    require_apart({"--report": options.report, "--html": options.html}, {"recipe": options.recipe})
+    require_apart(
+        {"--report": options.report, "--html": options.html}, {"recipe": options.recipe, "text": options.text}
+    )
     if options.workers is not None:
         whole_number("--workers", options.workers)
     recipe, folder = _what_and_where(options)
@@ -112,8 +116,14 @@ def _what_and_where(options: argparse.Namespace) -> tuple[Recipe | None, str]:
             raise UsageError(
                 f"{options.recipe} is the folder of a sweep, and --out names another; leave it out"
             )
+        if options.text is not None:
+            raise UsageError(
+                f"{options.recipe} is the folder of a sweep, which has its text; leave --text out"
+            )
         return None, options.recipe
     recipe = Recipe.read(options.recipe)
+    if options.text is not None:
+        recipe = replace(recipe, text=options.text)
     recipe.require_known(_settings_of_train())
     _ = recipe.epochs
     folder = options.out or str(Path("sweeps") / Path(options.recipe).stem)
