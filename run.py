@@ -38,6 +38,7 @@ PROGRAM = (
     "sample",
     "write",
     "evaluate",
+    "predict",
     "draw",
     "check",
     "cells",

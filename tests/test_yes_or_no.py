@@ -58,6 +58,16 @@ def unrolled() -> rnn.Unrolled:
 
 
 #: What has such an argument -> a call with the value.
+def swept() -> rnn.Sweep:
+    """Of a text that is there."""
+    folder = Path(tempfile.mkdtemp())
+    (folder / "a.txt").write_text("ab" * 500)
+    recipe = rnn.sweep.Recipe(
+        str(folder / "a.txt"), {"epochs": 1, "units": 2, "sample": 0, "time": 5, "batch": 2}
+    )
+    return rnn.Sweep(recipe, folder / "sweep")
+
+
 CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet.compile: check": lambda v: gn.compile([cost], [x], check=v),
     "graphnet.compile: deterministic": lambda v: gn.compile([cost], [x], deterministic=v),
@@ -113,6 +123,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
         2, mean_field=v
     ),
     "graphnet_rnn.initializers.sparse: outgoing": lambda v: rnn.initializers.sparse(1, outgoing=v),
+    "graphnet_rnn.data.Choice: cases_first": lambda v: rnn.data.Choice(cases_first=v),
+    "graphnet_rnn.Sweep.run: retry": lambda v: swept().run(retry=v),
     "graphnet_rnn.sweep.Between: log": lambda v: rnn.sweep.Between(1.0, 2.0, log=v),
     "graphnet_rnn.sweep.Between: whole": lambda v: rnn.sweep.Between(1, 3, whole=v),
     "graphnet_rnn.writer.Document.save: over": saved,

@@ -1,5 +1,5 @@
-"""The command line: graphnet-rnn demo | train | sample | write | evaluate | draw | check | cells | export | tasks |
-sweep.
+"""The command line: graphnet-rnn demo | train | sample | write | evaluate | predict | draw | check | cells | export |
+tasks | sweep.
 
 One file for each command: it adds its arguments to a parser, and runs. Exit codes: 0 well, 1 a failure, 2 a
 usage error, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP). A failure is one clear sentence on standard error; --debug
@@ -18,7 +18,20 @@ from typing import Any
 
 from graphnet.system.streams import prepare_streams, what_was_escaped
 from graphnet.version import __version__
-from graphnet_rnn.cli import cells, check, demo, draw, evaluate, export, sample, sweep, tasks, train, write
+from graphnet_rnn.cli import (
+    cells,
+    check,
+    demo,
+    draw,
+    evaluate,
+    export,
+    predict,
+    sample,
+    sweep,
+    tasks,
+    train,
+    write,
+)
 from graphnet_rnn.cli.failures import give_up_output, in_words
 from graphnet_rnn.cli.parser import Parser, brief
 from graphnet_rnn.errors import UsageError
@@ -34,6 +47,7 @@ COMMANDS = {
     "sample": sample,
     "write": write,
     "evaluate": evaluate,
+    "predict": predict,
     "draw": draw,
     "check": check,
     "cells": cells,

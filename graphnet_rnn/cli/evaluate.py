@@ -1,4 +1,4 @@
-"""Measure a trained model on a text: bits per character and accuracy; show how it reads it."""
+"""Measure a trained model on a text: bits per character and accuracy; show how it reads it. Or on other sequences."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import shutil
 import sys
 from pathlib import Path
 
+from graphnet_rnn.cli.material import CHOICES, add_choices, choice_of, judged
 from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.cli.outputs import PAGES, require_apart, require_ending
 from graphnet_rnn.cli.user_cells import parts_of
-from graphnet_rnn.data import Corpus, read_text
+from graphnet_rnn.data import Corpus, read_sequences, read_text
+from graphnet_rnn.data.sequences import ENDINGS
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.online import DynamicEvaluation
@@ -32,8 +34,12 @@ THEMES = ("light", "dark", "colour-blind")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", help="a file that training wrote")
-    add("text", help="a text file")
+    add(
+        "data",
+        help="a text file; arrays (.npz), a table (.csv, .parquet) or music (.mid) for models of these",
+    )
     add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add_choices(parser)
     add("--context", type=int, default=50, help="characters before the first scored one; no lane has fewer")
     add("--lanes", type=int, help="parts of the text read side by side (1: the whole in one) (default: 32)")
     add(
@@ -77,8 +83,11 @@ def run(options: argparse.Namespace) -> int:
     _require_sense(options)
     network = load_finite(options.model, options.cell)
     if network.vocabulary is None:
-        raise UsageError(f"{options.model} has no vocabulary: it was not trained on text")
-    text = read_text(options.text, options.encoding)
+        return _judge(network, options)
+    strange = sorted(options.written & {*CHOICES})
+    if strange:
+        raise UsageError(f"--{strange[0].replace('_', '-')} means nothing to a text; leave it out")
+    text = read_text(options.data, options.encoding)
     symbols = network.vocabulary.encode(text, options.unknown)
     excerpt = _excerpt(text, options)
     evaluator = _evaluator(network, _lanes(options, len(symbols)), options)
@@ -102,10 +111,29 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _judge(network: Network, options: argparse.Namespace) -> int:
+    """On sequences that are no text."""
+    if Path(options.data).suffix.lower() not in ENDINGS:
+        raise UsageError(
+            f"{options.model} has no vocabulary: it was not trained on text, but on sequences, which are in files of "
+            f"{', '.join(ENDINGS)}"
+        )
+    strange = sorted(options.written - {*CHOICES, "model", "data", "cell", "debug", "command"})
+    if strange:
+        raise UsageError(f"--{strange[0].replace('_', '-')} is about texts; leave it out")
+    sequences = read_sequences(options.data, choice_of(options))
+    loss, right = judged(network, sequences)
+    accuracy = "" if right is None else f", accuracy {right:.2%}"
+    unit = "squared error" if network.loss == "squared" else "nats"
+    scored = sequences.time - sequences.unscored
+    print(f"{loss:.4f} {unit} a step{accuracy}, over {scored:,} steps of {len(sequences):,} cases")
+    return 0
+
+
 def _require_sense(options: argparse.Namespace) -> None:
     require_apart(
         {"--save": options.save, "--costs": options.costs},
-        {"model": options.model, "text": options.text, "cell": parts_of(options.cell or "").where},
+        {"model": options.model, "data": options.data, "cell": parts_of(options.cell or "").where},
     )
     if options.save is not None:
         require_ending("--save", options.save, PAGES, "the name of a page")
@@ -146,7 +174,7 @@ def _show(network: Network, text: str, excerpt: slice, options: argparse.Namespa
     if options.colour:
         print(f"\n{viz.reading(readings, max(2, width), options.theme)}")
     if options.save:
-        page = viz.reading(readings, 80, options.theme, f"{Path(options.text).name} as read by a network")
+        page = viz.reading(readings, 80, options.theme, f"{Path(options.data).name} as read by a network")
         page.save(options.save)
         print(f"wrote {options.save}")
 

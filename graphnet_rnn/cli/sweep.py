@@ -34,10 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "recipe",
-        help="a file in TOML: text = 'book.txt' and, under [settings], options of `train`, such as epochs = 9 and "
+        help="a file in TOML: data = 'book.txt' and, under [settings], options of `train`, such as epochs = 9 and "
         "units = { values = [32, 64] }; docs/sweeps.md has all that it may say; or a sweep's folder, to go on with",
     )
-    add("--text", metavar="FILE", help="another text than RECIPE names")
+    add("--data", metavar="FILE", help="other data than RECIPE names")
     add(
         "--out",
         metavar="FOLDER",
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         require_ending("--html", options.html, (".html",), "the name of a page")
     require_apart(
-        {"--report": options.report, "--html": options.html}, {"recipe": options.recipe, "text": options.text}
+        {"--report": options.report, "--html": options.html}, {"recipe": options.recipe, "data": options.data}
     )
     if options.workers is not None:
         whole_number("--workers", options.workers)
@@ -116,14 +116,14 @@ def _what_and_where(options: argparse.Namespace) -> tuple[Recipe | None, str]:
             raise UsageError(
                 f"{options.recipe} is the folder of a sweep, and --out names another; leave it out"
             )
-        if options.text is not None:
+        if options.data is not None:
             raise UsageError(
-                f"{options.recipe} is the folder of a sweep, which has its text; leave --text out"
+                f"{options.recipe} is the folder of a sweep, which has its data; leave --data out"
             )
         return None, options.recipe
     recipe = Recipe.read(options.recipe)
-    if options.text is not None:
-        recipe = replace(recipe, text=options.text)
+    if options.data is not None:
+        recipe = replace(recipe, data=options.data)
     recipe.require_known(_settings_of_train())
     _ = recipe.epochs
     folder = options.out or str(Path("sweeps") / Path(options.recipe).stem)

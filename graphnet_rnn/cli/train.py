@@ -1,4 +1,4 @@
-"""Train a network on a text (by default on the source code of Python's own library).
+"""Train a network on a text (by default on the source code of Python's own library), or on other sequences.
 
 Writes model.safetensors (the best epoch), checkpoints, history.jsonl and curve.png into the run's folder, and
 flight.png, what each step did, for Hessian-free optimisation and steps in a metric.
@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from graphnet.errors import GraphnetError
-from graphnet.system.characters import in_brief, on_one_line, shown_on
+from graphnet.system.characters import on_one_line, shown_on
 from graphnet_rnn.cell.cell import classes_of
 from graphnet_rnn.cell.graph_size import require_nodes
 from graphnet_rnn.cli.console import Console
+from graphnet_rnn.cli.material import add_choices, chosen, material_of
 from graphnet_rnn.cli.optimizer import (
     make_optimizer,
     no_limit,
@@ -33,13 +34,12 @@ from graphnet_rnn.cli.parser import brief
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.cli.settings import add_settings, free_settings, given_settings
 from graphnet_rnn.cli.user_cells import make_cell, parts_of, slug
-from graphnet_rnn.data import Corpus, standard_library_text
+from graphnet_rnn.data.sequences import is_file
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.formats.model_file import load_network, network_of
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers import (
     ALL,
-    CurvedOptimizer,
     DelayedDecay,
     EpochSchedule,
     FirstOrder,
@@ -49,7 +49,7 @@ from graphnet_rnn.optimizers import (
 from graphnet_rnn.parallel import ALONE, Ranks, launched
 from graphnet_rnn.settings import shown, whole_number
 from graphnet_rnn.text.evaluation import Evaluator
-from graphnet_rnn.training import CarriedText, DrawnText, EarlyStopping, RunFolder, Trainer, Training
+from graphnet_rnn.training import Arrays, CarriedText, DrawnText, EarlyStopping, RunFolder, Trainer, Training
 from graphnet_rnn.training.problem import require_unclipped
 from graphnet_rnn.training.state import TrainingState
 from graphnet_rnn.training.text import TextProblem
@@ -57,6 +57,7 @@ from graphnet_rnn.training.text import TextProblem
 EXAMPLE = """example:
   graphnet-rnn train book.txt --cell GRU --units 256 --layers 2 --dropout 0.2 --out runs/book
   graphnet-rnn train book.txt --cell "my_cells.py:MyCell(units=64, depth=3)"
+  graphnet-rnn train weather.csv --target rain,wind --pieces 48
   graphnet-rnn train --resume runs/book"""
 
 CELL = "LSTM"
@@ -66,10 +67,10 @@ LONGEST_SAMPLE = 100_000
 APART = ("quiet", "no_live", "debug", "resume", "command", "out", "checkpoint_seconds", "written")
 #: What may be said anew beside --resume: where files are that have moved (that they are the same is checked), how long
 #: the run is to go on, and how the same is computed.
-FILES = ("text", "valid", "test", "cell")
+FILES = ("data", "valid", "test", "cell")
 #: The arguments without a default that are words; the others are numbers.
-WORDS = (*FILES, "unknown", "memory", "fold")
-FREE_ON_RESUME = free_settings(Training, CarriedText, DrawnText) | {
+WORDS = (*FILES, "unknown", "memory", "fold", "inputs", "target", "weights", "case", "loss")
+FREE_ON_RESUME = free_settings(Training, CarriedText, DrawnText, Arrays) | {
     *FILES,
     "quiet",
     "no_live",
@@ -80,13 +81,23 @@ FREE_ON_RESUME = free_settings(Training, CarriedText, DrawnText) | {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("text", nargs="?", help="a text file; without one, Python's own library sources (1 MB)")
-    add("--valid", metavar="FILE", help="validation text (else the 10 %% after the first 80 %% of TEXT)")
-    add("--test", metavar="FILE", help="test text, kept apart (else the last 10 %% of TEXT)")
+    add(
+        "data",
+        nargs="?",
+        help="a text file (without one, Python's own library sources, 1 MB); arrays (.npz), a table (.csv, .parquet) "
+        "or music (.mid); or a problem that draws its sequences, task:addition(30)",
+    )
+    add(
+        "--valid",
+        metavar="FILE",
+        help="to validate on (else 10 %%: of a text after its first 80 %%, else the last)",
+    )
+    add("--test", metavar="FILE", help="test text, kept apart (else the last 10 %% of the text)")
     add(
         "--fold",
         metavar="K/N",
-        help="validate on the K-th of N blocks of what trains and validates, train on the others",
+        help="validate on the K-th of N blocks of what trains and validates, train on the others; of cases that are "
+        "not a text, on the K-th of N equal shares, drawn at random",
     )
     add(
         "--gap",
@@ -94,7 +105,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="with --fold: characters on each side of the block that nobody reads",
     )
-    add("--unknown", metavar="CHAR", help="read characters of FILEs that TEXT does not hold as this one")
+    add_choices(parser)
+    add(
+        "--loss",
+        metavar="NAME",
+        help="of sequences: softmax, sigmoid, squared or ctc (default: by the targets)",
+    )
+    add("--unknown", metavar="CHAR", help="read characters of FILEs that the text does not hold as this one")
     add("--encoding", default="utf-8", help="of the text files")
     add(
         "--cell",
@@ -131,7 +148,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         help="longest gradient of first-order optimizers; 0 for no limit (default: 5)",
     )
-    add_settings(parser, CarriedText, DrawnText, Training)
+    add(
+        "--batch",
+        type=int,
+        help="lanes of a text, or cases, side by side (default: 32; of problems the source's)",
+    )
+    add_settings(parser, CarriedText, DrawnText, Training, without=("batch",))
     add("--no-early-stopping", action="store_true", help="do not stop when validation no longer improves")
     add("--seed", type=int, default=0, help="of weights, dropout and samples")
     add("--out", metavar="FOLDER", help="the run's folder (default: a new one in runs/)")
@@ -191,10 +213,14 @@ def _run(options: argparse.Namespace, ranks: Ranks) -> int:
     else:
         own = f" --cell {shlex.quote(settings.cell)}" if ":" in settings.cell else ""
         model = shlex.quote(str(trainer.folder.model))
-        lines.append(f"try: {command_line()} sample {model} --length 500{own}")
+        if isinstance(trainer.problem, TextProblem):
+            lines.append(f"try: {command_line()} sample {model} --length 500{own}")
+        elif is_file(settings.data):
+            how = f"{shlex.quote(settings.data)}{chosen(settings)}{own}"
+            lines.append(f"try: {command_line()} predict {model} {how} --out new.npz")
     if not options.quiet:
-        if not interrupted:
-            print(_tested(trainer))
+        if not interrupted and (tested := _tested(trainer)):
+            print(tested)
         print(shown_on(sys.stdout, "\n".join(lines)))
     return 130 if interrupted else 0
 
@@ -202,7 +228,8 @@ def _run(options: argparse.Namespace, ranks: Ranks) -> int:
 def _tested(trainer: Trainer) -> str:
     """The best model on the part of the text that training never saw."""
     problem = trainer.problem
-    assert isinstance(problem, TextProblem)
+    if not isinstance(problem, TextProblem):
+        return ""
     test, context = problem.corpus.test, problem.time
     if len(test) <= context + 1:
         return "no test text"
@@ -286,11 +313,12 @@ def _is_byte(character: str) -> bool:
 def _require_files(kept: Mapping[str, Any]) -> None:
     """UsageError for a file of a run that is to be resumed, and is not where it was: how to say where it is."""
     where, cell, settings = parts_of(kept["cell"])
-    files = {name: kept[name] for name in FILES} | {"cell": where if where.endswith(".py") else None}
+    files: dict[str, str | None] = {name: kept[name] for name in FILES}
+    files["cell"] = where if where.endswith(".py") else None
     for name, file in files.items():
-        if file and not Path(file).is_file():
+        if is_file(file) and not Path(file).is_file():
             moved = f"FOLDER/{Path(file).name}"
-            anew = {"text": moved, "cell": f"--cell {shlex.quote(f'{moved}:{cell}{settings}')}"}
+            anew = {"data": moved, "cell": f"--cell {shlex.quote(f'{moved}:{cell}{settings}')}"}
             raise UsageError(
                 f"there is no file {file} here, which the run was begun with; resume it from the folder where it was "
                 f"begun, or say where the file is: train --resume {shlex.quote(kept['resume'])} "
@@ -322,11 +350,10 @@ def make_trainer(
             "after each epoch; the command `sample` writes longer texts"
         )
     require_nodes(layers, f"--layers {layers}", "fewer layers take less")
-    data = load_corpus(options)
+    material = material_of(options)
     network = Network(
         [cell] * layers,
-        inputs=len(data.vocabulary),
-        outputs=len(data.vocabulary),
+        **material.shape,
         skip=options.skip,
         dropout=options.dropout,
         recurrent_dropout=options.recurrent_dropout,
@@ -346,28 +373,10 @@ def make_trainer(
         options.threads is None and ranks.size > 1
     ):  # no note: there may be another number of processes next time
         options = argparse.Namespace(**{**vars(options), "threads": ranks.threads})
-    problem = _problem(options, network, data, optimizer)
-    return Trainer(problem, settings, folder, notes={"arguments": notes}, listeners=[console], parallel=ranks)
-
-
-def _problem(
-    options: argparse.Namespace, network: Network, data: Corpus, optimizer: Optimizer
-) -> TextProblem:
-    """Pieces that carry their states, or independent sequences where there are batches of them."""
+        material.options = options
     require_unclipped(f"--optimizer {options.optimizer}", options.clip_values or None, optimizer)
-    how: dict[str, Any] = {
-        "clip_values": no_limit("--clip-values", options.clip_values),
-        "memory": _memory(options.memory),
-    }
-    gradient, curvature = _gradient_batches(options), _curvature_batches(options)
-    if gradient is None:
-        if options.unscored:
-            raise UsageError("--unscored is for independent sequences; give --gradient-batches, too")
-        return CarriedText(network, data, **given_settings(CarriedText, options, **how))
-    if options.stride is not None:
-        raise UsageError("--stride is for pieces that carry their states, not with --gradient-batches")
-    batches: dict[str, Any] = {"gradient_batches": gradient, "curvature_batches": curvature}
-    return DrawnText(network, data, **given_settings(DrawnText, options, **how, **batches))
+    problem = material.problem(network, optimizer)
+    return Trainer(problem, settings, folder, notes={"arguments": notes}, listeners=[console], parallel=ranks)
 
 
 def _require_sense(options: argparse.Namespace) -> None:
@@ -380,52 +389,6 @@ def _require_sense(options: argparse.Namespace) -> None:
     if options.rate_decay is not None and not 0 < options.rate_decay <= 1:
         raise UsageError(f"--rate-decay must be in (0, 1], not {options.rate_decay:g}")
     no_limit("--clip-values", options.clip_values)
-
-
-def load_corpus(options: argparse.Namespace) -> Corpus:
-    """The texts that the arguments name, divided as they say."""
-    if options.fold is None:
-        if options.gap:
-            raise UsageError("--gap is about a block that --fold names")
-        return _texts(options)
-    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", options.fold)
-    if found is None or not 1 <= int(found[1]) <= int(found[2]) or int(found[2]) < 2:
-        raise UsageError(f"--fold must be K/N, such as 1/5, K of 1 ... N, not {in_brief(options.fold)}")
-    if options.valid is not None:
-        raise UsageError("--fold says what to validate on, and so does --valid; give one of them")
-    return _texts(options).fold(int(found[1]) - 1, int(found[2]), whole_number("--gap", options.gap, least=0))
-
-
-def _texts(options: argparse.Namespace) -> Corpus:
-    if options.text is None:
-        if options.valid or options.test:
-            raise UsageError("--valid and --test go with a training TEXT")
-        return Corpus.split(standard_library_text())
-    if options.valid is None:
-        if options.test is not None:
-            raise UsageError("--test FILE needs --valid FILE as well")
-        if options.unknown is not None:
-            raise UsageError("--unknown says how --valid and --test are read; give --valid FILE, too")
-        return Corpus.read(options.text, encoding=options.encoding)
-    corpus = Corpus.read(options.text, options.valid, options.test, options.unknown, options.encoding)
-    for option, file, part in (
-        ("--valid", options.valid, corpus.valid),
-        ("--test", options.test, corpus.test),
-    ):
-        if file and len(part) <= options.time + 1:
-            raise UsageError(
-                f"{option} {file} has {len(part)} character(s), and none is scored that has not --time = "
-                f"{options.time} before it; give a longer text, or leave it out"
-            )
-    return corpus
-
-
-def _memory(given: str | None) -> str | int | None:
-    if given is None or given == "sqrt":
-        return given
-    if not re.fullmatch("0*[1-9][0-9]{0,17}", given):
-        raise UsageError(f"--memory must be sqrt, or a number of bytes, not {in_brief(given)}")
-    return int(given)
 
 
 def _optimizer(options: argparse.Namespace) -> Optimizer:
@@ -446,26 +409,6 @@ def _schedule(options: argparse.Namespace, optimizer: Optimizer) -> EpochSchedul
     return None
 
 
-def _gradient_batches(options: argparse.Namespace) -> int | None:
-    """How many batches of independent sequences; None for pieces whose states are carried."""
-    first_order = issubclass(optimizer_class(options.optimizer), FirstOrder)
-    if options.gradient_batches is None and not first_order and options.stride is None:
-        return 16
-    given: int | None = options.gradient_batches
-    return given
-
-
-def _curvature_batches(options: argparse.Namespace) -> int | None:
-    gradient, given = _gradient_batches(options), options.curvature_batches
-    curved = issubclass(optimizer_class(options.optimizer), CurvedOptimizer)
-    if given is not None and (gradient is None or not curved):
-        raise UsageError(
-            f"--curvature-batches is for independent sequences (--gradient-batches) and optimizers that ask for the "
-            f"curvature, not for --optimizer {options.optimizer}" + (" with --stride" if curved else "")
-        )
-    return max(1, gradient // 4) if given is None and gradient is not None and curved else given
-
-
 def _missing(folder: Path) -> list[Path]:
     """Those that would be made with it, the innermost first."""
     return [path for path in (folder, *folder.parents) if not path.exists()]
@@ -473,9 +416,12 @@ def _missing(folder: Path) -> list[Path]:
 
 def _new_folder(options: argparse.Namespace) -> Path:
     """Makes runs/book-LSTM, or the first of -2, -3, ... that is not taken: two commands at once get one each."""
-    text = Path(options.text).stem if options.text else "python"
+    if is_file(options.data):
+        data = Path(options.data).stem
+    else:
+        data = re.sub(r"\W+", "-", options.data).strip("-") if options.data else "python"
     units = "" if options.units is None else f"-{options.units}"
-    base = Path("runs") / f"{text}-{slug(options.cell)}{units}"
+    base = Path("runs") / f"{data}-{slug(options.cell)}{units}"
     number, folder = 1, base
     while True:
         try:

@@ -150,9 +150,9 @@ class Corpus:
     def fold(self, number: int, folds: int, gap: int = 0) -> Corpus:
         """Cross-validation in the order of time: what trains and validates here, divided anew.
 
-        Of `folds` blocks of equal length the one of this number (0 is the first) validates, the others train, but for
-        the `gap` characters on each side of it, which nobody reads: what stands next to a block tells of it. Where it
-        is cut out, the text is joined. The test part stays.
+        Of `folds` blocks, of equal length to within a character, the one of this number (0 is the first) validates, the
+        others train, but for the `gap` characters on each side of it, which nobody reads: what stands next to a block
+        tells of it. Where it is cut out, the text is joined. The test part stays.
         """
         folds = whole_number("Corpus.fold: folds", folds, least=2)
         number = whole_number("Corpus.fold: number", number, least=0, most=folds - 1)

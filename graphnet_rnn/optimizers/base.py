@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import wraps
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -96,7 +96,17 @@ class Report:
 
 @dataclass(frozen=True)
 class Optimizer(ABC):
-    """Settings alone: all that changes is in `state`, so a stored state resumes exactly."""
+    """Settings alone: all that changes is in `state`, so a stored state resumes exactly.
+
+    curved: whether its steps ask the objective for products with the curvature.
+    """
+
+    curved: ClassVar[bool] = False
+
+    @property
+    def needs_single_cases(self) -> bool:
+        """Whether its steps ask for the squared gradients of single cases."""
+        return False
 
     @abstractmethod
     def init(self, theta: Array, objective: Any = None) -> State:

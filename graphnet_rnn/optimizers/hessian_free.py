@@ -7,7 +7,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -104,6 +104,12 @@ class CurvedOptimizer(Optimizer):
     warm_start: float = 0.95
     preconditioner: float | Metric = 0.0
     line_search: int = 60
+
+    curved: ClassVar[bool] = True
+
+    @property
+    def needs_single_cases(self) -> bool:
+        return bool(self.preconditioner) and not isinstance(self.preconditioner, Metric)
 
     def __post_init__(self) -> None:
         own = type(self).__name__

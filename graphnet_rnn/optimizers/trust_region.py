@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -65,6 +65,8 @@ class TrustRegion(Optimizer):
     damping: float = 0.0
     least_ratio: float = 0.15
     cg_steps: int = 250
+
+    curved: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         own = "TrustRegion"

@@ -21,7 +21,7 @@ from graphnet.system.cores import own_cores
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import locked, write_atomically
 from graphnet_rnn.parallel.mpi import alone
-from graphnet_rnn.settings import shown, whole_number
+from graphnet_rnn.settings import shown, whole_number, yes_or_no
 from graphnet_rnn.sweep.book import ENDS, SETTINGS, Book, Entry
 from graphnet_rnn.sweep.recipe import Recipe
 
@@ -75,6 +75,7 @@ class Sweep:
         listener: called with an entry whenever it has changed. until: ends it as well, where it says so. retry: those
         that failed are tried again, from their last checkpoints.
         """
+        yes_or_no("Sweep.run: retry", retry)
         self._stopped.clear()
         rungs = self.recipe.rungs
         going = self.book.look()

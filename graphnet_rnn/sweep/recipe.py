@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from graphnet_rnn.data.sequences import is_file
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import one_of, shown, whole_number
@@ -25,8 +26,8 @@ __all__ = ["Halving", "Optuna", "Recipe", "Settings"]
 Settings = dict[str, Any]
 METHODS = ("grid", "random", "optuna")
 #: What a recipe says elsewhere, or what the sweep sees to.
-OWN = ("seed", "fold", "gap", "threads", "out", "resume", "quiet", "no_live", "debug", "text")
-#: What names a file: the recipe's text, and these settings.
+OWN = ("seed", "fold", "gap", "threads", "out", "resume", "quiet", "no_live", "debug", "data")
+#: What names a file: the recipe's data, and these settings.
 FILES = ("valid", "test")
 #: What may be another when a sweep goes on.
 FREE = ("name", "trials", "seeds", "threads")
@@ -84,20 +85,21 @@ class Optuna:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A text, settings of `graphnet-rnn train`, and ranges of some.
+    """What is learned from, settings of `graphnet-rnn train`, and ranges of some.
 
-    text: the file. settings: option -> value or Range; epochs, steps or core_seconds of them say for how long all are
-    trained. method: "grid", all values of all ranges; "random", so many `trials`, each drawn by its number and the
+    data: as `train` takes it: the file of a text, of arrays, of a table or of music, or a problem,
+    "task:addition(30)". settings: option -> value or Range; epochs, steps or core_seconds of them say for how long all
+    are trained. method: "grid", all values of all ranges; "random", so many `trials`, each drawn by its number and the
     recipe's seed alone, so more can be asked for later; "optuna", so many trials, each proposed by a `sampler` of
     Optuna (TPESampler) from how the others fare. seeds: how often each configuration is trained, from seed 0 on. folds:
-    and each of these so many times, with another block of the text to validate on; gap: characters on each side of the
-    block that nobody reads, see data.Corpus.fold; 1: the usual parts of the text. threads: cores of a run. halving: cut
-    down early what learns worst; or pruner: as one of Optuna's decides after each epoch, of any method. name: in
-    reports.
+    and each of these so many times, with another block of the text (share of the cases) to validate on; gap: characters
+    on each side of the block that nobody reads, see data.Corpus.fold; 1: the usual parts. threads: cores of a run.
+    halving: cut down early what learns worst; or pruner: as one of Optuna's decides after each epoch, of any method.
+    name: in reports.
     Raises UsageError.
     """
 
-    text: str
+    data: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     method: str = "grid"
     trials: int = 20
@@ -112,8 +114,8 @@ class Recipe:
     name: str = "sweep"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.text, str) or not self.text:
-            raise UsageError(f"recipe: text must name a file, not {shown(self.text)}")
+        if not isinstance(self.data, str) or not self.data:
+            raise UsageError(f"recipe: data must name a file, not {shown(self.data)}")
         if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
             raise UsageError(f"recipe: name must be words on one line, not {shown(self.name)}")
         one_of("recipe: method", self.method, METHODS)
@@ -245,7 +247,7 @@ class Recipe:
         self, settings: Settings, seed: int, folder: str | Path, fold: int | None = None
     ) -> list[str]:
         """The arguments of `graphnet-rnn` that train one of them."""
-        found = ["train", self.text, f"--out={folder}", f"--seed={seed}", f"--threads={self.threads}"]
+        found = ["train", self.data, f"--out={folder}", f"--seed={seed}", f"--threads={self.threads}"]
         if fold is not None:
             found += [f"--fold={fold + 1}/{self.folds}", f"--gap={self.gap}"]
         for name, value in settings.items():
@@ -260,13 +262,13 @@ class Recipe:
         }
         files = {name: self.settings[name] for name in FILES if name in self.settings}
         options = [f"--{name.replace('_', '-')}={value}" for name, value in (budgets | files).items()]
-        return ["train", self.text, f"--resume={folder}", *options, f"--threads={self.threads}", "--quiet"]
+        return ["train", self.data, f"--resume={folder}", *options, f"--threads={self.threads}", "--quiet"]
 
     # -- in files ------------------------------------------------------------------------------
 
     @classmethod
     def read(cls, path: str | Path) -> Recipe:
-        """A recipe in TOML: text and settings under [settings], the rest above. DataError, UsageError."""
+        """A recipe in TOML: data, and settings under [settings], the rest above. DataError, UsageError."""
         try:
             given = tomllib.loads(read_bytes(path, DataError).decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -298,14 +300,14 @@ class Recipe:
             raise UsageError(
                 "recipe: trials are of method = 'random' or 'optuna'; a grid has as many as it has"
             )
-        if "text" not in given:
-            raise UsageError("recipe: text = 'FILE' is missing")
+        if "data" not in given:
+            raise UsageError("recipe: data = 'FILE' is missing")
 
         def there(name: Any) -> Any:
-            return str((folder / name).resolve()) if isinstance(name, str) and name else name
+            return str((folder / name).resolve()) if isinstance(name, str) and is_file(name) else name
 
         found = cls(
-            there(given.pop("text")),
+            there(given.pop("data")),
             {name: there(value) if name in FILES else value for name, value in made.items()},
             halving=_halving_of(tables["halving"]),
             sampler=_optuna_of("sampler", tables["sampler"]),
@@ -336,7 +338,7 @@ class Recipe:
             name: kept(value) if name in FILES and isinstance(value, str) else value
             for name, value in self.settings.items()
         }
-        return replace(self, text=kept(self.text), settings=settings)
+        return replace(self, data=kept(self.data) if is_file(self.data) else self.data, settings=settings)
 
     # -- configurations ------------------------------------------------------------------------
 

@@ -15,14 +15,14 @@ from graphnet_rnn.network.losses import SEQUENCE_LOSSES
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import checked_floats, checked_inputs
 from graphnet_rnn.network.unroll import Unrolled
-from graphnet_rnn.optimizers import CurvedOptimizer, Optimizer
+from graphnet_rnn.optimizers import Optimizer
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import amount, setting, whole_number
 from graphnet_rnn.training.problem import ObjectiveProblem
 from graphnet_rnn.training.state import digest_of
 
-__all__ = ["Arrays"]
+__all__ = ["Arrays", "checked_targets"]
 
 
 @dataclass(eq=False, repr=False)
@@ -87,6 +87,10 @@ class Arrays(ObjectiveProblem):
         self.objective = self._single if self.gradient_batches == 1 else BatchedObjective(self._single)
         self._order: tuple[int, Array] | None = None
         self._judge = self._judging(time) if self._valid is not None else None
+
+    @property
+    def unit_name(self) -> str:  # type: ignore[override]
+        return "squared error" if self.model.loss == "squared" else "nats"
 
     # -- cases ---------------------------------------------------------------------------------
 
@@ -171,11 +175,12 @@ class Arrays(ObjectiveProblem):
     def require_fit(self, optimizer: Optimizer) -> None:
         super().require_fit(optimizer)
         own = type(optimizer).__name__
-        if self.curvature_batches > 1 and not isinstance(optimizer, CurvedOptimizer):
+        if self.curvature_batches > 1 and not optimizer.curved:
             raise UsageError(f"Arrays: curvature_batches means nothing to {own}, which asks for no curvature")
-        if isinstance(optimizer, CurvedOptimizer) and optimizer.preconditioner:
+        if optimizer.needs_single_cases:
             raise UsageError(
-                "Arrays: preconditioner needs the gradients of single cases, which are not computed here"
+                "Arrays: a preconditioner that is an exponent needs the gradients of single cases, which are not "
+                "computed here; use a metric ('kfac')"
             )
 
     def __len__(self) -> int:
@@ -237,7 +242,7 @@ _Cases = tuple[Array, Array, Array]
 def _checked(network: Network, inputs: Any, targets: Any, weights: Any) -> _Cases:
     """As the network takes them; DataError for what does not fit."""
     x = checked_inputs("Arrays", network, inputs)
-    t = _checked_targets(network, targets, x.shape[:2])
+    t = checked_targets(network, targets, x.shape[:2])
     w = np.ones(x.shape[1], network.dtype)
     if weights is not None:
         given = np.asarray(weights)
@@ -251,7 +256,8 @@ def _checked(network: Network, inputs: Any, targets: Any, weights: Any) -> _Case
     return x, t, w
 
 
-def _checked_targets(network: Network, targets: Any, shape: Sequence[int]) -> Array:
+def checked_targets(network: Network, targets: Any, shape: Sequence[int]) -> Array:
+    """The targets of so many (steps, cases) as the network's loss takes them; DataError for what does not fit."""
     time, count = shape
     by_case = network.loss in SEQUENCE_LOSSES
     symbols = by_case or network.loss == "softmax"

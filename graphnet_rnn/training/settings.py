@@ -29,10 +29,10 @@ class Training:
     """How a run goes: optimiser, rate by epoch, end.
 
     optimizer: any of rnn.optimizers (Adam, whose gradients are clipped at a norm of 5). epochs: at most so many; steps:
-    at most so many, and core_seconds: at most so much of the processors' time for steps and validation (None: whatever
-    the epochs take). Whichever is used up first ends the run; if that is within an epoch, what there is is validated.
+    at most so many, and core_seconds: at most so much of the processors' time for steps and validation, counted while this
+    is set (None: whatever the epochs take). Whichever is used up first ends the run; if that is within an epoch, what there is is validated.
     schedule: a factor on the rate for each epoch (by default DelayedDecay for first-order optimizers whose rate is a
-    number, else none). stopping: None for none. target: the run ends where the validated measure is at most that.
+    number, else none). stopping: None for none. goal: the run ends where the validated measure is at most that.
     log_every: steps from one row of the history to the next; steps of second-order optimizers are few, and all there.
     checkpoint_seconds: at most so long between checkpoints.
     Raises UsageError for settings that cannot be meant.
@@ -46,7 +46,7 @@ class Training:
     )
     schedule: EpochSchedule | None = None
     stopping: EarlyStopping | None = field(default_factory=EarlyStopping)
-    target: float | None = setting(None, "end where what is validated is at most that", type=float)
+    goal: float | None = setting(None, "end where what is validated is at most that", type=float)
     log_every: int = setting(10, "steps from one row of the history to the next")
     checkpoint_seconds: float = setting(20.0, "at most so long between checkpoints", free=True)
 
@@ -58,8 +58,8 @@ class Training:
                 raise UsageError(
                     f"Training: {name} must have a method {method}, or be None, not {given!r:.60}"
                 )
-        if self.target is not None and (not is_number(self.target) or math.isnan(self.target)):
-            raise UsageError(f"Training: target must be a number or None, not {self.target!r:.60}")
+        if self.goal is not None and (not is_number(self.goal) or math.isnan(self.goal)):
+            raise UsageError(f"Training: goal must be a number or None, not {self.goal!r:.60}")
         if self.steps is not None:
             object.__setattr__(self, "steps", whole_number("steps", self.steps))
         if self.core_seconds is not None:

@@ -16,7 +16,7 @@ from graphnet_rnn.data.batches import Batches
 from graphnet_rnn.data.text import Corpus
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.optimizers import CurvedOptimizer, Optimizer, Report
+from graphnet_rnn.optimizers import Optimizer, Report
 from graphnet_rnn.optimizers.batched import Batch, BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.parallel import Ranks
@@ -196,8 +196,11 @@ class CarriedText(TextProblem):
 
     def require_fit(self, optimizer: Optimizer) -> None:
         super().require_fit(optimizer)
-        if isinstance(optimizer, CurvedOptimizer) and optimizer.preconditioner:
-            raise UsageError("CarriedText: preconditioner needs independent sequences; use DrawnText")
+        if optimizer.needs_single_cases:
+            raise UsageError(
+                "CarriedText: a preconditioner that is an exponent needs the gradients of independent sequences; use "
+                "DrawnText, or a metric ('kfac')"
+            )
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -329,7 +332,7 @@ class DrawnText(TextProblem):
 
     def require_fit(self, optimizer: Optimizer) -> None:
         super().require_fit(optimizer)
-        if self._curvature_given and not isinstance(optimizer, CurvedOptimizer):
+        if self._curvature_given and not optimizer.curved:
             raise UsageError(
                 f"DrawnText: curvature_batches means nothing to {type(optimizer).__name__}, which asks for no curvature"
             )

@@ -36,7 +36,7 @@ BEST = "best"
 #: What a run may use up; more of it may be asked for later.
 EPOCHS, STEPS, CORE_SECONDS = BUDGETS = ("epochs", "steps", "core seconds")
 #: Why a run may have ended for good.
-ENDS = (*BUDGETS, "early stopping", "target")
+ENDS = (*BUDGETS, "early stopping", "goal")
 #: What processes tell each other after a step: end after it, write a checkpoint, a listener has failed, time is up.
 ENDS_NOW, DUE, FAILED, SPENT = 1, 2, 4, 8
 
@@ -61,7 +61,7 @@ class Listener:
 class Outcome(ShowsItself):
     """How a run ended, and its best epoch.
 
-    reason: "epochs", "steps", "core seconds", "early stopping", "target" or "interrupted".
+    reason: "epochs", "steps", "core seconds", "early stopping", "goal" or "interrupted".
 
     best: the validated measure after it (of the training data, where nothing is kept to validate), in the problem's
     unit: bits per character of texts. history: the path of its rows; notebooks show their curve.
@@ -362,8 +362,8 @@ class Trainer:
         if not whole:
             progress.finished = spent
             return row
-        if settings.target is not None and validated is not None and validated <= settings.target:
-            progress.finished = "target"
+        if settings.goal is not None and validated is not None and validated <= settings.goal:
+            progress.finished = "goal"
         elif settings.stopping is not None and settings.stopping.should_stop(progress.costs):
             progress.finished = "early stopping"
         elif progress.epoch >= settings.epochs:

@@ -140,7 +140,7 @@ def test_two_dashes_alone_end_the_options() -> None:
     read = make_parser().parse_args
     assert read(["sample", "--length", "3", "--", "--odd-name"]).model == "--odd-name"
     assert read(["draw", "LSTM", "--", "--odd-name"]).what == ["LSTM", "--odd-name"]
-    assert read(["train", "--"]).text is None
+    assert read(["train", "--"]).data is None
 
 
 def in_a_process(place: Path, arguments: list[str], **how: object) -> subprocess.CompletedProcess[bytes]:

@@ -203,6 +203,7 @@ def test_the_help_says_each_optimizer_s_rate(
         options = make_parser().parse_args(
             ["train", "text.txt", "--cell", "LSTM", *SMALL, "--optimizer", name]
         )
+        options.written = frozenset()
         optimizer = make_trainer(options, here / name, Console(quiet=True)).settings.optimizer
         assert isinstance(optimizer, optimizers.FirstOrder)
         rates[name] = optimizer.rate
@@ -573,7 +574,7 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
         ("train text.txt --cell LSTN", "there is no cell 'LSTN'; graphnet has Elman, Dense, LSTM,"),
         ("train text.txt --cell LSTN", "Did you mean LSTM?"),
         ("train text.txt --test text.txt", "--test FILE needs --valid FILE as well"),
-        ("train --valid text.txt", "--valid and --test go with a training TEXT"),
+        ("train --valid text.txt", "--valid and --test go with a training text"),
         (
             "sample model.safetensors --temperature -1",
             "temperature must be >= 0 (0: always the likeliest), not -1.0",
@@ -616,7 +617,7 @@ def test_more_memory_than_there_is(
     def exhausted(*arguments: object) -> None:
         raise MemoryError("Unable to allocate 9 TiB")
 
-    monkeypatch.setattr("graphnet_rnn.cli.train.load_corpus", exhausted)
+    monkeypatch.setattr("graphnet_rnn.cli.material.load_corpus", exhausted)
     sentence = fails(capsys, ["train", "text.txt", "--out", "run"])
     assert "not enough memory; try a smaller --units or --layers or --batch or --time" in sentence
     assert "Unable to allocate 9 TiB" in sentence
@@ -949,7 +950,7 @@ def test_metrics_train_texts(here: Path, text: str) -> None:
         ("cell", None),
         ("cell", ...),
         ("encoding", "x\0"),
-        ("text", "book.txt\ngraphnet-rnn train: all is well"),
+        ("data", "book.txt\ngraphnet-rnn train: all is well"),
         ("memory", "9" * 5000),
     ],
 )
@@ -999,7 +1000,7 @@ def test_a_text_too_short_to_validate_on_is_said(here: Path, capsys: pytest.Capt
 def test_what_nobody_expected_is_one_sentence_too(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphnet_rnn.cli.train.load_corpus", lambda options: {}["a\nb"])
+    monkeypatch.setattr("graphnet_rnn.cli.material.load_corpus", lambda options: {}["a\nb"])
     sentence = one_line(fails(capsys, ["train", "text.txt", "--out", "run"]))
     assert re.match(r"unexpected KeyError: .* at \S*test_train\.py:\d+; --debug shows how", sentence)
     with pytest.raises(KeyError):

@@ -15,7 +15,7 @@ from graphnet_rnn.sweep import Between, Halving, Recipe, Values
 from graphnet_rnn.sweep.ranges import range_of
 
 TOML = """
-text = "book.txt"
+data = "book.txt"
 method = "random"
 trials = 5
 seeds = 2
@@ -47,7 +47,7 @@ def read(tmp_path: Path) -> Any:
 
 def test_a_recipe_in_toml(read: Any, tmp_path: Path) -> None:
     recipe = read(TOML)
-    assert recipe.text == str(tmp_path / "book.txt")
+    assert recipe.data == str(tmp_path / "book.txt")
     assert (recipe.method, recipe.trials, recipe.seeds, recipe.name) == ("random", 5, 2, "mine")
     assert recipe.settings["units"] == Between(16, 256, log=True, whole=True)
     assert recipe.settings["dropout"] == Between(0.0, 0.5, when={"layers": (2, 3)})
@@ -76,7 +76,7 @@ def test_what_is_drawn_follows_from_its_number_alone(read: Any) -> None:
 
 def test_a_grid(read: Any) -> None:
     recipe = read("""
-text = "book.txt"
+data = "book.txt"
 [settings]
 cell = { values = ["GRU", "Elman"] }
 layers = { values = [1, 2] }
@@ -99,64 +99,64 @@ epochs = 3
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[settings]\nepochs = 1", "text = 'FILE' is missing"),
-        ("text = ''", "text must name a file"),
-        ("text = 'a'\nspeed = 3", "'speed' is not what a recipe says"),
-        ("text = 'a'\nsettings = 3", "settings must be a table"),
-        ("text = 'a'\nmethod = 'best'", "method must be 'grid' or 'random'"),
-        ("text = 'a'\nmethod = 'random'\ntrials = 0", "trials must be"),
-        ("text = 'a'\ntrials = 3", "trials are of method = 'random'"),
-        ("text = 'a'\nname = [[1]]", "name must be words on one line"),
-        ("text = 'a'\nname = true", "name must be words on one line"),
-        ('text = "a"\nname = "\\u001b[31m"', "name must be words on one line"),
-        ("text = 'a'\nseconds = 9", "options of train stand under [settings]"),
-        ("text = 'a'\n[settings]\nseed = 3", "seed is no setting: the sweep sees to it"),
+        ("[settings]\nepochs = 1", "data = 'FILE' is missing"),
+        ("data = ''", "data must name a file"),
+        ("data = 'a'\nspeed = 3", "'speed' is not what a recipe says"),
+        ("data = 'a'\nsettings = 3", "settings must be a table"),
+        ("data = 'a'\nmethod = 'best'", "method must be 'grid' or 'random'"),
+        ("data = 'a'\nmethod = 'random'\ntrials = 0", "trials must be"),
+        ("data = 'a'\ntrials = 3", "trials are of method = 'random'"),
+        ("data = 'a'\nname = [[1]]", "name must be words on one line"),
+        ("data = 'a'\nname = true", "name must be words on one line"),
+        ('data = "a"\nname = "\\u001b[31m"', "name must be words on one line"),
+        ("data = 'a'\nseconds = 9", "options of train stand under [settings]"),
+        ("data = 'a'\n[settings]\nseed = 3", "seed is no setting: the sweep sees to it"),
         (
-            "text = 'a'\n[settings]\nunits = [3, 4]",
+            "data = 'a'\n[settings]\nunits = [3, 4]",
             "units must be a word, a number, true or false, or a range",
         ),
-        ("text = 'a'\n[settings]\nunits = { between = [3, 4] }", "units must be a value, or one of"),
-        ("text = 'a'\n[settings]\nunits = { values = [] }", "units: values must be words, numbers"),
-        ("text = 'a'\n[settings]\nunits = { values = [[1]] }", "units: values must be words, numbers"),
-        ("text = 'a'\n[settings]\nrate = { log = [0, 1] }", "rate: a range of logarithms must begin above 0"),
-        ("text = 'a'\n[settings]\nrate = { log = [1] }", "rate: a range has two ends, not 1"),
+        ("data = 'a'\n[settings]\nunits = { between = [3, 4] }", "units must be a value, or one of"),
+        ("data = 'a'\n[settings]\nunits = { values = [] }", "units: values must be words, numbers"),
+        ("data = 'a'\n[settings]\nunits = { values = [[1]] }", "units: values must be words, numbers"),
+        ("data = 'a'\n[settings]\nrate = { log = [0, 1] }", "rate: a range of logarithms must begin above 0"),
+        ("data = 'a'\n[settings]\nrate = { log = [1] }", "rate: a range has two ends, not 1"),
         (
-            "text = 'a'\n[settings]\nrate = { uniform = [2, 1] }",
+            "data = 'a'\n[settings]\nrate = { uniform = [2, 1] }",
             "rate: a range must go from a number to a larger",
         ),
         (
-            "text = 'a'\n[settings]\nrate = { uniform = [0, inf] }",
+            "data = 'a'\n[settings]\nrate = { uniform = [0, inf] }",
             "rate: a range must go from a number to a larger",
         ),
-        ("text = 'a'\n[settings]\nunits = { whole = [1.5, 3] }", "units: a range of whole numbers"),
+        ("data = 'a'\n[settings]\nunits = { whole = [1.5, 3] }", "units: a range of whole numbers"),
         (
-            "text = 'a'\n[settings]\nrate = { uniform = [0, 1] }",
+            "data = 'a'\n[settings]\nrate = { uniform = [0, 1] }",
             "a grid goes through values, and rate has none",
         ),
         (
-            "text = 'a'\n[settings]\nunits = { values = [1], when = { layers = 2 } }",
+            "data = 'a'\n[settings]\nunits = { values = [1], when = { layers = 2 } }",
             "units is a setting when layers",
         ),
-        ("text = 'a'\n[settings]\nunits = { values = [1], when = 3 }", "units: when must be"),
+        ("data = 'a'\n[settings]\nunits = { values = [1], when = 3 }", "units: when must be"),
         (
-            "text = 'a'\n[settings]\nunits = { values = [1, 2], when = { batch = 1 } }\n"
+            "data = 'a'\n[settings]\nunits = { values = [1, 2], when = { batch = 1 } }\n"
             "batch = { values = [1, 2], when = { units = 2 } }",
             "units, which depends on batch, which depends on units",
         ),
         (
-            "text = 'a'\n[settings]\nunits = { values = [1, 2], when = { units = 2 } }",
+            "data = 'a'\n[settings]\nunits = { values = [1, 2], when = { units = 2 } }",
             "units, which depends on units",
         ),
         (
-            "text = 'a'\n[settings]\nlayers = { values = [1, 2] }\nunits = { values = [1], when = { layers = 7 } }",
+            "data = 'a'\n[settings]\nlayers = { values = [1, 2] }\nunits = { values = [1], when = { layers = 7 } }",
             "units is a setting when layers is 7, which it never is",
         ),
-        ("text = 'a'\nfolds = 2\n[settings]\nvalid = 'b'", "folds say what to validate on"),
-        ("text = 'a'\nrate-after = 3", "options of train stand under [settings]"),
-        ("text = 'a'\nseed-s = 3", "did you mean seeds?"),
-        ("text = 'a'\n[halving]\nfirst = 0", "halving: first must be"),
-        ("text = 'a'\n[halving]\nspeed = 0", "halving has first and factor"),
-        ("text = 'a'\nhalving = 3", "halving has first and factor"),
+        ("data = 'a'\nfolds = 2\n[settings]\nvalid = 'b'", "folds say what to validate on"),
+        ("data = 'a'\nrate-after = 3", "options of train stand under [settings]"),
+        ("data = 'a'\nseed-s = 3", "did you mean seeds?"),
+        ("data = 'a'\n[halving]\nfirst = 0", "halving: first must be"),
+        ("data = 'a'\n[halving]\nspeed = 0", "halving has first and factor"),
+        ("data = 'a'\nhalving = 3", "halving has first and factor"),
     ],
 )
 def test_what_no_recipe_says(read: Any, text: str, words: str) -> None:
@@ -166,7 +166,7 @@ def test_what_no_recipe_says(read: Any, text: str, words: str) -> None:
 
 def test_what_is_no_toml(read: Any, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"recipe\.toml is no TOML"):
-        read("text = ")
+        read("data = ")
     with pytest.raises(DataError, match="there is no file"):
         Recipe.read(tmp_path / "nothing.toml")
 

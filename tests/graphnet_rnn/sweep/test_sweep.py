@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import distributed
+import numpy as np
 import optuna
 import pytest
 
@@ -110,7 +111,7 @@ def test_a_sweep_that_is_killed_goes_on_and_nothing_is_lost(text: str, tmp_path:
     whole = Sweep(wanted, tmp_path / "whole")
     whole.run()
     (tmp_path / "recipe.toml").write_text(
-        "text = 'book.txt'\nseeds = 2\n[settings]\nunits = { values = [4, 8] }\ntime = 10\nbatch = 4\nsample = 0\n"
+        "data = 'book.txt'\nseeds = 2\n[settings]\nunits = { values = [4, 8] }\ntime = 10\nbatch = 4\nsample = 0\n"
         "no_early_stopping = true\nepochs = 40\n"
     )
     command = [
@@ -212,7 +213,7 @@ def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is a sweep of another recipe: the setting epochs of it differ"):
         Book(recipe(text, 3), tmp_path / "sweep")
     Path(text).write_text(TEXT + "x")
-    with pytest.raises(UsageError, match="is a sweep of another recipe: text of it differ"):
+    with pytest.raises(UsageError, match="is a sweep of another recipe: data of it differ"):
         Book(recipe(text), tmp_path / "sweep")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "x").touch()
@@ -252,7 +253,7 @@ def test_tables(text: str, tmp_path: Path) -> None:
 
 def test_the_command(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "r.toml").write_text(
-        "text = 'book.txt'\n[settings]\nunits = { values = [4] }\ntime = 10\nbatch = 4\nsample = 0\nepochs = 1\n"
+        "data = 'book.txt'\n[settings]\nunits = { values = [4] }\ntime = 10\nbatch = 4\nsample = 0\nepochs = 1\n"
     )
     out, table = f"--out={tmp_path / 's'}", f"--report={tmp_path / 'r.csv'}"
     assert main(["sweep", str(tmp_path / "r.toml"), out, table]) == 0
@@ -270,7 +271,7 @@ def test_the_command(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     ):
         assert main(["sweep", str(tmp_path / "r.toml"), *arguments]) == 2
         assert words in capsys.readouterr().err
-    (tmp_path / "r.toml").write_text("text = 'book.txt'\n[settings]\nunit = 3\nepochs = 1\n")
+    (tmp_path / "r.toml").write_text("data = 'book.txt'\n[settings]\nunit = 3\nepochs = 1\n")
     assert main(["sweep", str(tmp_path / "r.toml")]) == 2
     assert "Did you mean units?" in capsys.readouterr().err
 
@@ -364,7 +365,7 @@ def test_every_pruner_of_optuna_can_be_asked_or_says_what_it_needs(
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_sweep_by_optuna_that_is_killed_goes_on(text: str, tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text(
-        "text = 'book.txt'\nmethod = 'optuna'\ntrials = 5\npruner = 'MedianPruner'\n[settings]\n"
+        "data = 'book.txt'\nmethod = 'optuna'\ntrials = 5\npruner = 'MedianPruner'\n[settings]\n"
         "units = { whole = [2, 16] }\nrate = { log = [1e-5, 0.1] }\ntime = 10\nbatch = 4\nsample = 0\nepochs = 4\n"
     )
     command = [sys.executable, "-m", "graphnet_rnn", "sweep", str(tmp_path / "recipe.toml"), "--quiet"]
@@ -450,6 +451,30 @@ def test_runs_that_joblib_has_started_end_when_told(text: str, tmp_path: Path) -
     assert not list((tmp_path / "s").glob("stop-*"))
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_arrays_and_problems_are_swept_too(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    x = random.standard_normal((6, 24, 2)).astype("f4")
+    np.savez(tmp_path / "sums.npz", x=x, total=x.sum(axis=2).cumsum(axis=0))
+    settings = {"target": "total", "units": Values((2, 8)), "batch": 4, "epochs": 2, "rate": 0.02}
+    sweep = Sweep(Recipe(str(tmp_path / "sums.npz"), settings, folds=3), tmp_path / "a")
+    sweep.run()
+    assert [entry.state for entry in sweep.book.look()] == ["done"] * 6, [
+        e.sentence for e in sweep.book.entries
+    ]
+    best = sweep.book.best()
+    assert [each.known for each in best] == [3, 3]
+    assert sweep.book.unit == "squared error"
+    assert all(math.isfinite(each.error) for each in best)
+    settings = {"cell": "Elman", "units": Values((4, 8)), "batch": 20, "epochs": 1, "gradient_batches": 1}
+    sweep = Sweep(Recipe("task:addition(10)", settings), tmp_path / "b")
+    sweep.run()
+    assert [entry.state for entry in sweep.book.look()] == ["done"] * 2, [
+        e.sentence for e in sweep.book.entries
+    ]
+    assert Book(None, tmp_path / "b").recipe.data == "task:addition(10)"
+
+
 def test_the_folder_keeps_the_data_by_their_content(text: str, tmp_path: Path) -> None:
     (tmp_path / "valid.txt").write_text(TEXT[:300])
     wanted = recipe(text, settings={"valid": str(tmp_path / "valid.txt")})
@@ -459,14 +484,14 @@ def test_the_folder_keeps_the_data_by_their_content(text: str, tmp_path: Path) -
         "valid.txt",
         "book.txt",
     ]
-    assert Path(book.recipe.text).read_text() == TEXT
+    assert Path(book.recipe.data).read_text() == TEXT
     assert Path(book.recipe.settings["valid"]).parent == tmp_path / "s" / "data"
     shutil.copytree(tmp_path / "s", tmp_path / "moved")
     shutil.copy(text, tmp_path / "renamed.txt")
     Book(recipe(str(tmp_path / "renamed.txt"), settings={"valid": wanted.settings["valid"]}), tmp_path / "s")
     moved = Book(None, tmp_path / "moved")
-    assert Path(moved.recipe.text).parent == tmp_path / "moved" / "data"
-    Path(moved.recipe.text).write_text("x")
+    assert Path(moved.recipe.data).parent == tmp_path / "moved" / "data"
+    Path(moved.recipe.data).write_text("x")
     with pytest.raises(DataError, match="is not what it was when the sweep began"):
         Book(None, tmp_path / "moved")
     with pytest.raises(UsageError, match="there is no sweep in"):

@@ -258,6 +258,31 @@ def test_optimizers_that_would_be_misled() -> None:
             Trainer(problem, Training(optimizer))
 
 
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        rnn.HessianFree(cg_steps=3, preconditioner="kfac"),
+        rnn.TrustRegion(cg_steps=3),
+        rnn.TrustRegion("qdruop", cg_steps=3),
+    ],
+    ids=["HF, KFAC", "trust region", "trust region, QDRUOP"],
+)
+def test_whoever_asks_for_the_curvature_gets_that_of_its_batches(optimizer: Any, tmp_path: Path) -> None:
+    """The trainer's first step is the optimiser's own, on the same batches."""
+    found = {}
+    for curvature in (1, 2):
+        how: dict[str, Any] = {"gradient_batches": 3, "curvature_batches": curvature, "valid": None}
+        problem = rnn.Arrays(network("softmax"), X, T, 3, **how)
+        Trainer(problem, Training(optimizer, epochs=1, steps=1), tmp_path / str(curvature)).run()
+        alone = rnn.Arrays(network("softmax"), X, T, 3, **how)
+        objective = alone.feed(0, 0)
+        theta = objective.start()
+        optimizer.step(objective, theta, optimizer.init(theta, objective))
+        found[curvature] = problem.model.theta
+        np.testing.assert_array_equal(found[curvature], theta)
+    assert (found[1] != found[2]).any()
+
+
 def test_labels_are_of_one_length() -> None:
     (x, t), (more_x, more_t) = data("ctc"), data("ctc", 3)
     longer = np.concatenate([more_t, -np.ones((3, 1), int)], axis=1)

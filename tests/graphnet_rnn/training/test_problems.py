@@ -278,7 +278,7 @@ UNFIT: dict[str, tuple[rnn.optimizers.Optimizer, str]] = {
     "energy": (rnn.LBFGS(), "EnergyCases: optimizer must be a first-order or a Hessian-free one"),
     "arrays": (
         rnn.HessianFree(preconditioner=0.75),
-        "Arrays: preconditioner needs the gradients of single cases",
+        "Arrays: a preconditioner that is an exponent needs the gradients of single cases",
     ),
     "symbols": (rnn.Adam(), "SymbolSequences: optimizer must be rnn.ExpectationMaximization()"),
     "stream": (rnn.LBFGS(), "Stream: optimizer must be one of first order"),
@@ -371,7 +371,7 @@ def test_listeners_are_a_list(listeners: Any) -> None:
         ({"checkpoint_seconds": float("nan")}, "checkpoint_seconds must be"),
         ({"schedule": 0.9}, "Training: schedule must have a method factor, or be None, not 0.9"),
         ({"stopping": True}, "Training: stopping must have a method should_stop, or be None, not True"),
-        ({"target": "0.1"}, "Training: target must be a number or None, not '0.1'"),
+        ({"goal": "0.1"}, "Training: goal must be a number or None, not '0.1'"),
         (
             {"optimizer": "adam"},
             "Training: optimizer must be an optimizer, e.g. rnn.Adam(rate=0.01), not 'adam'",
@@ -388,14 +388,14 @@ def test_impossible_settings(settings: dict[str, Any], said: str) -> None:
 
 
 def test_a_target_ends_a_run(tmp_path: Path) -> None:
-    """A task is solved where at most a hundredth is wrong; training alone reaches no target."""
-    run = begin("fresh", tmp_path / "a", target=1.0)
-    assert run.run().reason == "target"
+    """A task is solved where at most a hundredth is wrong; training alone reaches no goal."""
+    run = begin("fresh", tmp_path / "a", goal=1.0)
+    assert run.run().reason == "goal"
     assert run.progress.epoch == 1
-    again = begin("fresh", tmp_path / "a", target=1.0, epochs=9)
+    again = begin("fresh", tmp_path / "a", goal=1.0, epochs=9)
     again.resume()
     assert again.run().epochs == 1, "what has ended stays ended"
-    assert begin("one's own", tmp_path / "b", target=1e9).run().reason == "epochs"
+    assert begin("one's own", tmp_path / "b", goal=1e9).run().reason == "epochs"
 
 
 def test_every_listener_is_told_in_turn(tmp_path: Path) -> None:

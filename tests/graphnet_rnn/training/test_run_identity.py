@@ -102,7 +102,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "stopping": ({}, {"stopping": None}, "stopping was EarlyStopping("),
     "clip_values": ({}, {"clip_values": 1.0}, "clip_values was None, now it is 1.0"),
     "sample": ({}, {"sample": 6}, "sample was 5, now it is 6"),
-    "target": ({}, {"target": 0.1}, "target was None, now it is 0.1"),
+    "goal": ({}, {"goal": 0.1}, "goal was None, now it is 0.1"),
     "log_every": ({}, {"log_every": 3}, "log_every was 2, now it is 3"),
 }  # fmt: skip
 #: Settings that the numbers do not depend on.
@@ -128,6 +128,8 @@ FIXED = {
     "network",
     "folder",
     "epochs",
+    "steps",
+    "core_seconds",
     "problem",
     "settings",
     "parallel",

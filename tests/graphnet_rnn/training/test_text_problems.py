@@ -213,7 +213,7 @@ CARRIED: dict[str, Any] = {"gradient_batches": None, "curvature_batches": None}
         ({"optimizer": Adam()}, "curvature_batches means nothing to Adam"),
         (
             CARRIED | {"optimizer": HessianFree(preconditioner=0.75)},
-            "preconditioner needs independent sequences",
+            "a preconditioner that is an exponent needs the gradients of independent sequences",
         ),
     ],
 )

@@ -1,0 +1,378 @@
+"""What `train` learns from: a text, sequences of a file, or a problem that draws its own, by what its name is."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Array
+from graphnet.system.characters import in_brief
+from graphnet_rnn.cli.optimizer import no_limit, optimizer_class
+from graphnet_rnn.cli.settings import given_settings
+from graphnet_rnn.data import Choice, Corpus, Sequences, read_sequences, standard_library_text
+from graphnet_rnn.data.sequences import ENDINGS, TASK
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.running import run
+from graphnet_rnn.optimizers import FirstOrder, Optimizer
+from graphnet_rnn.settings import declared_settings, whole_number
+from graphnet_rnn.tasks import TASKS, FreshSequences, Task
+from graphnet_rnn.training import Arrays, CarriedText, DrawnText, Problem
+from graphnet_rnn.training.arrays import checked_targets
+
+__all__ = [
+    "CHOICES",
+    "Material",
+    "add_choices",
+    "choice_of",
+    "chosen",
+    "judged",
+    "load_corpus",
+    "material_of",
+]
+
+#: Options that say what of a file is what.
+CHOICES = ("inputs", "target", "weights", "case", "cases_first", "pieces")
+#: Options that mean something to some kinds alone, besides the settings of their problems.
+OF_TEXTS = ("test", "unknown", "encoding", "gap")
+OF_SEQUENCES = (*CHOICES, "loss")
+
+
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    """The options that say what of a file of sequences is what."""
+    add = parser.add_argument
+    add("--inputs", metavar="NAMES", help="of a table: the columns that are read, a,b (default: all others)")
+    add("--target", metavar="NAMES", help="the columns, a,b, or the array, that is predicted (default: y)")
+    add("--weights", metavar="NAME", help="the column, or the array, of the cases' weights")
+    add("--case", metavar="NAME", help="of a table: the column that says which sequence a row is of")
+    add("--cases-first", action="store_true", help="arrays are (cases, time, ...), not (time, cases, ...)")
+    add("--pieces", type=int, metavar="N", help="cut sequences into pieces of N steps")
+
+
+def choice_of(options: argparse.Namespace) -> Choice:
+    """What those options say."""
+
+    def names(option: str, given: str | None) -> tuple[str, ...]:
+        found = tuple(name.strip() for name in (given or "").split(",")) if given is not None else ()
+        if not all(found) or len(set(found)) < len(found):
+            raise UsageError(f"--{option} must be different names, a,b, not {in_brief(given)}")
+        return found
+
+    if options.pieces is not None:
+        whole_number("--pieces", options.pieces)
+    return Choice(
+        names("inputs", options.inputs),
+        names("target", options.target),
+        options.weights,
+        options.case,
+        options.cases_first,
+        options.pieces,
+    )
+
+
+def chosen(options: argparse.Namespace) -> str:
+    """Those options again, as they are written in a shell."""
+    words = []
+    for name in CHOICES:
+        value, option = getattr(options, name), f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+        elif value not in (None, False):
+            words += [option, shlex.quote(str(value))]
+    return "".join(f" {word}" for word in words)
+
+
+class Material(ABC):
+    """What a run learns from, as the arguments of `train` say it.
+
+    shape: arguments of a Network that fits. batch: at a time, unless the arguments say so.
+    """
+
+    shape: dict[str, Any]
+    batch: int | None = 32
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+
+    @abstractmethod
+    def problem(self, network: Network, optimizer: Optimizer) -> Problem:
+        """The problem of the run."""
+
+    def settings(self, kind: type, **others: Any) -> dict[str, Any]:
+        """What the arguments say of a problem's settings."""
+        options = self.options
+        how: dict[str, Any] = {
+            "clip_values": no_limit("--clip-values", options.clip_values),
+            "memory": _memory(options.memory),
+            "batch": self.batch if options.batch is None else options.batch,
+        }
+        known = {each.name for each in declared_settings(kind)}
+        return given_settings(kind, options, **{k: v for k, v in how.items() if k in known} | others)
+
+    def require_fitting(self, kinds: Collection[type], others: Collection[str], what: str) -> None:
+        """UsageError for options that mean nothing here. kinds: whose settings mean something."""
+        of_problems = {each.name for kind in PROBLEMS for each in declared_settings(kind)}
+        known = {each.name for kind in kinds for each in declared_settings(kind)}
+        strange = self.options.written & (of_problems - known | {*OF_TEXTS, *OF_SEQUENCES} - {*others})
+        if strange:
+            names = ", ".join("--" + name.replace("_", "-") for name in sorted(strange))
+            raise UsageError(f"{names} means nothing to {what}; leave it out")
+
+
+PROBLEMS = (CarriedText, DrawnText, Arrays)
+
+
+def material_of(options: argparse.Namespace) -> Material:
+    """By the name of the data."""
+    data = options.data
+    if data is not None and data.startswith(TASK):
+        return Fresh(options)
+    if data is not None and Path(data).suffix.lower() in ENDINGS:
+        return Filed(options)
+    return Read(options)
+
+
+# -- texts -------------------------------------------------------------------------------------
+
+
+class Read(Material):
+    """A text; or Python's own library sources."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        super().__init__(options)
+        self.require_fitting((CarriedText, DrawnText), OF_TEXTS, "a text")
+        self.corpus = load_corpus(options)
+        size = len(self.corpus.vocabulary)
+        self.shape = {"inputs": size, "outputs": size}
+
+    def problem(self, network: Network, optimizer: Optimizer) -> Problem:
+        """Pieces that carry their states, or independent sequences where there are batches of them."""
+        options = self.options
+        gradient, curvature = _gradient_batches(options), _curvature_batches(options)
+        if gradient is None:
+            if options.unscored:
+                raise UsageError("--unscored is for independent sequences; give --gradient-batches, too")
+            return CarriedText(network, self.corpus, **self.settings(CarriedText))
+        if options.stride is not None:
+            raise UsageError("--stride is for pieces that carry their states, not with --gradient-batches")
+        batches: dict[str, Any] = {"gradient_batches": gradient, "curvature_batches": curvature}
+        return DrawnText(network, self.corpus, **self.settings(DrawnText, **batches))
+
+
+def load_corpus(options: argparse.Namespace) -> Corpus:
+    """The texts that the arguments name, divided as they say."""
+    found = _fold(options)
+    if found is None:
+        if options.gap:
+            raise UsageError("--gap is about a block that --fold names")
+        return _texts(options)
+    return _texts(options).fold(*found, whole_number("--gap", options.gap, least=0))
+
+
+def _fold(options: argparse.Namespace) -> tuple[int, int] | None:
+    """Which of how many, from 0 on."""
+    if options.fold is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", options.fold)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]) or int(found[2]) < 2:
+        raise UsageError(f"--fold must be K/N, such as 1/5, K of 1 ... N, not {in_brief(options.fold)}")
+    if options.valid is not None:
+        raise UsageError("--fold says what to validate on, and so does --valid; give one of them")
+    return int(found[1]) - 1, int(found[2])
+
+
+def _texts(options: argparse.Namespace) -> Corpus:
+    if options.data is None:
+        if options.valid or options.test:
+            raise UsageError("--valid and --test go with a training text")
+        return Corpus.split(standard_library_text())
+    if options.valid is None:
+        if options.test is not None:
+            raise UsageError("--test FILE needs --valid FILE as well")
+        if options.unknown is not None:
+            raise UsageError("--unknown says how --valid and --test are read; give --valid FILE, too")
+        return Corpus.read(options.data, encoding=options.encoding)
+    corpus = Corpus.read(options.data, options.valid, options.test, options.unknown, options.encoding)
+    for option, file, part in (
+        ("--valid", options.valid, corpus.valid),
+        ("--test", options.test, corpus.test),
+    ):
+        if file and len(part) <= options.time + 1:
+            raise UsageError(
+                f"{option} {file} has {len(part)} character(s), and none is scored that has not --time = "
+                f"{options.time} before it; give a longer text, or leave it out"
+            )
+    return corpus
+
+
+def _memory(given: str | None) -> str | int | None:
+    if given is None or given == "sqrt":
+        return given
+    if not re.fullmatch("0*[1-9][0-9]{0,17}", given):
+        raise UsageError(f"--memory must be sqrt, or a number of bytes, not {in_brief(given)}")
+    return int(given)
+
+
+def _gradient_batches(options: argparse.Namespace) -> int | None:
+    """How many batches of independent sequences; None for pieces whose states are carried."""
+    first_order = issubclass(optimizer_class(options.optimizer), FirstOrder)
+    if options.gradient_batches is None and not first_order and options.stride is None:
+        return 16
+    given: int | None = options.gradient_batches
+    return given
+
+
+def _curvature_batches(options: argparse.Namespace) -> int | None:
+    gradient, given = _gradient_batches(options), options.curvature_batches
+    curved = optimizer_class(options.optimizer).curved
+    if given is not None and (gradient is None or not curved):
+        raise UsageError(
+            f"--curvature-batches is for independent sequences (--gradient-batches) and optimizers that ask for the "
+            f"curvature, not for --optimizer {options.optimizer}" + (" with --stride" if curved else "")
+        )
+    return max(1, gradient // 4) if given is None and gradient is not None and curved else given
+
+
+# -- sequences of files ------------------------------------------------------------------------
+
+
+class Filed(Material):
+    """Arrays, a table, or music."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        super().__init__(options)
+        self.require_fitting((Arrays,), OF_SEQUENCES, f"the sequences of {options.data}")
+        if options.loss is not None and options.loss not in (*LOSSES, *SEQUENCE_LOSSES):
+            raise UsageError(
+                f"--loss must be one of {', '.join((*LOSSES, *SEQUENCE_LOSSES))}, not {in_brief(options.loss)}"
+            )
+        choice = choice_of(options)
+        whole = read_sequences(options.data, choice)
+        self.loss = options.loss or _likely_loss(whole)
+        self.train, self.valid = _fitting_loss(whole, self.loss), None
+        if options.valid is not None:
+            _ = _fold(options)
+            self.valid = _fitting_loss(read_sequences(options.valid, choice), self.loss)
+        elif (fold := _fold(options)) is not None:
+            self.train, self.valid = self.train.fold(*fold)
+        parts = [part for part in (self.train, self.valid) if part is not None]
+        symbols = self.train.inputs.ndim == 2
+        self.shape = {
+            "inputs": 1 + max(_largest(part.inputs) for part in parts)
+            if symbols
+            else parts[0].inputs.shape[2],
+            "outputs": max(_outputs(part.targets, self.loss) for part in parts),
+            "loss": self.loss,
+            "reads": "symbols" if symbols else "vectors",
+        }
+
+    def problem(self, network: Network, optimizer: Optimizer) -> Problem:
+        options, train = self.options, self.train
+        valid = 0.1 if self.valid is None else (self.valid.inputs, self.valid.targets)
+        return Arrays(
+            network,
+            train.inputs,
+            train.targets,
+            valid=valid,
+            weights=train.weights,
+            **self.settings(
+                Arrays,
+                gradient_batches=options.gradient_batches or 1,
+                curvature_batches=options.curvature_batches or 1,
+                unscored=options.unscored or train.unscored,
+            ),
+        )
+
+
+def judged(network: Network, given: Sequences) -> tuple[float, float | None]:
+    """The mean loss of the scored steps, and the share that is right, of classes."""
+    sequences = _fitting_loss(given, network.loss)
+    if network.loss in SEQUENCE_LOSSES:
+        raise UsageError(f"a network with the loss {network.loss} is not judged here; predict, and compare")
+    logits = run(network, sequences.inputs)[0][sequences.unscored :]
+    whole = checked_targets(network, sequences.targets, sequences.inputs.shape[:2])
+    targets = whole[sequences.unscored :]
+    weights = np.ones(len(sequences)) if sequences.weights is None else sequences.weights
+    o, t = gn.input(logits.shape, logits.dtype), gn.input(targets.shape, targets.dtype)
+    losses = gn.compile([LOSSES[network.loss](o, t)], [o, t])(logits, targets)[0].mean(axis=0)
+    share = None
+    if network.loss == "softmax":
+        share = float(((logits.argmax(axis=2) == targets).mean(axis=0) * weights).sum() / weights.sum())
+    return float((losses * weights).sum() / weights.sum()), share
+
+
+def _likely_loss(data: Sequences) -> str:
+    """Classes are whole numbers; several at a time, all 0 or 1, are bits; others are numbers."""
+    t = data.targets
+    if t.dtype.kind in "iu" and t.ndim == 2:
+        return "softmax"
+    bits = t.ndim == 3 and np.isin(t, (0, 1)).all()
+    return "sigmoid" if bits else "squared"
+
+
+def _fitting_loss(data: Sequences, loss: str) -> Sequences:
+    """Numbers for numbers, with an axis of their own where there is one for each step."""
+    t = data.targets
+    if loss in ("squared", "sigmoid"):
+        if t.shape == data.inputs.shape[:2]:
+            t = t[..., None]
+        t = t.astype(np.float32) if t.dtype.kind in "iubf" else t
+    return Sequences(data.inputs, t, data.weights, data.unscored)
+
+
+def _largest(array: Array) -> int:
+    return int(array.max()) if array.dtype.kind in "iu" and array.size else 0
+
+
+def _outputs(targets: Array, loss: str) -> int:
+    if loss in SEQUENCE_LOSSES:
+        return _largest(targets) + 2  # and the blank
+    return _largest(targets) + 1 if loss == "softmax" else targets.shape[-1]
+
+
+# -- problems ----------------------------------------------------------------------------------
+
+
+class Fresh(Material):
+    """A problem with long-term dependencies, `task:addition(30)`: new sequences at each step."""
+
+    batch = None
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        super().__init__(options)
+        self.require_fitting((FreshSequences,), (), f"{options.data}, which draws its sequences")
+        for name in ("valid", "fold"):
+            if getattr(options, name) is not None:
+                raise UsageError(
+                    f"--{name} means nothing to {options.data}, which draws its sequences; leave it out"
+                )
+        found = re.fullmatch(r"task:([\w-]+)\(([0-9]{1,6})\)", options.data)
+        if found is None or found[1] not in TASKS:
+            raise UsageError(
+                f"there is no problem {in_brief(options.data)}; write task:addition(30), the length in parentheses; "
+                f"there are {', '.join(TASKS)}"
+            )
+        self.task: Task = TASKS[found[1]](int(found[2]))
+        task = self.task
+        self.shape = {"inputs": task.inputs, "outputs": task.outputs, "loss": task.loss, "reads": task.reads}
+
+    def problem(self, network: Network, optimizer: Optimizer) -> Problem:
+        options = self.options
+        return FreshSequences(
+            self.task,
+            network,
+            batch=options.batch,
+            gradient_batches=options.gradient_batches,
+            seed=options.seed,
+            threads=options.threads,
+            backend=options.backend,
+        )

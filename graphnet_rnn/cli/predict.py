@@ -1,0 +1,86 @@
+"""Predict: what a trained model makes of sequences, as a file of arrays or a table.
+
+Classes come as probabilities and as the likeliest one, bits as probabilities, numbers as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from collections.abc import Mapping
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet_rnn.cli.material import add_choices, choice_of
+from graphnet_rnn.cli.models import load_finite
+from graphnet_rnn.cli.outputs import require_apart, require_ending
+from graphnet_rnn.cli.user_cells import parts_of
+from graphnet_rnn.data.sequences import read_inputs
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.files.whole import write_atomically
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.running import run as run_network
+
+EXAMPLE = """example:
+  graphnet-rnn predict runs/weather-LSTM/model.safetensors weather.csv --target rain,wind --pieces 48 --out new.csv"""
+
+KINDS = (".npz", ".csv")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", help="a file that training wrote")
+    add("data", help="arrays (.npz), a table (.csv, .parquet) or music (.mid)")
+    add("--out", metavar="FILE", required=True, help="write it there: .npz, (time, cases, ...), or .csv")
+    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add_choices(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    where = parts_of(options.cell or "").where
+    require_apart({"--out": options.out}, {"model": options.model, "data": options.data, "cell": where})
+    require_ending("--out", options.out, KINDS, "the name of predictions")
+    network = load_finite(options.model, options.cell)
+    if network.vocabulary is not None:
+        raise UsageError(f"{options.model} writes text: see the command sample")
+    outputs, _ = run_network(network, read_inputs(options.data, choice_of(options)))
+    found = _meant(network, outputs)
+    content = _arrays(found) if options.out.lower().endswith(".npz") else _table(found)
+    write_atomically(options.out, content)
+    time, cases = outputs.shape[:2]
+    print(f"wrote {options.out}: {', '.join(found)} of {cases:,} cases of {time:,} steps")
+    return 0
+
+
+def _meant(network: Network, outputs: Array) -> dict[str, Array]:
+    """What a loss takes outputs for."""
+    if network.loss == "squared":
+        return {"prediction": outputs}
+    if network.loss == "sigmoid":
+        return {"probability": (1 + np.tanh(outputs / 2)) / 2}
+    shifted = np.exp(outputs - outputs.max(axis=2, keepdims=True))
+    return {"probability": shifted / shifted.sum(axis=2, keepdims=True), "label": outputs.argmax(axis=2)}
+
+
+def _arrays(found: Mapping[str, Array]) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **dict(found))  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def _table(found: Mapping[str, Array]) -> bytes:
+    """A row for each step of each case."""
+    time, cases = next(iter(found.values())).shape[:2]
+    names, columns = ["case", "step"], [np.repeat(np.arange(cases), time), np.tile(np.arange(time), cases)]
+    for name, array in found.items():
+        by_case = np.moveaxis(array if array.ndim == 3 else array[..., None], 1, 0).reshape(time * cases, -1)
+        width = by_case.shape[1]
+        names += [name] if width == 1 else [f"{name}_{i}" for i in range(width)]
+        columns += list(by_case.T)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(zip(*(column.tolist() for column in columns), strict=True))
+    return text.getvalue().encode()

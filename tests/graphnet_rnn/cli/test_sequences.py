@@ -1,0 +1,123 @@
+"""Training on sequences of files by the command line: what is trained is rnn.Arrays, judged and predicted by loops."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import graphnet_rnn as rnn
+from graphnet_rnn.cli import main
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.standard_normal((5, 30, 2)).astype("f4")
+SMALL = ["--units", "4", "--epochs", "2", "--batch", "8", "--no-live", "--cell", "GRU"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    signs = (X.sum(axis=2) > 0).astype(int)
+    np.savez("d.npz", x=X, y=X.sum(axis=2), signs=signs, bits=X > 0, last=signs[-1], w=np.arange(30.0))
+    return tmp_path
+
+
+def softmax(o: np.ndarray) -> np.ndarray:
+    e = np.exp(o - o.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("target", "loss"), [("y", "squared"), ("signs", "softmax"), ("bits", "sigmoid"), ("last", "softmax")]
+)
+def test_what_is_trained_is_judged_and_predicted(
+    here: Path, capsys: pytest.CaptureFixture[str], target: str, loss: str
+) -> None:
+    chosen = ["--target", target, "--weights", "w"]
+    assert main(["train", "d.npz", *chosen, *SMALL, "--out", "run"]) == 0
+    said = capsys.readouterr().out
+    assert f"predict run/model.safetensors d.npz {' '.join(chosen)} --out new.npz" in said
+    network = rnn.load("run/model.safetensors")
+    assert isinstance(network, rnn.Network)
+    assert network.loss == loss
+    outputs, _ = rnn.run(network, X)
+    t, w = np.load("d.npz")[target], np.arange(30.0)
+    unscored = 4 if target == "last" else 0
+    t = np.broadcast_to(t, (5, 30)) if target == "last" else t
+    if loss == "softmax":
+        losses = -np.log(np.take_along_axis(softmax(outputs), t[..., None], 2))[..., 0]
+        right = (outputs.argmax(axis=2) == t)[unscored:].mean(axis=0) @ w / w.sum()
+    elif loss == "squared":
+        losses = (outputs[..., 0] - t) ** 2
+    else:
+        losses = (np.logaddexp(0, outputs) - t * outputs).sum(axis=2)
+    expected = losses[unscored:].mean(axis=0) @ w / w.sum()
+    assert main(["evaluate", "run/model.safetensors", "d.npz", *chosen]) == 0
+    said = capsys.readouterr().out
+    assert f"{expected:.4f} {'squared error' if loss == 'squared' else 'nats'} a step" in said
+    if loss == "softmax":
+        assert f"accuracy {right:.2%}" in said
+    assert main(["predict", "run/model.safetensors", "d.npz", *chosen, "--out", "p.npz"]) == 0
+    found = np.load("p.npz")
+    if loss == "softmax":
+        np.testing.assert_allclose(found["probability"], softmax(outputs), rtol=1e-5)
+        np.testing.assert_array_equal(found["label"], outputs.argmax(axis=2))
+    elif loss == "squared":
+        np.testing.assert_array_equal(found["prediction"], outputs)
+    else:
+        np.testing.assert_allclose(found["probability"], 1 / (1 + np.exp(-outputs)), rtol=1e-5)
+    assert main(["predict", "run/model.safetensors", "d.npz", "--out", "p.csv"]) == 0
+    with open("p.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 150
+    first = "prediction" if loss == "squared" else "probability_0"
+    array = found["prediction" if loss == "squared" else "probability"]
+    assert float(rows[7][first]) == pytest.approx(array[2, 1, 0])
+    assert (rows[7]["case"], rows[7]["step"]) == ("1", "2")
+
+
+def test_it_is_the_run_of_arrays(here: Path) -> None:
+    assert main(["train", "d.npz", *SMALL, "--quiet", "--out", "run", "--rate", "0.01"]) == 0
+    network = rnn.Network([rnn.GRU(4)], 2, 1, "squared")
+    problem = rnn.Arrays(network, X, X.sum(axis=2)[..., None], batch=8)
+    settings = rnn.Training(rnn.Adam(0.01, clip_norm=5.0), epochs=2)
+    outcome = rnn.Trainer(problem, settings, "own").run()
+    rows = [json.loads(line) for line in Path("run/history.jsonl").read_text().splitlines()]
+    epochs = [row for row in rows if row["event"] == "epoch"]
+    own = [json.loads(line) for line in Path("own/history.jsonl").read_text().splitlines()]
+    assert epochs == [row for row in own if row["event"] == "epoch"]
+    assert outcome.best == min(row["valid_loss"] for row in epochs)
+
+
+@pytest.mark.parametrize("data", ["d.npz", "task:addition(10)"])
+def test_a_run_goes_on_as_if_unbroken(here: Path, data: str) -> None:
+    """Also where the file has moved."""
+    small = [*SMALL, "--optimizer", "adam", "--gradient-batches", "1", "--quiet"]
+    assert main(["train", data, *small, "--epochs", "4", "--out", "whole"]) == 0
+    assert main(["train", data, *small, "--steps", "5", "--out", "parts"]) == 0
+    again = ["train", "--resume", "parts", "--epochs", "4", "--steps", "1000", "--quiet"]
+    if data == "d.npz":
+        Path("d.npz").rename("moved.npz")
+        again.append("moved.npz")
+    assert main(again) == 0
+    for name in ("history.jsonl", "model.safetensors"):
+        assert (here / "parts" / name).read_bytes() == (here / "whole" / name).read_bytes()
+
+
+def test_a_share_is_validated_on_by_its_number(here: Path) -> None:
+    found = []
+    for fold in range(1, 4):
+        assert main(["train", "d.npz", *SMALL, "--fold", f"{fold}/3", "--out", f"f{fold}", "--quiet"]) == 0
+        rows = [json.loads(line) for line in Path(f"f{fold}/history.jsonl").read_text().splitlines()]
+        found.append(rows[-1]["valid_loss"])
+    assert len(set(found)) == 3
+
+
+def test_another_file_is_validated_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez("v.npz", x=X[:, :9], signs=np.full((5, 9), 2))
+    assert main(["train", "d.npz", "--target", "signs", *SMALL, "--valid", "v.npz", "--out", "run"]) == 0
+    assert re.search(r"outputs=3", capsys.readouterr().out)

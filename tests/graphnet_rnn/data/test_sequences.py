@@ -1,0 +1,139 @@
+"""Sequences of files: what is read is what stands there, in whatever kind of file, and cut as it is said."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import mido
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from graphnet_rnn.data import Choice, Sequences, read_sequences
+from graphnet_rnn.data.sequences import read_inputs
+from graphnet_rnn.errors import DataError, UsageError
+
+RANDOM = np.random.default_rng(0)
+#: Rows of three cases, of 7, 4 and 9 steps, that take turns.
+ROWS = [
+    {"who": who, "u": float(u), "v": float(v), "label": int(u > 0), "weight": weight}
+    for step in range(9)
+    for who, count, weight in (("ann", 7, 1.0), ("bob", 4, 2.0), ("eve", 9, 0.5))
+    if step < count
+    for u, v in [RANDOM.standard_normal(2).round(4)]
+]
+
+
+def table(path: Path) -> Path:
+    names = list(ROWS[0])
+    if path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, names)
+            writer.writeheader()
+            writer.writerows(ROWS)
+    else:
+        columns = {name: [row[name] for row in ROWS] for name in names}
+        pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    return path
+
+
+def of(who: str, *names: str) -> Any:
+    return np.array([[row[name] for name in names] for row in ROWS if row["who"] == who])
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_rows_of_a_table_are_steps_of_their_cases(tmp_path: Path, ending: str) -> None:
+    path = table(tmp_path / f"t{ending}")
+    choice = Choice(("u", "v"), ("label",), weights="weight", case="who", pieces=2)
+    found = read_sequences(path, choice)
+    assert (found.time, len(found)) == (2, 3 + 2 + 4)
+    cases = [("ann", i) for i in range(3)] + [("bob", i) for i in range(2)] + [("eve", i) for i in range(4)]
+    assert found.weights is not None
+    for number, (who, piece) in enumerate(cases):
+        steps = slice(2 * piece, 2 * piece + 2)
+        np.testing.assert_array_equal(found.inputs[:, number], of(who, "u", "v")[steps].astype("f4"))
+        np.testing.assert_array_equal(found.targets[:, number], of(who, "label")[steps, 0])
+        assert found.weights[number] == of(who, "weight")[0, 0]
+    assert found.targets.dtype == np.int64
+    np.testing.assert_array_equal(read_inputs(path, choice), found.inputs)
+    numbers = read_sequences(path, Choice(("u",), ("v", "label"), case="who", pieces=4))
+    assert numbers.targets.shape == (4, 4, 2)
+    rest = read_sequences(path, Choice((), ("v",), "weight", "who", pieces=4))
+    np.testing.assert_array_equal(rest.inputs[:, 1], of("bob", "u", "label")[:4].astype("f4"))
+    with pytest.raises(DataError, match="its cases have 4 to 9 rows; say pieces"):
+        read_sequences(path, Choice(("u",), ("v",), case="who"))
+    one = read_sequences(path, Choice(("u",), ("v",)))
+    np.testing.assert_array_equal(one.inputs[:, 0, 0], np.array([row["u"] for row in ROWS], "f4"))
+
+
+def test_arrays_are_taken_as_they_are(tmp_path: Path) -> None:
+    x, y = RANDOM.standard_normal((6, 5, 2)).astype("f4"), RANDOM.standard_normal((6, 5, 1))
+    labels, ctc = np.arange(5) % 3, np.array([[0, 1], [1, -1], [2, 0], [0, -1], [1, 1]])
+    np.savez(tmp_path / "a.npz", x=x, y=y, labels=labels, ctc=ctc, turned=x.swapaxes(0, 1), w=np.arange(5.0))
+    found = read_sequences(tmp_path / "a.npz", Choice(weights="w"))
+    np.testing.assert_array_equal(found.inputs, x)
+    np.testing.assert_array_equal(found.targets, y)
+    np.testing.assert_array_equal(found.weights, np.arange(5.0))
+    turned = read_sequences(tmp_path / "a.npz", Choice(("turned",), ("labels",), cases_first=True))
+    np.testing.assert_array_equal(turned.inputs, x)
+    assert turned.unscored == 5
+    np.testing.assert_array_equal(turned.targets[-1], labels)
+    np.testing.assert_array_equal(read_sequences(tmp_path / "a.npz", Choice((), ("ctc",))).targets, ctc)
+    pieces = read_sequences(tmp_path / "a.npz", Choice(pieces=3))
+    np.testing.assert_array_equal(pieces.inputs[:, 3], x[3:, 1])
+    np.testing.assert_array_equal(pieces.targets[:, 2], y[:3, 1])
+    np.testing.assert_array_equal(read_inputs(tmp_path / "a.npz", Choice(pieces=3)), pieces.inputs)
+
+
+def test_folds_are_shares_of_the_cases_each_once(tmp_path: Path) -> None:
+    x = np.arange(11.0).reshape(1, 11, 1)
+    whole = Sequences(x, x, np.arange(11.0))
+    seen = []
+    for fold in range(3):
+        train, valid = whole.fold(fold, 3)
+        for part in (train, valid):
+            assert part.weights is not None
+            np.testing.assert_array_equal(part.inputs[0, :, 0], part.weights)
+        assert sorted([*train.inputs.ravel(), *valid.inputs.ravel()]) == list(range(11))
+        seen += list(valid.inputs.ravel())
+    assert sorted(seen) == list(range(11))
+    assert seen != sorted(seen)
+    with pytest.raises(UsageError, match="at most as many folds"):
+        whole.fold(0, 12)
+
+
+def test_keys_of_music_sound_while_they_are_held(tmp_path: Path) -> None:
+    file = mido.MidiFile(ticks_per_beat=480)  # two beats a second
+    track = mido.MidiTrack()
+    file.tracks.append(track)
+    for kind, note, ticks in (
+        ("note_on", 60, 0), ("note_on", 64, 480), ("note_off", 60, 480), ("note_off", 64, 960), ("note_on", 21, 0),
+        ("note_off", 21, 1),
+    ):  # fmt: skip
+        track.append(mido.Message(kind, note=note, velocity=64, time=ticks))
+    file.save(tmp_path / "m.mid")
+    found = read_sequences(tmp_path / "m.mid", Choice())
+    keys = np.concatenate([found.inputs[:, 0], found.targets[-1:, 0]])
+    assert keys.shape == (21, 88)
+    np.testing.assert_array_equal(np.flatnonzero(keys[:, 60 - 21]), np.arange(10))
+    np.testing.assert_array_equal(np.flatnonzero(keys[:, 64 - 21]), np.arange(5, 20))
+    np.testing.assert_array_equal(np.flatnonzero(keys[:, 0]), [20])
+    np.testing.assert_array_equal(found.inputs[1:], found.targets[:-1])
+
+
+def test_an_array_that_would_take_all_memory_is_refused(tmp_path: Path) -> None:
+    """A file of a few kilobytes that says it holds terabytes."""
+    import io
+    import zipfile
+
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        head, {"descr": "<f8", "fortran_order": False, "shape": (1 << 40, 8)}
+    )
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w") as archive:
+        archive.writestr("x.npy", head.getvalue())
+    with pytest.raises(DataError, match=r"x.npy ends before its"):
+        read_sequences(tmp_path / "bomb.npz", Choice())
