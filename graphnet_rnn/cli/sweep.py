@@ -10,15 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from graphnet.system.characters import on_one_line
 from graphnet_rnn.cli import train
 from graphnet_rnn.cli.calls import quoted, read_settings, taken_apart
 from graphnet_rnn.cli.outputs import require_apart, require_ending, require_folder
-from graphnet_rnn.cli.parser import Parser
+from graphnet_rnn.cli.parser import Parser, brief
 from graphnet_rnn.cli.sweep_page import SweepPage, page_of
+from graphnet_rnn.cli.user_cells import parts_of
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.sweep import Entry, Recipe, Sweep
+from graphnet_rnn.sweep import Entry, Recipe, Sweep, Values
 from graphnet_rnn.sweep.book import ENDS
 from graphnet_rnn.sweep.recipe import OWN
 from graphnet_rnn.sweep.report import KINDS, report
@@ -85,6 +87,7 @@ def run(options: argparse.Namespace) -> int:
     sweep = Sweep(recipe, folder, options.workers, _parallel(options.parallel))
     interrupted = False
     if not options.only_report:
+        _announce_code(sweep)
         if options.serve:
             page = SweepPage(sweep.book)
             with page.served("watch it at {}"):
@@ -129,6 +132,18 @@ def _what_and_where(options: argparse.Namespace) -> tuple[Recipe | None, str]:
     folder = options.out or str(Path("sweeps") / Path(options.recipe).stem)
     require_folder("--out", folder)
     return recipe, folder
+
+
+def _announce_code(sweep: Sweep) -> None:
+    """Says which files of Python code the runs import."""
+    cell = sweep.recipe.settings.get("cell")
+    named = cell.values if isinstance(cell, Values) else (cell,)
+    files = dict.fromkeys(
+        where for name in named if isinstance(name, str) and (where := parts_of(name).where)
+    )
+    if files:
+        words = f"the recipe names cells of {', '.join(files)}: the runs import that, which runs its code"
+        print(f"graphnet-rnn sweep: {brief(on_one_line(words))}", file=sys.stderr)
 
 
 def _parallel(given: str | None) -> dict[str, Any] | None:

@@ -27,7 +27,6 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import locked, read_bytes, write_atomically
 from graphnet_rnn.settings import is_number, shown
 from graphnet_rnn.sweep.container import Container
-from graphnet_rnn.sweep.ranges import PLAIN
 from graphnet_rnn.sweep.recipe import FREE, Recipe, Settings
 from graphnet_rnn.sweep.tuner import Fate, Tuner
 
@@ -54,7 +53,7 @@ class Entry:
     settings: nothing before they are proposed. epochs: how many it has made. values: the validated measure after each
     (of the training data where nothing is kept to validate). state: "waiting", "begun", or one of ENDS. sentence: why
     it failed. sample: what it wrote after its last epoch. most: epochs of the recipe; those that the run makes by hand
-    afterwards are no part of the sweep.
+    afterwards are no part of the sweep. recipe: what settings that were proposed must fit.
     """
 
     number: int
@@ -69,6 +68,7 @@ class Entry:
     sample: str = ""
     most: int | None = None
     fold: int | None = None
+    recipe: Recipe | None = None
 
     def __post_init__(self) -> None:
         self._lock, self._damage = threading.Lock(), ""
@@ -119,9 +119,9 @@ class Entry:
         if not self.settings:
             found = _read(self.folder / SETTINGS)
             self.settings = {name: value for name, value in found.items() if name not in ("seed", "fold")}
-            odd = [name for name, value in self.settings.items() if type(value) not in PLAIN]
-            if odd:
-                raise DataError(f"{self.folder / SETTINGS} is damaged: {odd[0]} is no setting")
+            if found and not (self.recipe is not None and self.recipe.allows(self.settings)):
+                self.settings = {}
+                raise DataError(f"{self.folder / SETTINGS} is damaged: the recipe has no such settings")
         ended = _read(self.folder / ENDED)
         self.state, self.sentence = str(ended.get("state", "")), str(ended.get("sentence", ""))
         for anew, row in self._history.rows(b'"event": "start"', b'"event": "epoch"'):
@@ -220,7 +220,15 @@ class Book:
                 for fold in range(recipe.folds):
                     name = f"{number:04d}-{seed}" + (f"-{fold}" if recipe.folds > 1 else "")
                     own = fold if recipe.folds > 1 else None
-                    yield Entry(number, seed, settings, self.folder / name, most=recipe.epochs, fold=own)
+                    yield Entry(
+                        number,
+                        seed,
+                        settings,
+                        self.folder / name,
+                        most=recipe.epochs,
+                        fold=own,
+                        recipe=recipe,
+                    )
 
     def of(self, number: int) -> list[Entry]:
         """The runs of a configuration."""
@@ -359,7 +367,7 @@ def _differing(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 def _number(path: Path, value: Any) -> float:
     """DataError for what is none."""
-    if not is_number(value):
+    if not is_number(value) or not math.isfinite(value):
         raise DataError(f"{path} is damaged: it says {shown(value)} for a number")
     return float(value)
 

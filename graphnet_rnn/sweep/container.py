@@ -30,6 +30,8 @@ class Container:
         """
         path = Path(file)
         content = read_bytes(path, DataError)
+        if not content:
+            raise DataError(f"{path} is empty")
         digest = hashlib.sha256(content).hexdigest()[:DIGITS]
         if path.parent.resolve() == self.folder.resolve():
             if not path.name.startswith(f"{digest}-"):

@@ -11,14 +11,17 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from graphnet.errors import GraphnetError
+from graphnet.system.characters import in_brief
 from graphnet.system.cores import own_cores
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.files.whole import locked, write_atomically
 from graphnet_rnn.parallel.mpi import alone
 from graphnet_rnn.settings import shown, whole_number, yes_or_no
@@ -31,6 +34,10 @@ __all__ = ["Sweep"]
 LOOK = 0.5
 #: Seconds that a run may take to write its checkpoint when it is told to end.
 PATIENCE = 60.0
+#: How often the workers of a back end of joblib may die until it is given up.
+FAILURES = 5
+#: Seconds that a worker of loky waits for more.
+IDLE = 10
 
 
 class Sweep:
@@ -62,6 +69,7 @@ class Sweep:
         #: -1: as many as a back end of joblib has.
         self.workers = most if workers is None else whole_number("Sweep: workers", workers)
         self._stopped = threading.Event()
+        self._failures = 0
         self._shown: dict[str, tuple[str, int]] = {}
 
     def run(
@@ -129,6 +137,7 @@ class Sweep:
 
     def _train_elsewhere(self, entries: Sequence[Entry], epochs: int, last: bool) -> None:
         """By joblib. Workers see a file that tells them to stop."""
+        assert self._config is not None
         joblib = _package()
         stop = self.book.folder / f"stop-{secrets.token_hex(8)}"
         done = threading.Event()
@@ -142,15 +151,22 @@ class Sweep:
         watcher = threading.Thread(target=watch)
         watcher.start()
         try:
-            assert self._config is not None
             with joblib.parallel_config(**self._config):
                 parallel = joblib.Parallel(n_jobs=self.workers, batch_size=1, pre_dispatch="all")
+                folder, owner = str(self.book.folder.resolve()), (_machine(), os.getpid())
                 parallel(
-                    joblib.delayed(_bake_elsewhere)(
-                        str(self.book.folder.resolve()), e.name, epochs, last, str(stop)
-                    )
-                    for e in entries
+                    joblib.delayed(_bake_elsewhere)(folder, entry.name, epochs, last, str(stop), owner)
+                    for entry in entries
                 )
+        except (GraphnetError, KeyboardInterrupt):
+            raise
+        except Exception as error:  # as when a worker was killed: its run goes on from its checkpoint
+            self._failures += 1
+            if self._failures > FAILURES:
+                reason = in_brief(" ".join(str(error).split()) or type(error).__name__, 200)
+                raise TrainingError(
+                    f"joblib's {self._config['backend']} failed {self._failures} times, at last: {reason}"
+                ) from None
         finally:
             done.set()
             watcher.join()
@@ -183,6 +199,7 @@ class Baker:
         self._book.propose(entry.number)
         entry.folder.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(UsageError), locked(entry.folder, "another sweep does it"):
+            _wait_for(entry.run)
             entry.look()
             if _is_wanted(entry, epochs, last):
                 with _cores(self._book) as cores:
@@ -207,7 +224,7 @@ class Baker:
             while process.poll() is None:
                 stopped = self._stopped()
                 entry.look()
-                if not stopped and entry.state != "cut" and entry.epochs > seen:
+                if not stopped and entry.state != "cut" and seen < entry.epochs < epochs:
                     seen = entry.epochs
                     self._cut_if_hopeless(entry)
                 if stopped or entry.state == "cut":
@@ -238,12 +255,42 @@ def _is_wanted(entry: Entry, epochs: int, last: bool) -> bool:
     return entry.state in ("waiting", "begun") and (entry.epochs < epochs or last)
 
 
-def _bake_elsewhere(folder: str, name: str, epochs: int, last: bool, stop: str) -> None:
-    """Of a process that a back end of joblib has started, here or on another machine."""
-    parent = os.getppid()
+def _wait_for(run: Path) -> None:
+    """Until the process of a sweep that was killed has written its checkpoint."""
+    end = time.monotonic() + PATIENCE
+    while run.is_dir() and time.monotonic() < end:
+        try:
+            with locked(run, "busy"):
+                return
+        except UsageError:
+            time.sleep(LOOK / 10)
+
+
+def _bake_elsewhere(
+    folder: str, name: str, epochs: int, last: bool, stop: str, owner: tuple[str, int]
+) -> None:
+    """Of a process that a back end of joblib has started, here or on another machine. owner: whose sweep it is."""
+    machine, process = owner
+    here = machine == _machine()
+
+    def stopped() -> bool:
+        return os.path.exists(stop) or (here and not _is_alive(process))
+
     book = Book(None, folder)
     (entry,) = (each for each in book.entries if each.name == name)
-    Baker(book, lambda: os.path.exists(stop) or os.getppid() != parent).bake(entry, epochs, last)
+    Baker(book, stopped).bake(entry, epochs, last)
+
+
+def _is_alive(process: int) -> bool:
+    if sys.platform == "win32":  # where this would end it
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    return True
 
 
 @contextlib.contextmanager
@@ -305,6 +352,10 @@ def _configuration(given: str | Mapping[str, Any]) -> dict[str, Any]:
             f"Sweep: parallel must name a back end of joblib, such as 'loky', not {shown(given)}"
         )
     joblib = _package()
+    if found["backend"] == "multiprocessing":
+        raise UsageError("Sweep: parallel='multiprocessing' forks a process that has threads; take 'loky'")
+    if found["backend"] == "loky":  # idle workers of a sweep that was killed are not to stay for minutes
+        found.setdefault("idle_worker_timeout", IDLE)
     if found["backend"] == "ray":
         try:
             importlib.import_module("ray.util.joblib").register_ray()

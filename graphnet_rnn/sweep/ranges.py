@@ -102,7 +102,8 @@ class Between(Range):
         return self.when or {}
 
     def holds(self, value: Any) -> bool:
-        return is_number(value) and self.low <= value <= self.high
+        fits = is_number(value) and (not self.whole or isinstance(value, int))
+        return fits and self.low <= value <= self.high
 
     def draw(self, random: np.random.Generator) -> Any:
         low, high = (self.low, self.high + 1) if self.whole else (self.low, self.high)

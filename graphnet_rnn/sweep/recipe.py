@@ -30,7 +30,7 @@ OWN = ("seed", "fold", "gap", "threads", "out", "resume", "quiet", "no_live", "d
 #: What names a file: the recipe's data, and these settings.
 FILES = ("valid", "test")
 #: What may be another when a sweep goes on.
-FREE = ("name", "trials", "seeds", "threads")
+FREE = ("name", "trials", "seeds", "threads", "sampler", "pruner")
 #: Configurations of a grid at most.
 MOST = 100_000
 #: Epochs of runs whose steps, or time, are what ends them.
@@ -249,7 +249,7 @@ class Recipe:
         """The arguments of `graphnet-rnn` that train one of them."""
         found = ["train", self.data, f"--out={folder}", f"--seed={seed}", f"--threads={self.threads}"]
         if fold is not None:
-            found += [f"--fold={fold + 1}/{self.folds}", f"--gap={self.gap}"]
+            found += [f"--fold={fold + 1}/{self.folds}", *([f"--gap={self.gap}"] if self.gap else [])]
         for name, value in settings.items():
             option = f"--{name.replace('_', '-')}"
             found += [option] * value if isinstance(value, bool) else [f"{option}={value}"]
@@ -364,6 +364,15 @@ class Recipe:
                     f"recipe: the grid has more than {MOST:,} configurations; say method = 'random'"
                 )
 
+    def allows(self, settings: Mapping[str, Any]) -> bool:
+        """Whether a configuration may be this."""
+        if not all(name in self.settings and _may_be(self.settings[name], v) for name, v in settings.items()):
+            return False
+        try:
+            return self.fitting(settings.__getitem__) == settings
+        except KeyError:  # one that is missing
+            return False
+
     def fitting(self, value_of: Callable[[str], Any]) -> Settings:
         """The settings; of ranges, what `value_of` gives, but for those that are no settings beside the others."""
         found: Settings = {}
@@ -372,6 +381,10 @@ class Recipe:
             if all(other in found and found[other] in held for other, held in _conditions_of(value).items()):
                 found[name] = value_of(name) if isinstance(value, Range) else value
         return {name: found[name] for name in self.settings if name in found}
+
+
+def _may_be(setting: Any, value: Any) -> bool:
+    return setting.holds(value) if isinstance(setting, Range) else setting == value
 
 
 def _conditions_of(setting: Any) -> Mapping[str, tuple[Any, ...]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import warnings
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from graphnet.system.characters import in_brief
@@ -39,17 +41,31 @@ class Tuner:
         optuna = _package()
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         sampler = recipe.sampler or SAMPLER
-        self._study = optuna.create_study(
-            study_name="sweep",
-            sampler=_made("sampler", "Sampler", sampler, recipe.seed),
-            pruner=None if recipe.pruner is None else _made("pruner", "Pruner", recipe.pruner, None),
-        )
+
+        def study() -> Any:
+            return optuna.create_study(
+                study_name="sweep",
+                sampler=_made("sampler", "Sampler", sampler, recipe.seed),
+                pruner=None if recipe.pruner is None else _made("pruner", "Pruner", recipe.pruner, None),
+            )
+
         self._trials: dict[int, Any] = {}
         self._reported: dict[int, int] = {}
         self._hopeless: set[int] = set()
         self._ended: set[int] = set()
         #: Whether there are trials of other processes, or of former ones, that the sampler has not drawn.
         self._others = False
+        self._study = study()
+        with _in_words(recipe):  # before anything is trained
+            for _ in range(3):
+                trial = self._study.ask()
+                _drawn(trial, recipe)
+                for step in (1, 2, 3):
+                    trial.report(1.0 / step, step)
+                    if recipe.pruner is not None:
+                        trial.should_prune()
+                self._study.tell(trial, 1.0)
+        self._study = study()
 
     @staticmethod
     def is_needed(recipe: Recipe) -> bool:
@@ -58,7 +74,7 @@ class Tuner:
 
     def propose(self, number: int, fates: list[Fate]) -> Settings:
         """The settings of a configuration that nobody has begun."""
-        with self._lock:
+        with self._lock, _in_words(self._recipe):
             self._follow(fates)
             if number not in self._trials:
                 if self._others:  # another sampler of this seed drew theirs, and this one would draw the same
@@ -69,13 +85,12 @@ class Tuner:
 
     def is_hopeless(self, number: int, fates: list[Fate]) -> bool:
         """Whether the pruner would end it after what it reached."""
-        with self._lock:
+        with self._lock, _in_words(self._recipe):
             self._follow(fates)
             return number in self._hopeless
 
     def _settings(self, number: int) -> Settings:
-        trial, ranges = self._trials[number], self._recipe.ranges
-        return self._recipe.fitting(lambda name: _suggested(trial, name, ranges[name]))
+        return _drawn(self._trials[number], self._recipe)
 
     def _follow(self, fates: list[Fate]) -> None:
         """Tells the study what is new, in the order of the configurations."""
@@ -93,11 +108,11 @@ class Tuner:
             if fate.number in self._ended:
                 continue
             for epoch in range(self._reported.get(fate.number, 0), len(fate.values)):
+                self._reported[fate.number] = epoch + 1
                 if math.isfinite(fate.values[epoch]):
                     trial.report(fate.values[epoch], epoch + 1)
                     if self._recipe.pruner is not None and trial.should_prune():
                         self._hopeless.add(fate.number)
-                self._reported[fate.number] = epoch + 1
             if fate.ended:
                 self._ended.add(fate.number)
                 states = optuna.trial.TrialState
@@ -107,6 +122,21 @@ class Tuner:
                     self._study.tell(trial, state=states.PRUNED)
                 else:
                     self._study.tell(trial, fate.best)
+
+
+@contextlib.contextmanager
+def _in_words(recipe: Recipe) -> Iterator[None]:
+    """UsageError for what Optuna has against the recipe."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:
+        names = " and ".join(
+            each.name for each in (recipe.sampler or SAMPLER, recipe.pruner) if each is not None
+        )
+        reason = in_brief(f"{type(error).__name__}: {' '.join(str(error).split())}", 300)
+        raise UsageError(f"recipe: Optuna cannot search so ({names}): {reason}") from None
 
 
 def _package() -> Any:
@@ -142,6 +172,12 @@ def _made(what: str, ending: str, given: Optuna, seed: int | None) -> Any:
     raise UsageError(
         f"recipe: {what} {given.name} cannot be made: {in_brief(' '.join(str(reason).split()), 200)}"
     )
+
+
+def _drawn(trial: Any, recipe: Recipe) -> Settings:
+    """What a trial has, or gets now."""
+    ranges = recipe.ranges
+    return recipe.fitting(lambda name: _suggested(trial, name, ranges[name]))
 
 
 def _suggested(trial: Any, name: str, given: Range) -> Any:

@@ -28,9 +28,10 @@ __all__ = ["Training"]
 class Training:
     """How a run goes: optimiser, rate by epoch, end.
 
-    optimizer: any of rnn.optimizers (Adam, whose gradients are clipped at a norm of 5). epochs: at most so many; steps:
-    at most so many, and core_seconds: at most so much of the processors' time for steps and validation, counted while this
-    is set (None: whatever the epochs take). Whichever is used up first ends the run; if that is within an epoch, what there is is validated.
+    optimizer: any of rnn.optimizers (Adam, whose gradients are clipped at a norm of 5). epochs, steps: at most so
+    many, and core_seconds: at most so much of the processors' time for steps and validation, counted while this is set
+    (None: whatever the epochs take). What is used up first ends the run, within an epoch if need be, and what was
+    reached is validated.
     schedule: a factor on the rate for each epoch (by default DelayedDecay for first-order optimizers whose rate is a
     number, else none). stopping: None for none. goal: the run ends where the validated measure is at most that.
     log_every: steps from one row of the history to the next; steps of second-order optimizers are few, and all there.

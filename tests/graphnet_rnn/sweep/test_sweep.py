@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,17 +143,10 @@ def _written(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.glob("*/run/history.jsonl"))
 
 
-def _children_of(folder: Path) -> list[str]:
+def _children_of(folder: Path) -> list[int]:
     """Processes that still work in a folder, after a moment in which they may write their checkpoints."""
     for _ in range(100):
-        found = []
-        for each in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = each.read_bytes().decode(errors="replace")
-            except OSError:
-                continue
-            if str(folder) in words and "sweep.child" in words:
-                found.append(words)
+        found = _numbers_of(folder)
         if not found:
             return []
         time.sleep(0.1)
@@ -336,6 +330,8 @@ def test_a_pruner_cuts_what_learns_worse_than_others(text: str, tmp_path: Path) 
     by_hand(book, 2, 5.1, 4.1, state="")
     by_hand(book, 3, 5.6, 4.6, state="")
     assert [book.is_hopeless(number) for number in (2, 3)] == [False, True]
+    book = Book(replace(wanted, pruner=Optuna("MedianPruner", {"n_startup_trials": 9})), tmp_path / "s")
+    assert not book.is_hopeless(3)  # another pruner may be tried
     assert Book(wanted, tmp_path / "s").is_hopeless(3)
 
 
@@ -396,11 +392,62 @@ def test_a_sweep_by_optuna_that_is_killed_goes_on(text: str, tmp_path: Path) -> 
         ({"sampler": Optuna("Nothing")}, "Optuna has no sampler Nothing; it has .*TPESampler"),
         ({"sampler": Optuna("TPESampler", {"speed": 3})}, "sampler TPESampler cannot be made: .*speed"),
         ({"pruner": Optuna("Nothing")}, "Optuna has no pruner Nothing; it has .*MedianPruner"),
+        (
+            {"sampler": Optuna("TPESampler", {"n_startup_trials": "x"})},
+            r"cannot search so \(TPESampler\): TypeError",
+        ),
+        ({"sampler": Optuna("BruteForceSampler")}, r"cannot search so \(BruteForceSampler\): ValueError"),
+        ({"pruner": Optuna("HyperbandPruner", {"min_resource": 0})}, r"\(TPESampler and HyperbandPruner\)"),
     ],
 )
 def test_what_optuna_has_not(text: str, tmp_path: Path, how: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        Book(recipe(text, method="optuna", **how), tmp_path / "s")
+        Book(
+            recipe(text, method="optuna", settings={"rate": Between(1e-4, 1.0, log=True)}, **how),
+            tmp_path / "s",
+        )
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    "forged", [{"units": "x"}, {"units": 3.5}, {"units": 99}, {"units": [[]]}, {"cell": "a.py:B"}]
+)
+def test_settings_that_the_recipe_has_not_are_damage(
+    text: str, tmp_path: Path, forged: dict[str, Any]
+) -> None:
+    wanted = Recipe(text, {"units": Between(2, 9, whole=True), "epochs": 1}, "optuna", trials=2)
+    book = Book(wanted, tmp_path / "s")
+    book.propose(0)
+    path = tmp_path / "s" / "0000-0" / "settings.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | forged))
+    book = Book(wanted, tmp_path / "s")
+    entry = book.look()[0]
+    assert (entry.state, entry.settings) == ("failed", {})
+    assert "settings.json is damaged: the recipe has no such settings" in entry.sentence
+    book.propose(1)
+    assert 2 <= book.entries[1].settings["units"] <= 9
+
+
+def test_whose_code_runs_is_said(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before it does, also where the folder alone says it; to tell of a sweep runs none."""
+    (tmp_path / "mine.py").write_text(
+        "import pathlib\nimport graphnet_rnn as rnn\n"
+        f"pathlib.Path({str(tmp_path / 'ran')!r}).touch()\nclass Own(rnn.GRU): pass\n"
+    )
+    (tmp_path / "r.toml").write_text(
+        f"data = 'book.txt'\n[settings]\ncell = '{tmp_path / 'mine.py'}:Own'\nunits = 2\nepochs = 1\n"
+        "sample = 0\ntime = 10\nbatch = 4\n"
+    )
+    folder = str(tmp_path / "s")
+    Book(Recipe.read(tmp_path / "r.toml"), folder)
+    main(["sweep", folder, "--only-report", "--html", str(tmp_path / "p.html")])
+    assert "runs its code" not in capsys.readouterr().err
+    assert not (tmp_path / "ran").exists()
+    assert main(["sweep", folder]) == 0
+    assert (
+        f"the recipe names cells of {tmp_path / 'mine.py'}: the runs import that" in capsys.readouterr().err
+    )
+    assert (tmp_path / "ran").exists()
 
 
 def test_without_optuna(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -473,6 +520,60 @@ def test_arrays_and_problems_are_swept_too(tmp_path: Path) -> None:
         e.sentence for e in sweep.book.entries
     ]
     assert Book(None, tmp_path / "b").recipe.data == "task:addition(10)"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes in /proc")
+@pytest.mark.parametrize("victim", ["worker", "sweep"])
+def test_a_worker_of_joblib_that_is_killed_loses_nothing(text: str, tmp_path: Path, victim: str) -> None:
+    """Nor does the sweep itself; its workers begin nothing more."""
+    (tmp_path / "recipe.toml").write_text(
+        "data = 'book.txt'\nseeds = 2\n[settings]\nunits = { values = [4, 8] }\ntime = 10\nbatch = 4\nsample = 0\n"
+        "epochs = 30\n"
+    )
+    out = tmp_path / "s"
+    command = [
+        sys.executable,
+        "-m",
+        "graphnet_rnn",
+        "sweep",
+        str(tmp_path / "recipe.toml"),
+        f"--out={out}",
+        "--quiet",
+    ]
+    process = subprocess.Popen([*command, "--parallel=loky", "--workers=2"])
+    end = time.monotonic() + 60
+    while not _written(out) and time.monotonic() < end:
+        time.sleep(0.05)
+    if victim == "sweep":
+        process.kill()
+        process.wait()
+        assert not _children_of(out)
+        begun = sorted(out.glob("*/run"))
+        time.sleep(2)
+        assert sorted(out.glob("*/run")) == begun
+        assert subprocess.run([*command], timeout=300, check=False).returncode == 0
+    else:
+        os.kill(_parent(next(iter(_numbers_of(out)))), signal.SIGKILL)
+        assert process.wait(timeout=300) == 0
+    assert {entry.state for entry in Book(None, out).look()} == {"done"}
+    for history in out.glob("*/run/history.jsonl"):
+        epochs = [row["epoch"] for row in read_rows(history, DataError) if row["event"] == "epoch"]
+        assert epochs == list(range(1, 31))
+
+
+def _numbers_of(folder: Path) -> list[int]:
+    """Of the processes that train there."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = each.read_bytes().decode(errors="replace")
+            if str(folder) in words and "sweep.child" in words:
+                found.append(int(each.parent.name))
+    return found
+
+
+def _parent(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_the_folder_keeps_the_data_by_their_content(text: str, tmp_path: Path) -> None:
