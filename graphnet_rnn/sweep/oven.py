@@ -346,7 +346,7 @@ def _package() -> Any:
 
 def _configuration(given: str | Mapping[str, Any]) -> dict[str, Any]:
     """What joblib is to be told. UsageError for what it does not know."""
-    found = {"backend": given} if isinstance(given, str) else dict(given)
+    found: dict[str, Any] = {"backend": given} if isinstance(given, str) else dict(given)
     if not isinstance(found.get("backend"), str):
         raise UsageError(
             f"Sweep: parallel must name a back end of joblib, such as 'loky', not {shown(given)}"

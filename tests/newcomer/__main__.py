@@ -12,6 +12,7 @@ traceback. The site must not know where it was built.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import shlex
@@ -24,11 +25,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from tests.newcomer.choices import STAND_INS, choice_of
 from tests.newcomer.commands import ROOT, Command, commands_of_help, commands_of_page, pages, programs
 
 #: A sweep of two runs.
-RECIPE = 'text = "{}"\n[settings]\nunits = { values = [4, 8] }\nbatch = 64\nepochs = 1\n'
+RECIPE = 'data = "{}"\n[settings]\nunits = { values = [4, 8] }\nbatch = 64\nepochs = 1\n'
 #: Checkout -> the command that makes its environment.
 CHECKOUTS = {
     "demo": "python3 run.py demo",
@@ -152,6 +155,12 @@ def write_files(folder: Path) -> None:
     class_in_guide = re.search(r"^class Leaky.*?(?=^rnn\.)", guide, re.MULTILINE | re.DOTALL)
     assert class_in_guide is not None
     (folder / "my_cells.py").write_text(OURS + "\n\n" + class_in_guide[0], "utf-8")
+    rows = [f"{math.sin(i / 3):.3f},{i % 7 / 7:.3f},{i % 2},{'ab'[i % 2]}" for i in range(400)]
+    (folder / "weather.csv").write_text("rain,wind,cloud\n" + "".join(f"{row[:-2]}\n" for row in rows))
+    for name in ("steps.csv", "new.csv"):
+        (folder / name).write_text("ax,ay,kind,who\n" + "".join(f"{row}\n" for row in rows))
+    x = np.linspace(-1, 1, 600).reshape(10, 30, 2)
+    np.savez(folder / "signals.npz", x=x, y=x.sum(axis=2))
     (folder / "graphnet" / "graph").mkdir(parents=True)
     shutil.copy(ROOT / "graphnet" / "graph" / "node.py", folder / "graphnet" / "graph")
     (folder / "docs").mkdir()
