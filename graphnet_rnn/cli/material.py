@@ -135,16 +135,16 @@ def material_of(options: argparse.Namespace) -> Material:
     """By the name of the data."""
     data = options.data
     if data is not None and data.startswith(TASK):
-        return Fresh(options)
+        return TaskMaterial(options)
     if data is not None and Path(data).suffix.lower() in ENDINGS:
-        return Filed(options)
-    return Read(options)
+        return FileMaterial(options)
+    return TextMaterial(options)
 
 
 # -- texts -------------------------------------------------------------------------------------
 
 
-class Read(Material):
+class TextMaterial(Material):
     """A text; or Python's own library sources."""
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -245,7 +245,7 @@ def _curvature_batches(options: argparse.Namespace) -> int | None:
 # -- sequences of files ------------------------------------------------------------------------
 
 
-class Filed(Material):
+class FileMaterial(Material):
     """Arrays, a table, or music."""
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -277,7 +277,8 @@ class Filed(Material):
 
     def problem(self, network: Network, optimizer: Optimizer) -> Problem:
         options, train = self.options, self.train
-        valid = 0.1 if self.valid is None else (self.valid.inputs, self.valid.targets)
+        kept = self.valid
+        valid = 0.1 if kept is None else (kept.inputs, kept.targets, kept.weights)
         return Arrays(
             network,
             train.inputs,
@@ -342,7 +343,7 @@ def _outputs(targets: Array, loss: str) -> int:
 # -- problems ----------------------------------------------------------------------------------
 
 
-class Fresh(Material):
+class TaskMaterial(Material):
     """A problem with long-term dependencies, `task:addition(30)`: new sequences at each step."""
 
     batch = None

@@ -138,7 +138,7 @@ def read_inputs(path: str | Path, choice: Choice) -> Array:
         columns = TABLES[ending](path)
         apart = {*choice.targets, *(name for name in (choice.case, choice.weights) if name in columns)}
         inputs = choice.inputs or tuple(name for name in columns if name not in apart)
-        return _stacked(path, columns, inputs)[_index(path, columns, choice)]
+        return _stacked(path, columns, inputs)[_index(path, columns, choice)].astype(np.float32)
     x = _piano_roll(path)[:, None] if ending in MUSIC else _inputs(path, _arrays(path), choice)
     if choice.pieces is None:
         return x
@@ -247,7 +247,7 @@ def _of_columns(path: Path, columns: Mapping[str, Array], choice: Choice) -> Seq
         t = t[:, 0].astype(np.int64)  # labels
     w = None if choice.weights is None else _stacked(path, columns, (choice.weights,))[:, 0]
     index = _index(path, columns, choice)
-    return Sequences(x[index], t[index], None if w is None else w[index[0]])
+    return Sequences(x[index].astype(np.float32), t[index], None if w is None else w[index[0]])
 
 
 def _stacked(path: Path, columns: Mapping[str, Array], names: tuple[str, ...]) -> Array:
@@ -256,7 +256,7 @@ def _stacked(path: Path, columns: Mapping[str, Array], names: tuple[str, ...]) -
         raise DataError(f"{path} has no column that is read; it has {_listed(columns)}")
     for name in names:
         _require_column(path, columns, name)
-    return np.stack([_numbers(path, name, columns[name]) for name in names], axis=-1).astype(np.float32)
+    return np.stack([_numbers(path, name, columns[name]) for name in names], axis=-1)
 
 
 def _require_column(path: Path, columns: Mapping[str, Array], name: str) -> None:

@@ -9,6 +9,7 @@ data/              the files that the recipe names, see Container
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -241,18 +242,19 @@ class Book:
         """Says what a configuration is to try, and all before it, if nobody has: one process at a time."""
         if all(entry.settings for entry in self.of(number)):
             return
-        assert self._tuner is not None
-        end = time.monotonic() + PATIENCE
-        while True:
-            try:
-                with locked(self.folder / PROPOSING, "another sweep proposes settings now, and does not end"):
-                    for each in range(number + 1):
-                        self._propose(each)
-                return
-            except UsageError:
-                if time.monotonic() > end:
-                    raise
-                time.sleep(PAUSE)
+        with contextlib.ExitStack() as stack:
+            end = time.monotonic() + PATIENCE
+            while True:
+                try:
+                    busy = f"another sweep in {self.folder} proposes settings now, and does not end"
+                    stack.enter_context(locked(self.folder / PROPOSING, busy))
+                    break
+                except UsageError:
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(PAUSE)
+            for each in range(number + 1):
+                self._propose(each)
 
     def _propose(self, number: int) -> None:
         assert self._tuner is not None

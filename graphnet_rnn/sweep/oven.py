@@ -13,8 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from pathlib import Path
 from typing import Any
 
@@ -125,15 +124,24 @@ class Sweep:
         waiting = list(entries)
         while waiting and not self._stopped.is_set():
             if self._config is None:
-                baker = Baker(self.book, self._stopped.is_set)
-                with ThreadPoolExecutor(self.workers) as pool:
-                    list(pool.map(partial(baker.bake, epochs=epochs, last=last), waiting))
+                self._train_here(waiting, epochs, last)
             else:
                 self._train_elsewhere(waiting, epochs, last)
             self.book.look()
             waiting = [entry for entry in waiting if _is_wanted(entry, epochs, last)]
             if waiting:
                 self._stopped.wait(4 * LOOK)
+
+    def _train_here(self, entries: Sequence[Entry], epochs: int, last: bool) -> None:
+        baker = Baker(self.book, self._stopped.is_set)
+        with ThreadPoolExecutor(self.workers) as pool:
+            futures = [pool.submit(baker.bake, entry, epochs, last) for entry in entries]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+            except BaseException:
+                self._stopped.set()  # or the others would be waited for
+                raise
 
     def _train_elsewhere(self, entries: Sequence[Entry], epochs: int, last: bool) -> None:
         """By joblib. Workers see a file that tells them to stop."""
@@ -198,7 +206,11 @@ class Baker:
             return
         self._book.propose(entry.number)
         entry.folder.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(UsageError), locked(entry.folder, "another sweep does it"):
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(locked(entry.folder, "another sweep does it"))
+            except UsageError:
+                return
             _wait_for(entry.run)
             entry.look()
             if _is_wanted(entry, epochs, last):
@@ -218,20 +230,11 @@ class Baker:
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
             start_new_session=True, env=alone(os.environ),
         ) as process:  # fmt: skip
-            stopped, seen = False, entry.epochs
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(LOOK / 10)  # what fails, fails at once
-            while process.poll() is None:
-                stopped = self._stopped()
-                entry.look()
-                if not stopped and entry.state != "cut" and seen < entry.epochs < epochs:
-                    seen = entry.epochs
-                    self._cut_if_hopeless(entry)
-                if stopped or entry.state == "cut":
-                    _end(process)
-                    break
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(LOOK)
+            try:
+                stopped = self._watch(process, entry, epochs)
+            except BaseException:
+                _end(process)
+                raise
             _, errors = process.communicate()
         entry.look()
         if entry.state == "cut":
@@ -241,6 +244,22 @@ class Baker:
                 entry.end("done")
         elif not stopped:
             entry.end("failed", _sentence(errors, process.returncode))
+
+    def _watch(self, process: subprocess.Popen[str], entry: Entry, epochs: int) -> bool:
+        """Until it ends, or is to end; whether the sweep was told to stop."""
+        seen, pause = entry.epochs, LOOK / 10  # what fails, fails at once
+        while process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(pause)
+            pause, stopped = LOOK, self._stopped()
+            entry.look()
+            if not stopped and entry.state != "cut" and seen < entry.epochs < epochs:
+                seen = entry.epochs
+                self._cut_if_hopeless(entry)
+            if process.poll() is None and (stopped or entry.state == "cut"):
+                _end(process)
+                return stopped
+        return False
 
     def _cut_if_hopeless(self, entry: Entry) -> None:
         """Ends all runs of its configuration that have not ended, if the recipe's pruner says so."""

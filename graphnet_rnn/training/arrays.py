@@ -34,8 +34,9 @@ class Arrays(ObjectiveProblem):
     batch: cases of a batch (all, if there are fewer). An epoch has every case once, in an order of its own; where the
     last batch is not full, cases of no weight fill it up. gradient_batches: so many batches make a step; then what does
     not fill a step is left out of the epoch. curvature_batches: the first of them, for the curvature.
-    valid: cases to validate on: (inputs, targets), or the share of the cases that is kept for it, the last ones; None
-    for none. weights: of the cases, (cases,), at least 0 (1). unscored: steps at the start without a target.
+    valid: cases to validate on: (inputs, targets), (inputs, targets, weights), or the share of the cases that is kept
+    for it, the last ones; None for none. weights: of the cases, (cases,), at least 0 (1). unscored: steps at the start
+    without a target.
     clip_values, l2, threads, memory, backend: see Objective.
     Rows are in the network's loss, in nats but for "squared". Raises UsageError, DataError.
     """
@@ -49,14 +50,14 @@ class Arrays(ObjectiveProblem):
     targets: InitVar[Any]
     batch: int = setting(32, "cases of a batch")
     _: KW_ONLY
-    valid: InitVar[float | tuple[Any, Any] | None] = 0.1
+    valid: InitVar[float | tuple[Any, ...] | None] = 0.1
     weights: InitVar[Any] = None
     gradient_batches: int = setting(1, "batches of a step")
     curvature_batches: int = setting(1, "the first of them, for the curvature")
     unscored: int = setting(0, "time steps at the start without a target")
 
     def __post_init__(
-        self, inputs: Any, targets: Any, valid: float | tuple[Any, Any] | None, weights: Any
+        self, inputs: Any, targets: Any, valid: float | tuple[Any, ...] | None, weights: Any
     ) -> None:
         if not isinstance(self.network, Network):
             raise UsageError(f"Arrays: network must be a Network, not {self.network!r:.60}")
@@ -99,9 +100,11 @@ class Arrays(ObjectiveProblem):
         if valid is None:
             return whole, None
         if isinstance(valid, tuple):
-            if len(valid) != 2:
-                raise UsageError("Arrays: valid must be (inputs, targets), a share, or None")
-            kept = _checked(self.model, *valid, None)
+            if len(valid) not in (2, 3):
+                raise UsageError(
+                    "Arrays: valid must be (inputs, targets), (inputs, targets, weights), a share, or None"
+                )
+            kept = _checked(self.model, valid[0], valid[1], valid[2] if len(valid) == 3 else None)
             if len(kept[0]) != len(whole[0]):
                 raise DataError(
                     f"Arrays: cases to train on have {len(whole[0])} steps, those to validate on {len(kept[0])}"

@@ -108,6 +108,19 @@ def test_a_run_goes_on_as_if_unbroken(here: Path, data: str) -> None:
         assert (here / "parts" / name).read_bytes() == (here / "whole" / name).read_bytes()
 
 
+def test_validation_is_weighed_too(here: Path) -> None:
+    assert main(["train", "d.npz", "--weights", "w", *SMALL, "--fold", "1/3", "--out", "run", "--quiet"]) == 0
+    network = rnn.load("run/model.safetensors")
+    assert isinstance(network, rnn.Network)
+    data = rnn.data.read_sequences("d.npz", rnn.data.Choice(weights="w"))
+    _, valid = data.fold(0, 3)
+    losses = ((rnn.run(network, valid.inputs)[0][..., 0] - valid.targets) ** 2).mean(axis=0)
+    assert valid.weights is not None
+    rows = [json.loads(line) for line in Path("run/history.jsonl").read_text().splitlines()]
+    best = min(row["valid_loss"] for row in rows if row["event"] == "epoch")
+    assert best == pytest.approx(losses @ valid.weights / valid.weights.sum(), rel=1e-5)
+
+
 def test_a_share_is_validated_on_by_its_number(here: Path) -> None:
     found = []
     for fold in range(1, 4):

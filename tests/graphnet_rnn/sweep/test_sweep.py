@@ -31,6 +31,7 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.sweep import Between, Book, Halving, Optuna, Recipe, Sweep, Values
 from graphnet_rnn.sweep.oven import _cores
 from graphnet_rnn.sweep.report import report
+from graphnet_rnn.sweep.tuner import Tuner
 
 TEXT = "the cat sat on the mat, and the rat sat on the hat.\n" * 20
 SMALL: dict[str, Any] = {"time": 10, "batch": 4, "sample": 0, "no_early_stopping": True}
@@ -448,6 +449,28 @@ def test_whose_code_runs_is_said(text: str, tmp_path: Path, capsys: pytest.Captu
         f"the recipe names cells of {tmp_path / 'mine.py'}: the runs import that" in capsys.readouterr().err
     )
     assert (tmp_path / "ran").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("asked", ["propose", "is_hopeless"])
+def test_a_search_that_fails_ends_the_sweep_with_its_sentence(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """Its runs are ended, not waited for."""
+    settings = {"units": Between(2, 9, whole=True), **SMALL, "epochs": 100_000}
+    wanted = Recipe(text, settings, "optuna", trials=3, pruner=Optuna("MedianPruner"))
+    sweep = Sweep(wanted, tmp_path / "s", workers=2)
+    honest = Tuner.propose
+
+    def fails(tuner: Tuner, number: int, fates: Any) -> Any:
+        if asked == "propose" and number == 0:
+            return honest(tuner, number, fates)
+        raise UsageError("recipe: Optuna cannot search so")
+
+    monkeypatch.setattr(Tuner, asked, fails)
+    with pytest.raises(UsageError, match="Optuna cannot search so"):
+        sweep.run()
+    assert not _children_of(tmp_path / "s")
 
 
 def test_without_optuna(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,7 +221,7 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "no weight to validate": (DataError, {"weights": np.arange(CASES) < 5}, "cases to validate on has a weight"),
     "all to validate": (UsageError, {"valid": 1.0}, "valid = 1 of 11 cases leaves none to train on"),
     "a share below 0": (UsageError, {"valid": -0.1}, "Arrays: valid must be"),
-    "three to validate": (UsageError, {"valid": (X, T, X)}, "valid must be (inputs, targets), a share, or None"),
+    "four to validate": (UsageError, {"valid": (X, T, None, X)}, "valid must be (inputs, targets), (inputs,"),
     "others to validate": (DataError, {"valid": (X[1:], T[1:])}, "to train on have 6 steps, those to validate on 5"),
     "more for the curvature": (UsageError, {"curvature_batches": 2}, "must be at most gradient_batches, 1, not 2"),
     "no step": (DataError, {"gradient_batches": 9}, "a step takes 36 cases, but there are 10 to train on"),
