@@ -19,6 +19,7 @@ from viz.charts.curves import training_curve
 from viz.charts.norms import gradient_by_distance, weight_norms
 from viz.charts.reading import cost_over_text
 from viz.charts.second_order import flight_recorder
+from viz.charts.settings import compare_settings
 from viz.charts.solved import minibatches_and_failures
 from viz.drawing.dot import to_dot
 from viz.drawing.draw import draw
@@ -38,8 +39,9 @@ from viz.units import units
 
 __all__ = [
     "COLOUR_BLIND", "DARK", "LIGHT", "Drawing", "DrawingError", "Notes", "Style", "TextPage", "best_setting",
-    "changes", "coloured", "coloured_html", "compare_runs", "cost_over_text", "draw", "dump", "explore",
-    "flight_recorder", "generation", "gradient_by_distance", "gradients", "history_chart", "mimebundle",
+    "changes", "coloured", "coloured_html", "compare_runs", "compare_settings", "cost_over_text", "draw",
+    "dump", "explore", "flight_recorder", "generation", "gradient_by_distance", "gradients", "history_chart",
+    "mimebundle",
     "minibatches_and_failures", "mirror", "passes", "reading", "samples", "times", "to_dot", "training_curve",
     "units", "values", "weight_norms",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from graphnet_rnn.cli.user_cells import parts_of
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.sweep import Entry, Recipe, Sweep, Values
+from graphnet_rnn.sweep import Book, Entry, Recipe, Sweep, Values
 from graphnet_rnn.sweep.book import ENDS
 from graphnet_rnn.sweep.recipe import OWN
 from graphnet_rnn.sweep.report import KINDS, report
@@ -58,6 +58,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write a page of what there is, at the end: curves, settings, results",
     )
     add(
+        "--figure",
+        metavar="FILE",
+        help="draw mean ± standard error against a setting, at the end; .svg, .png, .pdf",
+    )
+    add(
+        "--against",
+        metavar="NAME",
+        help="of --figure: the setting of its axis (default: numbers of most values)",
+    )
+    add("--by", metavar="NAME", help="of --figure: the setting with a line for each value")
+    add("--panels", metavar="NAME", help="of --figure: the setting with a panel for each value")
+    add(
         "--serve",
         action="store_true",
         help="show that page in a browser while it trains, from this machine alone",
@@ -72,8 +84,14 @@ def run(options: argparse.Namespace) -> int:
         require_ending("--report", options.report, KINDS, "the name of a table")
     if options.html is not None:
         require_ending("--html", options.html, (".html",), "the name of a page")
+    if options.figure is not None:
+        require_ending("--figure", options.figure)
+    for name in ("against", "by", "panels"):
+        if getattr(options, name) is not None and options.figure is None:
+            raise UsageError(f"--{name} says how --figure is drawn; give that, too")
     require_apart(
-        {"--report": options.report, "--html": options.html}, {"recipe": options.recipe, "data": options.data}
+        {"--report": options.report, "--html": options.html, "--figure": options.figure},
+        {"recipe": options.recipe, "data": options.data},
     )
     if options.workers is not None:
         whole_number("--workers", options.workers)
@@ -96,6 +114,8 @@ def run(options: argparse.Namespace) -> int:
             interrupted = _trained(sweep, options, lambda: None)
     if options.html is not None:
         write_atomically(options.html, page_of(sweep.book).encode())
+    if options.figure is not None:
+        _draw(sweep.book, options)
     if options.report is not None:
         write_atomically(options.report, report(sweep.book, Path(options.report).suffix).encode())
     if not options.quiet or options.only_report:
@@ -110,6 +130,16 @@ def run(options: argparse.Namespace) -> int:
     if not options.quiet:
         print(f"the best run is in {best[0].runs[0].run}")
     return 0
+
+
+def _draw(book: Book, options: argparse.Namespace) -> None:
+    import viz
+
+    book.look()
+    rows = [{**each.settings, "mean": each.mean, "error": each.error} for each in book.best()]
+    chosen = {name: getattr(options, name) for name in ("against", "by", "panels")}
+    drawn = viz.compare_settings(rows, **chosen, unit=book.unit, title=book.recipe.name)
+    drawn.savefig(options.figure, dpi=150)
 
 
 def _what_and_where(options: argparse.Namespace) -> tuple[Recipe | None, str]:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from viz.charts import parts as chart
-from viz.charts.history import TRAINED, VALIDATED, History, Measures, is_number, measures_of, rows_of
+from viz.charts.history import (
+    TRAINED,
+    VALIDATED,
+    History,
+    Measures,
+    is_number,
+    measures_of,
+    order_of,
+    rows_of,
+)
 from viz.charts.labels import Ending, colour_of, label_ends
 from viz.errors import DrawingError, by_matplotlib
 
@@ -157,8 +166,8 @@ def best_setting(
     validated = (name for row in rows for name in row if str(name).startswith(VALIDATED))
     score = score or next(validated, "valid_bits")
     found = _found(rows, (best, against, score), (panels, by))
-    pages = sorted({page for page, _, _ in found}, key=_order)
-    groups = sorted({group for _, group, _ in found}, key=_order)
+    pages = sorted({page for page, _, _ in found}, key=order_of)
+    groups = sorted({group for _, group, _ in found}, key=order_of)
     width = 5.5 if len(pages) == 1 else 3.9
     figure = Chart(width * len(pages) + (0.9 if by else 0.2), 3.9)
     grid = figure.subplots(1, len(pages), squeeze=False, sharey=True)[0]
@@ -225,7 +234,3 @@ def _roomy(axes: Axes, values: Sequence[float]) -> None:
     low, high = min(values), max(values)
     room = 0.08 * (high - low) or 0.5 * abs(high) or 0.5
     axes.set_ylim(low - room, high + room)
-
-
-def _order(value: Any) -> tuple[bool, float, str]:
-    return (False, float(value), "") if is_number(value) else (True, 0.0, str(value))

@@ -74,6 +74,11 @@ def is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, Real) and not isinstance(value, bool) and bool(abs(value) <= sys.float_info.max)  # type: ignore[operator]
 
 
+def order_of(value: Any) -> tuple[bool, float, str]:
+    """By which settings are sorted: numbers first."""
+    return (False, float(value), "") if is_number(value) else (True, 0.0, str(value))
+
+
 def is_positive(value: Any) -> TypeGuard[float]:
     """Whether it is a finite number > 0."""
     return is_number(value) and value > 0

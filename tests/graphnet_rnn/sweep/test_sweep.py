@@ -246,6 +246,16 @@ def test_tables(text: str, tmp_path: Path) -> None:
         report(book, ".xls")
 
 
+def test_a_figure(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made(text, tmp_path / "sweep")
+    command = ["sweep", str(tmp_path / "sweep"), "--only-report"]
+    assert main([*command, "--figure", str(tmp_path / "f.svg"), "--against", "units"]) == 0
+    drawn = (tmp_path / "f.svg").read_text("utf-8")
+    assert "bits/char" in drawn
+    assert main([*command, "--figure", str(tmp_path / "g.svg"), "--by", "size"]) == 1
+    assert "results have no setting 'size'" in capsys.readouterr().err
+
+
 def test_the_command(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "r.toml").write_text(
         "data = 'book.txt'\n[settings]\nunits = { values = [4] }\ntime = 10\nbatch = 4\nsample = 0\nepochs = 1\n"
