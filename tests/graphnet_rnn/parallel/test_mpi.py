@@ -72,6 +72,19 @@ def test_training_gives_the_same_bytes(how: tuple[str, ...], folder: Path) -> No
     require_same_files(contents(folder / "on"), contents(folder / "1"))
 
 
+@pytest.mark.cuda
+def test_sums_go_through_the_host_where_a_gpu_computes(tmp_path: Path) -> None:
+    """Gradient, products of conjugate gradient and losses, of two processes that have a device each."""
+    (tmp_path / "book.txt").write_text("abcab cabba\n" * 60)
+    how = (
+        "graphnet_rnn", "train", "book.txt", "--cell=Elman", "--units=3", "--time=4", "--batch=2", "--backend=cuda",
+        "--optimizer=hf(cg_steps=2)", "--gradient-batches=2", "--steps=2", "--sample=0", "--quiet",
+    )  # fmt: skip
+    for size in (1, 2):
+        assert ran(size, tmp_path, *how, f"--out={size}") == (0, "")
+    require_same_files(contents(tmp_path / "2"), contents(tmp_path / "1"))
+
+
 def test_the_first_speaks_for_all(folder: Path) -> None:
     _, said = ran(2, folder, *TRAIN)
     assert said.count("2 processes cannot share a batch that is no more than 1 part") == 1
