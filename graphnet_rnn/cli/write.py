@@ -26,7 +26,11 @@ THEMES = ("light", "dark", "colour-blind")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("model", nargs="?", help="a file that training wrote (default: a small one of this package)")
+    add(
+        "model",
+        nargs="?",
+        help="a file that training wrote, .safetensors (default, also before a FILE: a small one of this package)",
+    )
     add("file", nargs="?", help="a text to go on with, or to begin")
     add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
     add("--temperature", type=float, default=0.7, help="of suggestions, at first; 0: always the likeliest")
@@ -55,6 +59,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--colour and --theme are of a terminal; a page has a button for it")
     if not options.html:
         _require_terminal()
+    if options.file is None and options.model is not None and not options.model.endswith(".safetensors"):
+        options.model, options.file = None, options.model
     document = Document(options.file)
     text = document.read()
     learn = None if options.learn is None else rnn.SGD(options.learn, clip_norm=1.0)

@@ -556,10 +556,12 @@ ROWS: dict[str, list[tuple[str, str]]] = {
     ],
     "write": [
         ("write none.safetensors --html", "there is no file none.safetensors"),
-        ("write text.txt --html", "is not a graphnet model"),
+        ("write text.txt other.txt --html", "is not a graphnet model"),
         ("write cut.safetensors --html", "cut.safetensors"),
         ("write nan.safetensors --html", "are nan or infinite"),
         ("write vectors.safetensors --html", "this network has no vocabulary"),
+        ("write folder --html", "folder is a folder"),
+        ("write none/new.txt --html", "there is no folder none for new.txt"),
         ("write model.safetensors folder --html", "folder is a folder"),
         ("write model.safetensors binary --html", "is no text in UTF-8"),
         ("write model.safetensors none/new.txt --html", "there is no folder none for new.txt"),

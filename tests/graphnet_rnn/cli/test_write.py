@@ -38,7 +38,8 @@ def written(model: Path, tmp_path: Path) -> Iterator[Any]:
 
     def begin(*arguments: str, **how: Any) -> Terminal:
         environment = {"LC_ALL": "C.UTF-8", "PYTHONUTF8": "1", **how.pop("environment", {})}
-        command = [sys.executable, "-m", "graphnet_rnn", "write", str(model), *arguments]
+        named = [] if how.pop("own", False) else [str(model)]
+        command = [sys.executable, "-m", "graphnet_rnn", "write", *named, *arguments]
         terminal = Terminal(command, folder=tmp_path, environment=environment, **how)
         begun.append(terminal)
         terminal.until(lambda: bool(terminal.lines[-1]) or terminal.ended(), START)
@@ -47,6 +48,16 @@ def written(model: Path, tmp_path: Path) -> Iterator[Any]:
     yield begin
     for terminal in begun:
         terminal.__exit__()
+
+
+def test_a_file_alone_is_written_with_the_model_of_the_package(written: Any, tmp_path: Path) -> None:
+    t = written("story.txt", own=True, rows=8, columns=70)
+    assert t.lines[-1].startswith("story.txt  temperature 0.7  0 characters")
+    t.press("T", "h", "e", " ")
+    t.until(lambda: t.sees(" 4 characters"))
+    t.press("^S")
+    t.until((tmp_path / "story.txt").exists)
+    assert (tmp_path / "story.txt").read_text() == "The "
 
 
 def suggestion_of(seed: int, text: str, temperature: float = 0.0) -> str:
