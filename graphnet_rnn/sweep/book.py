@@ -201,7 +201,7 @@ class Book:
 
     def _require_same(self, was: dict[str, Any], recipe: Recipe) -> None:
         """UsageError for the recipe of another sweep."""
-        now = self._mapping(recipe.with_files(self._container.put))
+        now = self._mapping(recipe.with_files(self._container.place))
         changed = [name for name in _differing(was, now) if name not in FREE]
         if changed == ["settings"] and isinstance(was.get("settings"), dict):
             changed = [

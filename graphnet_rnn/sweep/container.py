@@ -28,6 +28,16 @@ class Container:
 
         Of a file that lies here already, whether it is what it was: DataError if it is not, or cannot be read.
         """
+        kept, content = self._place(file)
+        if not kept.exists():
+            write_atomically(kept, content)
+        return str(kept)
+
+    def place(self, file: str) -> str:
+        """Where `put` keeps it; nothing is written."""
+        return str(self._place(file)[0])
+
+    def _place(self, file: str) -> tuple[Path, bytes]:
         path = Path(file)
         content = read_bytes(path, DataError)
         if not content:
@@ -36,10 +46,8 @@ class Container:
         if path.parent.resolve() == self.folder.resolve():
             if not path.name.startswith(f"{digest}-"):
                 raise DataError(f"{path} is not what it was when the sweep began; put it back, or sweep anew")
-            return str(path)
+            return path, content
         there = sorted(self.folder.glob(f"{digest}-*"))
         if there:
-            return self.put(str(there[0]))
-        kept = self.folder / f"{digest}-{path.name}"
-        write_atomically(kept, content)
-        return str(kept)
+            return self._place(str(there[0]))
+        return self.folder / f"{digest}-{path.name}", content

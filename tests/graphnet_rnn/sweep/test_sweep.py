@@ -210,6 +210,7 @@ def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
     Path(text).write_text(TEXT + "x")
     with pytest.raises(UsageError, match="is a sweep of another recipe: data of it differ"):
         Book(recipe(text), tmp_path / "sweep")
+    assert len(list((tmp_path / "sweep" / "data").iterdir())) == 1
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "x").touch()
     with pytest.raises(UsageError, match="is there already, and holds no sweep"):
