@@ -526,7 +526,7 @@ def test_a_cluster_of_dask_starts_the_same_runs(text: str, tmp_path: Path) -> No
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_runs_that_joblib_has_started_end_when_told(text: str, tmp_path: Path) -> None:
     sweep = Sweep(recipe(text, 100_000), tmp_path / "s", workers=2, parallel="loky")
-    sweep.run(until=lambda: _written(tmp_path / "s") > 0)
+    sweep.run(until=lambda: {entry.state for entry in sweep.book.entries} == {"begun"})
     assert {entry.state for entry in sweep.book.look()} == {"begun"}
     assert not _children_of(tmp_path / "s")
     assert not list((tmp_path / "s").glob("stop-*"))
@@ -587,7 +587,9 @@ def test_a_worker_of_joblib_that_is_killed_loses_nothing(text: str, tmp_path: Pa
         assert sorted(out.glob("*/run")) == begun
         assert subprocess.run([*command], timeout=300, check=False).returncode == 0
     else:
-        os.kill(_parent(next(iter(_numbers_of(out)))), signal.SIGKILL)
+        while not (numbers := _numbers_of(out)):
+            time.sleep(0.01)
+        os.kill(_parent(numbers[0]), signal.SIGKILL)
         assert process.wait(timeout=300) == 0
     assert {entry.state for entry in Book(None, out).look()} == {"done"}
     for history in out.glob("*/run/history.jsonl"):
