@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from graphnet.system.files import read_whole
 from graphnet_rnn.errors import SaveError, UsageError
 
 __all__ = ["append_line", "cut", "keep_rows", "locked", "read_bytes", "reading", "sync", "write_atomically"]
+
+#: Seconds between two tries to enter what another is in.
+PAUSE = 0.05
 
 
 def read_bytes(path: str | Path, error: type[GraphnetError]) -> bytes:
@@ -68,12 +72,14 @@ def sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: str | Path, busy: str) -> Iterator[Callable[[], None]]:
+def locked(path: str | Path, busy: str, patience: float = 0.0) -> Iterator[Callable[[], None]]:
     """No other process is in the same file or folder until the block ends (see graphnet.system.files).
 
     Gives a function that makes sure of it again, since others may remove the lock, or the folder with it. Both raise
-    UsageError, which says `busy`, if another is in; SaveError if no lock can be made there.
+    UsageError, which says `busy`, if another is in, to enter after so many seconds of patience; SaveError if no lock
+    can be made there.
     """
+    end = time.monotonic() + patience
 
     @contextlib.contextmanager
     def refused(reason: str) -> Iterator[None]:
@@ -86,7 +92,14 @@ def locked(path: str | Path, busy: str) -> Iterator[Callable[[], None]]:
 
     with contextlib.ExitStack() as stack:
         with refused("cannot be locked against other processes"):
-            lock = stack.enter_context(files.locked(path))
+            while True:
+                try:
+                    lock = stack.enter_context(files.locked(path))
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= end:
+                        raise
+                    time.sleep(PAUSE)
 
         def hold() -> None:
             with refused("was removed meanwhile, or the lock in it, and cannot be locked again"):

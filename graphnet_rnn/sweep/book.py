@@ -9,13 +9,11 @@ data/              the files that the recipe names, see Container
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
 import stat
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,8 +33,8 @@ __all__ = ["ENDS", "Book", "Configuration", "Entry"]
 
 #: How a run may end for good. "cut": others learned better.
 ENDS = ("done", "failed", "cut")
-#: Seconds between two tries of what another process is doing, and until it is given up.
-PAUSE, PATIENCE = 0.05, 60.0
+#: Seconds until what another process is doing is given up.
+PATIENCE = 60.0
 RECIPE, DATA, SETTINGS, ENDED, RUN, PROPOSING = (
     "recipe.json",
     "data",
@@ -242,17 +240,8 @@ class Book:
         """Says what a configuration is to try, and all before it, if nobody has: one process at a time."""
         if all(entry.settings for entry in self.of(number)):
             return
-        with contextlib.ExitStack() as stack:
-            end = time.monotonic() + PATIENCE
-            while True:
-                try:
-                    busy = f"another sweep in {self.folder} proposes settings now, and does not end"
-                    stack.enter_context(locked(self.folder / PROPOSING, busy))
-                    break
-                except UsageError:
-                    if time.monotonic() > end:
-                        raise
-                    time.sleep(PAUSE)
+        busy = f"another sweep in {self.folder} proposes settings now, and does not end"
+        with locked(self.folder / PROPOSING, busy, PATIENCE):
             for each in range(number + 1):
                 self._propose(each)
 

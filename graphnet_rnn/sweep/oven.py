@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from pathlib import Path
@@ -276,13 +275,9 @@ def _is_wanted(entry: Entry, epochs: int, last: bool) -> bool:
 
 def _wait_for(run: Path) -> None:
     """Until the process of a sweep that was killed has written its checkpoint."""
-    end = time.monotonic() + PATIENCE
-    while run.is_dir() and time.monotonic() < end:
-        try:
-            with locked(run, "busy"):
-                return
-        except UsageError:
-            time.sleep(LOOK / 10)
+    if run.is_dir():
+        with contextlib.suppress(UsageError), locked(run, "busy", PATIENCE):
+            pass
 
 
 def _bake_elsewhere(
