@@ -189,14 +189,7 @@ def best_setting(
                     linewidth=1.6 + 1.6 * more,
                 )
                 endings.append(Ending(float(y[-1]), f"{by} {group}", colour_of(number)))
-        axes.set_xlabel(against, fontsize=12)
-        places = sorted({x for _, _, x in found})
-        if len(places) > 1 and places[0] > 0 and places[-1] / places[0] >= 4:
-            axes.set_xscale("log")
-        axes.set_xticks(
-            places[:: -(-len(places) // 8)], labels=[f"{x:g}" for x in places[:: -(-len(places) // 8)]]
-        )
-        axes.minorticks_off()
+        chart.along_numbers(axes, sorted({x for _, _, x in found}), against)
         chart.frame(axes)
         chart.caption(axes, f"{panels} {page}" if panels else "")
         if by:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,8 @@ ORANGE, PURPLE, VERMILION, SKY = "#E69F00", "#CC79A7", "#D55E00", "#56B4E9"
 BROWN = "#6B4423"
 DOTS, DASHES = (0, (1, 2)), (0, (4, 1.5))
 
+#: Values of a setting that are named along an axis.
+TICKS = 8
 #: About so many markers on a line; of more points, some have none.
 _MARKERS = 40
 
@@ -97,3 +100,13 @@ def whole_numbers(axis: Axis, most: int) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10], integer=True))
+
+
+def along_numbers(axes: Axes, places: Sequence[float], name: str) -> None:
+    """The x axis of a setting, with ticks at its values, if not too many; logarithmic where they span much."""
+    axes.set_xlabel(name, fontsize=12)
+    if len(places) > 1 and places[0] > 0 and places[-1] / places[0] >= 4:
+        axes.set_xscale("log")
+    shown = places[:: -(-len(places) // TICKS)]
+    axes.set_xticks(shown, labels=[f"{x:g}" for x in shown])
+    axes.minorticks_off()

@@ -142,16 +142,14 @@ def _draw_line(
 
 
 def _x_axis(axes: Axes, places: Sequence[Any], against: str) -> None:
-    axes.set_xlabel(against, fontsize=12)
-    shown = places[:: -(-len(places) // 8)]
     if all(is_number(x) for x in places):
-        if len(places) > 1 and places[0] > 0 and places[-1] / places[0] >= 4:
-            axes.set_xscale("log")
-        axes.set_xticks([float(x) for x in shown], labels=[f"{x:g}" for x in shown])
-    else:
-        axes.set_xticks([places.index(x) for x in shown], labels=[str(x) for x in shown])
-        if max(len(str(x)) for x in shown) * len(shown) > 40:
-            axes.tick_params(axis="x", rotation=30)
-            for label in axes.get_xticklabels():
-                label.set_horizontalalignment("right")
+        chart.along_numbers(axes, places, against)
+        return
+    axes.set_xlabel(against, fontsize=12)
+    shown = places[:: -(-len(places) // chart.TICKS)]
+    axes.set_xticks([places.index(x) for x in shown], labels=[str(x) for x in shown])
+    if max(len(str(x)) for x in shown) * len(shown) > 40:
+        axes.tick_params(axis="x", rotation=30)
+        for label in axes.get_xticklabels():
+            label.set_horizontalalignment("right")
     axes.minorticks_off()

@@ -106,24 +106,23 @@ def test_halving_cuts_the_worst_and_goes_on_with_the_best(text: str, tmp_path: P
     ).read_bytes()
 
 
+def command_of(folder: Path, epochs: int) -> list[str]:
+    """Sweeps four runs in the folder s there."""
+    (folder / "recipe.toml").write_text(
+        "data = 'book.txt'\nseeds = 2\n[settings]\nunits = { values = [4, 8] }\ntime = 10\nbatch = 4\nsample = 0\n"
+        f"no_early_stopping = true\nepochs = {epochs}\n"
+    )
+    python = [sys.executable, "-m", "graphnet_rnn", "sweep"]
+    return [*python, str(folder / "recipe.toml"), f"--out={folder / 's'}"]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="a process that dies with another")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_sweep_that_is_killed_goes_on_and_nothing_is_lost(text: str, tmp_path: Path, number: int) -> None:
     wanted = recipe(text, 40, seeds=2)
     whole = Sweep(wanted, tmp_path / "whole")
     whole.run()
-    (tmp_path / "recipe.toml").write_text(
-        "data = 'book.txt'\nseeds = 2\n[settings]\nunits = { values = [4, 8] }\ntime = 10\nbatch = 4\nsample = 0\n"
-        "no_early_stopping = true\nepochs = 40\n"
-    )
-    command = [
-        sys.executable,
-        "-m",
-        "graphnet_rnn",
-        "sweep",
-        str(tmp_path / "recipe.toml"),
-        f"--out={tmp_path / 's'}",
-    ]
+    command = command_of(tmp_path, 40)
     for _ in range(2):
         before = _written(tmp_path / "s")
         process = subprocess.Popen([*command, "--quiet"], stderr=subprocess.PIPE, text=True)
@@ -561,20 +560,8 @@ def test_arrays_and_problems_are_swept_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("victim", ["worker", "sweep"])
 def test_a_worker_of_joblib_that_is_killed_loses_nothing(text: str, tmp_path: Path, victim: str) -> None:
     """Nor does the sweep itself; its workers begin nothing more."""
-    (tmp_path / "recipe.toml").write_text(
-        "data = 'book.txt'\nseeds = 2\n[settings]\nunits = { values = [4, 8] }\ntime = 10\nbatch = 4\nsample = 0\n"
-        "epochs = 30\n"
-    )
     out = tmp_path / "s"
-    command = [
-        sys.executable,
-        "-m",
-        "graphnet_rnn",
-        "sweep",
-        str(tmp_path / "recipe.toml"),
-        f"--out={out}",
-        "--quiet",
-    ]
+    command = [*command_of(tmp_path, 30), "--quiet"]
     process = subprocess.Popen([*command, "--parallel=loky", "--workers=2"])
     end = time.monotonic() + 60
     while not _written(out) and time.monotonic() < end:
