@@ -33,9 +33,10 @@ from graphnet_rnn.cell.masks import Masks
 from graphnet_rnn.cell.weights import Weights, WeightsWithin, chosen
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.files.json_values import to_json
+from graphnet_rnn.optimizers.structure import ENDED
 from graphnet_rnn.settings import fraction, whole_number
 
-__all__ = ["Cell", "State", "at_each_step", "classes_of"]
+__all__ = ["Cell", "State", "at_each_step", "classes_of", "kept_inside"]
 
 # Lines of this file are machinery: an error should name the equation that called `affine`.
 hide_module(__file__)
@@ -255,13 +256,25 @@ class Cell(ShowsItself):
         running._masks = masks
         return running
 
-    def advance(self, x: Node, states: Sequence[Node]) -> tuple[Node, tuple[Node, ...]]:
-        """The output and the new states: `step`, with what it reads and returns checked against the declaration."""
+    def advance(
+        self, x: Node, states: Sequence[Node], inside: Node | None = None
+    ) -> tuple[Node, tuple[Node, ...]]:
+        """The output and the new states: `step`, with what it reads and returns checked against the declaration.
+
+        inside: (batch, 1), which cases have this step; of others the states stand still, and an output that is no state
+        is 0.
+        """
         if self._masks is not None and self._masks.recurrent:
             # Inputs of earlier steps are no recurrence.
             own = zip(states, self.states, strict=False)
             self._carried = {node: (state.name, None) for node, state in own if state.width != "reads"}
         listed = tracing.run(self, x, states)
+        if inside is not None:
+            apart = len(listed) - len(states)
+            listed = (
+                *(kept_inside(inside, y, 0) for y in listed[:apart]),
+                *(kept_inside(inside, new, old) for new, old in zip(listed[apart:], states, strict=True)),
+            )
         return listed[0], listed if self.output is None and self.states else listed[1:]
 
     def read_off(self, states: Sequence[Node]) -> Node:
@@ -282,15 +295,26 @@ class Cell(ShowsItself):
         """Whether the output at a time step depends on no later input."""
         return True
 
+    def whole(self, first: Node, last: Node) -> Node:
+        """The output that has read all of a sequence, of those at its first and at its last step: the last."""
+        return last
+
     def sequence(
-        self, xs: Sequence[Node], states: Sequence[Node], backward: bool = False
+        self,
+        xs: Sequence[Node],
+        states: Sequence[Node],
+        backward: bool = False,
+        inside: Sequence[Node] | None = None,
     ) -> tuple[list[Node], tuple[Node, ...]]:
-        """The outputs for a whole sequence, and the last states; backward: from the last input to the first."""
+        """The outputs for a whole sequence, and the last states; backward: from the last input to the first.
+
+        inside: for each step which cases have it, see `advance`. Backward, a case begins at its own last step.
+        """
         times = range(len(xs))
         outputs = []
         for t in reversed(times) if backward else times:
             with gn.scope(time=t + 1):
-                output, states = self.advance(xs[t], states)
+                output, states = self.advance(xs[t], states, None if inside is None else inside[t])
             outputs.append(output)
         return outputs[::-1] if backward else outputs, tuple(states)
 
@@ -421,6 +445,12 @@ def classes_of(settings: Iterable[Any]) -> Iterator[type[Cell]]:
             yield from classes_of(value)
         elif isinstance(value, dict):
             yield from classes_of(value.values())
+
+
+def kept_inside(inside: Node, new: Node, outside: Node | float) -> Node:
+    """`new` for the cases that have this step."""
+    with gn.scope(composite=ENDED):
+        return gn.where(inside, new, outside)
 
 
 def at_each_step(make: Callable[..., Node], *sequences: Sequence[Node]) -> list[Node]:

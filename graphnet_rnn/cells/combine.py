@@ -9,7 +9,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Node
-from graphnet_rnn.cell.cell import Cell, at_each_step
+from graphnet_rnn.cell.cell import Cell, at_each_step, kept_inside
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.errors import UsageError
@@ -61,6 +61,9 @@ class _Wrapper(Cell):
     def causal(self) -> bool:
         return self.inner.causal
 
+    def whole(self, first: Node, last: Node) -> Node:
+        return self.inner.reading(self.reads).whole(first, last)
+
     @property
     def drawn_inputs(self) -> int:
         return self.inner.drawn_inputs
@@ -74,10 +77,17 @@ class _Wrapper(Cell):
         return self.changed(x, y), *after
 
     def sequence(
-        self, xs: Sequence[Node], states: Sequence[Node], backward: bool = False
+        self,
+        xs: Sequence[Node],
+        states: Sequence[Node],
+        backward: bool = False,
+        inside: Sequence[Node] | None = None,
     ) -> tuple[list[Node], tuple[Node, ...]]:
-        outputs, after = self.part("inner", self.inner, self.reads).sequence(xs, states, backward)
-        return at_each_step(self.changed, xs, outputs), after
+        outputs, after = self.part("inner", self.inner, self.reads).sequence(xs, states, backward, inside)
+        changed = at_each_step(self.changed, xs, outputs)
+        if inside is not None:
+            changed = at_each_step(lambda each, y: kept_inside(each, y, 0), inside, changed)
+        return changed, after
 
 
 class Residual(_Wrapper):
@@ -126,6 +136,11 @@ class Bidirectional(Cell):
     def causal(self) -> bool:
         return False
 
+    def whole(self, first: Node, last: Node) -> Node:
+        one, other = self.forward.reading(self.reads), self.backward.reading(self.reads)
+        n = one.output_width
+        return _joined(one.whole(first[:, :n], last[:, :n]), other.whole(last[:, n:], first[:, n:]))
+
     def step(self, x: Node, *states: Node) -> tuple[Node, ...]:
         """One step of each cell from the same input: what a sequence of one element gives."""
         count = len(self.forward.states)
@@ -137,14 +152,18 @@ class Bidirectional(Cell):
         return f"{state.name}_t+1" if state.name.endswith("_backward") else super().name_before(state)
 
     def sequence(
-        self, xs: Sequence[Node], states: Sequence[Node], backward: bool = False
+        self,
+        xs: Sequence[Node],
+        states: Sequence[Node],
+        backward: bool = False,
+        inside: Sequence[Node] | None = None,
     ) -> tuple[list[Node], tuple[Node, ...]]:
         count = len(self.forward.states)
         one, other = (self.part(name, getattr(self, name), self.reads) for name in ("forward", "backward"))
         with gn.scope(cell=type(self.forward).__name__, part="forward"):
-            ahead, after = one.sequence(xs, states[:count], backward)
+            ahead, after = one.sequence(xs, states[:count], backward, inside)
         with gn.scope(cell=type(self.backward).__name__, part="backward"):
-            back, before = other.sequence(xs, states[count:], not backward)
+            back, before = other.sequence(xs, states[count:], not backward, inside)
         return at_each_step(_joined, ahead, back), (*after, *before)
 
 

@@ -21,6 +21,7 @@ from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.model import Model, float_dtype, seed_of
 from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES
+from graphnet_rnn.network.pooling import POOLS
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.settings import MANY, fraction, one_of, shown, whole_number, yes_or_no
 
@@ -32,14 +33,14 @@ LAYER_NODES = 10
 #: What it is made of; see Network.settings.
 _SETTINGS = frozenset(
     ("layers", "inputs", "outputs", "loss", "skip", "dropout", "initial_state", "seed", "dtype", "reads",
-     "recurrent_dropout", "variational", "share", "output_bias", "truncated")
+     "recurrent_dropout", "variational", "share", "output_bias", "truncated", "pool")
 )  # fmt: skip
 
 hide_module(__file__)
 
 
 class Network(Model):
-    """h^l_t = cell_l(h^{l-1}_t, h^l_{t-1});  o_t = h^L_t W_ho + b_o
+    """h^l_t = cell_l(h^{l-1}_t, h^l_{t-1});  o_t = h^L_t W_ho + b_o, or one o = pool_t(h^L_t) W_ho + b_o
 
     layers: cells, first to last (each use in the list gets weights of its own, unless `share` says otherwise).
     inputs: how many symbols (reads="symbols"), or the width of the input vectors (reads="vectors").
@@ -54,6 +55,9 @@ class Network(Model):
     share: {1: 0} lets layer 1 use the weights of layer 0; they must fit. output_bias: False for no b_o.
     initial_state: "zero", or "learned" (one parameter for each state).
     truncated: no error goes back through products of states; for LSTMs alone, see rnn.online.truncated.
+    pool: "last", "mean" or "max": one output for a whole sequence, from what the output reads at its last step (in a
+    layer that reads from the end, too, from what has read all of it), or from its mean or largest values over the steps;
+    targets are then (batch,) or (batch, outputs). None: an output at each step.
     values: of all weights, by name, instead of what initializers draw: arrays of the dtype and of the right shapes.
     reads: by default "symbols" with the softmax loss, else "vectors".
     Raises UsageError for settings that cannot be meant, CellError for an unsound cell.
@@ -82,6 +86,7 @@ class Network(Model):
         share: Mapping[int, int] | Iterable[Sequence[int]] = (),
         output_bias: bool = True,
         truncated: bool = False,
+        pool: str | None = None,
         values: Mapping[str, Array] | None = None,
     ) -> None:
         self.inputs, self.outputs = whole_number("inputs", inputs), whole_number("outputs", outputs)
@@ -106,6 +111,11 @@ class Network(Model):
         self.recurrent_dropout = fraction("recurrent_dropout, the share that is zeroed,", recurrent_dropout)
         self.variational = yes_or_no("variational", variational)
         self.output_bias = yes_or_no("output_bias", output_bias)
+        self.pool = None if pool is None else one_of("pool", pool, tuple(POOLS))
+        if self.pool is not None and self.loss in SEQUENCE_LOSSES:
+            raise UsageError(
+                f"pool makes one output of a sequence, but the loss {loss!r} needs one at each step"
+            )
         own_initial = checked_initial("Network", initial)
         if not isinstance(layers, Iterable):
             layers = [layers]
@@ -286,7 +296,7 @@ class Network(Model):
     @property
     def predicts_symbols(self) -> bool:
         """Whether it reads symbols and predicts them, as a model of text does."""
-        return self.loss == "softmax" and self.reads == "symbols"
+        return self.loss == "softmax" and self.reads == "symbols" and self.pool is None
 
     def require_causal(self, who: str) -> None:
         """UsageError, naming `who` asks, if a layer reads later inputs: what comes next would be known to it."""
@@ -296,6 +306,14 @@ class Network(Model):
                     f"{who}: {shown(cell, MANY)} reads a sequence from its end as well, so a network with it cannot "
                     "predict what comes next; train it on targets of your own, see rnn.Arrays."
                 )
+
+    def require_each_step(self, who: str) -> None:
+        """UsageError, naming `who` asks, if there is one output for a whole sequence instead of one at each step."""
+        if self.pool is not None:
+            raise UsageError(
+                f"{who}: a network with an output at each step is needed; this one has one for a whole sequence, "
+                f"pool={self.pool!r}"
+            )
 
     def learned_states(self, batch: int) -> list[Node]:
         """The learned initial states, one row for each case."""
@@ -329,6 +347,7 @@ class Network(Model):
         random: gn.RandomSource | None = None,
         labels: int | None = None,
         predict_first: bool = False,
+        lengths: bool = False,
     ) -> Unrolled:
         """The network over `time` steps of `batch` sequences, as a graph. See Unrolled.
 
@@ -337,9 +356,12 @@ class Network(Model):
         random: the source of dropout masks; a new one of the network's seed by default. labels: with the loss
         "ctc", the most that a target has. predict_first: the output is read off the states before the first step, too,
         so that x_0 itself is predicted (π_0 of Ollivier 2013, eqs 6-7): logits, targets and losses then have one step
-        more than the inputs, in front.
+        more than the inputs, in front. lengths: cases have lengths of their own, u.lengths, at most `time`; what follows
+        them in inputs and targets reaches nothing.
         """
-        return Unrolled(self, time, batch, training, initial, unscored, random, labels, predict_first)
+        return Unrolled(
+            self, time, batch, training, initial, unscored, random, labels, predict_first, lengths
+        )
 
     # -- description -------------------------------------------------------------------------
 
@@ -361,6 +383,7 @@ class Network(Model):
             "share": [list(pair) for pair in self.share.items()],
             "output_bias": self.output_bias,
             "truncated": self.truncated,
+            "pool": self.pool,
         }
 
     def description(self) -> dict[str, Any]:

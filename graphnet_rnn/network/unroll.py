@@ -17,7 +17,10 @@ from graphnet_rnn.cell.graph_size import require_nodes
 from graphnet_rnn.cell.masks import Masks
 from graphnet_rnn.cell.weights import FlatParameters
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.network.ctc.loss import blank_for_sure
+from graphnet_rnn.network.lengths import Lengths
 from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES
+from graphnet_rnn.network.pooling import POOLS
 from graphnet_rnn.optimizers.structure import hidden_units
 from graphnet_rnn.settings import MANY, shown, whole_number, yes_or_no
 
@@ -34,7 +37,8 @@ class Unrolled(ShowsItself):
 
     inputs    int64 (time, batch) if the network reads symbols, else floats (time, batch, inputs)
     targets   int64 (time, batch) with the softmax loss, int64 (batch, labels) with -1 behind the last label with ctc,
-              else floats (time, batch, outputs)
+              else floats (time, batch, outputs); of a network with one output for a sequence without the axis of time,
+              as logits and losses
     initial   one node (batch, width) for each state of each layer, layer by layer; Inputs if "given"
     final     the same states after the last step
     after     the same states after each step, a list for each; empty where a layer reads later inputs
@@ -42,7 +46,11 @@ class Unrolled(ShowsItself):
     hidden    for each layer, its outputs h_t, (time, batch, units)
     losses    the loss of each step and case, (time, batch), of each case, (batch,), with ctc; nats but for squared
     cost      the mean of the losses over all cases and scored steps
+    lengths   int64 (batch,), how many steps each case has, with lengths=True; else None
     random    the source of the dropout masks; `random.redraw()` draws new ones
+
+    Where a case has ended, states stand still, outputs, logits and losses are 0 (with ctc, the logits are sure of the
+    blank), and the cost is the mean over the steps that there are; what inputs and targets hold there is not read.
     """
 
     def __init__(
@@ -56,6 +64,7 @@ class Unrolled(ShowsItself):
         random: gn.RandomSource | None,
         labels: int | None,
         predict_first: bool = False,
+        lengths: bool = False,
     ) -> None:
         if not isinstance(network, FlatParameters) or not hasattr(network, "unroll"):
             raise UsageError(f"Unrolled: a Network is needed, not {shown(network)}")
@@ -63,9 +72,12 @@ class Unrolled(ShowsItself):
         time, batch = whole_number("unroll: time", time), whole_number("unroll: batch", batch)
         unscored = whole_number("unroll: unscored", unscored, least=0)
         predict_first = yes_or_no("unroll: predict_first", predict_first)
+        ragged = yes_or_no("unroll: lengths", lengths)
         judged = time + predict_first
         if unscored >= judged:
             raise UsageError(f"unroll: unscored must be in 0 ... {judged - 1}, not {unscored}")
+        if network.pool is not None and (unscored or predict_first):
+            network.require_each_step("unroll: unscored" if unscored else "unroll: predict_first")
         if predict_first and (not network.causal or network.loss in SEQUENCE_LOSSES):
             raise UsageError(
                 "unroll: predict_first needs a network that reads no later input, and a loss of each step; this one "
@@ -77,15 +89,41 @@ class Unrolled(ShowsItself):
         self._layer_masks = [self._new_masks(training) for _ in network.layers]
         self.inputs = _sequence_input("x", time, batch, network.inputs, network.reads == "symbols", network)
         self.targets = self._targets(labels, unscored, judged)
+        self.lengths = gn.input((batch,), "int64", name="lengths") if ragged else None
+        self._ends = None if self.lengths is None else Lengths(time, self.lengths)
+        with gn.scope(layer="input"):
+            self._steps = self.inputs if self._ends is None else self._ends.held(self.inputs)
         self.initial = self._initial_states(initial)
         with collector_paused():
-            outputs = [*([self._read_off()] if predict_first else []), *self._run()]
+            first = [self._read_off()] if predict_first else []
+            outputs = self._run()
         self._require_recurrent_dropout()
         with gn.scope(layer="cost"):
+            self._judge([*first, *outputs], unscored, predict_first)
+
+    def _judge(self, outputs: list[Node], unscored: int, predict_first: bool) -> None:
+        """Logits, losses and cost, from what the output layer has made at each step, or of the whole sequence."""
+        network, targets, ends = self.network, self.targets, self._ends
+        if ends is not None and predict_first:
+            ends = Lengths(self.time + 1, ends.node + 1)
+        by_step = network.loss not in SEQUENCE_LOSSES
+        if network.pool is not None:
+            (self.logits,), ends = outputs, None
+        else:
             self.logits = gn.stack(outputs)
-            loss = (LOSSES | SEQUENCE_LOSSES)[network.loss]
-            self.losses = loss(self.logits, self.targets)
+        if ends is not None:
+            self.logits = ends.cut(
+                self.logits, 0 if by_step else blank_for_sure(network.outputs, network.dtype)
+            )
+        losses = (LOSSES | SEQUENCE_LOSSES)[network.loss]
+        if ends is None or not by_step:
+            self.losses = losses(self.logits, targets)
             self.cost = gn.mean(self.losses[unscored:] if unscored else self.losses)
+            return
+        self.losses = ends.cut(losses(self.logits, ends.held(targets)))
+        count = gn.sum(gn.maximum(ends.node - unscored, 0))
+        total = gn.sum(self.losses[unscored:] if unscored else self.losses)
+        self.cost = total / gn.cast(gn.maximum(count, 1), network.dtype)
 
     def _new_masks(self, training: bool) -> Masks:
         return Masks(self.random, training, self.network.variational, self.network.recurrent_dropout)
@@ -118,6 +156,10 @@ class Unrolled(ShowsItself):
         if labels is not None:
             most = whole_number("unroll: labels", labels, least=0)
             return gn.input((self.batch, most), "int64", name="t")
+        if network.pool is not None:
+            if network.loss == "softmax":
+                return gn.input((self.batch,), "int64", name="t")
+            return gn.input((self.batch, network.outputs), network.dtype, name="t")
         return _sequence_input("t", judged, self.batch, network.outputs, network.loss == "softmax", network)
 
     def _initial_states(self, kind: str) -> list[Node]:
@@ -134,7 +176,7 @@ class Unrolled(ShowsItself):
         )
 
     def _run(self) -> list[Node]:
-        """Steps all layers through time; returns o_t for each step."""
+        """Steps all layers through time; returns o_t for each step, or the o of the whole sequence."""
         pairs = zip(self.network.layers, self._layer_masks, strict=True)
         layers = [cell.running(masks) for cell, masks in pairs]
         starts = itertools.accumulate([0, *(len(cell.states) for cell in layers)])
@@ -145,13 +187,27 @@ class Unrolled(ShowsItself):
         # Time step by time step where that can be: a segment of time is then a segment of the program.
         run = self._step_by_step if self.network.causal else self._layer_by_layer
         for t, column in enumerate(run(layers, states)):
-            with gn.scope(layer="output", time=t + 1):
-                outputs.append(self.network.project(column))
+            if self.network.pool is None:
+                with gn.scope(layer="output", time=t + 1):
+                    outputs.append(self.network.project(column))
             for steps, h in zip(hidden, column, strict=True):
                 steps.append(h)
         self.hidden = [gn.stack(steps) for steps in hidden]
+        if self.network.pool is not None:
+            with gn.scope(layer="output"):
+                outputs.append(self._pooled())
+        if self._ends is not None:
+            self.hidden = [self._ends.cut(h) for h in self.hidden]
         self.final = [node for layer in states for node in layer]
         return outputs
+
+    def _pooled(self) -> Node:
+        """o, of the outputs of all layers at all steps"""
+        pool = POOLS[self.network.pool or ""]
+        readers = self.network.layers if self.network.skips_outputs else self.network.layers[-1:]
+        hidden = self.hidden[-len(readers) :]
+        pooled = [pool(cell, h, self._ends) for cell, h in zip(readers, hidden, strict=True)]
+        return self.network.project(pooled)
 
     def _read_off(self) -> Node:
         """o_0, of the states before the first step"""
@@ -168,13 +224,14 @@ class Unrolled(ShowsItself):
         first = 0
         for t in range(self.time):
             below = x = self._input_at(t)
+            inside = None if self._ends is None else self._ends.inside_at(t)
             if t == 1:  # all steps make as many nodes as the first
                 self._require_room(x.serial - first)
             first = x.serial
             column = []
             for l, cell in enumerate(layers):
                 with gn.scope(layer=f"layer{l}", cell=type(cell).__name__, time=t + 1):
-                    below, states[l] = cell.advance(self._read(l, below, x), states[l])
+                    below, states[l] = cell.advance(self._read(l, below, x), states[l], inside)
                 column.append(below)
             self.after.append([node for layer in states for node in layer])
             yield column
@@ -183,13 +240,14 @@ class Unrolled(ShowsItself):
         """The same for networks with a layer that needs the whole sequence below it."""
         self._require_room(len(layers))
         below = xs = [self._input_at(t) for t in range(self.time)]
+        inside = None if self._ends is None else [self._ends.inside_at(t) for t in range(self.time)]
         hidden = []
         for l, cell in enumerate(layers):
             with gn.scope(layer=f"layer{l}"):
                 with gn.scope(part="input"):
                     read = at_each_step(partial(self._read, l), below, xs)
                 with gn.scope(cell=type(cell).__name__):
-                    below, states[l] = cell.sequence(read, states[l])
+                    below, states[l] = cell.sequence(read, states[l], inside=inside)
             hidden.append(below)
         yield from map(list, zip(*hidden, strict=True))
 
@@ -207,7 +265,7 @@ class Unrolled(ShowsItself):
     def _input_at(self, t: int) -> Node:
         network = self.network
         with gn.scope(layer="input", time=t + 1):
-            x = self.inputs[t]
+            x = self._steps[t]
             return gn.one_hot(x, network.inputs, network.dtype) if network.reads == "symbols" else x
 
     @property

@@ -15,14 +15,15 @@ import numpy as np
 import graphnet as gn
 from graphnet.errors import DtypeError, ShapeError, table_of_inputs
 from graphnet.graph.dtypes import INT64, is_float
-from graphnet.graph.node import Node
+from graphnet.graph.node import Array, Node
 from graphnet.graph.provenance import hide_module
 from graphnet.ops.elementwise import Log
 from graphnet.ops.leaf import as_node
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.network.lengths import Lengths
 from graphnet_rnn.settings import one_of
 
-__all__ = ["PADDING", "REPEATS", "blank_index", "ctc_loss"]
+__all__ = ["PADDING", "REPEATS", "blank_for_sure", "blank_index", "ctc_loss"]
 
 hide_module(__file__)
 
@@ -36,7 +37,7 @@ PADDING = -1
 _IMPOSSIBLE = -1e30
 
 
-def ctc_loss(logits: Any, targets: Any, repeats: str = "merge", blank: int = -1) -> Node:
+def ctc_loss(logits: Any, targets: Any, repeats: str = "merge", blank: int = -1, lengths: Any = None) -> Node:
     """-log P(l | p), P(l | p) = Σ_π Π_t p_t(π_t) over all alignments π that spell l; p_t = softmax(logits_t).
 
     logits: floats (time, batch, labels + 1). targets: integers (batch, length), the labels of each case, then as many
@@ -49,8 +50,7 @@ def ctc_loss(logits: Any, targets: Any, repeats: str = "merge", blank: int = -1)
     A target that no alignment spells (longer than time, or with too many repeats for "merge", or with a symbol whose
     logit is always -inf) has the loss inf and derivatives of zero, never NaN. The mean over a batch is then inf, too;
     to leave such cases out, take gn.where(loss < np.inf, loss, 0).
-    Inputs of different lengths: let the blank be sure where a case has ended, gn.where(inside, logits, row), with
-    inside (time, batch, 1) and row 0 at the blank and -1e4 elsewhere, in the logits' dtype.
+    lengths: integers (batch,), how many steps each case has, by default all; what logits hold after them is left out.
 
     The loss is Σ_t log Σ_k exp(logits_tk), which is convex in the logits, minus log Σ_π exp(Σ_t logits_tπ(t)), which is
     convex as well; so it is not. Gauss-Newton products end the net at the logits and take the first term's Hessian,
@@ -69,6 +69,9 @@ def ctc_loss(logits: Any, targets: Any, repeats: str = "merge", blank: int = -1)
     if targets.dtype != INT64:
         targets = gn.cast(targets, INT64)
     with gn.scope(layer="ctc", composite="CTC"):
+        if lengths is not None:
+            ends = Lengths(logits.shape[0], _checked_lengths(logits, lengths))
+            logits = ends.cut(logits, blank_for_sure(logits.shape[2], logits.dtype, blank))
         log_p = gn.maximum(gn.log_softmax(logits), _IMPOSSIBLE)
         labels = _checked_labels(targets, logits.shape[2], blank)
         length = gn.sum(gn.cast(targets >= 0, INT64), axis=1, keepdims=True)
@@ -96,6 +99,28 @@ def blank_index(function: str, blank: Any, symbols: int) -> int:
             f"not {blank!r}"
         )
     return int(blank) % symbols
+
+
+def blank_for_sure(symbols: int, dtype: Any, blank: int = -1) -> Array:
+    """Logits of a step at which nothing is emitted: what follows the end of a case changes no alignment's share."""
+    row = np.full(symbols, -1e4, dtype)
+    row[blank] = 0
+    return row
+
+
+def _checked_lengths(logits: Node, lengths: Any) -> Node:
+    lengths = as_node(lengths)
+    if lengths.dtype.kind not in "iu":
+        raise DtypeError(
+            f"ctc_loss: lengths are {lengths.dtype}; they must be integers, how many steps each case has."
+            + table_of_inputs([logits, lengths])
+        )
+    if lengths.shape != logits.shape[1:2]:
+        raise ShapeError(
+            f"ctc_loss: lengths must be ({logits.shape[1]},), one for each case, not {list(lengths.shape)}."
+            + table_of_inputs([logits, lengths])
+        )
+    return gn.cast(lengths, INT64)
 
 
 def _check(logits: Node, targets: Node) -> None:

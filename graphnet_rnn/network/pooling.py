@@ -1,0 +1,38 @@
+"""What makes one vector of the outputs of a layer at all steps, for a network with one output for a whole sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Node
+from graphnet.graph.provenance import hide_module
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.network.lengths import Lengths
+
+__all__ = ["POOLS"]
+
+hide_module(__file__)
+
+
+def _last(cell: Cell, h: Node, ends: Lengths | None) -> Node:
+    return cell.whole(h[0], h[-1] if ends is None else ends.last(h))
+
+
+def _mean(cell: Cell, h: Node, ends: Lengths | None) -> Node:
+    if ends is None:
+        return gn.mean(h, axis=0)
+    count = gn.reshape(gn.cast(gn.maximum(ends.node, 1), h.dtype), (-1, 1))
+    return gn.sum(ends.cut(h), axis=0) / count
+
+
+def _max(cell: Cell, h: Node, ends: Lengths | None) -> Node:
+    # Not -inf: of a case without steps there would be nothing else.
+    lowest = float(np.finfo(h.dtype).min)
+    return gn.max(h if ends is None else ends.cut(h, lowest), axis=0)
+
+
+#: name -> function of a layer, its outputs (time, batch, units), and where cases end; gives (batch, units).
+POOLS: dict[str, Callable[[Cell, Node, Lengths | None], Node]] = {"last": _last, "mean": _mean, "max": _max}
