@@ -12,7 +12,7 @@ from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.cli.outputs import PAGES, require_apart, require_ending
 from graphnet_rnn.cli.user_cells import parts_of
 from graphnet_rnn.data import Corpus, read_sequences, read_text
-from graphnet_rnn.data.sequences import ENDINGS
+from graphnet_rnn.data.sequence_files import ENDINGS
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.online import DynamicEvaluation
@@ -20,6 +20,7 @@ from graphnet_rnn.optimizers import SGD
 from graphnet_rnn.settings import amount, fraction, whole_number
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.text.reading import cost_over_text, read
+from graphnet_rnn.training.cases import judged_by_step
 
 EXAMPLE = """example:
   graphnet-rnn evaluate runs/book/model.safetensors other.txt --context 100
@@ -121,12 +122,13 @@ def _judge(network: Network, options: argparse.Namespace) -> int:
     strange = sorted(options.written - {*CHOICES, "model", "data", "cell", "debug", "command"})
     if strange:
         raise UsageError(f"--{strange[0].replace('_', '-')} is about texts; leave it out")
-    sequences = read_sequences(options.data, choice_of(options))
+    sequences = read_sequences(options.data, choice_of(options, network.pool is not None))
     loss, right = judged(network, sequences)
     accuracy = "" if right is None else f", accuracy {right:.2%}"
     unit = "squared error" if network.loss == "squared" else "nats"
-    scored = sequences.time - sequences.unscored
-    print(f"{loss:.4f} {unit} a step{accuracy}, over {scored:,} steps of {len(sequences):,} cases")
+    of = "step" if judged_by_step(network) else "case"
+    steps = int(sequences.inside().sum())
+    print(f"{loss:.4f} {unit} a {of}{accuracy}, over {len(sequences):,} cases of {steps:,} steps")
     return 0
 
 

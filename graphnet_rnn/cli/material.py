@@ -7,6 +7,7 @@ import re
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,17 @@ from graphnet.system.characters import in_brief
 from graphnet_rnn.cli.optimizer import no_limit, optimizer_class
 from graphnet_rnn.cli.settings import given_settings
 from graphnet_rnn.data import Choice, Corpus, Sequences, read_sequences, standard_library_text
-from graphnet_rnn.data.sequences import ENDINGS, TASK
+from graphnet_rnn.data.sequence_files import ENDINGS, TASK
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES
+from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.pooling import POOLS
 from graphnet_rnn.network.running import run
 from graphnet_rnn.optimizers import FirstOrder, Optimizer
 from graphnet_rnn.settings import declared_settings, whole_number
 from graphnet_rnn.tasks import TASKS, FreshSequences, Task
 from graphnet_rnn.training import Arrays, CarriedText, DrawnText, Problem
-from graphnet_rnn.training.arrays import checked_targets
+from graphnet_rnn.training.cases import Cases, fitting, kind_of_weights
 
 __all__ = [
     "CHOICES",
@@ -41,10 +43,10 @@ __all__ = [
 ]
 
 #: Options that say what of a file is what.
-CHOICES = ("inputs", "target", "weights", "case", "cases_first", "pieces")
+CHOICES = ("inputs", "target", "weights", "lengths", "case", "cases_first", "pieces")
 #: Options that mean something to some kinds alone, besides the settings of their problems.
 OF_TEXTS = ("test", "unknown", "encoding", "gap")
-OF_SEQUENCES = (*CHOICES, "loss")
+OF_SEQUENCES = (*CHOICES, "loss", "pool")
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
@@ -52,14 +54,19 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--inputs", metavar="NAMES", help="of a table: the columns that are read, a,b (default: all others)")
     add("--target", metavar="NAMES", help="the columns, a,b, or the array, that is predicted (default: y)")
-    add("--weights", metavar="NAME", help="the column, or the array, of the cases' weights")
+    add("--weights", metavar="NAME", help="the column, or the array, of weights: of cases, steps or values")
+    add(
+        "--lengths",
+        metavar="NAME",
+        help="the array of how many steps each case has (default: lengths, if there is one)",
+    )
     add("--case", metavar="NAME", help="of a table: the column that says which sequence a row is of")
     add("--cases-first", action="store_true", help="arrays are (cases, time, ...), not (time, cases, ...)")
     add("--pieces", type=int, metavar="N", help="cut sequences into pieces of N steps")
 
 
-def choice_of(options: argparse.Namespace) -> Choice:
-    """What those options say."""
+def choice_of(options: argparse.Namespace, whole: bool) -> Choice:
+    """What those options say. whole: a case has one target."""
 
     def names(option: str, given: str | None) -> tuple[str, ...]:
         found = tuple(name.strip() for name in (given or "").split(",")) if given is not None else ()
@@ -73,7 +80,9 @@ def choice_of(options: argparse.Namespace) -> Choice:
         names("inputs", options.inputs),
         names("target", options.target),
         options.weights,
+        options.lengths,
         options.case,
+        whole,
         options.cases_first,
         options.pieces,
     )
@@ -255,7 +264,9 @@ class FileMaterial(Material):
             raise UsageError(
                 f"--loss must be one of {', '.join((*LOSSES, *SEQUENCE_LOSSES))}, not {in_brief(options.loss)}"
             )
-        choice = choice_of(options)
+        if options.pool is not None and options.pool not in POOLS:
+            raise UsageError(f"--pool must be one of {', '.join(POOLS)}, not {in_brief(options.pool)}")
+        choice = choice_of(options, options.pool is not None)
         whole = read_sequences(options.data, choice)
         self.loss = options.loss or _likely_loss(whole)
         self.train, self.valid = _fitting_loss(whole, self.loss), None
@@ -273,61 +284,58 @@ class FileMaterial(Material):
             "outputs": max(_outputs(part.targets, self.loss) for part in parts),
             "loss": self.loss,
             "reads": "symbols" if symbols else "vectors",
+            "pool": options.pool or (None if whole.by_step or self.loss in SEQUENCE_LOSSES else "last"),
         }
 
     def problem(self, network: Network, optimizer: Optimizer) -> Problem:
-        options, train = self.options, self.train
-        kept = self.valid
-        valid = 0.1 if kept is None else (kept.inputs, kept.targets, kept.weights)
+        options = self.options
         return Arrays(
             network,
-            train.inputs,
-            train.targets,
-            valid=valid,
-            weights=train.weights,
+            self.train,
+            valid=0.1 if self.valid is None else self.valid,
             **self.settings(
                 Arrays,
                 gradient_batches=options.gradient_batches or 1,
                 curvature_batches=options.curvature_batches or 1,
-                unscored=options.unscored or train.unscored,
             ),
         )
 
 
 def judged(network: Network, given: Sequences) -> tuple[float, float | None]:
-    """The mean loss of the scored steps, and the share that is right, of classes."""
-    sequences = _fitting_loss(given, network.loss)
-    if network.loss in SEQUENCE_LOSSES:
-        raise UsageError(f"a network with the loss {network.loss} is not judged here; predict, and compare")
-    logits = run(network, sequences.inputs)[0][sequences.unscored :]
-    whole = checked_targets(network, sequences.targets, sequences.inputs.shape[:2])
-    targets = whole[sequences.unscored :]
-    weights = np.ones(len(sequences)) if sequences.weights is None else sequences.weights
-    o, t = gn.input(logits.shape, logits.dtype), gn.input(targets.shape, targets.dtype)
-    losses = gn.compile([LOSSES[network.loss](o, t)], [o, t])(logits, targets)[0].mean(axis=0)
-    share = None
-    if network.loss == "softmax":
-        share = float(((logits.argmax(axis=2) == targets).mean(axis=0) * weights).sum() / weights.sum())
-    return float((losses * weights).sum() / weights.sum()), share
+    """The mean loss of the targets by their weights, and the share that is right, of classes."""
+    sequences = fitting(network, _fitting_loss(given, network.loss))
+    kind = kind_of_weights(network, [sequences])
+    cases = Cases.of(sequences, kind)
+    logits = run(network, cases.x, lengths=sequences.lengths)[0]
+    o, t = gn.input(logits.shape, logits.dtype), gn.input(cases.t.shape, cases.t.dtype)
+    loss = VALUE_LOSSES if kind == "values" else LOSSES | SEQUENCE_LOSSES
+    losses = gn.compile([loss[network.loss](o, t)], [o, t])(logits, cases.t)[0]
+
+    def mean(found: Array) -> float:
+        w = cases.w if cases.w.ndim == found.ndim else np.broadcast_to(cases.w, found.shape)
+        return float((found * w).sum(dtype=np.float64) / w.sum(dtype=np.float64))
+
+    right = mean(logits.argmax(axis=-1) == cases.t) if network.loss == "softmax" else None
+    return mean(losses), right
 
 
 def _likely_loss(data: Sequences) -> str:
     """Classes are whole numbers; several at a time, all 0 or 1, are bits; others are numbers."""
     t = data.targets
-    if t.dtype.kind in "iu" and t.ndim == 2:
+    several = t.ndim == 2 + bool(data.by_step)
+    if t.dtype.kind in "iu" and not several:
         return "softmax"
-    bits = t.ndim == 3 and np.isin(t, (0, 1)).all()
-    return "sigmoid" if bits else "squared"
+    return "sigmoid" if several and np.isin(t, (0, 1)).all() else "squared"
 
 
 def _fitting_loss(data: Sequences, loss: str) -> Sequences:
-    """Numbers for numbers, with an axis of their own where there is one for each step."""
+    """Numbers for numbers, with an axis of their own where there is one for each step or case."""
     t = data.targets
-    if loss in ("squared", "sigmoid"):
-        if t.shape == data.inputs.shape[:2]:
+    if loss in VALUE_LOSSES:
+        if t.ndim == 1 + bool(data.by_step):
             t = t[..., None]
         t = t.astype(np.float32) if t.dtype.kind in "iubf" else t
-    return Sequences(data.inputs, t, data.weights, data.unscored)
+    return replace(data, targets=t, by_step=data.by_step and loss not in SEQUENCE_LOSSES)
 
 
 def _largest(array: Array) -> int:

@@ -17,7 +17,7 @@ from graphnet_rnn.cli.material import add_choices, choice_of
 from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.cli.outputs import require_apart, require_ending
 from graphnet_rnn.cli.user_cells import parts_of
-from graphnet_rnn.data.sequences import read_inputs
+from graphnet_rnn.data.sequence_files import LENGTHS, read_inputs
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.network.network import Network
@@ -45,12 +45,16 @@ def run(options: argparse.Namespace) -> int:
     network = load_finite(options.model, options.cell)
     if network.vocabulary is not None:
         raise UsageError(f"{options.model} writes text: see the command sample")
-    outputs, _ = run_network(network, read_inputs(options.data, choice_of(options)))
+    x, lengths = read_inputs(options.data, choice_of(options, network.pool is not None))
+    outputs, _ = run_network(network, x, lengths=lengths)
     found = _meant(network, outputs)
-    content = _arrays(found) if options.out.lower().endswith(".npz") else _table(found)
+    if options.out.lower().endswith(".npz"):
+        content = _arrays(found if lengths is None else {**found, LENGTHS: lengths})
+    else:
+        content = _table(found, len(x), lengths, network.pool is None)
     write_atomically(options.out, content)
-    time, cases = outputs.shape[:2]
-    print(f"wrote {options.out}: {', '.join(found)} of {cases:,} cases of {time:,} steps")
+    steps = x.shape[0] * x.shape[1] if lengths is None else int(lengths.sum())
+    print(f"wrote {options.out}: {', '.join(found)} of {x.shape[1]:,} cases of {steps:,} steps")
     return 0
 
 
@@ -60,8 +64,8 @@ def _meant(network: Network, outputs: Array) -> dict[str, Array]:
         return {"prediction": outputs}
     if network.loss == "sigmoid":
         return {"probability": (1 + np.tanh(outputs / 2)) / 2}
-    shifted = np.exp(outputs - outputs.max(axis=2, keepdims=True))
-    return {"probability": shifted / shifted.sum(axis=2, keepdims=True), "label": outputs.argmax(axis=2)}
+    shifted = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
+    return {"probability": shifted / shifted.sum(axis=-1, keepdims=True), "label": outputs.argmax(axis=-1)}
 
 
 def _arrays(found: Mapping[str, Array]) -> bytes:
@@ -70,15 +74,22 @@ def _arrays(found: Mapping[str, Array]) -> bytes:
     return file.getvalue()
 
 
-def _table(found: Mapping[str, Array]) -> bytes:
-    """A row for each step of each case."""
-    time, cases = next(iter(found.values())).shape[:2]
-    names, columns = ["case", "step"], [np.repeat(np.arange(cases), time), np.tile(np.arange(time), cases)]
+def _table(found: Mapping[str, Array], time: int, lengths: Array | None, by_step: bool) -> bytes:
+    """A row for each step of each case, or for each case."""
+    cases = next(iter(found.values())).shape[int(by_step)]
+    case = np.arange(cases)
+    names, columns = ["case"], [case]
+    rows: tuple[Array, ...] = (case,)
+    if by_step:
+        ends = np.full(cases, time) if lengths is None else lengths
+        case = np.repeat(case, ends)
+        step = np.concatenate([np.arange(end) for end in ends])
+        names, columns, rows = ["case", "step"], [case, step], (step, case)
     for name, array in found.items():
-        by_case = np.moveaxis(array if array.ndim == 3 else array[..., None], 1, 0).reshape(time * cases, -1)
-        width = by_case.shape[1]
+        values = array[rows].reshape(len(case), -1)
+        width = values.shape[1]
         names += [name] if width == 1 else [f"{name}_{i}" for i in range(width)]
-        columns += list(by_case.T)
+        columns += list(values.T)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)

@@ -34,7 +34,7 @@ from graphnet_rnn.cli.parser import brief
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.cli.settings import add_settings, free_settings, given_settings
 from graphnet_rnn.cli.user_cells import make_cell, parts_of, slug
-from graphnet_rnn.data.sequences import is_file
+from graphnet_rnn.data.sequence_files import is_file
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.formats.model_file import load_network, network_of
 from graphnet_rnn.network.network import Network
@@ -69,7 +69,19 @@ APART = ("quiet", "no_live", "debug", "resume", "command", "out", "checkpoint_se
 #: the run is to go on, and how the same is computed.
 FILES = ("data", "valid", "test", "cell")
 #: The arguments without a default that are words; the others are numbers.
-WORDS = (*FILES, "unknown", "memory", "fold", "inputs", "target", "weights", "case", "loss")
+WORDS = (
+    *FILES,
+    "unknown",
+    "memory",
+    "fold",
+    "inputs",
+    "target",
+    "weights",
+    "lengths",
+    "case",
+    "loss",
+    "pool",
+)
 FREE_ON_RESUME = free_settings(Training, CarriedText, DrawnText, Arrays) | {
     *FILES,
     "quiet",
@@ -119,6 +131,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--units", type=int, help="units in each layer (default: the cell's own, 128 in most)")
     add("--layers", type=int, default=1, help="how many layers")
+    add("--pool", metavar="HOW", help="of sequences: one output for each, from its last step, mean or max")
     add("--skip", action="store_true", help="every layer reads the input and is read by the output")
     add("--dropout", type=float, default=0.0, help="share zeroed between layers (so nothing of one layer)")
     add(

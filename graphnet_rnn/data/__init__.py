@@ -4,7 +4,9 @@ characters  text files, decoded a piece at a time
 symbols  rows of symbols, a byte or two each
 text     vocabularies, and texts as symbols, split
 batches  contiguous lanes of a sequence, cut into pieces of equal time
-sequences  cases of equally many steps, from arrays, tables and music
+sequences  cases side by side, each with as many steps as it has
+sequence_files  these from arrays, tables and music
+packing  cases of like lengths together
 default  the text that is always there: Python's own standard library
 """
 
@@ -13,7 +15,8 @@ from __future__ import annotations
 from graphnet_rnn.data.batches import Batches
 from graphnet_rnn.data.characters import read_text
 from graphnet_rnn.data.default import standard_library_text
-from graphnet_rnn.data.sequences import Choice, Sequences, read_sequences
+from graphnet_rnn.data.sequence_files import Choice, read_sequences
+from graphnet_rnn.data.sequences import Sequences, balanced_weights, with_missing
 from graphnet_rnn.data.text import Corpus, Vocabulary
 
 __all__ = [
@@ -22,7 +25,9 @@ __all__ = [
     "Corpus",
     "Sequences",
     "Vocabulary",
+    "balanced_weights",
     "read_sequences",
     "read_text",
     "standard_library_text",
+    "with_missing",
 ]

@@ -8,13 +8,23 @@ import graphnet as gn
 from graphnet.graph.node import Node
 from graphnet_rnn.network.ctc.loss import ctc_loss
 
-__all__ = ["LOSSES", "SEQUENCE_LOSSES"]
+__all__ = ["LOSSES", "SEQUENCE_LOSSES", "VALUE_LOSSES"]
 
-#: name -> function of (outputs (time, batch, outputs), targets) that gives (time, batch); of (batch, outputs), (batch,).
+#: name -> function of (outputs, targets), both (..., outputs), that gives the loss of each value, which are added up.
+VALUE_LOSSES: dict[str, Callable[[Node, Node], Node]] = {
+    "sigmoid": gn.sigmoid_cross_entropy,
+    "squared": gn.squared_error,
+}
+
+
+def _added(name: str) -> Callable[[Node, Node], Node]:
+    return lambda o, targets: gn.sum(VALUE_LOSSES[name](o, targets), axis=-1)
+
+
+#: name -> function of (outputs (time, batch, outputs), targets) that gives (time, batch); without time, (batch,).
 LOSSES: dict[str, Callable[[Node, Node], Node]] = {
     "softmax": gn.softmax_cross_entropy,
-    "sigmoid": lambda o, targets: gn.sum(gn.sigmoid_cross_entropy(o, targets), axis=-1),
-    "squared": lambda o, targets: gn.sum(gn.squared_error(o, targets), axis=-1),
+    **{name: _added(name) for name in VALUE_LOSSES},
 }
 
 #: name -> function of (outputs (time, batch, outputs), labels (batch, most), -1 behind the last) that gives (batch,).

@@ -55,9 +55,9 @@ class Network(Model):
     share: {1: 0} lets layer 1 use the weights of layer 0; they must fit. output_bias: False for no b_o.
     initial_state: "zero", or "learned" (one parameter for each state).
     truncated: no error goes back through products of states; for LSTMs alone, see rnn.online.truncated.
-    pool: "last", "mean" or "max": one output for a whole sequence, from what the output reads at its last step (in a
-    layer that reads from the end, too, from what has read all of it), or from its mean or largest values over the steps;
-    targets are then (batch,) or (batch, outputs). None: an output at each step.
+    pool: "last", "mean" or "max": one output for a whole sequence, from what the output reads at its last step (of a
+    layer that reads from the end, too, from what has read all of it), or from its mean or largest values over the
+    steps; targets are then (batch,) or (batch, outputs). None: an output at each step.
     values: of all weights, by name, instead of what initializers draw: arrays of the dtype and of the right shapes.
     reads: by default "symbols" with the softmax loss, else "vectors".
     Raises UsageError for settings that cannot be meant, CellError for an unsound cell.
@@ -354,10 +354,10 @@ class Network(Model):
         training: apply dropout. initial: "given" (u.initial are Inputs, to carry states from one piece of
         text to the next), "zero", or "learned". unscored: steps at the start that the cost leaves out.
         random: the source of dropout masks; a new one of the network's seed by default. labels: with the loss
-        "ctc", the most that a target has. predict_first: the output is read off the states before the first step, too,
-        so that x_0 itself is predicted (π_0 of Ollivier 2013, eqs 6-7): logits, targets and losses then have one step
-        more than the inputs, in front. lengths: cases have lengths of their own, u.lengths, at most `time`; what follows
-        them in inputs and targets reaches nothing.
+        "ctc", the most that a target has. predict_first: the output is read off the states before the first step,
+        too, so that x_0 itself is predicted (π_0 of Ollivier 2013, eqs 6-7): logits, targets and losses then have one
+        step more than the inputs, in front. lengths: cases have lengths of their own, u.lengths, at most `time`; what
+        follows them in inputs and targets reaches nothing.
         """
         return Unrolled(
             self, time, batch, training, initial, unscored, random, labels, predict_first, lengths

@@ -10,12 +10,13 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array, Node
+from graphnet_rnn.data.sequences import checked_lengths
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.settings import listed, yes_or_no
 
-__all__ = ["Runner", "checked_floats", "checked_inputs", "run"]
+__all__ = ["Runner", "checked_floats", "checked_inputs", "inputs_and_lengths", "run"]
 
 #: Steps that are unrolled at once; a longer sequence is read in pieces of this length.
 PIECE = 100
@@ -27,16 +28,20 @@ def run(
     states: Sequence[Array] | None = None,
     backend: str = "numba",
     threads: int | None = None,
+    lengths: Any = None,
 ) -> tuple[Array, list[Array]]:
     """o_1 ... o_T, (time, batch, outputs), and the states after the last step, from x_1 ... x_T
 
+    Of a network with one output for a sequence, (batch, outputs).
+
     inputs: (time, batch, inputs), or symbols (time, batch). states: those before the first step, one array
     (batch, width) each, as an earlier call gave them; zeros, or the learned ones, by default. Outputs are before the
-    loss's own nonlinearity: logits with "softmax", "sigmoid" and "ctc". For several calls keep a Runner, which compiles
-    once. backend, threads: see gn.compile.
+    loss's own nonlinearity: logits with "softmax", "sigmoid" and "ctc". For several calls keep a Runner, which
+    compiles once. lengths: how many steps each case has, (batch,); behind them outputs are 0 (with "ctc" sure of the
+    blank), inputs are not read, and states stay. backend, threads: see gn.compile.
     Raises DataError for arrays that do not fit.
     """
-    return Runner(network, backend=backend, threads=threads)(inputs, states)
+    return Runner(network, backend=backend, threads=threads)(inputs, states, lengths)
 
 
 class Runner:
@@ -55,32 +60,36 @@ class Runner:
         self.network = require_network("run", network)
         self.read_by_output = yes_or_no("Runner: read_by_output", read_by_output)
         self._how: dict[str, Any] = {"backend": backend, "threads": threads}
-        self._functions: dict[tuple[int, int], gn.Function] = {}
+        self._functions: dict[tuple[int, int, bool], gn.Function] = {}
 
-    def __call__(self, inputs: Any, states: Sequence[Array] | None = None) -> tuple[Array, list[Array]]:
+    def __call__(
+        self, inputs: Any, states: Sequence[Array] | None = None, lengths: Any = None
+    ) -> tuple[Array, list[Array]]:
         network = self.network
         network.require_finite("run")
-        x = checked_inputs("run", network, inputs)
+        x, ends = inputs_and_lengths("run", network, inputs, lengths)
         current = (
             network.first_states(x.shape[1]) if states is None else self._checked_states(states, x.shape[1])
         )
-        length = PIECE if network.causal else len(x)
+        length = PIECE if network.causal and network.pool is None else len(x)
         pieces = []
         for start in range(0, len(x), length):
             piece = x[start : start + length]
-            parts = self._function(len(piece), x.shape[1])(piece, *current)
+            left = () if ends is None else (np.clip(ends - start, 0, len(piece)),)
+            parts = self._function(len(piece), x.shape[1], ends is not None)(piece, *current, *left)
             count = len(parts) - len(current)
-            pieces.append(np.concatenate(parts[:count], axis=2))
+            pieces.append(np.concatenate(parts[:count], axis=-1))
             current = list(parts[count:])
         return np.concatenate(pieces), current
 
-    def _function(self, time: int, batch: int) -> gn.Function:
-        function = self._functions.get((time, batch))
+    def _function(self, time: int, batch: int, ragged: bool) -> gn.Function:
+        function = self._functions.get((time, batch, ragged))
         if function is None:
             labels = 0 if self.network.loss == "ctc" else None
-            u = self.network.unroll(time, batch, training=False, labels=labels)
-            function = gn.compile([*self._wanted(u), *u.final], [u.inputs, *u.initial], **self._how)
-            self._functions[time, batch] = function
+            u = self.network.unroll(time, batch, training=False, labels=labels, lengths=ragged)
+            inputs = [u.inputs, *u.initial, *([] if u.lengths is None else [u.lengths])]
+            function = gn.compile([*self._wanted(u), *u.final], inputs, **self._how)
+            self._functions[time, batch, ragged] = function
         return function
 
     def _wanted(self, u: Unrolled) -> list[Node]:
@@ -99,6 +108,18 @@ class Runner:
                 "from network.first_states(batch)."
             )
         return [array.astype(self.network.dtype) for array in arrays]
+
+
+def inputs_and_lengths(who: str, network: Network, inputs: Any, lengths: Any) -> tuple[Array, Array | None]:
+    """The inputs as the network reads them, 0 behind the lengths, and these; DataError if they do not fit."""
+    if lengths is None:
+        return checked_inputs(who, network, inputs), None
+    given = np.asarray(inputs)
+    ends = checked_lengths(who, lengths, *given.shape[:2]) if given.ndim in (2, 3) else None
+    if ends is not None:
+        inside = np.arange(len(given))[:, None] < ends
+        given = np.where(inside if given.ndim == 2 else inside[..., None], given, np.zeros((), given.dtype))
+    return checked_inputs(who, network, given), ends
 
 
 def checked_inputs(who: str, network: Network, inputs: Any) -> Array:

@@ -19,7 +19,7 @@ from graphnet_rnn.cell.weights import FlatParameters
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.ctc.loss import blank_for_sure
 from graphnet_rnn.network.lengths import Lengths
-from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES
+from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.network.pooling import POOLS
 from graphnet_rnn.optimizers.structure import hidden_units
 from graphnet_rnn.settings import MANY, shown, whole_number, yes_or_no
@@ -45,6 +45,7 @@ class Unrolled(ShowsItself):
     logits    o_t for all steps, (time, batch, outputs); with predict_first o_0 before them, as in targets and losses
     hidden    for each layer, its outputs h_t, (time, batch, units)
     losses    the loss of each step and case, (time, batch), of each case, (batch,), with ctc; nats but for squared
+    values    with the losses "squared" and "sigmoid" what each value adds to them, (time, batch, outputs); else losses
     cost      the mean of the losses over all cases and scored steps
     lengths   int64 (batch,), how many steps each case has, with lengths=True; else None
     random    the source of the dropout masks; `random.redraw()` draws new ones
@@ -115,12 +116,18 @@ class Unrolled(ShowsItself):
             self.logits = ends.cut(
                 self.logits, 0 if by_step else blank_for_sure(network.outputs, network.dtype)
             )
-        losses = (LOSSES | SEQUENCE_LOSSES)[network.loss]
+        if ends is not None and by_step:
+            targets = ends.held(targets)
+        if network.loss in VALUE_LOSSES:
+            self.values = VALUE_LOSSES[network.loss](self.logits, targets)
+            self.losses = gn.sum(self.values, axis=-1)
+        else:
+            self.values = self.losses = (LOSSES | SEQUENCE_LOSSES)[network.loss](self.logits, targets)
         if ends is None or not by_step:
-            self.losses = losses(self.logits, targets)
             self.cost = gn.mean(self.losses[unscored:] if unscored else self.losses)
             return
-        self.losses = ends.cut(losses(self.logits, ends.held(targets)))
+        self.losses = ends.cut(self.losses)
+        self.values = self.losses if self.values.ndim == 2 else ends.cut(self.values)
         count = gn.sum(gn.maximum(ends.node - unscored, 0))
         total = gn.sum(self.losses[unscored:] if unscored else self.losses)
         self.cost = total / gn.cast(gn.maximum(count, 1), network.dtype)

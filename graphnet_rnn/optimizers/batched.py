@@ -7,13 +7,14 @@ processes may share them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.optimizers.by_size import ObjectiveBySize
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.optimizers.vectors import double
 from graphnet_rnn.parallel import Ranks, as_ranks
@@ -29,9 +30,10 @@ Batch = Sequence[Any]
 
 
 class BatchedObjective:
-    """An objective whose gradient, curvature and loss are means over several batches of one size, each over its own.
+    """An objective whose gradient, curvature and loss are means over several batches, each over its own.
 
-    objective: says how large a batch is; the batches pass through it one after the other, so no more memory is needed.
+    objective: says how large a batch is (an ObjectiveBySize: several sizes); the batches pass through it one after the
+    other, so no more memory is needed.
     single: the same cost of the same parameters, for batches of one case, from which `squared_gradients` are computed
     case by case. parallel: "mpi", or rnn.parallel.Ranks: processes that share the batches. Each is fed all of them,
     computes its own, and gets the same sums, to the bit, however many there are.
@@ -45,16 +47,18 @@ class BatchedObjective:
 
     def __init__(
         self,
-        objective: Objective,
+        objective: Objective | ObjectiveBySize,
         single: Objective | None = None,
         parallel: Ranks | str | None = None,
     ) -> None:
         for name, given in (("objective", objective), ("single", single)):
-            if not (isinstance(given, Objective) or (name == "single" and given is None)):
+            allowed = (Objective, type(None)) if name == "single" else (Objective, ObjectiveBySize)
+            if not isinstance(given, allowed):
                 raise UsageError(f"BatchedObjective: {name} must be an Objective, not {given!r:.60}")
         if single is not None:
-            _require_single(objective, single)
-        self.objective, self.single = objective, single
+            _require_single(cast(Objective, objective), single)
+        # One by size is what any of its objectives is, and chooses among them when it is fed.
+        self.objective, self.single = cast(Objective, objective), single
         self.ranks = as_ranks("BatchedObjective", parallel)
         self.gradient_batches: list[Batch] = []
         self.curvature_batches: list[Batch] = []

@@ -178,7 +178,11 @@ class Objective:
         """New dropout masks and noise; until then all calls see one function."""
         if self.random is not None:
             self.random.redraw()
-            self._linearised = ()
+            self.forget()
+
+    def forget(self) -> None:
+        """The next product of a curvature computes the forward pass anew: something that it saw has changed."""
+        self._linearised = ()
 
     # -- what optimisers call ----------------------------------------------------------------
 

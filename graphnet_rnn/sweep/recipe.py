@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from graphnet_rnn.data.sequences import is_file
+from graphnet_rnn.data.sequence_files import is_file
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import one_of, shown, whole_number

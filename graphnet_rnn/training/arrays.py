@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any, ClassVar
 
@@ -10,84 +9,123 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
+from graphnet_rnn.data.packing import bucket_of, bucket_times
+from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.losses import SEQUENCE_LOSSES
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.network.running import checked_floats, checked_inputs
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers import Optimizer
 from graphnet_rnn.optimizers.batched import BatchedObjective
+from graphnet_rnn.optimizers.by_size import ObjectiveBySize
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import amount, setting, whole_number
+from graphnet_rnn.training.cases import Cases, fitting, judged_by_step, kind_of_weights
 from graphnet_rnn.training.problem import ObjectiveProblem
 from graphnet_rnn.training.state import digest_of
 
-__all__ = ["Arrays", "checked_targets"]
+__all__ = ["Arrays"]
 
 
 @dataclass(eq=False, repr=False)
 class Arrays(ObjectiveProblem):
-    """C = Σ_n w_n C_n / Σ_n w_n over the cases n of a batch, C_n the mean loss of its scored steps
+    """C = Σ w L / Σ w over all targets of a batch that are there, L the loss of one and w its weight
 
+    A target is that of a step of a case (loss summed over its values), of a single value where there are weights of
+    values, or of a case as a whole, for networks with one output for a sequence and the loss "ctc".
     network: any. inputs: (time, cases, inputs), or symbols (time, cases); targets: as the network's loss takes them,
-    cases along the same axis: (time, cases), (time, cases, outputs), or (cases, labels) for "ctc".
+    cases along the same axis: (time, cases), (time, cases, outputs), or, of cases as a whole, (cases,),
+    (cases, outputs), or (cases, labels) for "ctc". Or an rnn.data.Sequences, and no targets.
     batch: cases of a batch (all, if there are fewer). An epoch has every case once, in an order of its own; where the
     last batch is not full, cases of no weight fill it up. gradient_batches: so many batches make a step; then what does
     not fill a step is left out of the epoch. curvature_batches: the first of them, for the curvature.
-    valid: cases to validate on: (inputs, targets), (inputs, targets, weights), or the share of the cases that is kept
-    for it, the last ones; None for none. weights: of the cases, (cases,), at least 0 (1). unscored: steps at the start
-    without a target.
+    lengths: how many steps each case has, (cases,); None: all. What follows them is never read. buckets: cases of like
+    lengths are put together in batches, which are filled up to at most so many lengths, such that the fewest steps are
+    computed; each is compiled by itself.
+    valid: cases to validate on: (inputs, targets), (inputs, targets, weights), Sequences, or the share of the cases
+    that is kept for it, the last ones; None for none. weights: how much the loss counts, at least 0 (1): of cases,
+    (cases,), of steps, (time, cases), or of values, of the shape of the targets. Where it is 0 the target is missing,
+    and may be NaN. unscored: steps at the start without a target.
     clip_values, l2, threads, memory, backend: see Objective.
     Rows are in the network's loss, in nats but for "squared". Raises UsageError, DataError.
     """
 
     item: ClassVar[str] = "case"
     model: Network = field(init=False)
-    objective: Objective | BatchedObjective = field(init=False)
+    objective: Objective | ObjectiveBySize | BatchedObjective = field(init=False)
 
     network: Network
     inputs: InitVar[Any]
-    targets: InitVar[Any]
+    targets: InitVar[Any] = None
     batch: int = setting(32, "cases of a batch")
     _: KW_ONLY
-    valid: InitVar[float | tuple[Any, ...] | None] = 0.1
+    valid: InitVar[float | tuple[Any, ...] | Sequences | None] = 0.1
+    lengths: InitVar[Any] = None
     weights: InitVar[Any] = None
     gradient_batches: int = setting(1, "batches of a step")
     curvature_batches: int = setting(1, "the first of them, for the curvature")
     unscored: int = setting(0, "time steps at the start without a target")
+    buckets: int = setting(4, "lengths to which cases of several lengths are filled up, at most")
 
     def __post_init__(
-        self, inputs: Any, targets: Any, valid: float | tuple[Any, ...] | None, weights: Any
+        self,
+        inputs: Any,
+        targets: Any,
+        valid: float | tuple[Any, ...] | Sequences | None,
+        lengths: Any,
+        weights: Any,
     ) -> None:
         if not isinstance(self.network, Network):
             raise UsageError(f"Arrays: network must be a Network, not {self.network!r:.60}")
         self.model = network = self.network
-        whole = _checked(network, inputs, targets, weights)
-        self._train, self._valid = self._divided(whole, valid)
-        count, time = len(self._train[2]), len(whole[0])
-        self.batch = min(whole_number("Arrays: batch", self.batch), count)
+        self.batch = whole_number("Arrays: batch", self.batch)
         self.gradient_batches = whole_number("Arrays: gradient_batches", self.gradient_batches)
         self.curvature_batches = whole_number("Arrays: curvature_batches", self.curvature_batches)
         self.unscored = whole_number("Arrays: unscored", self.unscored, least=0)
+        self.buckets = whole_number("Arrays: buckets", self.buckets)
         if self.curvature_batches > self.gradient_batches:
             raise UsageError(
                 f"Arrays: curvature_batches must be at most gradient_batches, {self.gradient_batches}, not "
                 f"{self.curvature_batches}: they are a part of these"
             )
-        self.items = self.batch * self.gradient_batches
-        if self.gradient_batches == 1:
-            self._steps = -(-count // self.batch)
+        if isinstance(inputs, Sequences):
+            if any(each is not None for each in (targets, lengths, weights)):
+                raise UsageError("Arrays: Sequences have targets, lengths and weights; give none beside them")
+            whole = inputs
         else:
-            self._steps = count // self.items
+            if targets is None:
+                raise UsageError("Arrays: targets are missing; give them, or an rnn.data.Sequences alone")
+            whole = Sequences(inputs, targets, lengths, weights, judged_by_step(network))
+        train, kept = self._divided(fitting(network, whole), valid)
+        parts = [train] if kept is None else [train, kept]
+        self._kind = kind_of_weights(network, parts)
+        self._ragged = any(part.lengths is not None for part in parts)
+        self._train = Cases.of(train, self._kind)
+        self._valid = None if kept is None else Cases.of(kept, self._kind)
+        self._require_weight()
+        self._labels = train.targets.shape[1] if network.loss in SEQUENCE_LOSSES else None
+        self.batch = min(self.batch, len(self._train))
+        self.items = self.batch * self.gradient_batches
+        self._times = [self._train.time]
+        if self._ragged:
+            lengths = [each.lengths for each in (self._train, self._valid) if each is not None]
+            self._times = bucket_times(np.concatenate(lengths), self.buckets)
+        if self.unscored >= self._times[0] and self.unscored:
+            raise UsageError(
+                f"Arrays: unscored = {self.unscored} leaves no target in cases of {self._times[0]} steps"
+            )
+        self._order: tuple[int, list[Array]] | None = None
+        self._steps = len(self._batches_of(0)) // self.gradient_batches
         if not self._steps:
             raise DataError(
-                f"Arrays: a step takes {self.items} cases, but there are {count} to train on; use a smaller batch"
+                f"Arrays: a step takes {self.items} cases, but there are {len(self._train)} to train on; use a "
+                "smaller batch"
             )
         self._random = gn.RandomSource(network.seed)
-        self._single = self._objective(time)
+        each = [self._objective(time) for time in self._times]
+        self._single = each[0] if len(each) == 1 else ObjectiveBySize(each)
         self.objective = self._single if self.gradient_batches == 1 else BatchedObjective(self._single)
-        self._order: tuple[int, Array] | None = None
-        self._judge = self._judging(time) if self._valid is not None else None
+        self._judges: dict[int, gn.Function] = {}
 
     @property
     def unit_name(self) -> str:  # type: ignore[override]
@@ -95,83 +133,129 @@ class Arrays(ObjectiveProblem):
 
     # -- cases ---------------------------------------------------------------------------------
 
-    def _divided(self, whole: _Cases, valid: Any) -> tuple[_Cases, _Cases | None]:
+    def _divided(self, whole: Sequences, valid: Any) -> tuple[Sequences, Sequences | None]:
         """Those to train on, and those to validate on."""
         if valid is None:
             return whole, None
-        if isinstance(valid, tuple):
-            if len(valid) not in (2, 3):
-                raise UsageError(
-                    "Arrays: valid must be (inputs, targets), (inputs, targets, weights), a share, or None"
-                )
-            kept = _checked(self.model, valid[0], valid[1], valid[2] if len(valid) == 3 else None)
-            if len(kept[0]) != len(whole[0]):
-                raise DataError(
-                    f"Arrays: cases to train on have {len(whole[0])} steps, those to validate on {len(kept[0])}"
-                )
-            if self.model.loss in SEQUENCE_LOSSES and kept[1].shape[1] != whole[1].shape[1]:
-                raise DataError(
-                    f"Arrays: cases to train on have {whole[1].shape[1]} labels, those to validate on "
-                    f"{kept[1].shape[1]}; fill the shorter ones up with -1"
-                )
-            return whole, kept
+        if isinstance(valid, (tuple, Sequences)):
+            if isinstance(valid, tuple):
+                if len(valid) not in (2, 3):
+                    raise UsageError(
+                        "Arrays: valid must be (inputs, targets), (inputs, targets, weights), Sequences, a share, or "
+                        "None"
+                    )
+                weights = valid[2] if len(valid) == 3 else None
+                valid = Sequences(valid[0], valid[1], None, weights, judged_by_step(self.model))
+            return whole, self._like(whole, fitting(self.model, valid))
         share = amount("Arrays: valid", valid)
-        count = len(whole[2])
+        count = len(whole)
         kept_count = round(share * count)
         if not kept_count:
             return whole, None
         if kept_count >= count:
             raise UsageError(f"Arrays: valid = {share:g} of {count} cases leaves none to train on")
-        first, last = np.arange(count - kept_count), np.arange(count - kept_count, count)
-        parts = self._chosen(whole, first), self._chosen(whole, last)
-        for what, (_, _, w) in zip(("train", "validate"), parts, strict=True):
-            if not w.any():
-                raise DataError(f"Arrays: none of the cases to {what} on has a weight above 0")
-        return parts
+        return (
+            whole.chosen(np.arange(count - kept_count)),
+            whole.chosen(np.arange(count - kept_count, count)),
+        )
 
-    def _chosen(self, cases: _Cases, which: Array) -> _Cases:
-        x, t, w = cases
-        by_case = self.model.loss in SEQUENCE_LOSSES
-        return x.take(which, axis=1), t.take(which, axis=0 if by_case else 1), w[which]
+    def _require_weight(self) -> None:
+        """DataError where no target counts."""
+        for what, part in (("train", self._train), ("validate", self._valid)):
+            if part is not None and not part.shares(self.unscored).any():
+                raise DataError(
+                    f"Arrays: none of the cases to {what} on has a target whose weight is above 0"
+                )
 
-    def _batches(self, cases: _Cases, order: Array) -> Iterator[_Cases]:
-        """The cases in batches, the last one filled up with cases of no weight."""
-        for start in range(0, len(order), self.batch):
-            which = order[start : start + self.batch]
-            missing = self.batch - len(which)
-            x, t, w = self._chosen(cases, np.concatenate([which, np.resize(which, missing)]))
-            if missing:
-                w = np.concatenate([w[: len(which)], np.zeros(missing, w.dtype)])
-            yield x, t, w
+    def _like(self, whole: Sequences, kept: Sequences) -> Sequences:
+        """Cases to validate on, if they fit those to train on; with lengths of their own they need not be as long."""
+        if kept.time != whole.time and kept.lengths is None and whole.lengths is None:
+            raise DataError(
+                f"Arrays: cases to train on have {whole.time} steps, those to validate on {kept.time}; give lengths, "
+                "if cases have several"
+            )
+        if self.model.loss in SEQUENCE_LOSSES and kept.targets.shape[1] != whole.targets.shape[1]:
+            raise DataError(
+                f"Arrays: cases to train on have {whole.targets.shape[1]} labels, those to validate on "
+                f"{kept.targets.shape[1]}; fill the shorter ones up with -1"
+            )
+        return kept
+
+    # -- batches -------------------------------------------------------------------------------
+
+    def _packed(self, cases: Cases, order: Array) -> list[Array]:
+        """The numbers of the cases of each batch: those of like lengths together."""
+        if not self._ragged:
+            return [order[i : i + self.batch] for i in range(0, len(order), self.batch)]
+        bucket = bucket_of(cases.lengths, self._times)[order]
+        groups = [order[bucket == k] for k in range(len(self._times))]
+        return [group[i : i + self.batch] for group in groups for i in range(0, len(group), self.batch)]
+
+    def _batches_of(self, epoch: int) -> list[Array]:
+        """The numbers of the cases of each batch of an epoch."""
+        if self._order is None or self._order[0] != epoch:
+            generator = np.random.default_rng([self.model.seed, epoch])
+            batches = self._packed(self._train, generator.permutation(len(self._train)))
+            if len(self._times) > 1:
+                batches = [batches[i] for i in generator.permutation(len(batches))]
+            elif self.gradient_batches > 1:
+                batches = [each for each in batches if len(each) == self.batch]
+            self._order = epoch, batches
+        return self._order[1]
+
+    def _fed(self, cases: Cases, which: Array) -> Cases:
+        """A batch, filled up with cases of no weight and cut to its length."""
+        batch = cases.filled(which, self.batch)
+        return batch.of_time(self._times[int(bucket_of(batch.lengths, self._times).max())])
+
+    def _arrays_of(self, batch: Cases, scale: float = 1.0) -> tuple[Any, ...]:
+        """As the graph takes them, weights by so much."""
+        shares = (batch.shares(self.unscored) * scale).astype(self.model.dtype)
+        return (batch.x, batch.t, shares, *([batch.lengths] if self._ragged else []))
 
     # -- graphs --------------------------------------------------------------------------------
 
-    def _unrolled(self, time: int, **how: Any) -> tuple[Unrolled, Node, Node]:
-        """The net over a batch, the shares of its cases in the weight of all, and C."""
-        labels = self._train[1].shape[1] if self.model.loss in SEQUENCE_LOSSES else None
-        u = self.model.unroll(
-            time, self.batch, initial=_first(self.model), unscored=self.unscored, labels=labels, **how
+    def _unrolled(self, time: int, **how: Any) -> tuple[Unrolled, list[Node], Node]:
+        """The net over a batch, its inputs, the last of which are the shares of its targets and lengths, and C."""
+        network = self.model
+        u = network.unroll(
+            time,
+            self.batch,
+            initial=_first(network),
+            unscored=self.unscored,
+            labels=self._labels,
+            lengths=self._ragged,
+            **how,
         )
-        w = gn.input((self.batch,), self.model.dtype, name="w")
         with gn.scope(layer="cost"):
-            losses = u.losses if labels is not None else gn.mean(u.losses[self.unscored :], axis=0)
-            return u, w, gn.sum(w * losses)
+            if self._kind != "cases":
+                losses = u.losses if self._kind == "steps" else u.values
+                losses = losses[self.unscored :]
+            elif u.losses.ndim > 1:
+                losses = gn.mean(u.losses[self.unscored :], axis=0)
+            else:
+                losses = u.losses
+            w = gn.input(losses.shape, network.dtype, name="w")
+            cost = gn.sum(w * losses)
+        return u, [u.inputs, u.targets, w, *([] if u.lengths is None else [u.lengths])], cost
 
     def _objective(self, time: int) -> Objective:
-        u, w, cost = self._unrolled(time, random=self._random)
+        u, inputs, cost = self._unrolled(time, random=self._random)
         return Objective(
             cost,
             list(self.model.parameters.values()),
-            [u.inputs, u.targets, w],
+            inputs,
             random=self._random,
-            structure=u.structure if u.losses.ndim > 1 else (),
+            structure=() if self._labels is not None else u.structure,
             structure_scale=1 / (time - self.unscored),
             **self.objective_settings(),
         )
 
-    def _judging(self, time: int) -> gn.Function:
-        u, w, cost = self._unrolled(time, training=False)
-        return gn.compile([cost], [u.inputs, u.targets, w], backend=self.backend, threads=self.threads)
+    def _judge(self, time: int) -> gn.Function:
+        if time not in self._judges:
+            _, inputs, cost = self._unrolled(time, training=False)
+            self._judges[time] = gn.compile([cost], inputs, backend=self.backend, threads=self.threads)
+        return self._judges[time]
 
     # -- what a Trainer asks -------------------------------------------------------------------
 
@@ -192,97 +276,49 @@ class Arrays(ObjectiveProblem):
     def compile(self) -> None:
         self._single.compile()
 
-    def feed(self, epoch: int, step: int) -> Objective | BatchedObjective:
-        batches = list(self._batches(self._train, self._taken(epoch, step)))
+    def feed(self, epoch: int, step: int) -> Objective | ObjectiveBySize | BatchedObjective:
+        batches = [self._fed(self._train, which) for which in self._taken(epoch, step)]
+        total = sum(batch.total(self.unscored) for batch in batches)
+        # The mean over the batches of a step is then that over all its targets.
+        scale = len(batches) / total if total else 0.0
+        arrays = [self._arrays_of(batch, scale) for batch in batches]
         self.objective.redraw()
         if isinstance(self.objective, BatchedObjective):
-            shared = [(x, t, _shares(w)) for x, t, w in batches]
-            self.objective.feed(shared, curvature=shared[: self.curvature_batches])
+            self.objective.feed(arrays, curvature=arrays[: self.curvature_batches])
         else:
-            x, t, w = batches[0]
-            self.objective.feed(x, t, _shares(w))
+            self.objective.feed(*arrays[0])
         return self.objective
 
-    def _taken(self, epoch: int, step: int) -> Array:
-        """The numbers of the step's cases."""
-        if self._order is None or self._order[0] != epoch:
-            generator = np.random.default_rng([self.model.seed, epoch])
-            self._order = epoch, generator.permutation(len(self._train[2]))
-        return self._order[1][step * self.items : (step + 1) * self.items]
+    def _taken(self, epoch: int, step: int) -> list[Array]:
+        """The numbers of the cases of the step's batches."""
+        first = step * self.gradient_batches
+        return self._batches_of(epoch)[first : first + self.gradient_batches]
 
     def weight(self, epoch: int, step: int) -> float:
-        """The weight of its cases, so that an epoch's mean is that over all cases."""
-        return float(self._train[2][self._taken(epoch, step)].sum())
+        """The weight of its targets, so that an epoch's mean is that over all of them."""
+        which = np.concatenate(self._taken(epoch, step))
+        return self._train.chosen(which).total(self.unscored)
 
     def validate(self) -> float | None:
-        if self._judge is None or self._valid is None:
+        if self._valid is None:
             return None
         total = 0.0
-        for x, t, w in self._batches(self._valid, np.arange(len(self._valid[2]))):
-            total += float(self._judge(x, t, _shares(w))[0]) * float(w.sum())
-        return total / float(self._valid[2].sum())
+        for which in self._packed(self._valid, np.arange(len(self._valid))):
+            batch = self._fed(self._valid, which)
+            total += float(self._judge(batch.time)(*self._arrays_of(batch))[0])
+        return total / self._valid.total(self.unscored)
 
     def description(self) -> dict[str, Any]:
-        return {**super().description(), "data": digest_of(*self._train, *(self._valid or ()))}
+        kept = [self._train, *([] if self._valid is None else [self._valid])]
+        lengths = [each.lengths for each in kept] if self._ragged else []
+        arrays = [array for each in kept for array in (each.x, each.t, each.w)] + lengths
+        return {**super().description(), "data": digest_of(*arrays)}
 
     def numbers(self) -> dict[str, Any]:
         return {"random": self._random.state}
 
     def restore(self, arrays: Any, numbers: Any) -> None:
         self._random.state = numbers["random"]
-
-
-def _shares(w: Array) -> Array:
-    """Of each case in the weight of all; nothing for a batch that has none."""
-    total = w.sum(dtype=np.float64)
-    return w if not total else (w / total).astype(w.dtype)
-
-
-#: Inputs, targets, and the weight of each case.
-_Cases = tuple[Array, Array, Array]
-
-
-def _checked(network: Network, inputs: Any, targets: Any, weights: Any) -> _Cases:
-    """As the network takes them; DataError for what does not fit."""
-    x = checked_inputs("Arrays", network, inputs)
-    t = checked_targets(network, targets, x.shape[:2])
-    w = np.ones(x.shape[1], network.dtype)
-    if weights is not None:
-        given = np.asarray(weights)
-        if given.shape != w.shape:
-            raise DataError(
-                f"Arrays: weights must be {list(w.shape)}, one for each case, not {list(given.shape)}"
-            )
-        w = checked_floats("Arrays: weights", given).astype(network.dtype)
-        if w.min() < 0 or not w.any():
-            raise DataError(f"Arrays: weights must be at least 0, and not all 0; the least is {w.min():g}")
-    return x, t, w
-
-
-def checked_targets(network: Network, targets: Any, shape: Sequence[int]) -> Array:
-    """The targets of so many (steps, cases) as the network's loss takes them; DataError for what does not fit."""
-    time, count = shape
-    by_case = network.loss in SEQUENCE_LOSSES
-    symbols = by_case or network.loss == "softmax"
-    # -1 stands behind the last label, and the last output is the blank.
-    least, largest = (-1, network.outputs - 2) if by_case else (0, network.outputs - 1)
-    wanted = (
-        f"({count}, labels)" if by_case else f"({time}, {count}{'' if symbols else f', {network.outputs}'})"
-    )
-    try:
-        t = np.asarray(targets)
-    except ValueError as error:
-        raise DataError(f"Arrays: targets must be an array {wanted}: {error}") from None
-    fits = t.shape == ((time, count) if symbols else (time, count, network.outputs))
-    if not (t.ndim == 2 and len(t) == count if by_case else fits):
-        raise DataError(f"Arrays: targets must be {wanted} for these inputs, not {list(t.shape)}")
-    if not symbols:
-        return checked_floats("Arrays: targets", t).astype(network.dtype)
-    if t.dtype.kind not in "iu" or (t.size and (t.min() < least or t.max() > largest)):
-        raise DataError(
-            f"Arrays: targets must be whole numbers in {least} ... {largest}, {wanted}, not {t.dtype}"
-        )
-    return t.astype(np.int64)
 
 
 def _first(network: Network) -> str:

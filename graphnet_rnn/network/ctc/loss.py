@@ -70,8 +70,8 @@ def ctc_loss(logits: Any, targets: Any, repeats: str = "merge", blank: int = -1,
         targets = gn.cast(targets, INT64)
     with gn.scope(layer="ctc", composite="CTC"):
         if lengths is not None:
-            ends = Lengths(logits.shape[0], _checked_lengths(logits, lengths))
-            logits = ends.cut(logits, blank_for_sure(logits.shape[2], logits.dtype, blank))
+            steps = Lengths(logits.shape[0], _checked_lengths(logits, lengths))
+            logits = steps.cut(logits, blank_for_sure(logits.shape[2], logits.dtype, blank))
         log_p = gn.maximum(gn.log_softmax(logits), _IMPOSSIBLE)
         labels = _checked_labels(targets, logits.shape[2], blank)
         length = gn.sum(gn.cast(targets >= 0, INT64), axis=1, keepdims=True)

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from graphnet_rnn.data import Choice, Sequences, read_sequences
-from graphnet_rnn.data.sequences import read_inputs
+from graphnet_rnn.data.sequence_files import read_inputs
 from graphnet_rnn.errors import DataError, UsageError
 
 RANDOM = np.random.default_rng(0)

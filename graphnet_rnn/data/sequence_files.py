@@ -1,4 +1,4 @@
-"""Sequences: cases of equally many steps, side by side, from arrays, tables and music."""
+"""Sequences of files: arrays, tables and music."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
+from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import shown, whole_number, yes_or_no
 
-__all__ = ["ENDINGS", "TASK", "Choice", "Sequences", "is_file", "read_inputs", "read_sequences"]
+__all__ = ["ENDINGS", "LENGTHS", "TASK", "Choice", "is_file", "read_inputs", "read_sequences"]
 
 #: What begins the name of a problem that draws its sequences.
 TASK = "task:"
 #: The lowest and highest key of a piano, by their numbers in MIDI, and frames of a second of music.
 KEYS, FRAMES = (21, 108), 10
+#: What the array of how many steps each case has is called.
+LENGTHS = "lengths"
 #: Seconds of a piece of music at most.
 LONGEST = 36_000
 
@@ -36,85 +39,28 @@ def is_file(data: str | None) -> TypeGuard[str]:
 
 
 @dataclass(frozen=True)
-class Sequences:
-    """Cases side by side.
-
-    inputs: (time, cases, width), or symbols (time, cases). targets: (time, cases, width), or symbols (time, cases), or
-    the labels of each case, (cases, most), -1 behind the last. weights: of the cases, (cases,), None for all the same.
-    unscored: steps at the start that have no target: all but the last where a case has one target, (cases,).
-    """
-
-    inputs: Array
-    targets: Array
-    weights: Array | None = None
-    unscored: int = 0
-
-    def __len__(self) -> int:
-        """How many cases."""
-        return int(self.inputs.shape[1])
-
-    @property
-    def time(self) -> int:
-        return len(self.inputs)
-
-    def chosen(self, cases: Any) -> Sequences:
-        """These cases alone."""
-        axis = 1 if self.targets.shape[:2] == self.inputs.shape[:2] else 0
-        weights = None if self.weights is None else self.weights[cases]
-        targets = self.targets.take(cases, axis=axis)
-        return Sequences(self.inputs.take(cases, axis=1), targets, weights, self.unscored)
-
-    def fold(self, fold: int, folds: int, seed: int = 0) -> tuple[Sequences, Sequences]:
-        """Cases to train on, and one of so many equal shares of them, drawn by the seed, to validate on."""
-        folds = whole_number("Sequences: folds", folds, least=2)
-        fold = whole_number("Sequences: fold", fold, least=0)
-        if not fold < folds <= len(self):
-            raise UsageError(
-                f"Sequences: fold must be in 0 ... {folds - 1}, and of {len(self)} cases there are at most as many "
-                f"folds, not fold {fold} of {folds}"
-            )
-        parts = np.array_split(np.random.default_rng(seed).permutation(len(self)), folds)
-        others = np.sort(np.concatenate([part for i, part in enumerate(parts) if i != fold]))
-        return self.chosen(others), self.chosen(np.sort(parts[fold]))
-
-    def pieces(self, time: int) -> Sequences:
-        """Each case cut into pieces of so many steps; what is left at its end is left out."""
-        time, cases = whole_number("Sequences: time", time), len(self)
-        if self.targets.shape[:2] != self.inputs.shape[:2] or self.unscored:
-            raise UsageError("Sequences: what has a target for a whole case cannot be cut into pieces")
-        count = self.time // time
-        if not count:
-            raise DataError(f"Sequences: no case has the {time} steps of a piece; they have {self.time}")
-
-        def cut(array: Array) -> Array:
-            whole = array[: count * time].reshape(count, time, cases, *array.shape[2:])
-            return np.ascontiguousarray(np.moveaxis(whole, 0, 2)).reshape(
-                time, cases * count, *array.shape[2:]
-            )
-
-        weights = None if self.weights is None else np.repeat(self.weights, count)
-        return Sequences(cut(self.inputs), cut(self.targets), weights)
-
-
-@dataclass(frozen=True)
 class Choice:
     """What of a file is what.
 
     inputs, targets: names of arrays or columns; no inputs: all columns that are nothing else ("x" of arrays). weights:
-    the name of the cases' weights. case: the column that says of which case a row is; without it there is one case.
-    cases_first: arrays are (cases, time, ...), not (time, cases, ...). pieces: see Sequences.pieces; rows of tables are
-    cut before cases are put side by side, so their cases may have any numbers of steps.
+    the name of the cases' weights. lengths: the array of how many steps each case has ("lengths", if there is one).
+    case: the column that says of which case a row is; without it there is one case. whole: of tables, a case has one
+    target, that of its last row. cases_first: arrays are (cases, time, ...), not (time, cases, ...). pieces: see
+    Sequences.pieces.
     """
 
     inputs: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     weights: str | None = None
+    lengths: str | None = None
     case: str | None = None
+    whole: bool = False
     cases_first: bool = False
     pieces: int | None = None
 
     def __post_init__(self) -> None:
         yes_or_no("Choice: cases_first", self.cases_first)
+        yes_or_no("Choice: whole", self.whole)
         if self.pieces is not None:
             object.__setattr__(self, "pieces", whole_number("Choice: pieces", self.pieces))
 
@@ -131,18 +77,25 @@ def read_sequences(path: str | Path, choice: Choice) -> Sequences:
     return found if choice.pieces is None else found.pieces(choice.pieces)
 
 
-def read_inputs(path: str | Path, choice: Choice) -> Array:
-    """What is read of such a file alone: it may have no targets."""
+def read_inputs(path: str | Path, choice: Choice) -> tuple[Array, Array | None]:
+    """What is read of such a file alone, and how many steps each case has (None: all); it may have no targets."""
     path, ending = _named(path)
+    lengths = None
     if ending in TABLES:
         columns = TABLES[ending](path)
-        apart = {*choice.targets, *(name for name in (choice.case, choice.weights) if name in columns)}
-        inputs = choice.inputs or tuple(name for name in columns if name not in apart)
-        return _stacked(path, columns, inputs)[_index(path, columns, choice)].astype(np.float32)
-    x = _piano_roll(path)[:, None] if ending in MUSIC else _inputs(path, _arrays(path), choice)
+        inputs = choice.inputs or _columns_read(columns, choice)
+        x = _stacked(path, columns, inputs)
+        index, lengths = _index(path, columns, choice)
+        x = x[index].astype(np.float32)
+    elif ending in MUSIC:
+        x = _piano_roll(path)[:, None]
+    else:
+        arrays = _arrays(path)
+        x, lengths = _inputs(path, arrays, choice), _lengths(path, arrays, choice)
     if choice.pieces is None:
-        return x
-    return Sequences(x, np.zeros(x.shape[:2])).pieces(choice.pieces).inputs
+        return x, lengths
+    cut = Sequences(x, np.zeros(x.shape[:2]), lengths).pieces(choice.pieces)
+    return cut.inputs, cut.lengths
 
 
 def _named(path: str | Path) -> tuple[Path, str]:
@@ -161,7 +114,18 @@ def _of_arrays(path: Path, choice: Choice) -> Sequences:
     if choice.cases_first and t.shape[:2] == x.shape[1::-1]:
         t = np.swapaxes(t, 0, 1)
     weights = None if choice.weights is None else _array(path, arrays, (choice.weights,), "")
-    return _with_targets(path, x, t, weights)
+    if weights is not None and choice.cases_first and weights.shape[:2] == x.shape[1::-1]:
+        weights = np.swapaxes(weights, 0, 1)
+    try:
+        return Sequences(x, t, _lengths(path, arrays, choice), weights)
+    except DataError as error:
+        raise DataError(f"{path}: {str(error).removeprefix('Sequences: ')}") from None
+
+
+def _lengths(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array | None:
+    if choice.lengths is None and LENGTHS not in arrays:
+        return None
+    return _array(path, arrays, (choice.lengths or LENGTHS,), "")
 
 
 def _inputs(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array:
@@ -217,37 +181,37 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
         return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
 
 
-def _with_targets(path: Path, x: Array, t: Array, weights: Array | None) -> Sequences:
-    """A target for each step, for each case, or labels of each case."""
-    time, cases = x.shape[:2]
-    if weights is not None and weights.shape != (cases,):
-        raise DataError(f"{path}: weights must be ({cases},), one for each case, not {list(weights.shape)}")
-    if t.shape[:1] == (cases,) and t.ndim == 1:
-        return Sequences(x, np.broadcast_to(t, (time, cases)), weights, time - 1)
-    if t.shape[:2] != (time, cases) and not (t.ndim == 2 and len(t) == cases):
-        raise DataError(
-            f"{path}: targets must be ({time}, {cases}, ...), one for each step, or ({cases},), one for each case, not "
-            f"{list(t.shape)}"
-        )
-    return Sequences(x, t, weights)
-
-
 # -- tables ------------------------------------------------------------------------------------
 
 
 def _of_columns(path: Path, columns: Mapping[str, Array], choice: Choice) -> Sequences:
     if not choice.targets:
         raise UsageError(f"{path}: say which columns are targets; it has {_listed(columns)}")
-    apart = {*choice.targets, *(name for name in (choice.case, choice.weights) if name is not None)}
-    for name in sorted(apart):
+    for name in sorted(_apart(choice)):
         _require_column(path, columns, name)
-    x = _stacked(path, columns, choice.inputs or tuple(name for name in columns if name not in apart))
+    x = _stacked(path, columns, choice.inputs or _columns_read(columns, choice))
     t = _stacked(path, columns, choice.targets)
     if len(choice.targets) == 1 and (t == np.floor(t)).all() and t.min() >= 0 and t.max() < 2**31:
         t = t[:, 0].astype(np.int64)  # labels
     w = None if choice.weights is None else _stacked(path, columns, (choice.weights,))[:, 0]
-    index = _index(path, columns, choice)
-    return Sequences(x[index].astype(np.float32), t[index], None if w is None else w[index[0]])
+    index, lengths = _index(path, columns, choice)
+    ends = np.full(index.shape[1], len(index)) if lengths is None else lengths
+    last = index[ends - 1, np.arange(index.shape[1])]
+    return Sequences(
+        x[index].astype(np.float32),
+        t[last] if choice.whole else t[index],
+        lengths,
+        None if w is None else w[index[0]],
+    )
+
+
+def _apart(choice: Choice) -> set[str]:
+    return {*choice.targets, *(name for name in (choice.case, choice.weights) if name is not None)}
+
+
+def _columns_read(columns: Mapping[str, Array], choice: Choice) -> tuple[str, ...]:
+    apart = _apart(choice)
+    return tuple(name for name in columns if name not in apart)
 
 
 def _stacked(path: Path, columns: Mapping[str, Array], names: tuple[str, ...]) -> Array:
@@ -264,14 +228,24 @@ def _require_column(path: Path, columns: Mapping[str, Array], name: str) -> None
         raise DataError(f"{path} has no column {shown(name)}; it has {_listed(columns)}")
 
 
-def _index(path: Path, columns: Mapping[str, Array], choice: Choice) -> Array:
-    """The rows, (time, cases)."""
+def _index(path: Path, columns: Mapping[str, Array], choice: Choice) -> tuple[Array, Array | None]:
+    """The rows, (time, cases), the first again behind the end of a case, and lengths, where cases have their own."""
     if choice.cases_first:
         raise UsageError(f"{path}: rows of a table are steps; which axis comes first is a matter of arrays")
+    if choice.lengths is not None:
+        raise UsageError(
+            f"{path}: a table has the rows of each case; an array of lengths is a matter of arrays"
+        )
     if choice.case is not None:
         _require_column(path, columns, choice.case)
     count = len(next(iter(columns.values())))
-    return np.stack(_rows_of_cases(path, columns.get(choice.case or ""), count, choice), axis=1)
+    groups = _rows_of_cases(path, columns.get(choice.case or ""), count, choice)
+    lengths = np.array([len(rows) for rows in groups])
+    index = np.zeros((lengths.max(), len(groups)), np.int64)
+    for n, rows in enumerate(groups):
+        index[: len(rows), n] = rows
+        index[len(rows) :, n] = rows[0]
+    return index, None if (lengths == len(index)).all() else lengths
 
 
 def _rows_of_cases(path: Path, case: Array | None, count: int, choice: Choice) -> list[Array]:
@@ -282,18 +256,17 @@ def _rows_of_cases(path: Path, case: Array | None, count: int, choice: Choice) -
         _, first, number = np.unique(case, return_index=True, return_inverse=True)
         order = np.argsort(first)
         groups = [np.flatnonzero(number == i) for i in order]
-    if choice.pieces is not None:
-        time = choice.pieces
-        groups = [rows[i * time : (i + 1) * time] for rows in groups for i in range(len(rows) // time)]
-        if not groups:
-            raise DataError(f"{path}: no case has the {time} rows of a piece")
-    lengths = sorted({len(rows) for rows in groups})
-    if len(lengths) > 1:
-        raise DataError(
-            f"{path}: its cases have {lengths[0]} to {lengths[-1]} rows; say pieces, a number of rows, into which they "
-            "are cut"
-        )
-    return groups
+    if choice.pieces is None:
+        return groups
+    if choice.whole:
+        raise UsageError(f"{path}: what has a target for a whole case cannot be cut into pieces")
+    time = choice.pieces
+    # Of one case all pieces are of one length; of several, the last of each may be shorter.
+    most = [len(rows) // time if case is None else -(-len(rows) // time) for rows in groups]
+    pieces = [rows[i * time : (i + 1) * time] for rows, n in zip(groups, most, strict=True) for i in range(n)]
+    if not pieces:
+        raise DataError(f"{path}: no case has the {time} rows of a piece")
+    return pieces
 
 
 def _numbers(path: Path, name: str, column: Array) -> Array:
