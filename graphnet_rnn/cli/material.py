@@ -308,8 +308,11 @@ def judged(network: Network, given: Sequences) -> tuple[float, float | None]:
     cases = Cases.of(sequences, kind)
     logits = run(network, cases.x, lengths=sequences.lengths)[0]
     o, t = gn.input(logits.shape, logits.dtype), gn.input(cases.t.shape, cases.t.dtype)
-    loss = VALUE_LOSSES if kind == "values" else LOSSES | SEQUENCE_LOSSES
-    losses = gn.compile([loss[network.loss](o, t)], [o, t])(logits, cases.t)[0]
+    if network.loss in SEQUENCE_LOSSES:
+        loss = SEQUENCE_LOSSES[network.loss](o, t, gn.constant(cases.lengths))
+    else:
+        loss = (VALUE_LOSSES if kind == "values" else LOSSES)[network.loss](o, t)
+    losses = gn.compile([loss], [o, t])(logits, cases.t)[0]
 
     def mean(found: Array) -> float:
         w = cases.w if cases.w.ndim == found.ndim else np.broadcast_to(cases.w, found.shape)

@@ -131,7 +131,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--units", type=int, help="units in each layer (default: the cell's own, 128 in most)")
     add("--layers", type=int, default=1, help="how many layers")
-    add("--pool", metavar="HOW", help="of sequences: one output for each, from its last step, mean or max")
+    add("--pool", metavar="HOW", help="of sequences: one output for each, from its steps: last, mean or max")
     add("--skip", action="store_true", help="every layer reads the input and is read by the output")
     add("--dropout", type=float, default=0.0, help="share zeroed between layers (so nothing of one layer)")
     add(
@@ -166,7 +166,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="lanes of a text, or cases, side by side (default: 32; of problems the source's)",
     )
-    add_settings(parser, CarriedText, DrawnText, Training, without=("batch",))
+    add_settings(parser, CarriedText, DrawnText, Arrays, Training, without=("batch",))
     add("--no-early-stopping", action="store_true", help="do not stop when validation no longer improves")
     add("--seed", type=int, default=0, help="of weights, dropout and samples")
     add("--out", metavar="FOLDER", help="the run's folder (default: a new one in runs/)")

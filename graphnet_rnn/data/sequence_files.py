@@ -16,7 +16,7 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
-from graphnet_rnn.data.sequences import Sequences
+from graphnet_rnn.data.sequences import Sequences, named_sequences
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import shown, whole_number, yes_or_no
@@ -116,10 +116,7 @@ def _of_arrays(path: Path, choice: Choice) -> Sequences:
     weights = None if choice.weights is None else _array(path, arrays, (choice.weights,), "")
     if weights is not None and choice.cases_first and weights.shape[:2] == x.shape[1::-1]:
         weights = np.swapaxes(weights, 0, 1)
-    try:
-        return Sequences(x, t, _lengths(path, arrays, choice), weights)
-    except DataError as error:
-        raise DataError(f"{path}: {str(error).removeprefix('Sequences: ')}") from None
+    return named_sequences(str(path), x, t, _lengths(path, arrays, choice), weights)
 
 
 def _lengths(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array | None:

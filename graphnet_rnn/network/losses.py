@@ -27,5 +27,8 @@ LOSSES: dict[str, Callable[[Node, Node], Node]] = {
     **{name: _added(name) for name in VALUE_LOSSES},
 }
 
-#: name -> function of (outputs (time, batch, outputs), labels (batch, most), -1 behind the last) that gives (batch,).
-SEQUENCE_LOSSES: dict[str, Callable[[Node, Node], Node]] = {"ctc": ctc_loss}
+#: name -> function of (outputs (time, batch, outputs), labels (batch, most), -1 behind the last, lengths (batch,) or
+#: None) that gives (batch,).
+SEQUENCE_LOSSES: dict[str, Callable[[Node, Node, Node | None], Node]] = {
+    "ctc": lambda o, labels, lengths: ctc_loss(o, labels, lengths=lengths)
+}

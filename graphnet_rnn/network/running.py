@@ -12,6 +12,7 @@ from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.data.sequences import checked_lengths
 from graphnet_rnn.errors import DataError
+from graphnet_rnn.network.ctc.loss import blank_for_sure
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.settings import listed, yes_or_no
@@ -94,7 +95,10 @@ class Runner:
 
     def _wanted(self, u: Unrolled) -> list[Node]:
         if not self.read_by_output:
-            return [u.logits]
+            if u.ends is None or self.network.pool is not None:
+                return [u.logits]
+            beyond = blank_for_sure(self.network.outputs, u.logits.dtype) if self.network.loss == "ctc" else 0
+            return [u.ends.cut(u.logits, beyond)]
         return u.hidden if self.network.skips_outputs else u.hidden[-1:]
 
     def _checked_states(self, states: Sequence[Array], batch: int) -> list[Array]:

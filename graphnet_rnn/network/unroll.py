@@ -17,7 +17,6 @@ from graphnet_rnn.cell.graph_size import require_nodes
 from graphnet_rnn.cell.masks import Masks
 from graphnet_rnn.cell.weights import FlatParameters
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.network.ctc.loss import blank_for_sure
 from graphnet_rnn.network.lengths import Lengths
 from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.network.pooling import POOLS
@@ -47,11 +46,11 @@ class Unrolled(ShowsItself):
     losses    the loss of each step and case, (time, batch), of each case, (batch,), with ctc; nats but for squared
     values    with the losses "squared" and "sigmoid" what each value adds to them, (time, batch, outputs); else losses
     cost      the mean of the losses over all cases and scored steps
-    lengths   int64 (batch,), how many steps each case has, with lengths=True; else None
+    lengths   int64 (batch,), how many steps each case has, with lengths=True; else None. ends: what follows from them
     random    the source of the dropout masks; `random.redraw()` draws new ones
 
-    Where a case has ended, states stand still, outputs, logits and losses are 0 (with ctc, the logits are sure of the
-    blank), and the cost is the mean over the steps that there are; what inputs and targets hold there is not read.
+    Where a case has ended, states stand still, outputs h_t and losses are 0, logits mean nothing, and the cost is the
+    mean over the steps that there are; what inputs and targets hold there is not read.
     """
 
     def __init__(
@@ -91,9 +90,9 @@ class Unrolled(ShowsItself):
         self.inputs = _sequence_input("x", time, batch, network.inputs, network.reads == "symbols", network)
         self.targets = self._targets(labels, unscored, judged)
         self.lengths = gn.input((batch,), "int64", name="lengths") if ragged else None
-        self._ends = None if self.lengths is None else Lengths(time, self.lengths)
+        self.ends = None if self.lengths is None else Lengths(time, self.lengths)
         with gn.scope(layer="input"):
-            self._steps = self.inputs if self._ends is None else self._ends.held(self.inputs)
+            self._steps = self.inputs if self.ends is None else self.ends.held(self.inputs)
         self.initial = self._initial_states(initial)
         with collector_paused():
             first = [self._read_off()] if predict_first else []
@@ -104,7 +103,7 @@ class Unrolled(ShowsItself):
 
     def _judge(self, outputs: list[Node], unscored: int, predict_first: bool) -> None:
         """Logits, losses and cost, from what the output layer has made at each step, or of the whole sequence."""
-        network, targets, ends = self.network, self.targets, self._ends
+        network, targets, ends = self.network, self.targets, self.ends
         if ends is not None and predict_first:
             ends = Lengths(self.time + 1, ends.node + 1)
         by_step = network.loss not in SEQUENCE_LOSSES
@@ -112,17 +111,14 @@ class Unrolled(ShowsItself):
             (self.logits,), ends = outputs, None
         else:
             self.logits = gn.stack(outputs)
-        if ends is not None:
-            self.logits = ends.cut(
-                self.logits, 0 if by_step else blank_for_sure(network.outputs, network.dtype)
-            )
         if ends is not None and by_step:
             targets = ends.held(targets)
         if network.loss in VALUE_LOSSES:
             self.values = VALUE_LOSSES[network.loss](self.logits, targets)
             self.losses = gn.sum(self.values, axis=-1)
         else:
-            self.values = self.losses = (LOSSES | SEQUENCE_LOSSES)[network.loss](self.logits, targets)
+            loss = LOSSES[network.loss] if by_step else SEQUENCE_LOSSES[network.loss]
+            self.values = self.losses = loss(self.logits, targets, *([] if by_step else [self.lengths]))
         if ends is None or not by_step:
             self.cost = gn.mean(self.losses[unscored:] if unscored else self.losses)
             return
@@ -203,8 +199,8 @@ class Unrolled(ShowsItself):
         if self.network.pool is not None:
             with gn.scope(layer="output"):
                 outputs.append(self._pooled())
-        if self._ends is not None:
-            self.hidden = [self._ends.cut(h) for h in self.hidden]
+        if self.ends is not None:
+            self.hidden = [self.ends.cut(h) for h in self.hidden]
         self.final = [node for layer in states for node in layer]
         return outputs
 
@@ -213,7 +209,7 @@ class Unrolled(ShowsItself):
         pool = POOLS[self.network.pool or ""]
         readers = self.network.layers if self.network.skips_outputs else self.network.layers[-1:]
         hidden = self.hidden[-len(readers) :]
-        pooled = [pool(cell, h, self._ends) for cell, h in zip(readers, hidden, strict=True)]
+        pooled = [pool(cell, h, self.ends) for cell, h in zip(readers, hidden, strict=True)]
         return self.network.project(pooled)
 
     def _read_off(self) -> Node:
@@ -231,7 +227,7 @@ class Unrolled(ShowsItself):
         first = 0
         for t in range(self.time):
             below = x = self._input_at(t)
-            inside = None if self._ends is None else self._ends.inside_at(t)
+            inside = None if self.ends is None else self.ends.inside_at(t)
             if t == 1:  # all steps make as many nodes as the first
                 self._require_room(x.serial - first)
             first = x.serial
@@ -247,7 +243,7 @@ class Unrolled(ShowsItself):
         """The same for networks with a layer that needs the whole sequence below it."""
         self._require_room(len(layers))
         below = xs = [self._input_at(t) for t in range(self.time)]
-        inside = None if self._ends is None else [self._ends.inside_at(t) for t in range(self.time)]
+        inside = None if self.ends is None else [self.ends.inside_at(t) for t in range(self.time)]
         hidden = []
         for l, cell in enumerate(layers):
             with gn.scope(layer=f"layer{l}"):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import graphnet as gn
 from graphnet.graph.node import Node
+from graphnet.ops.broadcast import BroadcastTo
 from graphnet.ops.elementwise import Sigmoid, Tanh, Where
 from graphnet.passes.merge import values_of
 
@@ -37,12 +38,13 @@ def _cases_inside(graph: gn.Graph) -> Iterator[tuple[Node, Node]]:
     for choice in graph.order:
         if isinstance(choice.op, Where) and choice.scope.get("composite") == ENDED:
             condition, new, _ = choice.inputs
+            (inside,) = condition.inputs if isinstance(condition.op, BroadcastTo) else (condition,)
             pending = [new]
             while pending:
                 node = pending.pop()
                 if node not in seen and _place(node) == _place(choice):
                     seen.add(node)
-                    yield node, condition
+                    yield node, inside
                     pending.extend(node.inputs)
 
 

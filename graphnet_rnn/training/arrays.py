@@ -10,7 +10,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.data.packing import bucket_of, bucket_times
-from graphnet_rnn.data.sequences import Sequences
+from graphnet_rnn.data.sequences import Sequences, named_sequences
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.losses import SEQUENCE_LOSSES
 from graphnet_rnn.network.network import Network
@@ -95,7 +95,7 @@ class Arrays(ObjectiveProblem):
         else:
             if targets is None:
                 raise UsageError("Arrays: targets are missing; give them, or an rnn.data.Sequences alone")
-            whole = Sequences(inputs, targets, lengths, weights, judged_by_step(network))
+            whole = named_sequences("Arrays", inputs, targets, lengths, weights, judged_by_step(network))
         train, kept = self._divided(fitting(network, whole), valid)
         parts = [train] if kept is None else [train, kept]
         self._kind = kind_of_weights(network, parts)
@@ -145,7 +145,9 @@ class Arrays(ObjectiveProblem):
                         "None"
                     )
                 weights = valid[2] if len(valid) == 3 else None
-                valid = Sequences(valid[0], valid[1], None, weights, judged_by_step(self.model))
+                valid = named_sequences(
+                    "Arrays: valid", *valid[:2], None, weights, judged_by_step(self.model)
+                )
             return whole, self._like(whole, fitting(self.model, valid))
         share = amount("Arrays: valid", valid)
         count = len(whole)
@@ -210,8 +212,8 @@ class Arrays(ObjectiveProblem):
 
     def _arrays_of(self, batch: Cases, scale: float = 1.0) -> tuple[Any, ...]:
         """As the graph takes them, weights by so much."""
-        shares = (batch.shares(self.unscored) * scale).astype(self.model.dtype)
-        return (batch.x, batch.t, shares, *([batch.lengths] if self._ragged else []))
+        shares = batch.shares(self.unscored) * np.float64(scale)
+        return (batch.x, batch.t, shares.astype(self.model.dtype), *([batch.lengths] if self._ragged else []))
 
     # -- graphs --------------------------------------------------------------------------------
 

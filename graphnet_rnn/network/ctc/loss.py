@@ -69,26 +69,26 @@ def ctc_loss(logits: Any, targets: Any, repeats: str = "merge", blank: int = -1,
     if targets.dtype != INT64:
         targets = gn.cast(targets, INT64)
     with gn.scope(layer="ctc", composite="CTC"):
-        if lengths is not None:
-            steps = Lengths(logits.shape[0], _checked_lengths(logits, lengths))
-            logits = steps.cut(logits, blank_for_sure(logits.shape[2], logits.dtype, blank))
+        ends = None if lengths is None else Lengths(logits.shape[0], _checked_lengths(logits, lengths))
         log_p = gn.maximum(gn.log_softmax(logits), _IMPOSSIBLE)
         labels = _checked_labels(targets, logits.shape[2], blank)
         length = gn.sum(gn.cast(targets >= 0, INT64), axis=1, keepdims=True)
         positions = _all_emissions if repeats == "keep" else _runs
-        last, ends = positions(log_p, labels, length, blank)
-        log_probability = gn.logsumexp(gn.where(ends, last, _IMPOSSIBLE), axis=1)
+        last, final = positions(log_p, labels, length, blank, ends)
+        log_probability = gn.logsumexp(gn.where(final, last, _IMPOSSIBLE), axis=1)
         # Asked in this way, a NaN of the logits stays one.
         possible = gn.logical_not(log_probability < _IMPOSSIBLE / 2)
         # 0 or -inf, made by a node whose name an error shows (compile's check, and training that fails).
         allowed = Log()(gn.cast(possible, logits.dtype), name="log of: an alignment spells the target")
         loss = -(gn.where(possible, log_probability, 0) + allowed)
-        return gn.with_surrogate(loss, _alignment_information, [logits], [possible])
+        inside = [] if ends is None else [ends.inside]
+        return gn.with_surrogate(loss, _alignment_information, [logits], [possible, *inside])
 
 
-def _alignment_information(logits: Node, possible: Node) -> Node:
+def _alignment_information(logits: Node, possible: Node, inside: Node | None = None) -> Node:
     """Σ_t log Σ_k exp(logits_tk), where an alignment spells the target: the convex part of the loss"""
-    return gn.where(possible, gn.sum(gn.logsumexp(logits), axis=0), 0)
+    each = gn.logsumexp(logits)
+    return gn.where(possible, gn.sum(each if inside is None else gn.where(inside, each, 0), axis=0), 0)
 
 
 def blank_index(function: str, blank: Any, symbols: int) -> int:
@@ -102,7 +102,7 @@ def blank_index(function: str, blank: Any, symbols: int) -> int:
 
 
 def blank_for_sure(symbols: int, dtype: Any, blank: int = -1) -> Array:
-    """Logits of a step at which nothing is emitted: what follows the end of a case changes no alignment's share."""
+    """Logits of a step at which nothing is emitted."""
     row = np.full(symbols, -1e4, dtype)
     row[blank] = 0
     return row
@@ -147,7 +147,9 @@ def _check(logits: Node, targets: Node) -> None:
 # -- the positions of a target sequence, and the steps between them --------------------------------------------
 
 
-def _all_emissions(log_p: Node, labels: Node, length: Node, blank: int) -> tuple[Node, Node]:
+def _all_emissions(
+    log_p: Node, labels: Node, length: Node, blank: int, ends: Lengths | None
+) -> tuple[Node, Node]:
     """Sutskever 2013, (2.48)-(2.51): position m after m labels; log S_{m,T}, and where m = M."""
     time, batch, _ = log_p.shape
     count = labels.shape[1] + 1
@@ -157,11 +159,11 @@ def _all_emissions(log_p: Node, labels: Node, length: Node, blank: int) -> tuple
     for t in range(time):
         stays = log_s + blanks[t]
         moves = gn.concatenate([nothing, log_s[:, :-1] + emitted[:, :, t]], axis=1)
-        log_s = _log_add([stays, moves])
+        log_s = _stepped(ends, t, _log_add([stays, moves]), log_s)
     return log_s, gn.equal(gn.constant(np.arange(count)[None]), length)
 
 
-def _runs(log_p: Node, labels: Node, length: Node, blank: int) -> tuple[Node, Node]:
+def _runs(log_p: Node, labels: Node, length: Node, blank: int, ends: Lengths | None) -> tuple[Node, Node]:
     """Graves et al. 2006, 4.1: positions blank, l_1, blank, ..., l_M, blank; log α_T, and where it may end."""
     time, batch, _ = log_p.shape
     blanks = gn.fill(blank, (batch, labels.shape[1]), INT64)
@@ -177,7 +179,8 @@ def _runs(log_p: Node, labels: Node, length: Node, blank: int) -> tuple[Node, No
     for t in range(time):
         padded = gn.concatenate([nothing, log_alpha], axis=1)
         skips = gn.where(may_skip, padded[:, :-2], _IMPOSSIBLE)
-        log_alpha = emitted[:, :, t] + _log_add([log_alpha, padded[:, 1:-1], skips])
+        after = emitted[:, :, t] + _log_add([log_alpha, padded[:, 1:-1], skips])
+        log_alpha = _stepped(ends, t, after, log_alpha)
     position, end = gn.constant(np.arange(count)[None]), 2 * length
     return log_alpha, gn.where(gn.equal(position, end), True, gn.equal(position, end - 1))
 
@@ -187,6 +190,11 @@ def _start(batch: int, count: int, like: Node) -> Node:
     row = np.full((1, count), _IMPOSSIBLE, like.dtype)
     row[0, 0] = 0
     return gn.broadcast_to(gn.constant(row), (batch, count))
+
+
+def _stepped(ends: Lengths | None, t: int, after: Node, before: Node) -> Node:
+    """After a step, for the cases that have it."""
+    return after if ends is None else gn.where(ends.inside_at(t), after, before)
 
 
 def _log_add(terms: Sequence[Node]) -> Node:

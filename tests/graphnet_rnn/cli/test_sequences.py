@@ -46,26 +46,29 @@ def test_what_is_trained_is_judged_and_predicted(
     assert network.loss == loss
     outputs, _ = rnn.run(network, X)
     t, w = np.load("d.npz")[target], np.arange(30.0)
-    unscored = 4 if target == "last" else 0
-    t = np.broadcast_to(t, (5, 30)) if target == "last" else t
+    whole = target == "last"
+    assert network.pool == ("last" if whole else None)
     if loss == "softmax":
-        losses = -np.log(np.take_along_axis(softmax(outputs), t[..., None], 2))[..., 0]
-        right = (outputs.argmax(axis=2) == t)[unscored:].mean(axis=0) @ w / w.sum()
+        losses = -np.log(np.take_along_axis(softmax(outputs), t[..., None], -1))[..., 0]
+        right = (outputs.argmax(axis=-1) == t).reshape(-1, 30).mean(axis=0) @ w / w.sum()
     elif loss == "squared":
         losses = (outputs[..., 0] - t) ** 2
     else:
         losses = (np.logaddexp(0, outputs) - t * outputs).sum(axis=2)
-    expected = losses[unscored:].mean(axis=0) @ w / w.sum()
+    expected = losses.reshape(-1, 30).mean(axis=0) @ w / w.sum()
     assert main(["evaluate", "run/model.safetensors", "d.npz", *chosen]) == 0
     said = capsys.readouterr().out
-    assert f"{expected:.4f} {'squared error' if loss == 'squared' else 'nats'} a step" in said
+    assert (
+        f"{expected:.4f} {'squared error' if loss == 'squared' else 'nats'} a {'case' if whole else 'step'}"
+        in said
+    )
     if loss == "softmax":
         assert f"accuracy {right:.2%}" in said
     assert main(["predict", "run/model.safetensors", "d.npz", *chosen, "--out", "p.npz"]) == 0
     found = np.load("p.npz")
     if loss == "softmax":
         np.testing.assert_allclose(found["probability"], softmax(outputs), rtol=1e-5)
-        np.testing.assert_array_equal(found["label"], outputs.argmax(axis=2))
+        np.testing.assert_array_equal(found["label"], outputs.argmax(axis=-1))
     elif loss == "squared":
         np.testing.assert_array_equal(found["prediction"], outputs)
     else:
@@ -73,11 +76,74 @@ def test_what_is_trained_is_judged_and_predicted(
     assert main(["predict", "run/model.safetensors", "d.npz", "--out", "p.csv"]) == 0
     with open("p.csv") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 150
     first = "prediction" if loss == "squared" else "probability_0"
     array = found["prediction" if loss == "squared" else "probability"]
+    if whole:
+        assert len(rows) == 30
+        assert (rows[7]["case"], "step" in rows[7]) == ("7", False)
+        assert float(rows[7][first]) == pytest.approx(array[7, 0])
+        return
+    assert len(rows) == 150
     assert float(rows[7][first]) == pytest.approx(array[2, 1, 0])
     assert (rows[7]["case"], rows[7]["step"]) == ("1", "2")
+
+
+def test_cases_of_several_lengths(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From arrays and from a table alike: what is trained, judged and predicted has the steps that there are."""
+    lengths = np.random.default_rng(1).integers(1, 6, 30)
+    inside = np.arange(5)[:, None] < lengths
+    y = X.sum(axis=2)
+    np.savez(
+        "r.npz", x=np.where(inside[..., None], X, np.nan), y=np.where(inside, y, np.nan), lengths=lengths
+    )
+    with open("r.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["who", "a", "b", "y"])
+        for n in range(30):
+            writer.writerows([n, *X[t, n].tolist(), y[t, n]] for t in range(lengths[n]))
+    small = [*SMALL, "--quiet", "--buckets", "2"]
+    table = ["--case", "who", "--target", "y"]
+    assert main(["train", "r.npz", *small, "--out", "arrays"]) == 0
+    assert main(["train", "r.csv", *table, *small, "--out", "table"]) == 0
+    models = [Path(run, "model.safetensors").read_bytes() for run in ("arrays", "table")]
+    assert models[0] == models[1]
+    network = rnn.load("arrays/model.safetensors")
+    assert isinstance(network, rnn.Network)
+    outputs, _ = rnn.run(network, X, lengths=lengths)
+    expected = ((outputs[..., 0] - y) ** 2)[inside].mean()
+    capsys.readouterr()
+    assert main(["evaluate", "arrays/model.safetensors", "r.csv", *table]) == 0
+    said = capsys.readouterr().out
+    assert f"{expected:.4f} squared error a step, over 30 cases of {lengths.sum():,} steps" in said
+    assert main(["predict", "arrays/model.safetensors", "r.csv", *table, "--out", "p.csv"]) == 0
+    assert main(["predict", "arrays/model.safetensors", "r.npz", "--out", "p.npz"]) == 0
+    np.testing.assert_array_equal(np.load("p.npz")["prediction"], outputs)
+    np.testing.assert_array_equal(np.load("p.npz")["lengths"], lengths)
+    with open("p.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == lengths.sum()
+    for row in rows:
+        assert int(row["step"]) < lengths[int(row["case"])]
+        assert float(row["prediction"]) == pytest.approx(outputs[int(row["step"]), int(row["case"]), 0])
+
+
+def test_one_output_for_a_whole_case(here: Path) -> None:
+    """Of a table the last row of each case has its target."""
+    with open("c.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["who", "a", "b", "kind"])
+        for n in range(30):
+            writer.writerows([n, *X[t, n].tolist(), n % 3 if t == 1 + n % 4 else 0] for t in range(2 + n % 4))
+    given = ["--case", "who", "--target", "kind", "--pool", "mean"]
+    cell = ["--cell", "Bidirectional(GRU(3))"]
+    plain = [each for each in SMALL if each not in ("--units", "4", "--cell", "GRU")]
+    assert main(["train", "c.csv", *given, *plain, *cell, "--quiet", "--out", "run"]) == 0
+    network = rnn.load("run/model.safetensors")
+    assert isinstance(network, rnn.Network)
+    assert (network.pool, network.outputs, network.loss) == ("mean", 3, "softmax")
+    assert main(["predict", "run/model.safetensors", "c.csv", *given[:4], "--out", "p.csv"]) == 0
+    with open("p.csv") as file:
+        assert len(list(csv.DictReader(file))) == 30
 
 
 def test_it_is_the_run_of_arrays(here: Path) -> None:

@@ -49,22 +49,28 @@ def test_rows_of_a_table_are_steps_of_their_cases(tmp_path: Path, ending: str) -
     path = table(tmp_path / f"t{ending}")
     choice = Choice(("u", "v"), ("label",), weights="weight", case="who", pieces=2)
     found = read_sequences(path, choice)
-    assert (found.time, len(found)) == (2, 3 + 2 + 4)
-    cases = [("ann", i) for i in range(3)] + [("bob", i) for i in range(2)] + [("eve", i) for i in range(4)]
+    assert (found.time, len(found)) == (2, 4 + 2 + 5)
+    cases = [("ann", i) for i in range(4)] + [("bob", i) for i in range(2)] + [("eve", i) for i in range(5)]
+    assert found.lengths is not None
     assert found.weights is not None
     for number, (who, piece) in enumerate(cases):
         steps = slice(2 * piece, 2 * piece + 2)
-        np.testing.assert_array_equal(found.inputs[:, number], of(who, "u", "v")[steps].astype("f4"))
-        np.testing.assert_array_equal(found.targets[:, number], of(who, "label")[steps, 0])
+        inside = slice(0, found.lengths[number])
+        np.testing.assert_array_equal(found.inputs[inside, number], of(who, "u", "v")[steps].astype("f4"))
+        np.testing.assert_array_equal(found.targets[inside, number], of(who, "label")[steps, 0])
         assert found.weights[number] == of(who, "weight")[0, 0]
     assert found.targets.dtype == np.int64
-    np.testing.assert_array_equal(read_inputs(path, choice), found.inputs)
+    for read, expected in zip(read_inputs(path, choice), (found.inputs, found.lengths), strict=True):
+        np.testing.assert_array_equal(read, expected)
     numbers = read_sequences(path, Choice(("u",), ("v", "label"), case="who", pieces=4))
-    assert numbers.targets.shape == (4, 4, 2)
-    rest = read_sequences(path, Choice((), ("v",), "weight", "who", pieces=4))
-    np.testing.assert_array_equal(rest.inputs[:, 1], of("bob", "u", "label")[:4].astype("f4"))
-    with pytest.raises(DataError, match="its cases have 4 to 9 rows; say pieces"):
-        read_sequences(path, Choice(("u",), ("v",), case="who"))
+    assert numbers.targets.shape == (4, 2 + 1 + 3, 2)
+    np.testing.assert_array_equal(numbers.lengths, [4, 3, 4, 4, 4, 1])
+    rest = read_sequences(path, Choice((), ("v",), "weight", case="who", pieces=4))
+    np.testing.assert_array_equal(rest.inputs[:, 2], of("bob", "u", "label")[:4].astype("f4"))
+    whole = read_sequences(path, Choice(("u",), ("v",), case="who", whole=True))
+    np.testing.assert_array_equal(whole.lengths, [7, 4, 9])
+    np.testing.assert_array_equal(whole.inputs[:4, 1, 0], of("bob", "u")[:, 0].astype("f4"))
+    np.testing.assert_array_equal(whole.targets[:, 0], [of(who, "v")[-1, 0] for who in ("ann", "bob", "eve")])
     one = read_sequences(path, Choice(("u",), ("v",)))
     np.testing.assert_array_equal(one.inputs[:, 0, 0], np.array([row["u"] for row in ROWS], "f4"))
 
@@ -79,18 +85,18 @@ def test_arrays_are_taken_as_they_are(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.weights, np.arange(5.0))
     turned = read_sequences(tmp_path / "a.npz", Choice(("turned",), ("labels",), cases_first=True))
     np.testing.assert_array_equal(turned.inputs, x)
-    assert turned.unscored == 5
-    np.testing.assert_array_equal(turned.targets[-1], labels)
+    assert not turned.by_step
+    np.testing.assert_array_equal(turned.targets, labels)
     np.testing.assert_array_equal(read_sequences(tmp_path / "a.npz", Choice((), ("ctc",))).targets, ctc)
     pieces = read_sequences(tmp_path / "a.npz", Choice(pieces=3))
     np.testing.assert_array_equal(pieces.inputs[:, 3], x[3:, 1])
     np.testing.assert_array_equal(pieces.targets[:, 2], y[:3, 1])
-    np.testing.assert_array_equal(read_inputs(tmp_path / "a.npz", Choice(pieces=3)), pieces.inputs)
+    np.testing.assert_array_equal(read_inputs(tmp_path / "a.npz", Choice(pieces=3))[0], pieces.inputs)
 
 
 def test_folds_are_shares_of_the_cases_each_once(tmp_path: Path) -> None:
     x = np.arange(11.0).reshape(1, 11, 1)
-    whole = Sequences(x, x, np.arange(11.0))
+    whole = Sequences(x, x, weights=np.arange(11.0))
     seen = []
     for fold in range(3):
         train, valid = whole.fold(fold, 3)

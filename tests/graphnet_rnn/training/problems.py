@@ -97,6 +97,23 @@ def arrays(cases: int = 37, network: dict[str, Any] | None = None, **how: Any) -
     return rnn.Arrays(net, **settings)
 
 
+def ragged(**how: Any) -> Problem:
+    """Several lengths, steps without a target, and a layer that reads from the end."""
+    net = rnn.Network([rnn.Bidirectional(rnn.GRU(3)), rnn.GRU(2)], 3, 2, "squared", recurrent_dropout=0.2)
+    x = draws().normal(size=(7, 37, 3))
+    weights = (draws(1).random((7, 37, 2)) < 0.8) * 1.0
+    settings = {
+        "inputs": x,
+        "targets": np.where(weights > 0, x.cumsum(0)[..., :2], np.nan),
+        "batch": 5,
+        "lengths": draws(2).integers(1, 8, 37),
+        "weights": weights,
+        "buckets": 3,
+        **how,
+    }
+    return rnn.Arrays(net, **settings)
+
+
 def fresh(length: int = 10, **how: Any) -> Problem:
     settings = {"batch": 10, "gradient_batches": 2, "test": 30, "steps": 3, **how}
     network = rnn.Network([rnn.Elman(5)], 2, 1, "squared")
@@ -167,6 +184,8 @@ PROBLEMS: dict[str, Row] = {
     "drawn": Row(drawn, HESSIAN_FREE),
     "arrays": Row(arrays),
     "arrays, several batches": Row(lambda **how: arrays(gradient_batches=2, **how), HESSIAN_FREE),
+    "arrays, ragged": Row(ragged),
+    "arrays, ragged, several batches": Row(lambda **how: ragged(gradient_batches=2, **how), HESSIAN_FREE),
     "fresh": Row(fresh, HESSIAN_FREE),
     "energy": Row(energy, lambda: rnn.Momentum(0.05)),
     "energy, curved": Row(lambda **how: energy(chains=3, **how), HESSIAN_FREE),

@@ -14,6 +14,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
+from graphnet_rnn.data import Sequences
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.optimizers import ConstantRate
 from graphnet_rnn.training import Trainer, Training
@@ -209,16 +210,16 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "no network": (UsageError, {"network": "LSTM"}, "network must be a Network, not 'LSTM'"),
     "inputs of another width": (DataError, {"inputs": X[..., :2]}, "inputs must be"),
     "inputs that are not finite": (DataError, {"inputs": X * np.nan}, "inputs"),
-    "targets of other steps": (DataError, {"targets": T[1:]}, "targets must be (6, 11) for these inputs, not [5, 11]"),
-    "targets of other cases": (DataError, {"targets": T[:, 1:]}, "targets must be (6, 11) for these inputs"),
-    "targets that are none": (DataError, {"targets": [[1], [1, 2]]}, "targets must be an array (6, 11)"),
+    "targets of other steps": (DataError, {"targets": T[1:]}, "targets must be (6, 11, ...), of each step, not [5"),
+    "targets of other cases": (DataError, {"targets": T[:, 1:]}, "Arrays: targets must be (6, 11, ...), of each step"),
+    "targets that are none": (DataError, {"targets": [[1], [1, 2]]}, "Arrays: targets must be an array"),
     "numbers for symbols": (DataError, {"targets": T * 1.0}, "must be whole numbers in 0 ... 3, (6, 11), not float64"),
     "a symbol too many": (DataError, {"targets": T + 1}, "targets must be whole numbers in 0 ... 3"),
     "no batch": (UsageError, {"batch": 0}, "Arrays: batch must be a whole number >= 1"),
-    "weights of others": (DataError, {"weights": [1, 2]}, "weights must be [11], one for each case, not [2]"),
+    "weights of others": (DataError, {"weights": [1, 2]}, "weights must be [6, 11], one for each target, (6"),
     "weights below 0": (DataError, {"weights": -WEIGHTS}, "weights must be at least 0, and not all 0; the least is -4"),
     "no weights": (DataError, {"weights": 0 * WEIGHTS}, "weights must be at least 0, and not all 0"),
-    "no weight to validate": (DataError, {"weights": np.arange(CASES) < 5}, "cases to validate on has a weight"),
+    "no weight to validate": (DataError, {"weights": np.arange(CASES) < 5}, "cases to validate on has a target whose"),
     "all to validate": (UsageError, {"valid": 1.0}, "valid = 1 of 11 cases leaves none to train on"),
     "a share below 0": (UsageError, {"valid": -0.1}, "Arrays: valid must be"),
     "four to validate": (UsageError, {"valid": (X, T, None, X)}, "valid must be (inputs, targets), (inputs,"),
@@ -293,3 +294,139 @@ def test_labels_are_of_one_length() -> None:
         rnn.Arrays(network("ctc"), x, t, 4, valid=(more_x, longer))
     with pytest.raises(DataError, match=re.escape("whole numbers in -1 ... 2, (11, labels)")):
         rnn.Arrays(network("ctc"), x, t + 1, 4)
+
+
+# -- lengths, and weights of steps and values ----------------------------------------------------
+
+
+def ragged(loss: str, by: str, seed: int = 0) -> Sequences:
+    """Cases of several lengths, with weights of cases, steps or values, and what is missing."""
+    draw = np.random.default_rng(seed)
+    x, t = data(loss, seed=seed)
+    w = draw.random({"cases": (CASES,), "steps": (TIME, CASES), "values": t.shape}[by]) + 0.5
+    missing = draw.random(w.shape) < 0.3
+    w[missing] = 0
+    if t.dtype.kind == "f" and by != "cases":
+        t[missing] = np.nan
+    lengths = draw.integers(3 if loss == "ctc" else 1, TIME + 1, CASES)  # two equal labels take three steps
+    x[np.arange(TIME)[:, None] >= lengths] = np.nan
+    return Sequences(x, t, lengths, w, by_step=loss != "ctc")
+
+
+def weighed_by_hand(net: rnn.Network, cases: Sequences) -> tuple[float, Array, float]:
+    """Σ w L, its gradient and Σ w: each case by itself at its own length."""
+    assert cases.lengths is not None
+    assert cases.weights is not None
+    total, gradient, weight = 0.0, 0.0, 0.0
+    for n, steps in enumerate(cases.lengths):
+        labels = cases.targets.shape[1] if net.loss == "ctc" else None
+        u = net.unroll(int(steps), 1, training=False, initial="zero", labels=labels)
+        t = cases.targets[[n]] if net.loss == "ctc" else cases.targets[:steps, [n]]
+        w = cases.weights[[n]] if cases.weights.ndim == 1 else cases.weights[:steps, [n]]
+        losses = u.values if w.ndim == 3 else u.losses
+        cost = gn.sum(gn.constant(np.broadcast_to(w, losses.shape)) * losses)
+        nodes = [cost, *gn.gradient(cost, list(net.parameters.values()))]
+        found, *slopes = gn.compile(nodes, [u.inputs, u.targets], backend="numpy")(
+            cases.inputs[:steps, [n]], np.nan_to_num(t) if t.dtype.kind == "f" else t
+        )
+        total += float(found)
+        gradient = gradient + np.concatenate([g.ravel() for g in slopes])
+        weight += float(np.broadcast_to(w, losses.shape).sum())
+    return total, np.asarray(gradient), weight
+
+
+@pytest.mark.parametrize(
+    ("loss", "by"),
+    [("softmax", "cases"), ("softmax", "steps"), ("squared", "cases"), ("squared", "steps"), ("squared", "values"),
+     ("sigmoid", "values"), ("ctc", "cases")],
+)  # fmt: skip
+def test_cases_of_several_lengths(loss: str, by: str) -> None:
+    """Each step, all of an epoch, and validation: sums over each case by itself."""
+    cases, kept = ragged(loss, by), ragged(loss, by, seed=1)
+    net = network(loss)
+    problem = rnn.Arrays(net, cases, batch=3, valid=kept, buckets=3)
+    assert len(problem) >= -(-CASES // 3)
+    weights, seen = 0.0, 0.0
+    total, gradient, weight = weighed_by_hand(net, cases)
+    sums = np.zeros_like(gradient)
+    for step in range(len(problem)):
+        objective = problem.feed(0, step)
+        found, g = objective.gradient(objective.start())
+        own = problem.weight(0, step)
+        weights, seen, sums = weights + own, seen + own * found, sums + own * g
+    assert weights == pytest.approx(weight, rel=1e-6)
+    assert seen == pytest.approx(total, rel=1e-9)
+    np.testing.assert_allclose(sums, gradient, rtol=1e-8, atol=1e-9)
+    total, _, weight = weighed_by_hand(net, kept)
+    assert problem.validate() == pytest.approx(total / weight, rel=1e-9)
+
+
+def test_batches_hold_like_lengths() -> None:
+    draw = np.random.default_rng(0)
+    lengths = np.concatenate([draw.integers(2, 4, 20), draw.integers(10, 12, 20)])
+    x = draw.standard_normal((12, 40, 2))
+    net = rnn.Network([rnn.GRU(3)], 2, 2, "squared", reads="vectors")
+    problem = rnn.Arrays(net, x, x, 5, valid=None, lengths=lengths, buckets=2)
+    orders, fed = [], []
+    for epoch in range(2):
+        for step in range(len(problem)):
+            arrays = problem.feed(epoch, step).fed
+            assert set(arrays[3] < 5) in ({True}, {False})
+            assert len(arrays[0]) == (3 if arrays[3][0] < 5 else 11)
+            fed.append(tuple(arrays[0][0, :, 0]))
+        orders.append([len(problem.feed(epoch, step).fed[0]) for step in range(len(problem))])
+    assert len(orders[0]) == 8
+    assert orders[0] != sorted(orders[0])
+    assert orders[0] != orders[1]
+    assert len(set(fed)) == len(fed)
+
+
+def test_steps_of_batches_of_several_lengths_are_one_mean() -> None:
+    """Hessian-free's gradient and curvature over batches of several lengths, as over all cases at once."""
+    cases = ragged("squared", "steps")
+    net = network("squared")
+    packed = rnn.Arrays(net, cases, batch=3, valid=None, buckets=3, gradient_batches=5, curvature_batches=5)
+    whole = rnn.Arrays(net, cases, batch=CASES, valid=None, buckets=1)
+    assert (len(packed), len(whole)) == (1, 1)
+    one, other = packed.feed(0, 0), whole.feed(0, 0)
+    assert len({batch[0].shape for batch in one.gradient_batches}) > 1
+    w = other.start()
+    for a, b in zip(one.gradient(w), other.gradient(w), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+    v = np.random.default_rng(0).standard_normal(w.shape)
+    np.testing.assert_allclose(one.curvature(w)(v), other.curvature(w)(v), rtol=1e-9, atol=1e-12)
+
+
+def test_lengths_that_are_all_of_the_steps_change_no_bit() -> None:
+    x, t = data("squared")
+    found = []
+    for lengths in (None, np.full(CASES, TIME)):
+        net = network("squared", seed=2)
+        objective = rnn.Arrays(net, x, t, 4, lengths=lengths).feed(0, 0)
+        found.append([np.asarray(each).tobytes() for each in objective.gradient(objective.start())])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("pool", ["last", "mean", "max"])
+@pytest.mark.parametrize("loss", ["softmax", "squared"])
+def test_targets_of_cases_as_a_whole(loss: str, pool: str) -> None:
+    x, t = data(loss)
+    lengths = np.random.default_rng(1).integers(1, TIME + 1, CASES)
+    net = network(loss, pool=pool)
+    problem = rnn.Arrays(net, x, t[0], 4, lengths=lengths, weights=WEIGHTS, valid=(x, t[1], WEIGHTS))
+    total = 0.0
+    for n, steps in enumerate(lengths):
+        o, _ = rnn.run(net, x[:steps, [n]])
+        a, b = gn.constant(o), gn.constant(t[0][[n]])
+        loss_of = (
+            gn.softmax_cross_entropy(a, b) if loss == "softmax" else gn.sum(gn.squared_error(a, b), axis=1)
+        )
+        total += WEIGHTS[n] * float(gn.compile([loss_of], [])()[0][0])
+    seen = weights = 0.0
+    for step in range(len(problem)):
+        objective = problem.feed(0, step)
+        own = problem.weight(0, step)
+        seen, weights = seen + own * objective.loss(objective.start()), weights + own
+    assert weights == pytest.approx(WEIGHTS.sum())
+    assert seen == pytest.approx(total, rel=1e-9)
+    assert problem.validate() is not None

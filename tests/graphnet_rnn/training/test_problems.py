@@ -185,6 +185,10 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "clip_values": ({"clip_values": 1.0}, "clip_values was None, now it is 1.0"),
         "l2": ({"l2": 0.1}, "l2 was 0.0, now it is 0.1"),
     },
+    "arrays, ragged": {
+        "lengths": ({"lengths": np.arange(37) % 7 + 1}, "the data are others"),
+        "buckets": ({"buckets": 1}, "buckets was 3, now it is 1"),
+    },
     "arrays, several batches": {
         "curvature_batches": ({"curvature_batches": 2}, "curvature_batches was 1, now it is 2"),
     },

@@ -121,6 +121,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
 ROUNDED: dict[str, dict[str, Any]] = {"backend": {"backend": "numpy"}, "memory": {"memory": "sqrt"}}
 #: Those of which a run on a text can have one value only, and those that say where and how long.
 FIXED = {
+    "pool",
     "inputs",
     "outputs",
     "loss",

@@ -1,0 +1,250 @@
+"""Sequences: cases side by side, each with as many steps as it has, and with values that may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphnet.graph.dtypes import require_unmasked
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.settings import shown, whole_number
+
+__all__ = ["Sequences", "balanced_weights", "checked_lengths", "named_sequences", "with_missing"]
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """Cases side by side, filled up to the longest.
+
+    inputs: (time, cases, width), or symbols (time, cases).
+    targets: of each step, (time, cases, width), or symbols (time, cases); of each case, (cases,) or (cases, width); or
+    the labels of each case, (cases, most), -1 behind the last.
+    lengths: how many steps each case has, (cases,), 1 ... time; None: all. What arrays hold behind them is never used.
+    weights: how much the loss counts: of each case, (cases,), of each of its steps, (time, cases), or of each value of
+    its targets, of their shape; None: all the same. A target whose weight is 0 is missing: it may be NaN.
+    by_step: whether targets are of steps, not of cases as a whole; None: as their shape says.
+    Raises DataError for arrays that do not fit each other.
+    """
+
+    inputs: Array
+    targets: Array
+    lengths: Array | None = None
+    weights: Array | None = None
+    by_step: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("inputs", "targets", "lengths", "weights"):
+            given = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, _array(f"Sequences: {name}", given))
+        x, t, w = self.inputs, self.targets, self.weights
+        if x.ndim not in (2, 3) or not x.size:
+            raise DataError(
+                "Sequences: inputs must be (time, cases, width), or symbols (time, cases), none of them 0, not "
+                f"{list(x.shape)}; Sequences.of takes a list of cases"
+            )
+        time, cases = x.shape[:2]
+        of_steps = t.ndim in (2, 3) and t.shape[:2] == (time, cases)
+        of_cases = t.ndim in (1, 2) and len(t) == cases
+        if not {True: of_steps, False: of_cases, None: of_steps or of_cases}[self.by_step]:
+            wanted = [f"({time}, {cases}, ...), of each step"] if self.by_step is not False else []
+            wanted += [f"({cases}, ...), of each case"] if not self.by_step else []
+            raise DataError(f"Sequences: targets must be {' or '.join(wanted)}, not {list(t.shape)}")
+        if self.by_step is None:
+            object.__setattr__(self, "by_step", of_steps)
+        if self.lengths is not None:
+            object.__setattr__(self, "lengths", checked_lengths("Sequences", self.lengths, time, cases))
+        steps = {(time, cases)} if self.by_step else set()
+        if w is not None and w.shape not in {(cases,), t.shape, *steps}:
+            raise DataError(
+                f"Sequences: weights must be {list(t.shape)}, one for each target, "
+                + (f"({time}, {cases}), for each step, " if self.by_step else "")
+                + f"or ({cases},), for each case, not {list(w.shape)}"
+            )
+
+    @classmethod
+    def of(
+        cls, inputs: Sequence[Any], targets: Sequence[Any], weights: Sequence[Any] | None = None
+    ) -> Sequences:
+        """From lists of cases: inputs (steps, width), or symbols (steps,); targets of each step, (steps, ...), of the
+        case as a whole, (), or labels, (labels,); weights like targets, or a number for each case.
+
+        Cases are filled up with zeros, labels with -1. Where targets are as long as inputs in all cases, they are of
+        steps. Raises DataError for cases that do not fit each other.
+        """
+        x = [_array(f"Sequences: inputs of case {i}", each) for i, each in enumerate(inputs)]
+        t = [_array(f"Sequences: targets of case {i}", each) for i, each in enumerate(targets)]
+        if not x or len(x) != len(t):
+            raise DataError(
+                f"Sequences: there must be targets for each case, and one at least; there are {len(x)} cases with "
+                f"inputs and {len(t)} with targets"
+            )
+        lengths = np.array([len(each) if each.ndim else 0 for each in x])
+        if not lengths.all():
+            raise DataError(f"Sequences: case {int(lengths.argmin())} has no steps")
+        by_step = all(b.ndim and len(b) == n for b, n in zip(t, lengths, strict=True))
+        if by_step:
+            stacked = _filled("targets", t, axis=1)
+        elif all(b.ndim == 0 for b in t):
+            stacked = np.stack(t)
+        else:
+            stacked = _filled("labels", t, axis=0, with_value=-1)
+        w = None
+        if weights is not None:
+            listed = [_array(f"Sequences: weights of case {i}", each) for i, each in enumerate(weights)]
+            whole = not by_step or all(b.ndim == 0 for b in listed)
+            w = np.stack(listed) if whole else _filled("weights", listed, axis=1)
+        return cls(_filled("inputs", x, axis=1), stacked, lengths, w, by_step)
+
+    def __len__(self) -> int:
+        """How many cases."""
+        return int(self.inputs.shape[1])
+
+    @property
+    def time(self) -> int:
+        """Steps of the longest case there may be."""
+        return len(self.inputs)
+
+    def inside(self) -> Array:
+        """(time, cases): whether a case has a step."""
+        steps = np.arange(self.time)[:, None]
+        return np.broadcast_to(True, self.inputs.shape[:2]) if self.lengths is None else steps < self.lengths
+
+    def chosen(self, cases: Any) -> Sequences:
+        """These cases alone."""
+
+        of_steps = int(bool(self.by_step))
+
+        def of(array: Array | None, axis: int) -> Array | None:
+            return None if array is None else array.take(cases, axis=axis)
+
+        weights_axis = of_steps if self.weights is not None and self.weights.ndim > 1 else 0
+        return Sequences(
+            self.inputs.take(cases, axis=1),
+            self.targets.take(cases, axis=of_steps),
+            of(self.lengths, 0),
+            of(self.weights, weights_axis),
+            self.by_step,
+        )
+
+    def fold(self, fold: int, folds: int, seed: int = 0) -> tuple[Sequences, Sequences]:
+        """Cases to train on, and one of so many equal shares of them, drawn by the seed, to validate on."""
+        folds = whole_number("Sequences: folds", folds, least=2)
+        fold = whole_number("Sequences: fold", fold, least=0)
+        if not fold < folds <= len(self):
+            raise UsageError(
+                f"Sequences: fold must be in 0 ... {folds - 1}, and of {len(self)} cases there are at most as many "
+                f"folds, not fold {fold} of {folds}"
+            )
+        parts = np.array_split(np.random.default_rng(seed).permutation(len(self)), folds)
+        others = np.sort(np.concatenate([part for i, part in enumerate(parts) if i != fold]))
+        return self.chosen(others), self.chosen(np.sort(parts[fold]))
+
+    def pieces(self, time: int) -> Sequences:
+        """Each case cut into pieces of so many steps; what is left at its end is a shorter piece.
+
+        Of cases of one length it is left out, so that all pieces have one.
+        """
+        time = whole_number("Sequences: time", time)
+        if not self.by_step:
+            raise UsageError("Sequences: what has a target for a whole case cannot be cut into pieces")
+        if self.lengths is None and self.time < time:
+            raise DataError(f"Sequences: no case has the {time} steps of a piece; they have {self.time}")
+        own = np.full(len(self), self.time // time * time) if self.lengths is None else self.lengths
+        starts = [(n, start) for n, length in enumerate(own) for start in range(0, length, time)]
+        cases = np.array([n for n, _ in starts])
+        rows = np.array([start for _, start in starts]) + np.arange(time)[:, None]
+        rows = np.minimum(rows, self.time - 1)
+
+        lengths = weights = None
+        if self.lengths is not None:
+            lengths = np.minimum(time, own[cases] - np.array([start for _, start in starts]))
+        if self.weights is not None:
+            weights = self.weights[cases] if self.weights.ndim == 1 else self.weights[rows, cases]
+        return Sequences(self.inputs[rows, cases], self.targets[rows, cases], lengths, weights, True)
+
+
+def named_sequences(who: str, *arrays: Any) -> Sequences:
+    """Sequences; an error names who was given the arrays."""
+    try:
+        return Sequences(*arrays)
+    except DataError as error:
+        raise DataError(f"{who}: {str(error).removeprefix('Sequences: ')}") from None
+
+
+def checked_lengths(who: str, lengths: Any, time: int, cases: int) -> Array:
+    """The lengths as int64 (cases,); DataError, for `who` asks, unless each is in 1 ... time."""
+    found = _array(f"{who}: lengths", lengths)
+    if found.shape != (cases,) or found.dtype.kind not in "iu":
+        raise DataError(
+            f"{who}: lengths must be whole numbers ({cases},), one for each case, not {found.dtype} of shape "
+            f"{list(found.shape)}"
+        )
+    odd = np.flatnonzero((found < 1) | (found > time))
+    if len(odd):
+        raise DataError(
+            f"{who}: the length of case {int(odd[0])} is {int(found[odd[0]])}; it must be in 1 ... {time}, the steps "
+            "of the inputs"
+        )
+    return found.astype(np.int64)
+
+
+def with_missing(x: Any) -> Array:
+    """(..., 2 width): x with 0 where it is NaN, and beside it 1 where it is there, 0 where it is missing
+
+    Inputs of which values are missing, as a net can read them; scale x to the mean 0 before.
+    Source: Lipton, Kale & Wetzel 2016, 3.2.
+    """
+    array = _array("with_missing: x", x)
+    if array.dtype.kind != "f":
+        raise DataError(f"with_missing: x must be floats, of which NaN stands for missing, not {array.dtype}")
+    there = ~np.isnan(array)
+    return np.concatenate([np.where(there, array, 0), there.astype(array.dtype)], axis=-1)
+
+
+def balanced_weights(labels: Any) -> Array:
+    """w_n = N / (K N_k), k the label of case (or step) n: each of the K classes counts as much as any other
+
+    labels: whole numbers of any shape; w has it, too.
+    """
+    found = _array("balanced_weights: labels", labels)
+    if found.dtype.kind not in "iu" or not found.size:
+        raise DataError(
+            f"balanced_weights: labels must be whole numbers, not {found.dtype} {list(found.shape)}"
+        )
+    classes, which, counts = np.unique(found, return_inverse=True, return_counts=True)
+    return (found.size / (len(classes) * counts))[which.reshape(found.shape)]
+
+
+def _array(what: str, given: Any) -> Array:
+    require_unmasked(what, given)
+    try:
+        found = np.asarray(given)
+    except ValueError:
+        raise DataError(
+            f"{what} must be an array; cases of several lengths are taken by Sequences.of, not {shown(given)}"
+        ) from None
+    if found.dtype == object:
+        raise DataError(f"{what} must be an array of numbers, not of objects; see Sequences.of for lists")
+    return found
+
+
+def _filled(name: str, cases: Sequence[Array], axis: int, with_value: int = 0) -> Array:
+    """(time, cases, ...) or (cases, most): arrays beside each other, filled up to the longest."""
+    if any(each.ndim < 1 or each.shape[1:] != cases[0].shape[1:] for each in cases):
+        odd = next(i for i, each in enumerate(cases) if each.ndim < 1 or each.shape[1:] != cases[0].shape[1:])
+        raise DataError(
+            f"Sequences: {name} of case {odd} are {list(cases[odd].shape)}, those of case 0 {list(cases[0].shape)}; "
+            "all but the number of steps must be the same"
+        )
+    longest = max(len(each) for each in cases)
+    found = np.full(
+        (len(cases), longest, *cases[0].shape[1:]), with_value, np.result_type(*(c.dtype for c in cases))
+    )
+    for i, each in enumerate(cases):
+        found[i, : len(each)] = each
+    return np.ascontiguousarray(np.swapaxes(found, 0, 1)) if axis else found

@@ -1,0 +1,93 @@
+"""ObjectiveBySize: one objective for batches of several sizes, each of which has a graph of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.optimizers.objective import Objective
+
+__all__ = ["ObjectiveBySize"]
+
+_Shapes = tuple[tuple[int, ...], ...]
+
+
+class ObjectiveBySize:
+    """An Objective for each size of batches, all of the same parameters: what is fed says which one is meant.
+
+    It is that one until the next feed, in whatever is asked of it; a curvature goes on to be that of any size.
+    Raises UsageError for objectives of other parameters, or two of one size, and for arrays of a size that none has.
+    """
+
+    def __init__(self, objectives: Sequence[Objective]) -> None:
+        self._all: dict[_Shapes, Objective] = {}
+        for objective in objectives:
+            if not isinstance(objective, Objective):
+                raise UsageError(f"ObjectiveBySize: each must be an Objective, not {objective!r:.60}")
+            if objective.parameters != objectives[0].parameters:
+                raise UsageError("ObjectiveBySize: all objectives must be of the same parameters")
+            shapes = tuple(node.shape for node in objective.inputs)
+            if shapes in self._all:
+                raise UsageError(f"ObjectiveBySize: there are two objectives of the sizes {_shown(shapes)}")
+            self._all[shapes] = objective
+        if not self._all:
+            raise UsageError("ObjectiveBySize: there must be an Objective at least")
+        self._now = objectives[0]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._now, name)
+
+    def __repr__(self) -> str:
+        return f"ObjectiveBySize({len(self._all)} sizes, now {self._now!r})"
+
+    def _of(self, arrays: Sequence[Any]) -> Objective:
+        shapes = tuple(np.shape(array) for array in arrays)
+        if shapes not in self._all:
+            there = "; ".join(map(_shown, self._all))
+            raise UsageError(
+                f"ObjectiveBySize.feed: arrays are {_shown(shapes)}, but there are objectives for {there}"
+            )
+        return self._all[shapes]
+
+    def feed(self, *arrays: Any) -> None:
+        """See Objective.feed."""
+        self._now = self._of(arrays)
+        self._now.feed(*arrays)
+
+    def placed(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """See Objective.placed."""
+        return self._of(arrays).placed(arrays)
+
+    def redraw(self) -> None:
+        """See Objective.redraw."""
+        self._now.redraw()
+        for other in self._all.values():
+            other.forget()
+
+    def compile(self) -> None:
+        """See Objective.compile."""
+        for objective in self._all.values():
+            objective.compile()
+
+    def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
+        """See Objective.curvature; of whatever is fed when a product is asked for."""
+        at = w.copy()
+        products: dict[Objective, Callable[[Array], Array]] = {}
+
+        def product(v: Array) -> Array:
+            now = self._now
+            if now not in products:
+                products[now] = now.curvature(at, structural)
+            return products[now](v)
+
+        return product
+
+
+def _shown(shapes: _Shapes) -> str:
+    return ", ".join(str(list(shape)) for shape in shapes)

@@ -1,0 +1,158 @@
+"""Cases: sequences as a network and its loss take them, with a weight for each target and a length for each case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet_rnn.data.sequences import Sequences
+from graphnet_rnn.errors import DataError
+from graphnet_rnn.network.losses import SEQUENCE_LOSSES, VALUE_LOSSES
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.running import checked_floats, inputs_and_lengths
+
+__all__ = ["Cases", "fitting", "judged_by_step", "kind_of_weights"]
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Cases that fit a network.
+
+    x, t: inputs and targets. lengths: (cases,). w: weights of what `kind` says, 0 where a case has ended: "cases", the
+    steps of which count alike, "steps" or "values". by_step: whether targets are of steps.
+    """
+
+    x: Array
+    t: Array
+    lengths: Array
+    w: Array
+    kind: str
+    by_step: bool
+
+    @classmethod
+    def of(cls, given: Sequences, kind: str) -> Cases:
+        """From what `fitting` gave."""
+        lengths = np.full(len(given), given.time) if given.lengths is None else given.lengths
+        w = np.ones(len(given), np.float32) if given.weights is None else given.weights
+        by_step = bool(given.by_step)
+        if kind != "cases" and by_step:
+            inside = given.inside()
+            w = np.where(inside, w, 0) if w.ndim < 3 else np.where(inside[..., None], w, 0)
+        if kind == "values" and w.ndim < given.targets.ndim:
+            w = np.broadcast_to(w[..., None], given.targets.shape)
+        return cls(given.inputs, given.targets, lengths, w, kind, by_step)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def time(self) -> int:
+        """How many steps the arrays have."""
+        return len(self.x)
+
+    @property
+    def _axis(self) -> int:
+        """That of the cases, in targets and in weights that are no cases' alone."""
+        return int(self.by_step)
+
+    def chosen(self, which: Array) -> Cases:
+        """These cases alone."""
+        w = self.w.take(which, axis=0 if self.kind == "cases" else self._axis)
+        return replace(
+            self, x=self.x.take(which, axis=1), t=self.t.take(which, axis=self._axis), lengths=self.lengths[which], w=w
+        )  # fmt: skip
+
+    def filled(self, which: Array, size: int) -> Cases:
+        """These cases, and others of no weight, so that there are so many."""
+        missing = size - len(which)
+        found = self.chosen(np.concatenate([which, np.resize(which, missing)]))
+        if missing:
+            w = np.moveaxis(found.w, 0 if self.kind == "cases" else self._axis, 0)
+            w[len(which) :] = 0
+        return found
+
+    def of_time(self, time: int) -> Cases:
+        """The same in arrays of so many steps, which are enough for all."""
+
+        def fitted(array: Array, of_steps: bool) -> Array:
+            if not of_steps or len(array) == time:
+                return array
+            missing = max(0, time - len(array))
+            return np.concatenate([array[:time], np.zeros((missing, *array.shape[1:]), array.dtype)])
+
+        return replace(
+            self,
+            x=fitted(self.x, True),
+            t=fitted(self.t, self.by_step),
+            w=fitted(self.w, self.by_step and self.kind != "cases"),
+        )
+
+    def shares(self, unscored: int) -> Array:
+        """The weights of what has targets."""
+        return self.w[unscored:] if self.by_step and self.kind != "cases" else self.w
+
+    def total(self, unscored: int) -> float:
+        """The weight of all of it."""
+        return float(self.shares(unscored).sum(dtype=np.float64))
+
+
+def judged_by_step(network: Network) -> bool:
+    """Whether there is a target for each step, not for a case as a whole."""
+    return network.pool is None and network.loss not in SEQUENCE_LOSSES
+
+
+def kind_of_weights(network: Network, parts: Sequence[Sequences]) -> str:
+    """Of what the weights are, see Cases."""
+    by_step = judged_by_step(network)
+    given = [part.weights.ndim for part in parts if part.weights is not None]
+    if network.loss in VALUE_LOSSES and 2 + by_step in given:
+        return "values"
+    ragged = any(part.lengths is not None for part in parts)
+    return "steps" if by_step and (ragged or 2 in given) else "cases"
+
+
+def fitting(network: Network, given: Sequences) -> Sequences:
+    """Sequences as the network and its loss take them; DataError for what does not fit.
+
+    What is behind the end of a case, and targets of no weight, are 0 then; lengths that are all of them are left out.
+    """
+    t, w, lengths = given.targets, given.weights, given.lengths
+    if lengths is not None and (lengths == given.time).all():
+        lengths = None
+    if lengths is not None and given.by_step:
+        inside = given.inside()
+        t = np.where(inside if t.ndim == 2 else inside[..., None], t, np.zeros((), t.dtype))
+    x, _ = inputs_and_lengths("Arrays", network, given.inputs, lengths)
+    if w is not None:
+        w = checked_floats("Arrays: weights", w).astype(network.dtype)
+        if w.min() < 0 or not w.any():
+            raise DataError(f"Arrays: weights must be at least 0, and not all 0; the least is {w.min():g}")
+        if t.dtype.kind == "f" and w.ndim in (t.ndim, 2):
+            t = np.where(w > 0 if w.ndim == t.ndim else (w > 0)[..., None], t, np.zeros((), t.dtype))
+    return Sequences(x, checked_targets(network, t, x.shape[:2]), lengths, w, judged_by_step(network))
+
+
+def checked_targets(network: Network, targets: Any, shape: Sequence[int]) -> Array:
+    """The targets of so many (steps, cases) as the network's loss takes them; DataError for what does not fit."""
+    time, count = shape
+    labels = network.loss in SEQUENCE_LOSSES
+    symbols = labels or network.loss == "softmax"
+    # -1 stands behind the last label, and the last output is the blank.
+    least, largest = (-1, network.outputs - 2) if labels else (0, network.outputs - 1)
+    places = (count,) if network.pool is not None else (time, count)
+    whole = places if symbols else (*places, network.outputs)
+    wanted = f"({count}, labels)" if labels else f"({', '.join(map(str, whole))})"
+    t = np.asarray(targets)
+    if not (t.ndim == 2 and len(t) == count if labels else t.shape == whole):
+        raise DataError(f"Arrays: targets must be {wanted} for these inputs, not {list(t.shape)}")
+    if not symbols:
+        return checked_floats("Arrays: targets", t).astype(network.dtype)
+    if t.dtype.kind not in "iu" or (t.size and (t.min() < least or t.max() > largest)):
+        raise DataError(
+            f"Arrays: targets must be whole numbers in {least} ... {largest}, {wanted}, not {t.dtype}"
+        )
+    return t.astype(np.int64)

@@ -1,0 +1,333 @@
+"""Cases of several lengths = each case by itself at its own length, exactly; and what fills them up reaches nothing."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet_rnn.data.packing import bucket_of, bucket_times
+from graphnet_rnn.errors import DataError
+from graphnet_rnn.network.pooling import POOLS
+from graphnet_rnn.riemannian.metrics import Kronecker, Metric, as_metric
+from tests.graphnet_rnn.cells.test_oracles import CELLS
+
+Array = Any
+
+TIME, SYMBOLS, OUTPUTS = 4, 5, 4
+LENGTHS = np.array([2, 4, 1])
+BATCH = len(LENGTHS)
+LOSSES = ("softmax", "sigmoid", "squared", "ctc", *(f"softmax, {pool}" for pool in POOLS), "squared, mean")
+
+
+def network(cells: list[rnn.Cell], loss: str = "softmax", **how: Any) -> rnn.Network:
+    loss, _, pool = loss.partition(", ")
+    return rnn.Network(
+        cells, SYMBOLS, OUTPUTS, loss, reads="symbols", dtype="float64", pool=pool or None, seed=3, **how
+    )
+
+
+def arrays(net: rnn.Network, seed: int = 0) -> tuple[Array, Array]:
+    """Symbols, and targets; what stands behind the end is drawn like all else."""
+    draw = np.random.default_rng(seed)
+    x = draw.integers(0, SYMBOLS, (TIME, BATCH))
+    if net.loss == "ctc":
+        return x, np.array([[0, 1], [1, 1], [2, -1]])
+    places = (BATCH,) if net.pool else (TIME, BATCH)
+    if net.loss == "softmax":
+        return x, draw.integers(0, OUTPUTS, places)
+    t = draw.standard_normal((*places, OUTPUTS))
+    return x, t if net.loss == "squared" else (t > 0) * 1.0
+
+
+def targets_of(net: rnn.Network, t: Array, case: int, steps: int) -> Array:
+    return t[case : case + 1] if net.loss == "ctc" or net.pool else t[:steps, case : case + 1]
+
+
+class Found:
+    """The summed losses, their gradient, R-operator and G v, and the last states, by one function."""
+
+    def __init__(self, net: rnn.Network, time: int, batch: int, lengths: bool, **how: Any) -> None:
+        self.net = net
+        initial = "learned" if net.initial_state == "learned" else "given"
+        labels = 2 if net.loss == "ctc" else None
+        u = self.u = net.unroll(time, batch, training=False, initial=initial, labels=labels, lengths=lengths)
+        given = () if initial == "learned" else tuple(u.initial)
+        parameters = list(net.parameters.values())
+        draw = np.random.default_rng(1)
+        v = dict(zip(parameters, (draw.standard_normal(p.shape) for p in parameters), strict=True))
+        cost = gn.sum(u.losses)
+        nodes = [
+            cost,
+            *gn.gradient(cost, parameters),
+            *gn.rop([cost], v),
+            *gn.gauss_newton_product(cost, v),
+        ]
+        self.count = len(nodes)
+        inputs = [u.inputs, u.targets, *given, *([] if u.lengths is None else [u.lengths])]
+        self.function = gn.compile([*nodes, *u.final], inputs, **how)
+
+    def __call__(self, *given: Array) -> tuple[list[Array], list[Array]]:
+        found = self.function(*given)
+        return list(found[: self.count]), list(found[self.count :])
+
+
+def states(net: rnn.Network) -> list[Array]:
+    """States before the first step, other than zero."""
+    if net.initial_state == "learned":
+        return []
+    draw = np.random.default_rng(2)
+    return [0.3 * draw.standard_normal((BATCH, width)) for _, width in net.state_names()]
+
+
+def require_each_by_itself(net: rnn.Network, **how: Any) -> None:
+    x, t = arrays(net)
+    before = states(net)
+    all_of_it, last = Found(net, TIME, BATCH, lengths=True, **how)(x, t, *before, LENGTHS)
+    sums: list[Array] = [0.0] * len(all_of_it)
+    for case, steps in enumerate(LENGTHS):
+        own = slice(case, case + 1)
+        given = [x[:steps, own], targets_of(net, t, case, steps), *(state[own] for state in before)]
+        found, ends = Found(net, int(steps), 1, lengths=False, backend="numpy")(*given)
+        sums = [total + each for total, each in zip(sums, found, strict=True)]
+        for whole, alone in zip(last, ends, strict=True):
+            np.testing.assert_allclose(whole[own], alone, rtol=1e-12, atol=1e-13)
+    for whole, total in zip(all_of_it, sums, strict=True):
+        np.testing.assert_allclose(whole, total, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_each_case_is_as_by_itself(name: str) -> None:
+    require_each_by_itself(network([CELLS[name](4)]), backend="numpy")
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("name", ["GRU", "Bidirectional", "Residual, both directions", "NARX"])
+def test_with_every_loss(name: str, loss: str) -> None:
+    require_each_by_itself(network([CELLS[name](4)], loss), backend="numpy")
+
+
+@pytest.mark.parametrize("how", [{}, {"memory": "sqrt"}, {"threads": 2}, {"backend": "cuda"}], ids=str)
+@pytest.mark.parametrize("loss", ["softmax", "ctc", "softmax, last"])
+def test_on_every_back_end(loss: str, how: dict[str, Any]) -> None:
+    net = network([rnn.LSTM(4), rnn.Bidirectional(rnn.GRU(3))], loss, skip=True, initial_state="learned")
+    require_each_by_itself(net, **how)
+
+
+def test_both_directions_join_where_each_has_read_all() -> None:
+    """pool="last" of nested layers, against states: the output of a GRU is its state, which stands still."""
+    inner = rnn.Bidirectional(rnn.GRU(2), rnn.GRU(3))
+    net = network([rnn.Bidirectional(inner, rnn.GRU(4))], "softmax, last")
+    x, _ = arrays(net)
+    outputs, ends = rnn.run(net, x, states(net), lengths=LENGTHS)
+    W, b = (net.parameters[f"output.{name}"].value for name in ("W_ho", "b_o"))
+    np.testing.assert_allclose(outputs, np.concatenate(ends, axis=1) @ W + b, rtol=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["softmax", "squared", "ctc", "softmax, mean"])
+def test_what_fills_them_up_is_not_read(loss: str) -> None:
+    """Equal bits, NaN or not."""
+    net = rnn.Network(
+        [rnn.Bidirectional(rnn.LSTM(4)), rnn.GRU(3)], 3, OUTPUTS, loss.partition(",")[0], reads="vectors",
+        pool="mean" if "mean" in loss else None,
+    )  # fmt: skip
+    x = np.random.default_rng(5).standard_normal((TIME, BATCH, 3)).astype("f4")
+    _, t = arrays(net)
+    t = t.astype("f4") if t.dtype.kind == "f" else t
+    behind = np.arange(TIME)[:, None] >= LENGTHS
+    function = Found(net, TIME, BATCH, lengths=True)
+    before = [state.astype("f4") for state in states(net)]
+    whole = [array.tobytes() for part in function(x, t, *before, LENGTHS) for array in part]
+    x[behind] = np.nan
+    if t.shape[:2] == behind.shape:
+        t[behind] = np.nan if t.dtype.kind == "f" else -7
+    assert [array.tobytes() for part in function(x, t, *before, LENGTHS) for array in part] == whole
+
+
+def test_outputs_and_losses_behind_the_end_are_zero() -> None:
+    net = network([CELLS["Bidirectional"](3), CELLS["LSTM"](4)])
+    u = net.unroll(TIME, BATCH, initial="zero", lengths=True)
+    x, t = arrays(net)
+    for node in (u.losses, *u.hidden):
+        (found,) = gn.compile(node, [u.inputs, u.targets, u.lengths], backend="numpy")(x, t, LENGTHS)
+        behind = np.arange(TIME)[:, None] >= LENGTHS
+        assert not found[behind].any()
+        assert found[~behind].all()
+    (cost, losses) = gn.compile([u.cost, u.losses], [u.inputs, u.targets, u.lengths])(x, t, LENGTHS)
+    assert cost == pytest.approx(losses.sum() / LENGTHS.sum(), rel=1e-14)
+
+
+@pytest.mark.parametrize("unscored", [1, 3])
+def test_the_cost_is_the_mean_of_the_steps_that_count(unscored: int) -> None:
+    net = network([rnn.GRU(3)])
+    u = net.unroll(TIME, BATCH, initial="zero", unscored=unscored, lengths=True)
+    x, t = arrays(net)
+    cost, losses = gn.compile([u.cost, u.losses], [u.inputs, u.targets, u.lengths])(x, t, LENGTHS)
+    scored = np.maximum(LENGTHS - unscored, 0).sum()
+    assert cost == pytest.approx(losses[unscored:].sum() / scored, rel=1e-14)
+
+
+def test_what_is_predicted_first_has_one_step_more() -> None:
+    net = network([rnn.GRU(3)])
+    draw = np.random.default_rng(0)
+    x, t = draw.integers(0, SYMBOLS, (TIME, BATCH)), draw.integers(0, OUTPUTS, (TIME + 1, BATCH))
+    u = net.unroll(TIME, BATCH, initial="zero", predict_first=True, lengths=True)
+    losses, cost = gn.compile([u.losses, u.cost], [u.inputs, u.targets, u.lengths])(x, t, LENGTHS)
+    for case, steps in enumerate(LENGTHS):
+        one = net.unroll(int(steps), 1, initial="zero", predict_first=True)
+        (alone,) = gn.compile(one.losses, [one.inputs, one.targets])(
+            x[:steps, [case]], t[: steps + 1, [case]]
+        )
+        np.testing.assert_allclose(losses[: steps + 1, [case]], alone, rtol=1e-13)
+        assert not losses[steps + 1 :, case].any()
+    assert cost == pytest.approx(losses.sum() / (LENGTHS + 1).sum(), rel=1e-14)
+
+
+def test_cases_without_a_step_keep_their_states() -> None:
+    net = network([CELLS["Bidirectional"](3), CELLS["LSTM"](4)])
+    found = Found(net, TIME, BATCH, lengths=True, backend="numpy")
+    x, t = arrays(net)
+    before = states(net)
+    (cost, *_), last = found(x, t, *before, np.zeros(BATCH, np.int64))
+    assert cost == 0
+    for state, unchanged in zip(last, before, strict=True):
+        np.testing.assert_array_equal(state, unchanged)
+
+
+@pytest.mark.parametrize("backend", ["numba", "numpy"])
+@pytest.mark.parametrize("wrong", [-1, TIME + 1])
+def test_wrong_lengths_are_told(backend: str, wrong: int) -> None:
+    net = network([rnn.GRU(3)])
+    u = net.unroll(TIME, BATCH, initial="zero", lengths=True)
+    function = gn.compile(u.cost, [u.inputs, u.targets, u.lengths], backend=backend)
+    with pytest.raises(
+        gn.GraphnetError, match=rf"index {wrong} is out of range: it must be 0 \.\.\. {TIME}"
+    ) as caught:
+        function(*arrays(net), np.array([1, wrong, 2]))
+    assert "lengths[3]" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["LSTM", "Bidirectional", "HyperLSTM"])
+def test_structural_damping_is_of_the_steps_that_there_are(name: str) -> None:
+    """G_s of a batch = the mean of that of each case by itself, summed over its own steps."""
+    net = network([CELLS[name](4)])
+    x, t = arrays(net)
+    parameters = list(net.parameters.values())
+
+    def curvature(u: rnn.Unrolled, *given: Array, structural: float) -> Array:
+        cost = gn.sum(u.losses) / u.batch
+        inputs = [u.inputs, u.targets, *([] if u.lengths is None else [u.lengths])]
+        objective = rnn.Objective(cost, parameters, inputs)
+        objective.feed(*given)
+        w = objective.start()
+        v = np.random.default_rng(4).standard_normal(w.shape)
+        return objective.curvature(w, structural)(v)
+
+    def damping(u: rnn.Unrolled, *given: Array) -> Array:
+        return curvature(u, *given, structural=1.0) - curvature(u, *given, structural=0.0)
+
+    found = damping(net.unroll(TIME, BATCH, initial="zero", lengths=True), x, t, LENGTHS)
+    alone = [
+        damping(net.unroll(int(n), 1, initial="zero"), x[:n, [case]], t[:n, [case]])
+        for case, n in enumerate(LENGTHS)
+    ]
+    assert np.abs(found).max() > 1e-3
+    np.testing.assert_allclose(found, np.mean(alone, axis=0), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [Kronecker(sampled=False), *(as_metric("test", name) for name in ("ruop", "rbpm", "qdrbpm"))],
+    ids=lambda metric: type(metric).__name__,
+)
+def test_metrics_see_the_steps_that_there_are(metric: Metric) -> None:
+    """Their numbers add up over cases: those of a batch are those of each case by itself."""
+    net = network([rnn.Elman(4)])
+    x, t = arrays(net)
+
+    def numbers(u: rnn.Unrolled, *given: Array) -> Array:
+        inputs = [u.inputs, u.targets, *([] if u.lengths is None else [u.lengths])]
+        objective = rnn.Objective(gn.sum(u.losses), net.parameters, inputs)
+        objective.feed(*given)
+        found: Array = objective.metric(objective.start(), metric)[2]
+        return found
+
+    found = numbers(net.unroll(TIME, BATCH, initial="zero", lengths=True), x, t, LENGTHS)
+    alone = [
+        numbers(net.unroll(int(n), 1, initial="zero"), x[:n, [case]], t[:n, [case]])
+        for case, n in enumerate(LENGTHS)
+    ]
+    # The first are how many losses there are, and shares of these.
+    head = 1 + (0 if isinstance(metric, Kronecker) else OUTPUTS)
+    np.testing.assert_allclose(found[head:], np.sum(alone, axis=0)[head:], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(found[1:head], np.average(alone, axis=0, weights=LENGTHS)[1:head], rtol=1e-10)
+
+
+# -- running ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["LSTM", "Bidirectional"])
+def test_a_long_run_in_pieces(name: str) -> None:
+    """Over the edges of the pieces that `run` compiles."""
+    net = network([CELLS[name](4)])
+    lengths = np.array([250, 100, 7, 101])
+    x = np.random.default_rng(0).integers(0, SYMBOLS, (250, 4))
+    outputs, ends = rnn.run(net, x, lengths=lengths)
+    for case, n in enumerate(lengths):
+        alone, last = rnn.run(net, x[:n, [case]])
+        np.testing.assert_allclose(outputs[:n, [case]], alone, rtol=1e-10, atol=1e-12)
+        assert not outputs[n:, case].any()
+        for whole, own in zip(ends, last, strict=True):
+            np.testing.assert_allclose(whole[[case]], own, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "said"),
+    [
+        ([1, 2], r"run: lengths must be whole numbers \(3,\)"),
+        ([1, 0, 2], "length of case 1 is 0; it must be in 1 ... 4"),
+        ([1.0, 2.0, 2.0], "not float64"),
+        ([1, 2, 5], "length of case 2 is 5"),
+    ],
+)
+def test_run_tells_what_does_not_fit(lengths: list[Any], said: str) -> None:
+    net = network([rnn.GRU(3)])
+    with pytest.raises(DataError, match=said):
+        rnn.run(net, arrays(net)[0], lengths=lengths)
+
+
+# -- packing ---------------------------------------------------------------------------------------
+
+
+def steps_of(lengths: Array, times: list[int]) -> int:
+    return int(np.array(times)[bucket_of(lengths, times)].sum())
+
+
+def test_no_other_lengths_of_batches_compute_fewer_steps() -> None:
+    draw = np.random.default_rng(0)
+    for _ in range(20):
+        lengths = draw.integers(1, 12, 30)
+        times = sorted(set(lengths))
+        for most in (1, 2, 3):
+            found = bucket_times(lengths, most)
+            assert found == sorted(set(found))
+            assert found[-1] == lengths.max()
+            least = min(
+                steps_of(lengths, [*chosen, times[-1]])
+                for k in range(most)
+                for chosen in itertools.combinations(times[:-1], k)
+            )
+            # One more length is not worth 2 %.
+            assert steps_of(lengths, found) * 0.98 ** (most - len(found)) <= least + 1e-9
+            assert len(found) <= most
+
+
+def test_many_lengths_are_packed_at_once() -> None:
+    lengths = np.random.default_rng(0).integers(1, 10_000, 50_000)
+    found = bucket_times(lengths, 8)
+    assert 4 < len(found) <= 8
+    assert steps_of(lengths, found) < 1.2 * lengths.sum()
