@@ -40,6 +40,7 @@ from graphnet.ops.surrogate import with_surrogate
 from graphnet.graph.provenance import scope
 from graphnet.derivatives.gradient import backward, gradient, rop  # isort: skip
 from graphnet.derivatives.curvature import gauss_newton_product, hessian_product  # isort: skip
+from graphnet.derivatives.per_example import per_example_gradients  # isort: skip
 from graphnet import passes  # isort: skip
 from graphnet.backends import backend_of, place  # isort: skip
 from graphnet.call.function import Function, compile  # isort: skip
@@ -57,8 +58,8 @@ __all__ = [
     "gradient", "greater", "greater_equal", "hessian_product", "input", "label", "less", "less_equal",
     "load_function", "log", "log_softmax", "logical_and", "logical_not", "logical_or", "logsumexp", "matmul",
     "max", "maximum", "mean", "min", "minimum", "multiply", "negative", "one_hot", "parameter",
-    "passes", "place", "power", "relu", "reshape", "rop", "scaled_matmul", "scatter_add", "scope",
-    "sigmoid", "sigmoid_cross_entropy", "sign", "sin", "softmax", "softmax_cross_entropy",
+    "passes", "per_example_gradients", "place", "power", "relu", "reshape", "rop", "scaled_matmul", "scatter_add",
+    "scope", "sigmoid", "sigmoid_cross_entropy", "sign", "sin", "softmax", "softmax_cross_entropy",
     "softplus", "sqrt", "squared_error", "stack", "stop_gradient", "subtract", "sum", "take", "tanh",
     "testing", "transpose", "where", "with_surrogate",
 ]  # fmt: skip
