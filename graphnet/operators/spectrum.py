@@ -45,8 +45,9 @@ def eigenvalues(
 ) -> Eigenvalues:
     """A v_i = λ_i v_i for the k leading λ: (values, vectors), by Lanczos' method, restarted (SciPy's eigsh, ARPACK)
 
-    op: a symmetric gn.linear_operator, or any LinearOperator of SciPy's or matrix that is symmetric. k: at most n.
-    which: "largest", the first being the largest of all; "smallest", the most negative first; "magnitude", by |λ|.
+    op: a symmetric gn.linear_operator, or any LinearOperator of SciPy's or matrix that is symmetric.
+    k: how many, at most n. which: "largest", the first being the largest of all; "smallest", the most negative first;
+    "magnitude", by |λ|.
     tolerance: relative error of the λ; 0 for the rounding of the operator's dtype. iterations: at most so many
     restarts; None for 10 n. seed: of the vector with which it begins.
     Raises UsageError without SciPy (pip install scipy) and for an operator that is not square; GraphnetError where
