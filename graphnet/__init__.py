@@ -40,25 +40,29 @@ from graphnet.ops.surrogate import with_surrogate
 from graphnet.graph.provenance import scope
 from graphnet.derivatives.gradient import backward, gradient, rop  # isort: skip
 from graphnet.derivatives.curvature import gauss_newton_product, hessian_product  # isort: skip
+from graphnet.derivatives.per_example import per_example_gradients  # isort: skip
 from graphnet import passes  # isort: skip
 from graphnet.backends import backend_of, place  # isort: skip
 from graphnet.call.function import Function, compile  # isort: skip
 from graphnet.call.stored import StoredFunction, load_function  # isort: skip
+from graphnet.operators.estimates import Estimate, diagonal, trace  # isort: skip
+from graphnet.operators.linear_operator import linear_operator  # isort: skip
+from graphnet.operators.spectrum import Eigenvalues, SpectralDensity, eigenvalues, spectral_density  # isort: skip
 from graphnet import testing  # isort: skip
 
 from graphnet.version import __version__  # isort: skip
 
 __all__ = [
-    "BackendError", "DifferentiationError", "DtypeError", "Elementwise", "Function", "Graph",
-    "GraphnetError", "Node", "NonFiniteError", "NotEnoughMemoryError", "Op", "RandomSource", "ShapeError",
-    "StoredFunction", "UsageError", "ValueAccessError",
-    "__version__", "absolute", "add", "argmax", "backend_of", "backward", "broadcast_to", "cast", "clip", "compile",
-    "concatenate", "constant", "cos", "divide", "equal", "exp", "fill", "gauss_newton_product",
-    "gradient", "greater", "greater_equal", "hessian_product", "input", "label", "less", "less_equal",
-    "load_function", "log", "log_softmax", "logical_and", "logical_not", "logical_or", "logsumexp", "matmul",
-    "max", "maximum", "mean", "min", "minimum", "multiply", "negative", "one_hot", "parameter",
-    "passes", "place", "power", "relu", "reshape", "rop", "scaled_matmul", "scatter_add", "scope",
-    "sigmoid", "sigmoid_cross_entropy", "sign", "sin", "softmax", "softmax_cross_entropy",
-    "softplus", "sqrt", "squared_error", "stack", "stop_gradient", "subtract", "sum", "take", "tanh",
-    "testing", "transpose", "where", "with_surrogate",
+    "BackendError", "DifferentiationError", "DtypeError", "Eigenvalues", "Elementwise", "Estimate", "Function",
+    "Graph", "GraphnetError", "Node", "NonFiniteError", "NotEnoughMemoryError", "Op", "RandomSource",
+    "ShapeError", "SpectralDensity", "StoredFunction", "UsageError", "ValueAccessError", "__version__",
+    "absolute", "add", "argmax", "backend_of", "backward", "broadcast_to", "cast", "clip", "compile",
+    "concatenate", "constant", "cos", "diagonal", "divide", "eigenvalues", "equal", "exp", "fill",
+    "gauss_newton_product", "gradient", "greater", "greater_equal", "hessian_product", "input", "label", "less",
+    "less_equal", "linear_operator", "load_function", "log", "log_softmax", "logical_and", "logical_not",
+    "logical_or", "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply", "negative",
+    "one_hot", "parameter", "passes", "per_example_gradients", "place", "power", "relu", "reshape", "rop",
+    "scaled_matmul", "scatter_add", "scope", "sigmoid", "sigmoid_cross_entropy", "sign", "sin", "softmax",
+    "softmax_cross_entropy", "softplus", "spectral_density", "sqrt", "squared_error", "stack", "stop_gradient",
+    "subtract", "sum", "take", "tanh", "testing", "trace", "transpose", "where", "with_surrogate",
 ]  # fmt: skip

@@ -137,10 +137,11 @@ def test_training_on_arrays_runs_as_it_stands() -> None:
     assert names["result"].loss < 0.01  # type: ignore[attr-defined]
 
 
-def test_training_with_curvature_runs_as_it_stands() -> None:
+def test_training_with_curvature_runs_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
     text = (ROOT / "docs" / "second_order.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 9
     names: dict[str, Any] = {}
     exec(blocks[0], names)
     assert np.allclose(names["result"].theta, 1, atol=1e-6)
@@ -155,3 +156,12 @@ def test_training_with_curvature_runs_as_it_stands() -> None:
     assert names["model"].log_likelihood(names["patterns"]) > -8 * 6 * np.log(2) / 4
     exec(blocks[5], names)
     assert names["objective"].loss(names["objective"].start()) < 0.0
+    exec(blocks[6], names)
+    assert names["net"].theta.shape == names["hessian"].shape[:1]
+    exec(blocks[7], names)
+    assert np.trapezoid(names["density"], names["points"]) == pytest.approx(1, abs=1e-2)
+    assert names["points"][names["density"].argmax()] == pytest.approx(0, abs=0.1 * names["points"].max())
+    exec(blocks[8], names)
+    scale = np.abs(names["fisher"] @ names["v"]).max()
+    product = names["rows"].T @ (names["rows"] @ names["v"]) / 100
+    np.testing.assert_allclose(names["fisher"] @ names["v"], product, atol=1e-4 * scale)

@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("plan",),
     ("backends",),
     ("call",),
+    ("operators",),
     ("testing",),
     ("__init__",),
 )

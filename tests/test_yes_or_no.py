@@ -92,6 +92,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
             rnn.riemannian.Kronecker,
         )
     },
+    "graphnet.per_example_gradients: mixed": lambda v: gn.per_example_gradients(
+        gn.sum(x @ W, 1), [W], mixed=v
+    ),
     "graphnet_rnn.HyperLSTM: layer_norm": lambda v: rnn.HyperLSTM(3, layer_norm=v),
     "graphnet_rnn.Network: output_bias": lambda v: net(output_bias=v),
     "graphnet_rnn.Network: skip": lambda v: net(skip=v),

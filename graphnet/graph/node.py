@@ -226,6 +226,14 @@ class Op:
         """k, if row i of y reads row i + k of each input (first axes) and no other; None if it may read others."""
         return None
 
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        """For each input the axis of which place i is all that place i of y along `axis` reads; None if not known.
+
+        An entry None: of that input, anything may be read. By default what `row_offset` says of first axes.
+        """
+        apart = axis == 0 and self.row_offset(y, *inputs) == 0
+        return [0] * len(inputs) if apart and all(x.shape[:1] == y.shape[:1] for x in inputs) else None
+
     def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
         """These rows of y from rows of the inputs, which of(x, range(start, stop)) gives; None where that cannot be.
 

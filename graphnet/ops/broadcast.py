@@ -44,6 +44,11 @@ class BroadcastTo(Op):
         (x,) = inputs
         return 0 if x.ndim == y.ndim and x.shape[0] == y.shape[0] else None
 
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        (x,) = inputs
+        own = axis - (y.ndim - x.ndim)
+        return (own if own >= 0 and x.shape[own] == y.shape[axis] else None,)
+
     def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
         (x,) = inputs
         found = x if self.row_offset(y, x) is None else of(x, some)  # of a repeated row, or of that repeated
@@ -76,6 +81,9 @@ class Reduction(Op):
 
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
         return None if 0 in self.axes else 0
+
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        return ([i for i in range(inputs[0].ndim) if i not in self.axes][axis],)
 
 
 @dataclass(frozen=True, eq=False)

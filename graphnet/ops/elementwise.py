@@ -52,6 +52,9 @@ class Elementwise(Op):
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
         return 0
 
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        return [axis] * len(inputs)
+
     def backward(self, *args: Any, **kwargs: Any) -> Sequence[Node]:
         gy, y, *inputs = args
         return [gy * partial for partial in self._checked_partials(y, inputs)]

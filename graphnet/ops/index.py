@@ -63,6 +63,12 @@ class Take(Lookup):
     def index_size(self, position: int, *inputs: Node) -> int | None:
         return inputs[0].shape[self.axis] if position == 1 else None
 
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        after = self.axis + inputs[1].ndim
+        if self.axis <= axis < after:
+            return None, axis - self.axis
+        return axis if axis < self.axis else axis - after + self.axis + 1, None
+
     def load(self, *inputs: Node) -> str:
         x, index = inputs
         if is_by_columns(x, index, self.axis):
@@ -114,6 +120,11 @@ class ScatterAdd(Op):
     def index_size(self, position: int, *inputs: Node) -> int | None:
         return self.size if position == 1 else None
 
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        if axis == self.axis:
+            return None, None
+        return axis if axis < self.axis else axis + inputs[1].ndim - 1, None
+
     def expanded(self, y: Node, *inputs: Node) -> Node | None:
         """Numbers, along the first axis or the columns of a matrix."""
         x, index = inputs
@@ -162,6 +173,9 @@ class OneHot(Lookup):
 
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
         return 0 if inputs[0].shape else None
+
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        return (axis if axis < inputs[0].ndim else None,)
 
     def load(self, *inputs: Node) -> str:
         return "one_hot"

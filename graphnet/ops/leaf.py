@@ -156,6 +156,9 @@ class Label(Op):
     def view(self, x: S) -> S | None:
         return x
 
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        return (axis, *([None] * (len(inputs) - 1)))
+
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
         return 0
 

@@ -53,11 +53,17 @@ class MatMul(Product):
 
     signature = "n k, k m -> n m"
 
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        return ((0, None), (None, 1))[axis]
+
 
 class BatchMatMul(Product):
     """c[i, n, m] = Σ_k a[i, n, k] b[i, k, m]"""
 
     signature = "i n k, i k m -> i n m"
+
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        return ((0, 0), (1, None), (None, 2))[axis]
 
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
         return 0
@@ -76,6 +82,9 @@ class ScaledMatMul(Op):
 
     def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
         return as_common_dtype(self.name, Op.prepare(self, inputs))
+
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        return ((0, None, 0, 0), (None, 1, None, 2))[axis]
 
     def expanded(self, y: Node, *inputs: Node) -> Node | None:
         x, W, u, v = inputs

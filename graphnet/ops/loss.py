@@ -45,6 +45,9 @@ class _CrossEntropy(Op):
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
         return 0
 
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        return axis, axis
+
     def weights(self, z: Node, t: Node) -> Node | None:
         """Of a case, what its targets sum to; None where that is 1."""
         return None

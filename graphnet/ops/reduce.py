@@ -85,6 +85,9 @@ class ArgMax(Op):
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
         return 0 if self.axis > 0 else None
 
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        return (axis + (axis >= self.axis % inputs[0].ndim),)
+
     def expanded(self, y: Node, *inputs: Node) -> Node | None:
         """The first place that holds the maximum; of floats a NaN, which is it then."""
         (x,) = inputs
@@ -129,6 +132,9 @@ class _OverAxis(Op):
 
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
         return 0 if self.axis > 0 else None
+
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        return (None if axis == self.axis % y.ndim else axis,)
 
     def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
         (x,) = Op.prepare(self, inputs)
@@ -209,6 +215,9 @@ class LogSumExp(_OverAxis):
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         shape, dtype = _OverAxis.infer(self, *inputs)
         return (*shape[: self.axis], *shape[self.axis + 1 :]), dtype
+
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        return (axis + (axis >= self.axis % inputs[0].ndim),)
 
     def forward(self, x: Array) -> Array:
         top = x.max(axis=self.axis, keepdims=True)

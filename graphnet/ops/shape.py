@@ -83,6 +83,13 @@ class Reshape(Op):
         (x,) = inputs
         return 0 if x.shape and y.shape and x.shape[0] == y.shape[0] else None
 
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        """The axis of the same size before which as much lies: not that of which two have been made."""
+        (x,) = inputs
+        before = math.prod(y.shape[:axis])
+        own = [i for i, n in enumerate(x.shape) if n == y.shape[axis] and math.prod(x.shape[:i]) == before]
+        return own[:1] if own and y.size else None
+
     def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
         found = of(inputs[0], some) if self.row_offset(y, *inputs) == 0 else None
         return None if found is None else reshape(found, (len(some), *y.shape[1:]))
@@ -120,6 +127,9 @@ class Transpose(Op):
 
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
         return 0 if self.axes[:1] == (0,) else None
+
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        return (self.axes[axis],)
 
     def forward(self, x: Array) -> Array:
         return x.transpose(self.axes)
@@ -185,6 +195,10 @@ class Slice(Op):
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
         return _first_row(self.key)
 
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        own = [i for i, k in enumerate(self.key) if not isinstance(k, int)][axis]
+        return (own,) if self.key[own] == (0, inputs[0].shape[own], 1) else None
+
     def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
         start = _first_row(self.key)
         found = None if start is None else of(inputs[0], range(start + some.start, start + some.stop))
@@ -220,6 +234,11 @@ class Pad(Op):
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
         start = _first_row(self.key)
         return None if start is None else -start
+
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        if self.key[axis] != (0, self.to[axis], 1):
+            return None
+        return (sum(not isinstance(k, int) for k in self.key[:axis]),)
 
     def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
         offset = self.row_offset(y, *inputs)
@@ -290,6 +309,9 @@ class Concatenate(Join):
 
     symbol: ClassVar[str] = "concat"
 
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        return None if axis == self.axis else [axis] * len(inputs)
+
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         dtype = self.check_dtypes(inputs)
         shape = inputs[0].shape
@@ -333,6 +355,9 @@ class Stack(Join):
     """y = the inputs side by side along a new axis"""
 
     symbol: ClassVar[str] = "stack"
+
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        return None if axis == self.axis else [axis - (axis > self.axis)] * len(inputs)
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         dtype = self.check_dtypes(inputs)

@@ -18,7 +18,8 @@ __all__ = ["check_declared", "depends_on_other_rows", "only_moves"]
 
 
 def check_declared(y: Node, leaves: Sequence[Node], arrays: Sequence[Array]) -> None:
-    """LawError where `expanded`, `rows`, `row_offset`, `sliced`, `view`, `commutes` or `moves` of y's op is not so.
+    """LawError where what y's op says of itself is not so: `expanded`, `rows`, `row_offset`, `aligned_axes`, `sliced`,
+    `view`, `commutes`, `moves`.
 
     y: made of the leaves, for which arrays are given.
     """
@@ -27,6 +28,7 @@ def check_declared(y: Node, leaves: Sequence[Node], arrays: Sequence[Array]) -> 
     check.expanded()
     check.rows()
     check.row_offset()
+    check.aligned_axes()
     check.sliced()
     check.view()
     check.fields()
@@ -104,6 +106,26 @@ class _Declared:
                 f"`row_offset` says that row i reads row i + {offset} of each input alone",
                 "Let it give None.",
             )
+
+    def aligned_axes(self) -> None:
+        """Place i of y stays if each input becomes, along its axis, everywhere what it is at place i."""
+        remedy = "Let it give None for an input of which other places are read, too."
+        for axis, size in enumerate(self.y.shape) if self.y.inputs else ():
+            found = self.op.aligned_axes(axis, self.y, *self.y.inputs)
+            if found is None:
+                continue
+            what = f"`aligned_axes` of axis {axis} is {list(found)}"
+            self.require(len(found) == len(self.inputs), what, "Let it give one entry for each input.")
+            for own, x in zip(found, self.inputs, strict=True):
+                fits = own is None or (0 <= own < x.ndim and x.shape[own] == size)
+                self.require(fits, what, "The axis of an input must be as long as that of y.")
+            for i in range(size):
+                alike = [
+                    x if own is None else np.broadcast_to(x.take([i], axis=own), x.shape)
+                    for own, x in zip(found, self.inputs, strict=True)
+                ]
+                there = np.asarray(self.op.forward(*alike)).take(i, axis=axis)
+                self.require(_same(there, self.value.take(i, axis=axis)), what, remedy)
 
     def sliced(self) -> None:
         for key in _keys(self.y):

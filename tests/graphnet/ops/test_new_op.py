@@ -283,6 +283,18 @@ LIES: dict[str, tuple[gn.Op, str]] = {
         r"`rows` wants range",
     ),
     "rows as they lie": (saying(Flip, rows=lambda op, some, of, y, x: of(x, some))(), r"`rows`.*is not so"),
+    "axes that depend on other places": (
+        saying(SayingSum, aligned_axes=lambda op, axis, y, x: (axis,))(1),
+        r"`aligned_axes` of axis 1 is \[1\]",
+    ),
+    "axes of another length": (
+        saying(SayingSum, aligned_axes=lambda op, axis, y, x: (1 - axis,))(1),
+        r"`aligned_axes`.*as long as",
+    ),
+    "axes of fewer inputs": (
+        saying(SayingSum, aligned_axes=lambda op, axis, y, x: ())(1),
+        r"one entry for each",
+    ),
     "another value": (
         saying(SayingSum, expanded=lambda op, y, x: x + x)(1),
         r"`expanded` is what forward gives",

@@ -1,0 +1,169 @@
+"""Eigenvalues of a symmetric matrix that is known by its products: the leading ones, and the density of all."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphnet.errors import GraphnetError, UsageError
+from graphnet.graph.node import Array
+from graphnet.operators.estimates import products_with, square_operator
+from graphnet.operators.linear_operator import scipy_linalg
+from graphnet.settings import amount, one_of, shown, whole_number
+
+__all__ = ["Eigenvalues", "SpectralDensity", "eigenvalues", "spectral_density"]
+
+#: Which eigenvalues -> SciPy's word.
+_WHICH = {"largest": "LA", "smallest": "SA", "magnitude": "LM"}
+#: So small matrices are written down.
+_DENSE = 64
+
+
+class Eigenvalues(NamedTuple):
+    """values: (k,), the leading one first. vectors: (n, k), a column of length 1 for each."""
+
+    values: Array
+    vectors: Array
+
+
+class SpectralDensity(NamedTuple):
+    """points: where. density: how dense eigenvalues lie there; its integral is 1. error: its standard error."""
+
+    points: Array
+    density: Array
+    error: Array
+
+
+def eigenvalues(
+    op: Any,
+    k: int = 10,
+    which: str = "largest",
+    tolerance: float = 0.0,
+    iterations: int | None = None,
+    seed: int = 0,
+) -> Eigenvalues:
+    """A v_i = λ_i v_i for the k leading λ: (values, vectors), by Lanczos' method, restarted (SciPy's eigsh, ARPACK)
+
+    op: a symmetric gn.linear_operator, or any LinearOperator of SciPy's or matrix that is symmetric.
+    k: how many, at most n. which: "largest", the first being the largest of all; "smallest", the most negative first;
+    "magnitude", by |λ|.
+    tolerance: relative error of the λ; 0 for the rounding of the operator's dtype. iterations: at most so many
+    restarts; None for 10 n. seed: of the vector with which it begins.
+    Raises UsageError without SciPy (pip install scipy) and for an operator that is not square; GraphnetError where
+    fewer than k have converged.
+    Source: Lanczos 1950; Sorensen 1992 (the restarts).
+    """
+    n = square_operator("eigenvalues", op)
+    k = whole_number("eigenvalues: k", k, most=n)
+    one_of("eigenvalues: which", which, tuple(_WHICH))
+    tolerance = amount("eigenvalues: tolerance", tolerance)
+    if iterations is not None:
+        iterations = whole_number("eigenvalues: iterations", iterations)
+    generator = np.random.default_rng(whole_number("eigenvalues: seed", seed, least=0))
+    if n <= max(_DENSE, k + 1):
+        dense = products_with("eigenvalues", op, np.eye(n))
+        values, vectors = np.linalg.eigh((dense + dense.T) / 2)
+    else:
+        linalg = scipy_linalg("eigenvalues")
+        dtype = np.dtype(getattr(op, "dtype", None) or np.float64)
+        checked = linalg.LinearOperator(
+            (n, n),
+            lambda v: products_with("eigenvalues", op, v.reshape(n, 1))[:, 0].astype(dtype),
+            dtype=dtype,
+        )
+        start = generator.standard_normal(n).astype(dtype)
+        try:
+            values, vectors = linalg.eigsh(
+                checked, k, which=_WHICH[which], v0=start, maxiter=iterations, tol=tolerance
+            )
+        except linalg.ArpackNoConvergence as error:
+            raise GraphnetError(
+                f"eigenvalues: {len(error.eigenvalues)} of {k} have converged; allow more iterations than "
+                f"{10 * n if iterations is None else iterations}, or a larger tolerance than {tolerance:g}"
+            ) from None
+    keys = {"largest": -values, "smallest": values, "magnitude": -np.abs(values)}
+    order = np.argsort(keys[which], kind="stable")[:k]
+    return Eigenvalues(values[order], vectors[:, order])
+
+
+def spectral_density(
+    op: Any,
+    points: int | Array = 400,
+    steps: int = 80,
+    samples: int = 10,
+    width: float | None = None,
+    seed: int = 0,
+) -> SpectralDensity:
+    """φ(t) = 1/n Σ_i N(t; λ_i, σ²) ≈ mean over random v of Σ_m ω_m N(t; θ_m, σ²): (points, density, error)
+
+    Stochastic Lanczos quadrature: θ and ω are the nodes and weights of Gauss' quadrature for the measure that v sees,
+    the eigenvalues of Lanczos' tridiagonal matrix and the squares of its eigenvectors' first entries. Each vector is
+    made orthogonal to all before it, or eigenvalues would come back as copies.
+    op: a symmetric gn.linear_operator, or any LinearOperator of SciPy's or matrix that is symmetric. points: where the
+    density is wanted; a number of them for a grid over all θ. steps: of Lanczos, each a product, whose vectors are
+    kept (steps · n numbers of 8 bytes); outer eigenvalues are exact first. samples: random vectors v, at least 2.
+    width: σ, the broadening; None for a hundredth of the θ's range. error: the standard error of the mean over v.
+    Raises UsageError for an operator that is not square, and for settings that cannot be meant.
+    Source: Ubaru, Chen & Saad 2017, algorithm 1; Lin, Saad & Yang 2016 (the broadening); Ghorbani, Krishnan & Xiao
+    2019.
+    """
+    n = square_operator("spectral_density", op)
+    steps = whole_number("spectral_density: steps", steps)
+    samples = whole_number("spectral_density: samples", samples, least=2)
+    sigma = None if width is None else amount("spectral_density: width", width, above_zero=True)
+    where = _points(points)
+    generator = np.random.default_rng(whole_number("spectral_density: seed", seed, least=0))
+    rules = [_quadrature(op, generator.standard_normal(n), min(steps, n)) for _ in range(samples)]
+    low, high = min(nodes.min() for nodes, _ in rules), max(nodes.max() for nodes, _ in rules)
+    if sigma is None:
+        sigma = 0.01 * (high - low) or 0.01 * max(abs(high), 1e-30)
+    if isinstance(where, int):
+        where = np.linspace(low - 5 * sigma, high + 5 * sigma, where)
+    seen = np.array([_broadened(where, nodes, weights, sigma) for nodes, weights in rules])
+    return SpectralDensity(where, seen.mean(axis=0), seen.std(axis=0, ddof=1) / np.sqrt(samples))
+
+
+def _points(points: Any) -> int | Array:
+    """A number of points, or where they are."""
+    if isinstance(points, (bool, int, np.integer)):
+        return whole_number("spectral_density: points", points, least=2)
+    try:
+        where = np.asarray(points, np.float64)
+    except (TypeError, ValueError):
+        where = np.zeros(0)
+    if where.ndim != 1 or not where.size or not np.isfinite(where).all():
+        raise UsageError(
+            f"spectral_density: points must be how many, or a list of finite numbers, not {shown(points)}"
+        )
+    return where
+
+
+def _quadrature(op: Any, start: Array, steps: int) -> tuple[Array, Array]:
+    """Nodes and weights: Lanczos' method from a random vector, with full reorthogonalisation."""
+    basis = np.zeros((steps, len(start)))
+    along, between = [], []
+    v = start / np.linalg.norm(start)
+    for m in range(steps):
+        basis[m] = v
+        w = products_with("spectral_density", op, v[:, None])[:, 0]
+        along.append(float(v @ w))
+        reach = float(np.linalg.norm(w))
+        for _ in range(2):  # once leaves what rounding has put there: "twice is enough" (Parlett 1980)
+            w = w - basis[: m + 1].T @ (basis[: m + 1] @ w)
+        beta = float(np.linalg.norm(w))
+        if m + 1 == steps or beta <= 1e-12 * max(reach, 1e-300) or not reach:
+            break  # the subspace is invariant: the quadrature is exact
+        between.append(beta)
+        v = w / beta
+    size = len(along)
+    tridiagonal = np.diag(along) + np.diag(between[: size - 1], 1) + np.diag(between[: size - 1], -1)
+    nodes, vectors = np.linalg.eigh(tridiagonal)
+    return nodes, vectors[0] ** 2
+
+
+def _broadened(points: Array, nodes: Array, weights: Array, sigma: float) -> Array:
+    """Σ_m ω_m N(t; θ_m, σ²) at the points t"""
+    apart = (points[:, None] - nodes) / sigma
+    found: Array = np.exp(-0.5 * apart * apart) @ weights / (sigma * np.sqrt(2 * np.pi))
+    return found

@@ -1,0 +1,302 @@
+"""Per-example gradients are the gradients of the single losses, whatever lies between, and mixed cases are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.errors import GraphnetError
+from graphnet.graph.node import Array, Node
+from graphnet_rnn.cells import ALL
+
+BATCH = 3
+generator = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> Array:
+    return np.random.default_rng(shape).standard_normal(shape)
+
+
+def weight(*shape: int) -> Node:
+    return gn.parameter(normal(*shape), name="W")
+
+
+def require_rows_of_losses(
+    losses: Node, parameters: Sequence[Node], mixed: bool = False, backend: str = "numpy"
+) -> None:
+    """Each row is gn.gradient of one loss, at any inputs."""
+    inputs = gn.Graph([losses]).inputs
+    arrays = [
+        generator.integers(0, 4, n.shape) if n.dtype.kind == "i" else generator.standard_normal(n.shape)
+        for n in inputs
+    ]
+    found = gn.compile(gn.per_example_gradients(losses, parameters, mixed), inputs, backend)(*arrays)
+    singles = [g for b in range(losses.size) for g in gn.gradient(losses[b], parameters)]
+    expected = gn.compile(singles, inputs, backend="numpy", passes=())(*arrays)
+    for i, w in enumerate(parameters):
+        rows = np.stack(expected[i :: len(parameters)])
+        assert found[i].shape == (losses.size, *w.shape)
+        assert found[i].dtype == w.dtype
+        assert np.any(rows)
+        np.testing.assert_allclose(found[i], rows, rtol=1e-9, atol=1e-11, err_msg=repr(w))
+
+
+# -- networks -------------------------------------------------------------------------------------
+
+
+def network(layers: list[Any], **settings: Any) -> rnn.Network:
+    net = rnn.Network(layers, 4, 4, dtype="float64", **settings)
+    net.theta = 0.5 * generator.standard_normal(net.theta.shape)
+    return net
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_of_every_cell(name: str) -> None:
+    cell = rnn.testing._small(ALL[name])
+    net = network([cell])
+    u = net.unroll(3, BATCH, training=False)
+    require_rows_of_losses(gn.sum(u.losses, axis=0), list(net.parameters.values()))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_with_dropout_and_learned_initial_states(backend: str) -> None:
+    net = network(
+        [rnn.LSTM(3), rnn.GRU(2)], skip=True, dropout=0.3, recurrent_dropout=0.2, initial_state="learned"
+    )
+    u = net.unroll(3, BATCH, initial="learned")
+    require_rows_of_losses(gn.mean(u.losses, axis=0), list(net.parameters.values()), backend=backend)
+
+
+def test_of_ctc() -> None:
+    """It looks up among the logits of all cases, at places that only its arithmetic keeps apart."""
+    net = network([rnn.Bidirectional(rnn.GRU(2))], loss="ctc", reads="vectors")
+    u = net.unroll(4, BATCH, initial="zero", labels=2)
+    losses, parameters = u.losses, list(net.parameters.values())
+    values = normal(4, BATCH, 4), np.array([[0, 1], [2, -1], [1, 0]])
+    with pytest.raises(gn.DifferentiationError, match="Take"):
+        gn.per_example_gradients(losses, parameters)
+    found = gn.compile(gn.per_example_gradients(losses, parameters, mixed=True), [u.inputs, u.targets])(
+        *values
+    )
+    for b in range(BATCH):
+        rows = gn.compile(gn.gradient(losses[b], parameters), [u.inputs, u.targets], "numpy")(*values)
+        for row, expected in zip(found, rows, strict=True):
+            np.testing.assert_allclose(row[b], expected, rtol=1e-7, atol=1e-10)
+
+
+def test_the_rows_add_up_to_the_gradient_and_are_those_of_nets_of_one_case() -> None:
+    net = network([rnn.LSTM(3)])
+    many, one = (net.unroll(3, batch, initial="zero") for batch in (BATCH, 1))
+    parameters = list(net.parameters.values())
+    x, t = generator.integers(0, 4, (2, 3, BATCH))
+    rows = gn.compile(
+        gn.per_example_gradients(gn.sum(many.losses, axis=0), net.parameters), [many.inputs, many.targets]
+    )(x, t)
+    single = gn.compile(gn.gradient(gn.sum(one.losses), parameters), [one.inputs, one.targets])
+    whole = gn.compile(gn.gradient(gn.sum(many.losses), parameters), [many.inputs, many.targets])(x, t)
+    for b in range(BATCH):
+        for row, expected in zip(rows, single(x[:, b : b + 1], t[:, b : b + 1]), strict=True):
+            np.testing.assert_allclose(row[b], expected, rtol=1e-9, atol=1e-12)
+    for row, expected in zip(rows, whole, strict=True):
+        np.testing.assert_allclose(row.sum(axis=0), expected, rtol=1e-9, atol=1e-12)
+
+
+# -- graphs of every kind of meeting --------------------------------------------------------------
+
+
+def cases(*shape: int) -> Node:
+    return gn.input(shape, "float64", name="x")
+
+
+def symbols(*shape: int) -> Node:
+    return gn.input(shape, "int64", name="i")
+
+
+def per_case(y: Node, axis: int = 0) -> Node:
+    return gn.sum(gn.tanh(y) * y, axis=tuple(k for k in range(y.ndim) if k != axis))
+
+
+#: name -> what makes of a weight the losses, and the weight's shape. 4 cases.
+APART: dict[str, tuple[Callable[[Node], Node], tuple[int, ...]]] = {
+    "product": (lambda W: per_case(cases(4, 3) @ W), (3, 2)),
+    "product, cases in columns": (lambda W: per_case(W @ cases(3, 4), 1), (2, 3)),
+    "a product of both kinds": (lambda W: per_case(cases(4, 3) @ W) + per_case(W @ cases(3, 4), 1), (3, 3)),
+    "product over time": (lambda W: per_case(cases(5, 4, 3) @ W, 1), (3, 2)),
+    "product over time, cases first": (lambda W: per_case(cases(4, 5, 3) @ W), (3, 2)),
+    "product over time, cut and joined": (
+        lambda W: per_case(gn.concatenate([(y := gn.reshape(cases(5, 4, 3) @ W, (20, 2)))[4:12], y[:8]])[:4]),
+        (3, 2),
+    ),
+    "batched product": (lambda W: per_case(gn.matmul(cases(6, 4, 3), W), 1), (6, 3, 2)),
+    "batched product, repeated": (lambda W: per_case(gn.matmul(cases(4, 6, 3), W[None])), (1, 3, 2)),
+    "both operands": (lambda W: per_case(cases(4, 3) @ (W @ (2 * W))), (3, 3)),
+    "scaled product": (
+        lambda W: per_case(gn.scaled_matmul(cases(4, 3), W, cases(4, 2, 3), cases(4, 2, 5))),
+        (3, 5),
+    ),
+    "scaled product, all of it": (
+        lambda W: per_case(gn.scaled_matmul(gn.tanh(y := cases(4, 3) @ W), W, y[:, None], y[:, None])),
+        (3, 3),
+    ),
+    "bias": (lambda W: per_case(cases(4, 3) + W), (3,)),
+    "number": (lambda W: per_case(cases(4, 3) * W), ()),
+    "bias over time": (lambda W: per_case(cases(5, 4, 3) * gn.exp(W), 1), (5, 1, 3)),
+    "lookup": (lambda W: per_case(W[symbols(4)]), (4, 3)),
+    "lookup over time": (lambda W: per_case(gn.take(W, symbols(5, 4)), 1), (4, 3, 2)),
+    "lookup, narrow symbols": (lambda W: per_case(gn.take(W, gn.cast(symbols(5, 4), "int8")), 1), (4, 3)),
+    "lookup along the second axis": (lambda W: per_case(gn.take(W, symbols(4), axis=1), 1), (3, 5)),
+    "one-hot": (lambda W: per_case(gn.one_hot(symbols(4), 4, "float64") @ W), (4, 3)),
+    "one-hot over time": (lambda W: per_case(gn.one_hot(symbols(5, 4), 4, "float64") @ W, 1), (4, 3)),
+    "one-hot beside others": (
+        lambda W: per_case(gn.one_hot(symbols(4), 4, "float64") @ W) + per_case(cases(4, 4) @ W),
+        (4, 3),
+    ),
+    "a row for each case": (lambda W: per_case(cases(4, 3) * W), (4, 3)),
+    "a row for each case, and all of them": (lambda W: per_case(cases(4, 4) * W) + per_case(cases(4, 4) @ W), (4, 4)),
+    "of weights alone": (
+        lambda W: per_case(cases(4, 3) @ (gn.transpose(W) / gn.sqrt(gn.sum(W * W, axis=1))[None])),
+        (2, 3),
+    ),
+    "of weights alone, moved": (
+        lambda W: per_case(
+            cases(4, 4) @ gn.concatenate([gn.reshape(gn.stack([W[0], W[1]]), (3, 2)), gn.label(W[:, 1:2], "V").T], 0)
+        ),
+        (2, 3),
+    ),
+    "of weights alone, reduced": (lambda W: per_case(cases(4, 3) * gn.softmax(W) + gn.max(W) + gn.logsumexp(W)), (3,)),
+    "softmax": (lambda W: gn.softmax_cross_entropy(cases(4, 3) @ W, symbols(4)), (3, 4)),
+    "softmax in columns": (lambda W: per_case(gn.softmax(W @ cases(3, 4), axis=0), 1), (2, 3)),
+    "reductions": (lambda W: per_case(gn.max((y := cases(4, 3, 2) @ W), 1) + gn.logsumexp(y, axis=1)), (2, 2)),
+    "masked weights": (lambda W: per_case(cases(4, 3) @ (W * gn.input((), "float64", name="τ"))), (3, 2)),
+    "stopped": (lambda W: per_case(cases(4, 3) @ W) * gn.stop_gradient(gn.sum(W)), (3, 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("name", APART)
+def test_of_cases_that_stay_apart(name: str, backend: str) -> None:
+    make, shape = APART[name]
+    W = weight(*shape)
+    require_rows_of_losses(make(W), [W], backend=backend)
+
+
+def test_no_case_takes_a_backward_pass_of_its_own() -> None:
+    """The graph of many cases has as many nodes as that of few."""
+    counts = []
+    for batch in (4, 40):
+        net = network([rnn.LSTM(3)], initial_state="learned")
+        u = net.unroll(3, batch, initial="learned")
+        counts.append(len(gn.Graph(gn.per_example_gradients(gn.sum(u.losses, axis=0), net.parameters))))
+    assert counts[0] == counts[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Silent(gn.Op):
+    """y = x², and says nothing of itself"""
+
+    def infer(self, *inputs: Node) -> tuple[tuple[int, ...], Any]:
+        return inputs[0].shape, inputs[0].dtype
+
+    def forward(self, x: Array) -> Array:
+        return x * x
+
+    def backward(self, gy: Node, y: Node, x: Node) -> list[Node]:
+        return [2 * gy * x]
+
+
+class Rowwise(Silent):
+    """y = x², and says that its rows stay apart"""
+
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return 0
+
+
+def batch_normalised(y: Node) -> Node:
+    centred = y - gn.mean(y, axis=0)
+    return centred / gn.sqrt(gn.mean(centred * centred, axis=0) + 0.1)
+
+
+#: name -> what makes of a weight losses of 4 cases that are mixed, the weight's shape, and what the error names.
+MIXED: dict[str, tuple[Callable[[Node], Node], tuple[int, ...], str]] = {
+    "batch normalisation": (lambda W: per_case(batch_normalised(cases(4, 3) @ W)), (3, 2), r"Sqrt\[2\]"),
+    "attention": (lambda W: per_case(gn.softmax((y := cases(4, 3) @ W) @ y.T) @ y), (3, 2), r"MatMul\[4, 2\]"),
+    "softmax over cases": (lambda W: per_case(gn.softmax(cases(4, 3) @ W, axis=0)), (3, 2), r"Softmax\[4, 2\]"),
+    "turned": (lambda W: per_case((y := cases(4, 4) @ W) + y.T), (4, 4), r"MatMul\[4, 4\]"),
+    "shifted": (lambda W: per_case(gn.concatenate([(y := cases(4, 3) @ W)[1:], y[:1]])), (3, 2), r"Concatenate"),
+    "chosen": (lambda W: per_case((cases(4, 3) @ W)[symbols(4)]), (3, 2), r"Take\[4, 2\]"),
+    "scattered": (lambda W: per_case(gn.scatter_add(cases(8, 3) @ W, symbols(8), 4)), (3, 2), r"Scatter"),
+    "some of more": (lambda W: per_case((cases(8, 3) @ W)[::2]), (3, 2), r"Slice\[4, 2\]"),
+    "one by one": (lambda W: gn.stack([gn.sum(gn.tanh(cases(4, 2) @ W)) for _ in range(4)]), (2, 2), r"Stack\[4\]"),
+    "of two axes": (lambda W: gn.reshape(gn.sum(gn.reshape(cases(4, 3) * W, (2, 2, 3)), axis=2), (4,)), (3,), r"Sum"),
+    "an op that says nothing": (lambda W: per_case(Silent()(cases(4, 3) @ W)), (3, 2), r"Silent.*aligned_axes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_mixed_cases_are_refused_or_right(name: str) -> None:
+    make, shape, named = MIXED[name]
+    W = weight(*shape)
+    losses = make(W)
+    with pytest.raises(gn.DifferentiationError, match=named) as refused:
+        gn.per_example_gradients(losses, [W])
+    assert "mixed=True" in str(refused.value)
+    assert "test_per_example.py" in str(refused.value)
+    require_rows_of_losses(losses, [W], mixed=True)
+
+
+def test_an_op_of_the_users_that_says_that_rows_stay_apart() -> None:
+    W = weight(3, 2)
+    require_rows_of_losses(per_case(Rowwise()(cases(4, 3) @ W)), [W])
+
+
+def test_few_cases_and_parameters_that_count_for_nothing() -> None:
+    W, other = weight(3, 2), weight(5)
+    one = per_case(cases(1, 3) @ W)
+    require_rows_of_losses(one, [W])
+    (zero,) = gn.per_example_gradients(per_case(cases(4, 3) @ W), [other])
+    assert zero.shape == (4, 5)
+    assert not gn.compile([zero], [])()[0].any()
+    (none,) = gn.per_example_gradients(gn.sum(cases(0, 3) @ W, axis=1), [W])
+    assert none.shape == (0, 3, 2)
+
+
+def test_of_any_node() -> None:
+    x, W = cases(4, 3), weight(3, 2)
+    h = x @ W
+    losses = per_case(gn.tanh(h))
+    rows = gn.compile(gn.per_example_gradients(losses, [h, x, W, losses]), [x])(normal(4, 3))
+    singles = [gn.compile(gn.gradient(losses[b], [h, x, W, losses]), [x])(normal(4, 3)) for b in range(4)]
+    for row, expected in zip(rows, zip(*singles, strict=True), strict=True):
+        np.testing.assert_allclose(row, np.stack(expected), rtol=1e-12)
+
+
+W = gn.parameter(np.ones((3, 2)), name="W")
+good = per_case(cases(4, 3) @ W)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: gn.per_example_gradients(gn.sum(good), [W]),
+            r"shape \(batch,\).* of shape \[\].*gn\.gradient",
+        ),
+        (
+            lambda: gn.per_example_gradients(cases(4, 3) @ W, [W]),
+            r"shape \[4, 2\].*gn\.sum\(losses, axis=0\)",
+        ),
+        (lambda: gn.per_example_gradients(3, [W]), "the losses must be a node, not 3"),
+        (lambda: gn.per_example_gradients(symbols(4), [W]), "int64 of shape"),
+        (lambda: gn.per_example_gradients(good, 3), "per_example_gradients: parameters"),
+        (lambda: gn.per_example_gradients(good, [symbols(4)]), "int64"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(GraphnetError, match=message):
+        call()
