@@ -25,9 +25,9 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node, Op
 from graphnet.ops.broadcast import broadcast_to
 from graphnet.ops.elementwise import (
-    Elementwise, absolute, add, cast, clip, cos, divide, equal, exp, greater, greater_equal, less,
-    less_equal, log, logical_and, logical_not, logical_or, maximum, minimum, multiply, negative,
-    power, relu, sigmoid, sign, sin, softplus, sqrt, subtract, tanh, where,
+    Elementwise, absolute, add, cast, ceil, clip, cos, divide, equal, erf, exp, floor, greater, greater_equal,
+    less, less_equal, log, logical_and, logical_not, logical_or, maximum, minimum, mod, multiply, negative,
+    power, relu, round, sigmoid, sign, sin, softplus, sqrt, subtract, tanh, where,
 )  # fmt: skip
 from graphnet.ops.index import one_hot, scatter_add, take
 from graphnet.ops.leaf import constant, fill, input, label, parameter, stop_gradient
@@ -52,13 +52,13 @@ __all__ = [
     "BackendError", "DifferentiationError", "DtypeError", "Elementwise", "Function", "Graph",
     "GraphnetError", "Node", "NonFiniteError", "NotEnoughMemoryError", "Op", "RandomSource", "ShapeError",
     "StoredFunction", "UsageError", "ValueAccessError",
-    "__version__", "absolute", "add", "argmax", "backend_of", "backward", "broadcast_to", "cast", "clip", "compile",
-    "concatenate", "constant", "cos", "divide", "equal", "exp", "fill", "gauss_newton_product",
-    "gradient", "greater", "greater_equal", "hessian_product", "input", "label", "less", "less_equal",
-    "load_function", "log", "log_softmax", "logical_and", "logical_not", "logical_or", "logsumexp", "matmul",
-    "max", "maximum", "mean", "min", "minimum", "multiply", "negative", "one_hot", "parameter",
-    "passes", "place", "power", "relu", "reshape", "rop", "scaled_matmul", "scatter_add", "scope",
-    "sigmoid", "sigmoid_cross_entropy", "sign", "sin", "softmax", "softmax_cross_entropy",
-    "softplus", "sqrt", "squared_error", "stack", "stop_gradient", "subtract", "sum", "take", "tanh",
-    "testing", "transpose", "where", "with_surrogate",
+    "__version__", "absolute", "add", "argmax", "backend_of", "backward", "broadcast_to", "cast", "ceil", "clip",
+    "compile", "concatenate", "constant", "cos", "divide", "equal", "erf", "exp", "fill", "floor",
+    "gauss_newton_product", "gradient", "greater", "greater_equal", "hessian_product", "input", "label", "less",
+    "less_equal", "load_function", "log", "log_softmax", "logical_and", "logical_not", "logical_or", "logsumexp",
+    "matmul", "max", "maximum", "mean", "min", "minimum", "mod", "multiply", "negative", "one_hot", "parameter",
+    "passes", "place", "power", "relu", "reshape", "rop", "round", "scaled_matmul", "scatter_add", "scope",
+    "sigmoid", "sigmoid_cross_entropy", "sign", "sin", "softmax", "softmax_cross_entropy", "softplus", "sqrt",
+    "squared_error", "stack", "stop_gradient", "subtract", "sum", "take", "tanh", "testing", "transpose", "where",
+    "with_surrogate",
 ]  # fmt: skip

@@ -73,6 +73,11 @@ def distinct(*shape: int) -> Array:
     return (_generator.permutation(count) - count / 2).reshape(shape) * 0.25
 
 
+def between(*shape: int) -> Array:
+    """Numbers a quarter from a whole one, or further, of either sign: where a staircase is flat."""
+    return _generator.integers(-4, 4, shape) + _generator.uniform(0.3, 0.4, shape)
+
+
 def distribution(*shape: int) -> Array:
     """Rows that are positive and sum to 1."""
     x = _generator.uniform(0.1, 1.0, shape)
@@ -160,6 +165,8 @@ CASES: tuple[Case, ...] = (
     Case(e.Subtract(), (normal(2, 3), normal(2, 3)), "subtract"),
     Case(e.Multiply(), (normal(2, 3), normal(2, 3)), "multiply"),
     Case(e.Divide(), (normal(2, 3), away(2, 3)), "divide"),
+    Case(e.Mod(), (between(2, 3), np.array([[1.5, -1.5, 2.5], [-0.75, 7.0, -7.0]])), "mod"),
+    Case(e.Mod(), (ints(7, -7, 7, -7, 0, 6), ints(3, 3, -3, -3, 3, -1)), "mod-integers"),
     Case(e.Negative(), (normal(2, 3),), "negative"),
     Case(e.Power(2), (normal(2, 3),), "power-2"),
     Case(e.Power(3), (normal(2, 3),), "power-3"),
@@ -176,6 +183,11 @@ CASES: tuple[Case, ...] = (
     Case(e.Sqrt(), (positive(2, 3),), "sqrt"),
     Case(e.Sin(), (normal(2, 3),), "sin"),
     Case(e.Cos(), (normal(2, 3),), "cos"),
+    Case(e.Erf(), (normal(2, 3),), "erf"),
+    Case(e.Erf(), (away(2, 3) * 3,), "erf-far"),
+    Case(e.Floor(), (between(2, 3),), "floor"),
+    Case(e.Ceil(), (between(2, 3),), "ceil"),
+    Case(e.Round(), (between(2, 3),), "round"),
     Case(e.Absolute(), (away(2, 3),), "absolute"),
     Case(e.Sign(), (away(2, 3),), "sign"),
     # elementwise: choices, comparisons, casts
