@@ -22,7 +22,7 @@ from graphnet.ops.index import OneHot, ScatterAdd, Take
 from graphnet.ops.leaf import After, Label, StopGradient
 from graphnet.ops.linear import BatchMatMul, MatMul, ScaledMatMul
 from graphnet.ops.loss import SigmoidCrossEntropy, SoftmaxCrossEntropy, SquaredError, SymbolCrossEntropy
-from graphnet.ops.reduce import ArgMax, LogSoftmax, LogSumExp, Max, Min, Softmax
+from graphnet.ops.reduce import ArgMax, CumSum, LogSoftmax, LogSumExp, Max, Min, Softmax
 from graphnet.ops.surrogate import Surrogate
 from graphnet.testing.laws import LAWS, OF_GRAPHS
 
@@ -104,6 +104,11 @@ def sliced(*key: Any) -> Callable[[Node], Node]:
     return lambda x: x[key]
 
 
+def along(axis: int) -> Callable[[Node, Node], Node]:
+    """What indices choose of each line along an axis."""
+    return lambda x, indices: gn.take_along_axis(x, indices, axis)
+
+
 CASES: tuple[Case, ...] = (
     # leaf: the two that have an input
     Case(Label(), (normal(2, 3),), "label"),
@@ -138,6 +143,8 @@ CASES: tuple[Case, ...] = (
     Case(s.Pad((4,), ((1, 3, 1),)), (normal(2),), "pad"),
     Case(s.Pad((3, 4), (1, (3, -1, -2))), (normal(2),), "pad-row-downwards"),
     Case(s.Pad((3,), (2,)), (normal(),), "pad-one"),
+    Case(lambda x: gn.pad(x, ((1, 2), (0, 1))), (normal(2, 3),), "pad-both-axes"),
+    Case(lambda x: gn.pad(x, ((1, 0), (0, 2), (1, 1)), 7), (normal(2, 1, 2),), "pad-by-a-number"),
     Case(s.Concatenate(0), (normal(2, 3), normal(1, 3)), "concatenate"),
     Case(s.Concatenate(1), (normal(2, 1), normal(2, 0), normal(2, 3)), "concatenate-with-empty"),
     Case(s.Concatenate(0), (normal(2),), "concatenate-one"),
@@ -231,6 +238,12 @@ CASES: tuple[Case, ...] = (
     Case(ScatterAdd(3, 1), (normal(2, 2, 2, 4), ints([0, 2], [2, 0])), "scatter-2d-index-axis-1"),
     Case(Take(1), (normal(2, 4, 3), ints([3, 3], [1, 0])), "take-2d-index-axis-1"),
     Case(ScatterAdd(3, 0), (normal(0, 2), ints()), "scatter-nothing"),
+    Case(along(1), (normal(2, 4, 3), symbols(4, 2, 2, 3)), "take_along_axis"),
+    Case(along(-1), (normal(3, 4), ints([3], [0], [3])), "take_along_axis-one-of-each-row"),
+    Case(along(0), (normal(3, 1), symbols(3, 2, 4, dtype="uint8")), "take_along_axis-broadcast-x"),
+    Case(along(1), (normal(2, 3, 2), symbols(3, 1, 4, 1)), "take_along_axis-broadcast-indices"),
+    Case(along(0), (normal(4), ints(1, 1, 3)), "take_along_axis-vector"),
+    Case(along(1), (normal(2, 3), symbols(3, 2, 0)), "take_along_axis-nothing"),
     Case(OneHot(4, FLOAT32), (symbols(4, 3),), "one_hot"),
     Case(OneHot(3, FLOAT64), (symbols(3, 2, 2, dtype="int32"),), "one_hot-2d"),
     Case(  # A pass looks the row up, and multiplies nothing by zero.
@@ -247,6 +260,11 @@ CASES: tuple[Case, ...] = (
     Case(Min((0, 1)), (distinct(2, 3),), "min-all"),
     Case(ArgMax(0), (distinct(3, 4),), "argmax"),
     Case(ArgMax(1), (ints([1, 3, 3], [2, 2, 0]),), "argmax-ties"),
+    Case(CumSum(0), (normal(5, 3),), "cumsum"),
+    Case(CumSum(1, reverse=True), (normal(2, 4, 2),), "cumsum-reverse"),
+    Case(CumSum(1), (normal(2, 0),), "cumsum-of-nothing"),
+    Case(lambda x: gn.cumsum(x, -1), (normal(2, 9),), "cumsum-last-axis"),
+    Case(lambda x: gn.cumsum(x, 0, reverse=True), (ints(3, -1, 2),), "cumsum-integers"),
     Case(Softmax(1), (normal(2, 3),), "softmax"),
     Case(Softmax(0), (normal(3, 2, 2),), "softmax-axis-0"),
     Case(Softmax(1), (normal(0, 3),), "softmax-no-rows"),
