@@ -24,6 +24,7 @@ from graphnet.errors import (
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node, Op
 from graphnet.ops.broadcast import broadcast_to
+from graphnet.ops.einsum import einsum
 from graphnet.ops.elementwise import (
     Elementwise, absolute, add, cast, ceil, clip, cos, divide, equal, erf, exp, floor, greater, greater_equal,
     less, less_equal, log, logical_and, logical_not, logical_or, maximum, minimum, mod, multiply, negative,
@@ -53,11 +54,12 @@ __all__ = [
     "Node", "NonFiniteError", "NotEnoughMemoryError", "Op", "RandomSource", "ShapeError", "StoredFunction",
     "UsageError", "ValueAccessError", "__version__", "absolute", "add", "argmax", "backend_of", "backward",
     "broadcast_to", "cast", "ceil", "clip", "compile", "concatenate", "constant", "cos", "cumsum", "divide",
-    "equal", "erf", "exp", "fill", "floor", "gauss_newton_product", "gradient", "greater", "greater_equal",
-    "hessian_product", "input", "label", "less", "less_equal", "load_function", "log", "log_softmax", "logical_and",
-    "logical_not", "logical_or", "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "mod",
-    "multiply", "negative", "one_hot", "pad", "parameter", "passes", "place", "power", "relu", "reshape", "rop",
-    "round", "scaled_matmul", "scatter_add", "scope", "sigmoid", "sigmoid_cross_entropy", "sign", "sin", "softmax",
-    "softmax_cross_entropy", "softplus", "sqrt", "squared_error", "stack", "stop_gradient", "subtract", "sum",
-    "take", "take_along_axis", "tanh", "testing", "transpose", "where", "with_surrogate",
+    "einsum", "equal", "erf", "exp", "fill", "floor", "gauss_newton_product", "gradient", "greater",
+    "greater_equal", "hessian_product", "input", "label", "less", "less_equal", "load_function", "log",
+    "log_softmax", "logical_and", "logical_not", "logical_or", "logsumexp", "matmul", "max", "maximum", "mean",
+    "min", "minimum", "mod", "multiply", "negative", "one_hot", "pad", "parameter", "passes", "place", "power",
+    "relu", "reshape", "rop", "round", "scaled_matmul", "scatter_add", "scope", "sigmoid", "sigmoid_cross_entropy",
+    "sign", "sin", "softmax", "softmax_cross_entropy", "softplus", "sqrt", "squared_error", "stack",
+    "stop_gradient", "subtract", "sum", "take", "take_along_axis", "tanh", "testing", "transpose", "where",
+    "with_surrogate",
 ]  # fmt: skip

@@ -109,6 +109,11 @@ def along(axis: int) -> Callable[[Node, Node], Node]:
     return lambda x, indices: gn.take_along_axis(x, indices, axis)
 
 
+def summing(subscripts: str) -> Callable[..., Node]:
+    """The einsum of these letters."""
+    return lambda *nodes: gn.einsum(subscripts, *nodes)
+
+
 CASES: tuple[Case, ...] = (
     # leaf: the two that have an input
     Case(Label(), (normal(2, 3),), "label"),
@@ -226,6 +231,11 @@ CASES: tuple[Case, ...] = (
     Case(gn.matmul, (normal(3), normal(3, 2)), "matmul-row"),
     Case(gn.matmul, (normal(2, 3, 4), normal(4)), "matmul-batch-by-vector"),
     Case(gn.matmul, (normal(2, 1, 2, 3), normal(4, 3, 2)), "matmul-broadcast-batches"),
+    Case(summing("ij,jk->ki"), (normal(2, 3), normal(3, 4)), "einsum-product"),
+    Case(summing("bij,bjk,bk->bi"), (normal(2, 3, 2), normal(2, 2, 4), normal(2, 4)), "einsum-batch"),
+    Case(summing("iji,...j->...i"), (normal(3, 2, 3), normal(2, 2)), "einsum-diagonal"),
+    Case(summing("ij,ij"), (normal(2, 1), normal(2, 3)), "einsum-size-1"),
+    Case(summing("ik,k,l->i"), (ints([1, 2], [3, 4]), ints(5, 6), ints(1, 2, 3)), "einsum-integers"),
     # index
     Case(Take(0), (normal(4, 2), ints(2, 0, 2, 2)), "take-repeated"),
     Case(Take(0), (normal(4, 2), symbols(4, 2, 3, dtype="uint8")), "take-2d-index"),
