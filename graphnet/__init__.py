@@ -41,6 +41,7 @@ from graphnet.ops.surrogate import with_surrogate
 from graphnet.graph.provenance import scope
 from graphnet.derivatives.gradient import backward, gradient, rop  # isort: skip
 from graphnet.derivatives.curvature import gauss_newton_product, hessian_product  # isort: skip
+from graphnet.derivatives.jacobian import jacobian  # isort: skip
 from graphnet import passes  # isort: skip
 from graphnet.backends import backend_of, place  # isort: skip
 from graphnet.call.function import Function, compile  # isort: skip
@@ -55,7 +56,7 @@ __all__ = [
     "UsageError", "ValueAccessError", "__version__", "absolute", "add", "argmax", "backend_of", "backward",
     "broadcast_to", "cast", "ceil", "clip", "compile", "concatenate", "constant", "cos", "cumsum", "divide",
     "einsum", "equal", "erf", "exp", "fill", "floor", "gauss_newton_product", "gradient", "greater",
-    "greater_equal", "hessian_product", "input", "label", "less", "less_equal", "load_function", "log",
+    "greater_equal", "hessian_product", "input", "jacobian", "label", "less", "less_equal", "load_function", "log",
     "log_softmax", "logical_and", "logical_not", "logical_or", "logsumexp", "matmul", "max", "maximum", "mean",
     "min", "minimum", "mod", "multiply", "negative", "one_hot", "pad", "parameter", "passes", "place", "power",
     "relu", "reshape", "rop", "round", "scaled_matmul", "scatter_add", "scope", "sigmoid", "sigmoid_cross_entropy",

@@ -2,4 +2,5 @@
 
 gradient   backward (u' J), rop (J v), gradient
 curvature  Hessian and Gauss-Newton products, composed of those two
+jacobian   whole Jacobians, a walk for each row or column
 """
