@@ -188,7 +188,7 @@ def test_remainders_are_those_of_numpy_bit_for_bit(dtype: Any) -> None:
     np.testing.assert_array_equal(np.signbit(found[known]), np.signbit(right[known]))
 
 
-@pytest.mark.parametrize("backend", ["numpy", "numba", "cuda"])
+@pytest.mark.parametrize("backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint64"])
 def test_remainders_of_integers(dtype: str, backend: str) -> None:
     """By nothing it is 0; of the smallest by -1, whose quotient no integer holds, as well."""

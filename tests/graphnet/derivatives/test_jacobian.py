@@ -48,7 +48,7 @@ PROBLEMS: dict[str, tuple[Callable[[Node], Node], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_it_is_the_slope_of_each_element_by_each(name: str, backend: str) -> None:
     build, shape = PROBLEMS[name]
     x, at = gn.input(shape, "float64"), random.standard_normal(shape)

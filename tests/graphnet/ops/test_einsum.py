@@ -69,7 +69,7 @@ def require_numpys(subscripts: str, arrays: list[Array], backend: str) -> None:
 
 
 @each_row
-@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_the_table(subscripts: str, shapes: list[Any], backend: str) -> None:
     random = np.random.default_rng(len(subscripts))
     require_numpys(subscripts, [random.standard_normal(shape) for shape in shapes], backend)

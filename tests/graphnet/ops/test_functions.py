@@ -13,7 +13,9 @@ import graphnet as gn
 from graphnet.graph.node import Array, Node
 
 random = np.random.default_rng(20)
-backends = pytest.mark.parametrize("backend", ["numpy", "numba", "cuda"])
+backends = pytest.mark.parametrize(
+    "backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)]
+)
 
 
 def run(nodes: Any, inputs: list[Node], *arrays: Array, backend: str = "numba") -> Array:
