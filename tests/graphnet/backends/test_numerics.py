@@ -189,6 +189,18 @@ def test_remainders_are_those_of_numpy_bit_for_bit(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)])
+@both
+def test_a_rest_of_zero_has_the_sign_of_the_divisor(dtype: Any, backend: str) -> None:
+    xs, ys = (a.ravel() for a in np.meshgrid(*[np.array([6, -6, 0.0, -0.0, 3, -3, np.inf], dtype)] * 2))
+    x, y = gn.input(xs.shape, dtype), gn.input(ys.shape, dtype)
+    (found,) = gn.compile([x % y], [x, y], backend=backend)(xs, ys)
+    with np.errstate(all="ignore"):
+        right = np.mod(xs, ys)
+    np.testing.assert_array_equal(found, right)
+    np.testing.assert_array_equal(np.signbit(found)[right == 0], np.signbit(right)[right == 0])
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint64"])
 def test_remainders_of_integers(dtype: str, backend: str) -> None:
     """By nothing it is 0; of the smallest by -1, whose quotient no integer holds, as well."""

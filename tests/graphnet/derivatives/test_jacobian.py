@@ -84,6 +84,14 @@ def test_one_for_each_of_several(columns: int) -> None:
     np.testing.assert_array_equal(Jo, np.zeros((2, columns, 5)))
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(2, 50), (50, 2)])
+def test_as_many_walks_as_there_are_of_the_fewer(rows: int, columns: int) -> None:
+    x, W = gn.input((columns,)), gn.input((columns, rows))
+    (J,) = gn.jacobian(gn.tanh(x @ W), x)
+    products = [node for node in Graph([J], [x, W]).order if isinstance(node.op, MatMul)]
+    assert len(products) == 1 + 2
+
+
 def test_both_ways_agree() -> None:
     """3 elements by 4 are walked back; the same, four times over, forward."""
     x, at = gn.input((4,), "float64"), random.standard_normal(4)
