@@ -24,22 +24,24 @@ from graphnet.errors import (
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node, Op
 from graphnet.ops.broadcast import broadcast_to
+from graphnet.ops.einsum import einsum
 from graphnet.ops.elementwise import (
-    Elementwise, absolute, add, cast, clip, cos, divide, equal, exp, greater, greater_equal, less,
-    less_equal, log, logical_and, logical_not, logical_or, maximum, minimum, multiply, negative,
-    power, relu, sigmoid, sign, sin, softplus, sqrt, subtract, tanh, where,
+    Elementwise, absolute, add, cast, ceil, clip, cos, divide, equal, erf, exp, floor, greater, greater_equal,
+    less, less_equal, log, logical_and, logical_not, logical_or, maximum, minimum, mod, multiply, negative,
+    power, relu, round, sigmoid, sign, sin, softplus, sqrt, subtract, tanh, where,
 )  # fmt: skip
-from graphnet.ops.index import one_hot, scatter_add, take
+from graphnet.ops.index import one_hot, scatter_add, take, take_along_axis
 from graphnet.ops.leaf import constant, fill, input, label, parameter, stop_gradient
 from graphnet.ops.linear import matmul, scaled_matmul
 from graphnet.ops.loss import sigmoid_cross_entropy, softmax_cross_entropy, squared_error
 from graphnet.ops.random import RandomSource
-from graphnet.ops.reduce import argmax, log_softmax, logsumexp, max, mean, min, softmax, sum
-from graphnet.ops.shape import concatenate, reshape, stack, transpose
+from graphnet.ops.reduce import argmax, cumsum, log_softmax, logsumexp, max, mean, min, softmax, sum
+from graphnet.ops.shape import concatenate, pad, reshape, stack, transpose
 from graphnet.ops.surrogate import with_surrogate
 from graphnet.graph.provenance import scope
 from graphnet.derivatives.gradient import backward, gradient, rop  # isort: skip
 from graphnet.derivatives.curvature import gauss_newton_product, hessian_product  # isort: skip
+from graphnet.derivatives.jacobian import jacobian  # isort: skip
 from graphnet.derivatives.per_example import per_example_gradients  # isort: skip
 from graphnet import passes  # isort: skip
 from graphnet.backends import backend_of, place  # isort: skip
@@ -53,16 +55,18 @@ from graphnet import testing  # isort: skip
 from graphnet.version import __version__  # isort: skip
 
 __all__ = [
-    "BackendError", "DifferentiationError", "DtypeError", "Eigenvalues", "Elementwise", "Estimate", "Function",
-    "Graph", "GraphnetError", "Node", "NonFiniteError", "NotEnoughMemoryError", "Op", "RandomSource",
-    "ShapeError", "SpectralDensity", "StoredFunction", "UsageError", "ValueAccessError", "__version__",
-    "absolute", "add", "argmax", "backend_of", "backward", "broadcast_to", "cast", "clip", "compile",
-    "concatenate", "constant", "cos", "diagonal", "divide", "eigenvalues", "equal", "exp", "fill",
-    "gauss_newton_product", "gradient", "greater", "greater_equal", "hessian_product", "input", "label", "less",
-    "less_equal", "linear_operator", "load_function", "log", "log_softmax", "logical_and", "logical_not",
-    "logical_or", "logsumexp", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply", "negative",
-    "one_hot", "parameter", "passes", "per_example_gradients", "place", "power", "relu", "reshape", "rop",
-    "scaled_matmul", "scatter_add", "scope", "sigmoid", "sigmoid_cross_entropy", "sign", "sin", "softmax",
-    "softmax_cross_entropy", "softplus", "spectral_density", "sqrt", "squared_error", "stack", "stop_gradient",
-    "subtract", "sum", "take", "tanh", "testing", "trace", "transpose", "where", "with_surrogate",
+    "BackendError", "DifferentiationError", "DtypeError", "Eigenvalues", "Elementwise", "Estimate",
+    "Function", "Graph", "GraphnetError", "Node", "NonFiniteError", "NotEnoughMemoryError", "Op",
+    "RandomSource", "ShapeError", "SpectralDensity", "StoredFunction", "UsageError", "ValueAccessError",
+    "__version__", "absolute", "add", "argmax", "backend_of", "backward", "broadcast_to", "cast", "ceil",
+    "clip", "compile", "concatenate", "constant", "cos", "cumsum", "diagonal", "divide", "eigenvalues",
+    "einsum", "equal", "erf", "exp", "fill", "floor", "gauss_newton_product", "gradient", "greater",
+    "greater_equal", "hessian_product", "input", "jacobian", "label", "less", "less_equal", "linear_operator",
+    "load_function", "log", "log_softmax", "logical_and", "logical_not", "logical_or", "logsumexp", "matmul",
+    "max", "maximum", "mean", "min", "minimum", "mod", "multiply", "negative", "one_hot", "pad", "parameter",
+    "passes", "per_example_gradients", "place", "power", "relu", "reshape", "rop", "round", "scaled_matmul",
+    "scatter_add", "scope", "sigmoid", "sigmoid_cross_entropy", "sign", "sin", "softmax",
+    "softmax_cross_entropy", "softplus", "spectral_density", "sqrt", "squared_error", "stack",
+    "stop_gradient", "subtract", "sum", "take", "take_along_axis", "tanh", "testing", "trace", "transpose",
+    "where", "with_surrogate",
 ]  # fmt: skip

@@ -76,6 +76,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet.testing.check_op: narrow": lambda v: gn.testing.check_op(
         gn.tanh, np.ones(2), laws=(1,), narrow=v
     ),
+    "graphnet.cumsum: reverse": lambda v: gn.cumsum(x, 0, v),
     "graphnet.max: keepdims": lambda v: gn.max(x, 0, v),
     "graphnet.mean: keepdims": lambda v: gn.mean(x, 0, v),
     "graphnet.min: keepdims": lambda v: gn.min(x, 0, v),

@@ -14,8 +14,8 @@ __all__ = ["FUNCTIONS", "VARIABLES", "fixed_number", "is_compilable", "parse_exp
 VARIABLES = ("x", "y", "z")
 #: Name -> number of arguments.
 FUNCTIONS = {
-    "abs": 1, "cos": 1, "exp": 1, "log": 1, "log1p": 1, "max": 2, "min": 2, "sigmoid": 1,
-    "sin": 1, "sqrt": 1, "tanh": 1,
+    "abs": 1, "ceil": 1, "cos": 1, "erf": 1, "exp": 1, "floor": 1, "log": 1, "log1p": 1, "max": 2, "min": 2,
+    "mod": 2, "round": 1, "sigmoid": 1, "sin": 1, "sqrt": 1, "tanh": 1,
 }  # fmt: skip
 
 _NODES = (

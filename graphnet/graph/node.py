@@ -69,6 +69,7 @@ INSTEAD_OF_METHODS: dict[str, str] = {
         for name in (
             "sum", "mean", "max", "min", "argmax", "softmax", "log_softmax", "logsumexp", "reshape", "transpose",
             "clip", "exp", "log", "sqrt", "tanh", "sigmoid", "relu", "sin", "cos", "sign", "take", "where", "matmul",
+            "cumsum", "erf", "floor", "ceil", "round",
         )
     },
     **dict.fromkeys(("view", "flatten", "ravel", "squeeze"), "gn.reshape(node, shape)"),
@@ -98,7 +99,7 @@ INSTEAD_OF_SETTING: dict[str, str] = {
 }
 
 #: NumPy's name of what an operator does -> ours, where they differ.
-_OPERATOR_OF = {"bitwise_and": "both", "bitwise_or": "either"}
+_OPERATOR_OF = {"bitwise_and": "both", "bitwise_or": "either", "remainder": "mod"}
 
 _serials = itertools.count()
 
@@ -445,6 +446,12 @@ class Node(_Draft):
 
     def __rtruediv__(self, other: Any) -> Node:
         return OPERATORS["divide"](other, self)
+
+    def __mod__(self, other: Any) -> Node:
+        return OPERATORS["mod"](self, other)
+
+    def __rmod__(self, other: Any) -> Node:
+        return OPERATORS["mod"](other, self)
 
     def __pow__(self, other: Any) -> Node:
         return OPERATORS["power"](self, other)

@@ -5,6 +5,7 @@ shape        reshape, transpose, slices, joins
 broadcast    BroadcastTo and Sum, each the other's transpose
 elementwise  arithmetic, functions, comparisons, choices
 linear       matrix products
+einsum       sums of products over named axes, made of the others
 index        row lookup, its transpose, one-hot codes
 reduce       sums, maxima, the softmax family
 loss         the three losses
@@ -17,11 +18,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphnet.graph.node import Op
-from graphnet.ops import broadcast, elementwise, index, leaf, linear, loss, random, reduce, shape, surrogate
+from graphnet.ops import (
+    broadcast,
+    einsum,
+    elementwise,
+    index,
+    leaf,
+    linear,
+    loss,
+    random,
+    reduce,
+    shape,
+    surrogate,
+)
 
 __all__ = ["FAMILIES", "all_ops"]
 
-FAMILIES = (leaf, shape, broadcast, elementwise, linear, index, reduce, loss, surrogate, random)
+FAMILIES = (leaf, shape, broadcast, elementwise, linear, einsum, index, reduce, loss, surrogate, random)
 
 
 def all_ops() -> Iterator[type[Op]]:

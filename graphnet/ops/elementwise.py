@@ -6,6 +6,7 @@ class derives `backward = gy · ∂y/∂x` and `rop = Σ rx · ∂y/∂x` from `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -19,13 +20,14 @@ from graphnet.ops.broadcast import CHUNK, broadcast_to
 from graphnet.ops.leaf import as_node, fill, filled, stop_gradient, zeros
 
 __all__ = [
-    "Absolute", "Add", "Cast", "Cos", "Divide", "Elementwise", "Equal", "Exp", "Greater",
-    "GreaterEqual", "Less", "LessEqual", "Log", "LogicalAnd", "LogicalNot", "LogicalOr", "Maximum", "Minimum",
-    "Multiply", "Negative", "Power", "PowerOf", "ReLU", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt", "Subtract",
-    "Tanh", "Where",
-    "absolute", "add", "cast", "clip", "cos", "divide", "equal", "exp", "greater", "greater_equal",
-    "less", "less_equal", "log", "logical_and", "logical_not", "logical_or", "maximum", "minimum", "multiply",
-    "negative", "power", "relu", "sigmoid", "sign", "sin", "softplus", "sqrt", "subtract", "tanh", "where",
+    "Absolute", "Add", "Cast", "Ceil", "Cos", "Divide", "Elementwise", "Equal", "Erf", "Exp", "Floor", "Greater",
+    "GreaterEqual", "Less", "LessEqual", "Log", "LogicalAnd", "LogicalNot", "LogicalOr", "Maximum", "Minimum", "Mod",
+    "Multiply", "Negative", "Power", "PowerOf", "ReLU", "Round", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt",
+    "Subtract", "Tanh", "Where",
+    "absolute", "add", "cast", "ceil", "clip", "cos", "divide", "equal", "erf", "exp", "floor", "greater",
+    "greater_equal", "less", "less_equal", "log", "logical_and", "logical_not", "logical_or", "maximum", "minimum",
+    "mod", "multiply", "negative", "power", "relu", "round", "sigmoid", "sign", "sin", "softplus", "sqrt", "subtract",
+    "tanh", "where",
 ]  # fmt: skip
 
 
@@ -333,6 +335,22 @@ class PowerOf(Elementwise):
         return exponent * base ** (exponent - 1), z * log(where(flat, 1, x))
 
 
+class Mod(Elementwise):
+    """z = x - n y, n whole, with 0 ≤ z < y or y < z ≤ 0: the rest, with the sign of the divisor"""
+
+    symbol = "mod"
+    kernel = "mod(x, y)"
+    arity = 2
+    domain = "number"
+
+    def forward(self, x: Array, y: Array) -> Array:
+        return np.mod(x, y)
+
+    def partials(self, z: Node, x: Node, y: Node) -> Sequence[Node]:
+        # Not floor(x / y), which is one too many where the quotient rounds up to a whole number: 1 / 0.1 is 10.
+        return fill(1, z.shape, z.dtype), round((z - x) / y)
+
+
 # -- functions of one variable ---------------------------------------------------------------
 
 
@@ -472,6 +490,21 @@ class Cos(Elementwise):
         return (-sin(x),)
 
 
+class Erf(Elementwise):
+    """y = erf(x) = 2/√π ∫₀ˣ exp(-t²) dt"""
+
+    symbol = "erf"
+    kernel = "erf(x)"
+    domain = "float"
+
+    def forward(self, x: Array) -> Array:
+        # NumPy has none; a number at a time, Python's is right to the last digit or so.
+        return np.fromiter(map(math.erf, x.ravel().tolist()), x.dtype, x.size).reshape(x.shape)
+
+    def partials(self, y: Node, x: Node) -> Sequence[Node]:
+        return (2 / math.sqrt(math.pi) * exp(-x * x),)
+
+
 class Absolute(Elementwise):
     """y = |x|; the derivative at 0 is 0"""
 
@@ -497,6 +530,45 @@ class Sign(Elementwise):
 
     def partials(self, y: Node, x: Node) -> Sequence[Node]:
         return (zeros(y.shape, y.dtype),)
+
+
+class Staircase(Elementwise):
+    """y = a whole number near x; its derivative is 0"""
+
+    domain = "float"
+
+    def partials(self, y: Node, x: Node) -> Sequence[Node]:
+        return (zeros(y.shape, y.dtype),)
+
+
+class Floor(Staircase):
+    """y = ⌊x⌋, the largest whole number ≤ x; its derivative is 0"""
+
+    symbol = "⌊x⌋"
+    kernel = "floor(x)"
+
+    def forward(self, x: Array) -> Array:
+        return np.floor(x)
+
+
+class Ceil(Staircase):
+    """y = ⌈x⌉, the smallest whole number ≥ x; its derivative is 0"""
+
+    symbol = "⌈x⌉"
+    kernel = "ceil(x)"
+
+    def forward(self, x: Array) -> Array:
+        return np.ceil(x)
+
+
+class Round(Staircase):
+    """y = the whole number nearest to x, an even one where two are; its derivative is 0"""
+
+    symbol = "round"
+    kernel = "round(x)"
+
+    def forward(self, x: Array) -> Array:
+        return np.rint(x)
 
 
 # -- choices ---------------------------------------------------------------------------------
@@ -760,6 +832,14 @@ def power(x: Any, exponent: Any) -> Node:
     return shared(PowerOf)(x, exponent)
 
 
+def mod(x: Any, y: Any) -> Node:
+    """z = x mod y = x - ⌊x / y⌋ y, broadcast together; `x % y`. It has the sign of y, as in NumPy and Python.
+
+    Exact, also where the quotient is large. By y = 0 it is NaN, of integers 0. The derivatives are 1 and -⌊x / y⌋.
+    """
+    return shared(Mod)(x, y)
+
+
 def tanh(x: Any) -> Node:
     """y = tanh(x)."""
     return shared(Tanh)(x)
@@ -803,6 +883,31 @@ def sin(x: Any) -> Node:
 def cos(x: Any) -> Node:
     """y = cos(x)."""
     return shared(Cos)(x)
+
+
+def erf(x: Any) -> Node:
+    """y = erf(x) = 2/√π ∫₀ˣ exp(-t²) dt."""
+    return shared(Erf)(x)
+
+
+def floor(x: Any) -> Node:
+    """y = ⌊x⌋, the largest whole number ≤ x, of x's dtype; integers and booleans as they are. No derivative passes."""
+    return _to_whole(shared(Floor), x)
+
+
+def ceil(x: Any) -> Node:
+    """y = ⌈x⌉, the smallest whole number ≥ x, of x's dtype; integers and booleans as they are. No derivative passes."""
+    return _to_whole(shared(Ceil), x)
+
+
+def round(x: Any) -> Node:
+    """y = the whole number nearest to x, of x's dtype: of 0.5 and 1.5, 0 and 2, as in NumPy. No derivative passes."""
+    return _to_whole(shared(Round), x)
+
+
+def _to_whole(op: Op, x: Any) -> Node:
+    node = as_node(x)
+    return op(node) if is_float(node.dtype) else node
 
 
 def absolute(x: Any) -> Node:
@@ -905,7 +1010,8 @@ def cast(x: Any, dtype: Any) -> Node:
 
 
 OPERATORS.update(
-    add=add, subtract=subtract, multiply=multiply, divide=divide, power=power, negative=negative,
+    add=add, subtract=subtract, multiply=multiply, divide=divide, mod=mod, power=power,
+    negative=negative,
     absolute=absolute, less=less, less_equal=less_equal, greater=greater, greater_equal=greater_equal,
     both=_of_booleans("&", logical_and), either=_of_booleans("|", logical_or), invert=_of_booleans("~", logical_not),
 )  # fmt: skip

@@ -12,11 +12,22 @@ import numpy as np
 from graphnet.errors import DtypeError, GraphnetError, ShapeError, table_of_inputs
 from graphnet.graph.dtypes import BOOL, FLOAT32, INT64, as_dtype
 from graphnet.graph.node import OPERATORS, Array, Dtype, Node, Op, Shape
+from graphnet.ops.broadcast import broadcast_to
 from graphnet.ops.elementwise import cast
-from graphnet.ops.leaf import as_node, as_size, zeros
+from graphnet.ops.leaf import as_node, as_size, constant, zeros
 from graphnet.ops.shape import basic_slice, normalize_axis, reshape, transpose
 
-__all__ = ["OneHot", "ScatterAdd", "Take", "getitem", "is_by_columns", "one_hot", "scatter_add", "take"]
+__all__ = [
+    "OneHot",
+    "ScatterAdd",
+    "Take",
+    "getitem",
+    "is_by_columns",
+    "one_hot",
+    "scatter_add",
+    "take",
+    "take_along_axis",
+]
 
 
 def _check_index(op_name: str, index: Array, size: int) -> None:
@@ -226,6 +237,40 @@ def scatter_add(x: Any, index: Any, size: int, axis: int = 0) -> Node:
     return ScatterAdd(as_size(size, "scatter_add: size"), normalize_axis(axis, node.ndim, "ScatterAdd"))(
         node, index
     )
+
+
+def take_along_axis(x: Any, indices: Any, axis: int) -> Node:
+    """y[i, j, k] = x[i, indices[i, j, k], k] for axis = 1, and so for any, as NumPy's: what argmax found, for instance.
+
+    indices: integers with as many axes as x; axes but that one broadcast against those of x. They must be in
+    0 ... size - 1 (checked when it runs). Derivatives are scattered back and added up along the axis.
+    Raises ShapeError if the shapes do not fit, DtypeError if the indices are no integers.
+    """
+    node, index = as_node(x), as_node(indices)
+    inputs = (node, index)
+    axis = normalize_axis(axis, node.ndim, "take_along_axis")
+    _require_index("take_along_axis", index, node.shape[axis], inputs)
+    if index.ndim != node.ndim:
+        raise ShapeError(
+            f"take_along_axis: the indices have {index.ndim} axes, but x has {node.ndim}; give them as many, e.g. "
+            "gn.reshape(indices, ...) with sizes of 1." + table_of_inputs(inputs)
+        )
+    (before, after), (index_before, index_after) = ((n.shape[:axis], n.shape[axis + 1 :]) for n in inputs)
+    try:
+        others = np.broadcast_shapes((*before, 1, *after), (*index_before, 1, *index_after))
+    except ValueError:
+        raise ShapeError(
+            f"take_along_axis: but for axis {axis}, the shapes do not broadcast: two sizes must be equal or one of "
+            "them 1." + table_of_inputs(inputs)
+        ) from None
+    # Where each number lies among all of x; a lookup in 0, 1, ... says first which index is out of range.
+    at = take(np.arange(node.shape[axis]), index) * math.prod(after)
+    for i, size in enumerate(node.shape):
+        if i != axis and size > 1:
+            places = np.arange(size) * math.prod(node.shape[i + 1 :])
+            at = at + reshape(constant(places), [size if j == i else 1 for j in range(node.ndim)])
+    to = (*others[:axis], index.shape[axis], *others[axis + 1 :])
+    return take(reshape(node, (node.size,)), broadcast_to(at, to))
 
 
 def one_hot(index: Any, depth: int, dtype: Any = "float32") -> Node:

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphnet.errors import DtypeError, ShapeError, table_of_inputs
 from graphnet.graph.node import OPERATORS, Array, Dtype, Key, KeyEntry, Node, Op, RowsOf, S, Shape, shared
-from graphnet.ops.leaf import as_node, as_shape, fill
+from graphnet.ops.leaf import as_node, as_shape, fill, filled
 from graphnet.settings import listed
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "joined_entry",
     "normalize_axes",
     "normalize_axis",
+    "pad",
     "reshape",
     "slice_along",
     "split",
@@ -469,6 +470,47 @@ def stack(nodes: Sequence[Any], axis: int = 0) -> Node:
     if not parts:
         raise ShapeError("Stack: nothing to join; give at least one node")
     return Stack(normalize_axis(axis, parts[0].ndim + 1, "Stack"))(*parts)
+
+
+def pad(x: Any, widths: Any, value: float = 0) -> Node:
+    """y = x with `value` before and after it along each axis; x is a slice of it, and so is the cotangent that it gets.
+
+    widths, as NumPy's: one number, (before, after), or a pair for each axis: ((0, 1), (2, 0)).
+    Raises ShapeError for widths that do not fit, DtypeError for a value that x's dtype cannot hold.
+    """
+    node = as_node(x)
+    before_after = _pad_widths(widths, node)
+    key = tuple(
+        (before, before + size, 1) for (before, _), size in zip(before_after, node.shape, strict=True)
+    )
+    around = filled("pad", value, (), node.dtype)
+    if not value:
+        to = tuple(
+            before + size + after for (before, after), size in zip(before_after, node.shape, strict=True)
+        )
+        return node if to == node.shape else Pad(to, key)(node)
+    for axis, pair in enumerate(before_after):
+        parts = [
+            fill(value, (*node.shape[:axis], width, *node.shape[axis + 1 :]), around.dtype) for width in pair
+        ]
+        joined = [part for part in (parts[0], node, parts[1]) if part is node or part.shape[axis]]
+        node = concatenate(joined, axis) if len(joined) > 1 else node
+    return node
+
+
+def _pad_widths(widths: Any, x: Node) -> list[tuple[int, int]]:
+    """(before, after) for each axis."""
+    try:
+        given = np.asarray(widths)
+        pairs = np.broadcast_to(given, (x.ndim, 2)).tolist()
+    except ValueError:
+        given, pairs = np.array([None]), []
+    if given.dtype.kind not in "iu" or (given.size and given.min() < 0):
+        raise ShapeError(
+            f"pad: widths must be a whole number >= 0, a pair (before, after), or one for each of the {x.ndim} axes, "
+            f"not {widths!r:.80}." + table_of_inputs([x])
+        )
+    return [(before, after) for before, after in pairs]
 
 
 def basic_slice(x: Node, key: tuple[Any, ...]) -> Node:

@@ -24,7 +24,7 @@ LARGEST = 400
 #: How long a chain of nodes may be that is computed again.
 DEEPEST = 6
 #: Functions that cost more than reading a value back; all else is done again rather than stored.
-COSTLY = ("exp", "log", "tanh", "sin", "cos", "**", "sqrt", "/")
+COSTLY = ("exp", "log", "tanh", "sin", "cos", "**", "sqrt", "/", "erf", "mod")
 
 
 def is_fusable(node: Node) -> bool:

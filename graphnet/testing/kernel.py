@@ -17,10 +17,15 @@ def _sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 
+def _mod(x: float, y: float) -> float:
+    return x % y if y else math.nan if isinstance(x, float) else 0
+
+
 #: What a kernel may use besides x, y, z, arithmetic, comparisons and `a if c else b`.
 MATHEMATICS: dict[str, Callable[..., Any]] = {
-    "abs": abs, "cos": math.cos, "exp": math.exp, "log": math.log, "log1p": math.log1p, "max": max,
-    "min": min, "sigmoid": _sigmoid, "sin": math.sin, "sqrt": math.sqrt, "tanh": math.tanh,
+    "abs": abs, "ceil": np.ceil, "cos": math.cos, "erf": math.erf, "exp": math.exp, "floor": np.floor, "log": math.log,
+    "log1p": math.log1p, "max": max, "min": min, "mod": _mod, "round": round, "sigmoid": _sigmoid, "sin": math.sin,
+    "sqrt": math.sqrt, "tanh": math.tanh,
 }  # fmt: skip
 
 

@@ -9,11 +9,22 @@ import numpy as np
 from graphnet.backends.compiled import expressions
 from graphnet.backends.compiled.expressions import Emitter
 from graphnet.backends.cuda.source import Source, Value
-from graphnet.graph.dtypes import BOOL, limits, of_nan
+from graphnet.graph.dtypes import BOOL, FLOAT32, limits, of_nan
 from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step
 
 __all__ = ["PythonEmitter", "convert", "evaluate"]
+
+
+#: What kernels call by the name that CUDA has for it, to which an f is added for float32.
+OF_LIBDEVICE = {
+    "ceil": "ceil",
+    "copysign": "copysign",
+    "erf": "erf",
+    "floor": "floor",
+    "fmod": "fmod",
+    "round": "rint",
+}
 
 
 def evaluate(source: Source, step: Step, inputs: Sequence[Value]) -> Value:
@@ -75,4 +86,27 @@ class PythonEmitter(Emitter[Value]):
             one = self.number(1, dtype)
             power = assign(f"exp({assign(f'-{x}', dtype)})", dtype)
             return assign(f"{one} / {assign(f'{one} + {power}', dtype)}", dtype)
+        if name == "mod":
+            return self.remainder(x, others[0], dtype)
+        if name in OF_LIBDEVICE:
+            return assign(self.of_libdevice(name, x), dtype)
         return assign(f"{name}({x})", dtype)
+
+    def of_libdevice(self, name: str, *arguments: Value) -> str:
+        """A call of what Python's `math` has not, or not with a float for a result."""
+        single = "f" if arguments[0].dtype == FLOAT32 else ""
+        return f"{OF_LIBDEVICE[name]}{single}({', '.join(map(str, arguments))})"
+
+    def remainder(self, x: Value, y: Value, dtype: Dtype) -> Value:
+        """x - n y with the sign of y, as NumPy's."""
+        assign, zero, one = self.assign, self.number(0, dtype), self.number(1, dtype)
+        if dtype.kind == "f":
+            rest = assign(self.of_libdevice("fmod", x, y), dtype)
+            none = assign(self.of_libdevice("copysign", zero, y), dtype)
+            moved = assign(f"{rest} + {y}", dtype)
+            moved = assign(f"{moved} if ({rest} < {zero}) != ({y} < {zero}) else {rest}", dtype)
+            return assign(f"{none} if {rest} == {zero} else {moved}", dtype)
+        # By 0 the rest is 0 here, as by 1; so it is by -1, where the quotient may be too large.
+        trap = f"{y} == {zero}" + (f" or {y} == {self.number(-1, dtype)}" if dtype.kind == "i" else "")
+        divisor = assign(f"{one} if {trap} else {y}", dtype)
+        return assign(f"{x} % {divisor}", dtype)

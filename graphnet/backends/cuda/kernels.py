@@ -23,20 +23,24 @@ from numba import cuda, types
 
 from graphnet.backends.cache import Cache, bounded, make_way, open_cache
 from graphnet.backends.cuda.device import SIMULATED
+from graphnet.backends.cuda.expressions import OF_LIBDEVICE
 from graphnet.system.files import write_whole
 
 __all__ = ["compiled", "function_of", "ptx_of", "signature_of"]
 
+LIBDEVICE = ", ".join(f"{name}, {name}f" for name in OF_LIBDEVICE.values())
 NAMES = "int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64"
 ON_GPU = f"""from math import cos, exp, inf, log, log1p, nan, sin, sqrt, tanh
 
 from numba import cuda, types
+from numba.cuda.libdevice import {LIBDEVICE}
 from numpy import {NAMES}
 from numpy import uint64 as slot
 """
 IN_SIMULATOR = f"""from math import inf, nan
 
 from numba import cuda, types
+from graphnet.backends.cuda.simulated import {LIBDEVICE}
 from graphnet.backends.cuda.simulated import {NAMES}
 from graphnet.backends.cuda.simulated import cos, exp, log, log1p, quiet, sin, slot, sqrt, tanh
 """

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy import cos, exp, float32, float64, log, log1p, sin, sqrt, tanh
+from numpy import ceil, copysign, cos, exp, float32, float64, floor, fmod, log, log1p, rint, sin, sqrt, tanh
 
 __all__ = [
-    "cos", "exp", "float32", "float64", "int8", "int16", "int32", "int64", "log", "log1p", "quiet", "sin", "slot",
-    "sqrt", "tanh", "uint8", "uint16", "uint32", "uint64",
+    "ceil", "ceilf", "copysign", "copysignf", "cos", "erf", "erff", "exp", "float32", "float64", "floor", "floorf",
+    "fmod", "fmodf", "int8", "int16", "int32", "int64", "log", "log1p", "quiet", "rint", "rintf", "sin", "slot", "sqrt",
+    "tanh", "uint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip
+
+#: CUDA's own functions have an f behind their name where they take float32; NumPy's take both.
+ceilf, copysignf, floorf, fmodf, rintf = ceil, copysign, floor, fmod, rint
+
+
+def erf(x: float64) -> float64:
+    return float64(math.erf(x))
+
+
+def erff(x: float32) -> float32:
+    return float32(math.erf(x))
 
 
 def quiet() -> None:

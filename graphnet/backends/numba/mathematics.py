@@ -1,7 +1,7 @@
-"""exp, log, tanh and their kin on vectors: branch-free arithmetic, from the series themselves.
+"""exp, log, tanh, erf and their kin on vectors: branch-free arithmetic, from the series themselves.
 
 Every function holds over the whole range, with denormals, infinities and NaN, to 1e-6 relative in float32 and
-1e-14 in float64. sin, cos and powers call the system's library, lane by lane.
+1e-14 in float64. sin, cos, powers and remainders call the system's library, lane by lane.
 """
 
 from __future__ import annotations
@@ -98,9 +98,16 @@ def _exp_coefficients(single: bool, times: int) -> tuple[float, ...]:
     count = 5 if single else 11
     half = math.log(2) / 2
     points = [half * math.cos(math.pi * (2 * i + 1) / (2 * count)) for i in range(count)]
-    # Newton's divided differences, in exact fractions, then multiplied out.
     xs = [Fraction(x) for x in points]
-    table = [sum(x**k / math.factorial(k + 1) for k in range(30)) for x in xs]
+    polynomial = _through(
+        xs, [sum((x**k / math.factorial(k + 1) for k in range(30)), Fraction()) for x in xs]
+    )
+    return tuple(float(c) * times ** (k + 1) for k, c in enumerate(polynomial))
+
+
+def _through(xs: Sequence[Fraction], values: Sequence[Fraction]) -> list[Fraction]:
+    """The polynomial with these values there: Newton's divided differences, in exact fractions, then multiplied out."""
+    count, table = len(xs), list(values)
     for order in range(1, count):
         for i in range(count - 1, order - 1, -1):
             table[i] = (table[i] - table[i - 1]) / (xs[i] - xs[i - order])
@@ -110,7 +117,7 @@ def _exp_coefficients(single: bool, times: int) -> tuple[float, ...]:
         lowered = [*(-xs[i] * c for c in polynomial), Fraction(0)]
         polynomial = [a + b for a, b in zip(shifted, lowered, strict=True)]
         polynomial[0] += table[i]
-    return tuple(float(c) * times ** (k + 1) for k, c in enumerate(polynomial[:count]))
+    return polynomial[:count]
 
 
 def _exp_series(code: Code, r: Value, times: int = 1) -> Value:
@@ -229,6 +236,102 @@ def logarithm_plus_one(code: Code, x: Value) -> Value:
     return code.select(bounded, value, logarithm(code, y))
 
 
+#: erf is 1 to the last digit from here on; in single precision, in double precision.
+_ERF_ENDS = {True: 4, False: 6}
+#: In 1 / (t + 3) a polynomial comes nearest to exp(t²) erfc(t) between 1 and there.
+_ERF_SHIFT = 3
+
+
+@cache
+def _erf_coefficients(single: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Of erf(t) / t in t² for 0 <= t <= 1; of exp(t²) erfc(t) from 1 on, in 1 / (t + 3) scaled to [-1, 1]."""
+
+    def points(
+        count: int,
+    ) -> list[Fraction]:  # Chebyshev's, but of few digits: nearly as good, and exact arithmetic is fast
+        return [
+            Fraction(round(2**20 * math.cos(math.pi * (2 * i + 1) / (2 * count))), 2**20)
+            for i in range(count)
+        ]
+
+    squares = [(1 + v) / 2 for v in points(7 if single else 13)]
+    series = [
+        sum(((-s) ** k / (math.factorial(k) * (2 * k + 1)) for k in range(30)), Fraction()) for s in squares
+    ]
+    near = [2 / math.sqrt(math.pi) * float(c) for c in _through(squares, series)]
+    middle, half = _erf_scale(single)
+    scaled = points(6 if single else 13)
+    far = _through(scaled, [_scaled_complement(1 / (middle + half * v) - _ERF_SHIFT) for v in scaled])
+    return tuple(near), tuple(map(float, far))
+
+
+def _erf_scale(single: bool) -> tuple[Fraction, Fraction]:
+    """The middle of the values of 1 / (t + 3), and half of what lies between the least and the greatest."""
+    least, greatest = (Fraction(1, t + _ERF_SHIFT) for t in (_ERF_ENDS[single], 1))
+    return (greatest + least) / 2, (greatest - least) / 2
+
+
+def _scaled_complement(t: Fraction) -> Fraction:
+    """exp(t²) erfc(t) = Σ t^2k / k! - 2/√π Σ 2^k t^(2k+1) / (2k+1)!!; where t = 6, 16 digits of them cancel."""
+    digits = 200  # binary ones behind the point
+    one = 1 << digits
+    pi = 3141592653589793238462643383279502884197169399375105820974944592
+    factor = Fraction(2 << digits, math.isqrt((pi << 2 * digits) // 10**63))  # 2/√π
+    first, second, square = one, int(t * one), int(t * t * one)
+    whole = part = k = 0
+    while first or second:
+        whole, part, k = whole + first, part + second, k + 1
+        first, second = (first * square >> digits) // k, (second * square >> digits) * 2 // (2 * k + 1)
+    return Fraction(whole, one) - factor * Fraction(part, one)
+
+
+def error_function(code: Code, x: Value) -> Value:
+    """x · (a series in x²) for |x| < 1, else 1 - exp(-x²) · (a series in 1 / (|x| + 3)) with the sign of x."""
+    single = _is_single(x)
+    near, far = _erf_coefficients(single)
+    one = code.constant(x.type, 1.0)
+    size = absolute(code, x)
+    inside = code.multiply(x, _polynomial(code, code.multiply(x, x), near))
+    t = _clamped(code, size, 0.0, float(_ERF_ENDS[single]))
+    middle, half = _erf_scale(single)
+    inverse = code.binary(
+        "fdiv", code.constant(x.type, float(1 / half)), code.add(t, code.constant(x.type, _ERF_SHIFT))
+    )
+    v = code.subtract(inverse, code.constant(x.type, float(middle / half)))
+    decay = exponential(code, _negative(code, code.multiply(t, t)))
+    outside = code.fused(_negative(code, decay), _polynomial(code, v, far), one)
+    outside = code.intrinsic("copysign", x.type, outside, x)
+    return code.select(code.compare("olt", size, one), inside, outside)
+
+
+def remainder(code: Code, x: Value, y: Value) -> Value:
+    """x - n y with the sign of y, as NumPy's; floats by the system's fmod, which is exact."""
+    if element(x.type) in ("float", "double"):
+        zero = code.constant(x.type, 0.0)
+        rest = code.binary("frem", x, y)
+        other_side = code.binary("xor", code.compare("olt", rest, zero), code.compare("olt", y, zero))
+        none = code.compare("oeq", rest, zero)
+        rest = code.select(other_side, code.add(rest, y), rest)
+        return code.select(none, code.intrinsic("copysign", x.type, zero, y), rest)
+    zero, one = code.constant(x.type, 0), code.constant(x.type, 1)
+    # Processors trap at a divisor of 0, and where a quotient is too large: by -1. Both rests are 0, as by 1.
+    trap = code.binary("or", code.compare("eq", y, zero), code.compare("eq", y, code.constant(x.type, -1)))
+    y = code.select(trap, one, y)
+    rest = code.binary("srem", x, y)
+    other_side = code.compare("slt", code.binary("xor", rest, y), zero)
+    moves = code.binary("and", other_side, code.compare("ne", rest, zero))
+    return code.select(moves, code.add(rest, y), rest)
+
+
+def remainder_of_unsigned(code: Code, x: Value, y: Value) -> Value:
+    zero = code.constant(x.type, 0)
+    return code.binary("urem", x, code.select(code.compare("eq", y, zero), code.constant(x.type, 1), y))
+
+
+def _to_whole(name: str) -> Callable[[Code, Value], Value]:
+    return lambda code, x: code.intrinsic(name, x.type, x)
+
+
 def _by_lane(name: str) -> Callable[..., Value]:
     def function(code: Code, *arguments: Value) -> Value:
         """The system's function, for each lane."""
@@ -246,13 +349,14 @@ def _by_lane(name: str) -> Callable[..., Value]:
 
 
 FUNCTIONS: dict[str, Callable[..., Value]] = {
-    "abs": absolute, "cos": _by_lane("cos"), "exp": exponential, "log": logarithm,
-    "log1p": logarithm_plus_one, "max": maximum, "min": minimum, "pow": _by_lane("pow"),
-    "sigmoid": logistic, "sin": _by_lane("sin"), "sqrt": square_root, "tanh": hyperbolic_tangent,
+    "abs": absolute, "ceil": _to_whole("ceil"), "cos": _by_lane("cos"), "erf": error_function, "exp": exponential,
+    "floor": _to_whole("floor"), "log": logarithm, "log1p": logarithm_plus_one, "max": maximum, "min": minimum,
+    "mod": remainder, "pow": _by_lane("pow"), "round": _to_whole("rint"), "sigmoid": logistic, "sin": _by_lane("sin"),
+    "sqrt": square_root, "tanh": hyperbolic_tangent,
 }  # fmt: skip
 
 #: Those that are others for whole numbers without a sign.
 OF_UNSIGNED: dict[str, Callable[..., Value]] = {
     "abs": lambda code, x: x, "max": lambda code, x, y: _pick(code, "ugt", x, y),
-    "min": lambda code, x, y: _pick(code, "ult", x, y),
+    "min": lambda code, x, y: _pick(code, "ult", x, y), "mod": remainder_of_unsigned,
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -61,11 +62,19 @@ def softplus(x: Array) -> Array:
     return np.where(np.isnan(x), x, np.where(x > 0, x, 0) + np.log1p(np.exp(-abs(x))))
 
 
+def in_place(numbers: Array, function: Callable[[float], float]) -> Array:
+    return np.array([function(float(x)) for x in numbers], numbers.dtype)
+
+
 #: name -> (on nodes, in the wider type)
 FUNCTIONS: dict[str, tuple[Callable[[Node], Node], Callable[[Array], Array]]] = {
+    "ceil": (gn.ceil, np.ceil),
     "cos": (gn.cos, np.cos),
+    "erf": (gn.erf, lambda x: in_place(x, math.erf)),
     "exp": (gn.exp, np.exp),
+    "floor": (gn.floor, np.floor),
     "log": (gn.log, np.log),
+    "round": (gn.round, np.rint),
     "sigmoid": (gn.sigmoid, logistic),
     "sin": (gn.sin, np.sin),
     "softplus": (gn.softplus, softplus),
@@ -115,6 +124,10 @@ def test_signs_of_zero(dtype: Any) -> None:
     zeros = np.array([0.0, -0.0], dtype)
     for function in (
         gn.tanh,
+        gn.erf,
+        gn.floor,
+        gn.ceil,
+        gn.round,
         gn.sqrt,
         gn.negative,
         lambda x: x * 2.0,
@@ -131,10 +144,10 @@ def test_signs_of_zero(dtype: Any) -> None:
 
 @both
 def test_functions_that_grow_do_not_step_back(dtype: Any) -> None:
-    """exp, tanh and sigmoid of rising numbers rise, but for their last digits."""
+    """exp, tanh, sigmoid and erf of rising numbers rise, but for their last digits."""
     numbers = np.sort(every_kind_of(dtype))
     numbers = numbers[np.isfinite(numbers)]
-    for function in (gn.exp, gn.tanh, gn.sigmoid):
+    for function in (gn.exp, gn.tanh, gn.sigmoid, gn.erf):
         found = run(function, numbers)
         slack = 8 * np.finfo(dtype).eps * abs(found[1:])
         with np.errstate(invalid="ignore"):
@@ -142,14 +155,65 @@ def test_functions_that_grow_do_not_step_back(dtype: Any) -> None:
 
 
 def test_ranges() -> None:
-    """tanh and sigmoid never leave [-1, 1] and [0, 1], exp is never negative."""
+    """tanh and erf never leave [-1, 1], sigmoid never [0, 1], exp is never negative."""
     for dtype in (single, double):
         numbers = every_kind_of(dtype)
         numbers = numbers[~np.isnan(numbers)]
         assert (abs(run(gn.tanh, numbers)) <= 1).all()
+        assert (abs(run(gn.erf, numbers)) <= 1).all()
         sigmoid = run(gn.sigmoid, numbers)
         assert ((sigmoid >= 0) & (sigmoid <= 1)).all()
         assert (run(gn.exp, numbers) >= 0).all()
+
+
+@both
+def test_erf_is_right_but_for_its_last_digits(dtype: Any) -> None:
+    """Four steps of the type, through all that is not yet 1; the oracle is the system's own, by Python."""
+    numbers = np.linspace(-6.5, 6.5, 40_011, dtype=dtype)
+    right = in_place(numbers.astype(double), math.erf)
+    assert (abs(run(gn.erf, numbers) - right) <= 4 * np.spacing(abs(right.astype(dtype)))).all()
+
+
+@both
+def test_remainders_are_those_of_numpy_bit_for_bit(dtype: Any) -> None:
+    """fmod is exact, so there is one right answer: for all numbers, by divisors of all sizes, signs of zeros too."""
+    numbers = every_kind_of(dtype)
+    by = np.random.default_rng(1).permutation(numbers)
+    x, y = gn.input(numbers.shape, dtype), gn.input(by.shape, dtype)
+    (found,) = gn.compile([x % y], [x, y], backend="numba")(numbers, by)
+    with np.errstate(all="ignore"):
+        right = np.mod(numbers, by)
+    np.testing.assert_array_equal(found, right)
+    known = ~np.isnan(right)
+    np.testing.assert_array_equal(np.signbit(found[known]), np.signbit(right[known]))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)])
+@both
+def test_a_rest_of_zero_has_the_sign_of_the_divisor(dtype: Any, backend: str) -> None:
+    xs, ys = (a.ravel() for a in np.meshgrid(*[np.array([6, -6, 0.0, -0.0, 3, -3, np.inf], dtype)] * 2))
+    x, y = gn.input(xs.shape, dtype), gn.input(ys.shape, dtype)
+    (found,) = gn.compile([x % y], [x, y], backend=backend)(xs, ys)
+    with np.errstate(all="ignore"):
+        right = np.mod(xs, ys)
+    np.testing.assert_array_equal(found, right)
+    np.testing.assert_array_equal(np.signbit(found)[right == 0], np.signbit(right)[right == 0])
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)])
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint64"])
+def test_remainders_of_integers(dtype: str, backend: str) -> None:
+    """By nothing it is 0; of the smallest by -1, whose quotient no integer holds, as well."""
+    info = np.iinfo(dtype)
+    each = np.array(
+        [info.min, info.min + 1, 0, 1, 2, 7, info.max - 1, info.max, *([-1, -2, -7] * (info.min < 0))], dtype
+    )
+    xs, ys = (a.ravel() for a in np.meshgrid(each, each))
+    x, y = gn.input(xs.shape, dtype), gn.input(ys.shape, dtype)
+    (found,) = gn.compile([x % y], [x, y], backend=backend)(xs, ys)
+    assert found.dtype == dtype
+    right = [int(a) % int(b) if b else 0 for a, b in zip(xs, ys, strict=True)]
+    np.testing.assert_array_equal(found, np.array(right, dtype))
 
 
 # -- the softmax family -----------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ It is what "Add a back end" in CONTRIBUTING.md says that one takes, and nothing 
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -112,6 +113,11 @@ def places(index: Array, size: int, flag: Array) -> Array:
     return np.where(inside, index, 0)
 
 
+def of_each(function: Callable[[float], float]) -> Callable[[Array], Array]:
+    """It, for each number of an array."""
+    return lambda x: np.array([function(number) for number in x.flat], x.dtype).reshape(x.shape)
+
+
 def look_at(x: Array, flag: Array) -> None:
     flag[0] |= not np.isfinite(x).all()
 
@@ -159,7 +165,14 @@ class ThirdProgram(HostProgram[Schedule[list[Launch]]]):
 
     def _launch(self, launch: Launch) -> None:
         arrays = {f"a{k}": self.at(location) for k, location in enumerate(launch.locations)}
-        known = {**vars(np), "converted": converted, "places": places, "look_at": look_at, "nan": np.nan}
+        known = {
+            **vars(np),
+            "erf": of_each(math.erf),
+            "converted": converted,
+            "places": places,
+            "look_at": look_at,
+            "nan": np.nan,
+        }
         with np.errstate(all="ignore"):
             exec(compiled(launch.text), {**known, **arrays, "flag": self._arena.header})
 

@@ -264,10 +264,13 @@ def test_arrays_beside_nodes_reach_our_operators() -> None:
         x @ array.T,
         np.float64(2) * x,
         array < x,
+        array % x,
+        x % array.max(),
+        7 % x,
     ]
     expected = [
         array + value, array - value, array * value, array / value, array.T @ value, value @ array.T,
-        2 * value, array < value,
+        2 * value, array < value, array % value, value % 5, 7 % value,
     ]  # fmt: skip
     assert all(isinstance(node, Node) for node in nodes)
     for found, right in zip(gn.compile(nodes, [x])(value), expected, strict=True):
@@ -647,7 +650,7 @@ def test_operators_and_helpers_name_the_user_s_line() -> None:
 # -- what would otherwise fail only when it runs, or be refused though it is right ---------------------
 
 
-@pytest.mark.parametrize("make", [lambda b: b - b, lambda b: -b, gn.sign])
+@pytest.mark.parametrize("make", [lambda b: b - b, lambda b: -b, lambda b: b % b, gn.sign])
 def test_booleans_have_no_signed_arithmetic(make: Callable[[gn.Node], gn.Node]) -> None:
     with pytest.raises(gn.DtypeError, match=r"booleans have no such arithmetic; cast them first"):
         make(gn.input((2,), "bool"))

@@ -22,7 +22,7 @@ from graphnet.ops.index import OneHot, ScatterAdd, Take
 from graphnet.ops.leaf import After, Label, StopGradient
 from graphnet.ops.linear import BatchMatMul, MatMul, ScaledMatMul
 from graphnet.ops.loss import SigmoidCrossEntropy, SoftmaxCrossEntropy, SquaredError, SymbolCrossEntropy
-from graphnet.ops.reduce import ArgMax, LogSoftmax, LogSumExp, Max, Min, Softmax
+from graphnet.ops.reduce import ArgMax, CumSum, LogSoftmax, LogSumExp, Max, Min, Softmax
 from graphnet.ops.surrogate import Surrogate
 from graphnet.testing.laws import LAWS, OF_GRAPHS
 
@@ -73,6 +73,11 @@ def distinct(*shape: int) -> Array:
     return (_generator.permutation(count) - count / 2).reshape(shape) * 0.25
 
 
+def between(*shape: int) -> Array:
+    """Numbers a quarter from a whole one, or further, of either sign: where a staircase is flat."""
+    return _generator.integers(-4, 4, shape) + _generator.uniform(0.3, 0.4, shape)
+
+
 def distribution(*shape: int) -> Array:
     """Rows that are positive and sum to 1."""
     x = _generator.uniform(0.1, 1.0, shape)
@@ -97,6 +102,16 @@ MASK = np.array([[True, False, True], [False, True, True]])
 def sliced(*key: Any) -> Callable[[Node], Node]:
     """x -> x[key]."""
     return lambda x: x[key]
+
+
+def along(axis: int) -> Callable[[Node, Node], Node]:
+    """What indices choose of each line along an axis."""
+    return lambda x, indices: gn.take_along_axis(x, indices, axis)
+
+
+def summing(subscripts: str) -> Callable[..., Node]:
+    """The einsum of these letters."""
+    return lambda *nodes: gn.einsum(subscripts, *nodes)
 
 
 CASES: tuple[Case, ...] = (
@@ -133,6 +148,8 @@ CASES: tuple[Case, ...] = (
     Case(s.Pad((4,), ((1, 3, 1),)), (normal(2),), "pad"),
     Case(s.Pad((3, 4), (1, (3, -1, -2))), (normal(2),), "pad-row-downwards"),
     Case(s.Pad((3,), (2,)), (normal(),), "pad-one"),
+    Case(lambda x: gn.pad(x, ((1, 2), (0, 1))), (normal(2, 3),), "pad-both-axes"),
+    Case(lambda x: gn.pad(x, ((1, 0), (0, 2), (1, 1)), 7), (normal(2, 1, 2),), "pad-by-a-number"),
     Case(s.Concatenate(0), (normal(2, 3), normal(1, 3)), "concatenate"),
     Case(s.Concatenate(1), (normal(2, 1), normal(2, 0), normal(2, 3)), "concatenate-with-empty"),
     Case(s.Concatenate(0), (normal(2),), "concatenate-one"),
@@ -160,6 +177,8 @@ CASES: tuple[Case, ...] = (
     Case(e.Subtract(), (normal(2, 3), normal(2, 3)), "subtract"),
     Case(e.Multiply(), (normal(2, 3), normal(2, 3)), "multiply"),
     Case(e.Divide(), (normal(2, 3), away(2, 3)), "divide"),
+    Case(e.Mod(), (between(2, 3), np.array([[1.5, -1.5, 2.5], [-0.75, 7.0, -7.0]])), "mod"),
+    Case(e.Mod(), (ints(7, -7, 7, -7, 0, 6), ints(3, 3, -3, -3, 3, -1)), "mod-integers"),
     Case(e.Negative(), (normal(2, 3),), "negative"),
     Case(e.Power(2), (normal(2, 3),), "power-2"),
     Case(e.Power(3), (normal(2, 3),), "power-3"),
@@ -176,6 +195,11 @@ CASES: tuple[Case, ...] = (
     Case(e.Sqrt(), (positive(2, 3),), "sqrt"),
     Case(e.Sin(), (normal(2, 3),), "sin"),
     Case(e.Cos(), (normal(2, 3),), "cos"),
+    Case(e.Erf(), (normal(2, 3),), "erf"),
+    Case(e.Erf(), (away(2, 3) * 3,), "erf-far"),
+    Case(e.Floor(), (between(2, 3),), "floor"),
+    Case(e.Ceil(), (between(2, 3),), "ceil"),
+    Case(e.Round(), (between(2, 3),), "round"),
     Case(e.Absolute(), (away(2, 3),), "absolute"),
     Case(e.Sign(), (away(2, 3),), "sign"),
     # elementwise: choices, comparisons, casts
@@ -207,6 +231,11 @@ CASES: tuple[Case, ...] = (
     Case(gn.matmul, (normal(3), normal(3, 2)), "matmul-row"),
     Case(gn.matmul, (normal(2, 3, 4), normal(4)), "matmul-batch-by-vector"),
     Case(gn.matmul, (normal(2, 1, 2, 3), normal(4, 3, 2)), "matmul-broadcast-batches"),
+    Case(summing("ij,jk->ki"), (normal(2, 3), normal(3, 4)), "einsum-product"),
+    Case(summing("bij,bjk,bk->bi"), (normal(2, 3, 2), normal(2, 2, 4), normal(2, 4)), "einsum-batch"),
+    Case(summing("iji,...j->...i"), (normal(3, 2, 3), normal(2, 2)), "einsum-diagonal"),
+    Case(summing("ij,ij"), (normal(2, 1), normal(2, 3)), "einsum-size-1"),
+    Case(summing("ik,k,l->i"), (ints([1, 2], [3, 4]), ints(5, 6), ints(1, 2, 3)), "einsum-integers"),
     # index
     Case(Take(0), (normal(4, 2), ints(2, 0, 2, 2)), "take-repeated"),
     Case(Take(0), (normal(4, 2), symbols(4, 2, 3, dtype="uint8")), "take-2d-index"),
@@ -219,6 +248,12 @@ CASES: tuple[Case, ...] = (
     Case(ScatterAdd(3, 1), (normal(2, 2, 2, 4), ints([0, 2], [2, 0])), "scatter-2d-index-axis-1"),
     Case(Take(1), (normal(2, 4, 3), ints([3, 3], [1, 0])), "take-2d-index-axis-1"),
     Case(ScatterAdd(3, 0), (normal(0, 2), ints()), "scatter-nothing"),
+    Case(along(1), (normal(2, 4, 3), symbols(4, 2, 2, 3)), "take_along_axis"),
+    Case(along(-1), (normal(3, 4), ints([3], [0], [3])), "take_along_axis-one-of-each-row"),
+    Case(along(0), (normal(3, 1), symbols(3, 2, 4, dtype="uint8")), "take_along_axis-broadcast-x"),
+    Case(along(1), (normal(2, 3, 2), symbols(3, 1, 4, 1)), "take_along_axis-broadcast-indices"),
+    Case(along(0), (normal(4), ints(1, 1, 3)), "take_along_axis-vector"),
+    Case(along(1), (normal(2, 3), symbols(3, 2, 0)), "take_along_axis-nothing"),
     Case(OneHot(4, FLOAT32), (symbols(4, 3),), "one_hot"),
     Case(OneHot(3, FLOAT64), (symbols(3, 2, 2, dtype="int32"),), "one_hot-2d"),
     Case(  # A pass looks the row up, and multiplies nothing by zero.
@@ -235,6 +270,11 @@ CASES: tuple[Case, ...] = (
     Case(Min((0, 1)), (distinct(2, 3),), "min-all"),
     Case(ArgMax(0), (distinct(3, 4),), "argmax"),
     Case(ArgMax(1), (ints([1, 3, 3], [2, 2, 0]),), "argmax-ties"),
+    Case(CumSum(0), (normal(5, 3),), "cumsum"),
+    Case(CumSum(1, reverse=True), (normal(2, 4, 2),), "cumsum-reverse"),
+    Case(CumSum(1), (normal(2, 0),), "cumsum-of-nothing"),
+    Case(lambda x: gn.cumsum(x, -1), (normal(2, 9),), "cumsum-last-axis"),
+    Case(lambda x: gn.cumsum(x, 0, reverse=True), (ints(3, -1, 2),), "cumsum-integers"),
     Case(Softmax(1), (normal(2, 3),), "softmax"),
     Case(Softmax(0), (normal(3, 2, 2),), "softmax-axis-0"),
     Case(Softmax(1), (normal(0, 3),), "softmax-no-rows"),

@@ -61,6 +61,9 @@ def test_op_holds_the_laws(case: Case) -> None:
     check_op(case.op, *case.arrays, laws=case.laws, narrow=True)
 
 
+#: The inputs of which a zero gives no number, whatever is beside it: of each case, by position.
+NO_NUMBER: dict[str, int] = {"mod": 1}  # x mod 0, beside which x mod y has a jump at every x / n
+
 #: How far beside a zero the derivatives are compared with those at it.
 BESIDE = 1e-6
 
@@ -85,7 +88,7 @@ def test_derivatives_at_a_zero_are_those_beside_it(case: Case) -> None:
         nodes += gn.gradient(gn.add(*map(gn.sum, terms)), floats)
     function = gn.compile(nodes, leaves, backend="numpy", passes=())
     for place, (leaf, array) in enumerate(zip(leaves, case.arrays, strict=True)):
-        if leaf not in floats:
+        if leaf not in floats or NO_NUMBER.get(case.id) == place:
             continue
         found = []
         for beside in (-BESIDE, 0.0, BESIDE):

@@ -56,6 +56,8 @@ def every_function(x: Node, y: Node, i: Node) -> list[Node]:
         gn.minimum(x, y), gn.where(less, x, y), less, x <= y, x > y, x >= y, gn.equal(x, y), ~less,
         less & (x > 0), less | (x > 0), gn.cast(less, x.dtype), gn.cast(x, "int64"), gn.cast(i, x.dtype),
         gn.cast(i, "bool"), gn.stop_gradient(x) * 2.0,
+        gn.erf(x), x % positive, x % y, i % 3, i % (i - 2), gn.cast(i, "uint8") % 3, gn.floor(x), gn.ceil(x),
+        gn.round(x),
     ]  # fmt: skip
 
 

@@ -1,0 +1,167 @@
+"""gn.jacobian against finite differences, against a gradient for each element, and against what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node
+from graphnet.ops.linear import MatMul
+
+random = np.random.default_rng(3)
+A = random.standard_normal((3, 4))
+
+
+def run(nodes: list[Node], inputs: list[Node], arrays: list[Array], **how: Any) -> list[Array]:
+    return list(gn.compile(nodes, inputs, **how)(*arrays))
+
+
+def differences(function: Callable[[Array], Array], at: Array) -> Array:
+    """The Jacobian by central differences, of shape y.shape + at.shape."""
+    columns = []
+    for index in np.ndindex(at.shape):
+        step = np.zeros(at.shape)
+        step[index] = 1e-6
+        columns.append((function(at + step) - function(at - step)) / 2e-6)
+    return np.stack(columns, -1).reshape((*columns[0].shape, *at.shape))
+
+
+#: name -> (y of x, shape of x); more elements in y than in x, and fewer
+PROBLEMS: dict[str, tuple[Callable[[Node], Node], tuple[int, ...]]] = {
+    "matrix to matrix": (lambda x: gn.tanh(x @ A), (2, 3)),
+    "matrix to fewer": (lambda x: gn.sum(gn.sin(x) * x, axis=0), (4, 2)),
+    "scalar to scalar": (lambda x: gn.exp(x) * x, ()),
+    "scalar to vector": (lambda x: x * np.arange(3.0) + gn.cos(x), ()),
+    "vector to scalar": (gn.logsumexp, (5,)),
+    "vector to tensor": (lambda x: gn.einsum("i,j,k->ijk", x, x, gn.erf(x)), (2,)),
+    "softmax": (gn.softmax, (3, 4)),
+    "running product": (lambda x: gn.exp(gn.cumsum(gn.log(x * x + 1), 0)), (4,)),
+    "moved": (lambda x: gn.pad(gn.transpose(x)[1:], 1), (2, 3)),
+    "looked up": (lambda x: gn.take(x, np.array([1, 1, 0])) ** 2, (3, 2)),
+    "one element": (lambda x: x[1, :1] ** 3, (2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_it_is_the_slope_of_each_element_by_each(name: str, backend: str) -> None:
+    build, shape = PROBLEMS[name]
+    x, at = gn.input(shape, "float64"), random.standard_normal(shape)
+    y = build(x)
+    (J,) = gn.jacobian(y, x)
+    assert J.shape == y.shape + shape
+    value = gn.compile(y, [x], backend="numpy")
+    (found,) = run([J], [x], [at], backend=backend)
+    np.testing.assert_allclose(found, differences(lambda a: value(a)[0], at), rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_it_is_a_gradient_for_each_element(name: str) -> None:
+    """Whichever way it was walked: PROBLEMS have both."""
+    build, shape = PROBLEMS[name]
+    x, at = gn.input(shape, "float64"), random.standard_normal(shape)
+    y = build(x)
+    rows = [gn.gradient(y[index], [x])[0] for index in np.ndindex(y.shape)]
+    found, *rights = run([*gn.jacobian(y, x), *rows], [x], [at])
+    np.testing.assert_allclose(found, np.reshape(rights, found.shape), rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("columns", [2, 40], ids=["back", "forward"])
+def test_one_for_each_of_several(columns: int) -> None:
+    """Of y = x W + b: W by x, x by W at its column, the identity by b; one that y does not know is zero."""
+    x, W, b, other = (gn.input(s, "float64") for s in ((2, 3), (3, columns), (columns,), (5,)))
+    arrays = [random.standard_normal(node.shape) for node in (x, W, b, other)]
+    Jx, JW, Jb, Jo = run(gn.jacobian(x @ W + b, [x, W, b, other]), [x, W, b, other], arrays)
+    rows, units = np.eye(2), np.eye(columns)
+    np.testing.assert_allclose(Jx, np.einsum("ab,ij->ajbi", rows, arrays[1]), rtol=1e-14, atol=1e-15)
+    np.testing.assert_allclose(JW, np.einsum("ai,jk->ajik", arrays[0], units), rtol=1e-14, atol=1e-15)
+    np.testing.assert_array_equal(Jb, np.broadcast_to(units, (2, columns, columns)))
+    np.testing.assert_array_equal(Jo, np.zeros((2, columns, 5)))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(2, 50), (50, 2)])
+def test_as_many_walks_as_there_are_of_the_fewer(rows: int, columns: int) -> None:
+    x, W = gn.input((columns,)), gn.input((columns, rows))
+    (J,) = gn.jacobian(gn.tanh(x @ W), x)
+    products = [node for node in Graph([J], [x, W]).order if isinstance(node.op, MatMul)]
+    assert len(products) == 1 + 2
+
+
+def test_both_ways_agree() -> None:
+    """3 elements by 4 are walked back; the same, four times over, forward."""
+    x, at = gn.input((4,), "float64"), random.standard_normal(4)
+    y = gn.tanh(A @ gn.sin(x))
+    (back,), (forward,) = gn.jacobian(y, x), gn.jacobian(gn.concatenate([y] * 4), x)
+    found, right = run([back, forward], [x], [at])
+    np.testing.assert_allclose(found, right[:3], rtol=1e-14, atol=1e-15)
+
+
+def test_through_a_node_between() -> None:
+    """By any node of the graph, and by one behind another, through which derivatives pass as well."""
+    x, at = gn.input((3,), "float64"), random.standard_normal(3)
+    h = x * x
+    y = gn.stack([gn.sum(h), gn.sum(h * h)])
+    by_h, by_x, by_y = run([*gn.jacobian(y, [h, x]), *gn.jacobian(y, y)], [x], [at])
+    np.testing.assert_allclose(by_h, [np.ones(3), 2 * at**2], rtol=1e-14)
+    np.testing.assert_allclose(by_x, [2 * at, 4 * at**3], rtol=1e-14)
+    np.testing.assert_array_equal(by_y, np.eye(2))
+
+
+def test_the_hessian_is_the_jacobian_of_the_gradient() -> None:
+    """Of Σ exp(Σ_k a_ik x_k): Aᵀ diag(exp) A, and its third derivatives from the Jacobian of that."""
+    x, at = gn.input((4,), "float64"), random.standard_normal(4) / 3
+    (g,) = gn.gradient(gn.sum(gn.exp(A @ x)), [x])
+    (H,) = gn.jacobian(g, x)
+    (T,) = gn.jacobian(H, x)
+    found, third = run([H, T], [x], [at])
+    e = np.exp(A @ at)
+    np.testing.assert_allclose(found, np.einsum("i,ij,ik->jk", e, A, A), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(third, np.einsum("i,ij,ik,il->jkl", e, A, A, A), rtol=1e-12, atol=1e-13)
+
+
+def test_what_was_stopped_stays_so() -> None:
+    x, at = gn.input((2,), "float64"), random.standard_normal(2)
+    (found,) = run(gn.jacobian(x * gn.stop_gradient(x), x), [x], [at])
+    np.testing.assert_array_equal(found, np.diag(at))
+
+
+@pytest.mark.parametrize(("of", "by"), [((0,), (3,)), ((3,), (0,)), ((), (0, 2))])
+def test_nothing(of: tuple[int, ...], by: tuple[int, ...]) -> None:
+    x = gn.input(by, "float32")
+    y = gn.broadcast_to(gn.sum(x), of)
+    (found,) = run(gn.jacobian(y, x), [x], [np.ones(by, "float32")])
+    assert (found.shape, found.dtype) == (of + by, np.float32)
+
+
+def test_walks_share_their_products() -> None:
+    """What all rows multiply by the weights is one product, not one for each."""
+    x = gn.input((1, 30))
+    W, V = (gn.parameter(random.standard_normal(s).astype("float32")) for s in ((30, 40), (40, 20)))
+    (J,) = gn.jacobian(gn.tanh(gn.tanh(x @ W) @ V), x)
+    before = Graph([J], [x])
+    after = gn.compile([J], [x]).graph
+    counts = [sum(isinstance(node.op, MatMul) for node in graph.order) for graph in (before, after)]
+    assert counts[0] >= 40
+    assert counts[1] <= 5
+
+
+def test_errors() -> None:
+    x, i = gn.input((2,), name="x"), gn.input((2,), "int64", name="i")
+    y = gn.tanh(x)
+    with pytest.raises(
+        gn.DifferentiationError, match=r"jacobian: cannot differentiate i\[2\] \(made at .*int64"
+    ):
+        gn.jacobian(i, x)
+    with pytest.raises(
+        gn.DifferentiationError, match=r"jacobian: .* with respect to i\[2\] \(made at .*int64"
+    ):
+        gn.jacobian(y, [x, i])
+    with pytest.raises(gn.UsageError, match=r"jacobian: output must be one node, not a list of 2"):
+        gn.jacobian([y, y], x)  # type: ignore[arg-type]
+    with pytest.raises(gn.ValueAccessError, match=r"jacobian: wrt"):
+        gn.jacobian(y, "x")  # type: ignore[arg-type]
