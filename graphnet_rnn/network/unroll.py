@@ -17,7 +17,7 @@ from graphnet_rnn.cell.graph_size import require_nodes
 from graphnet_rnn.cell.masks import Masks
 from graphnet_rnn.cell.weights import FlatParameters
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.network.lengths import Lengths
+from graphnet_rnn.network.lengths import ENDS, Lengths
 from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.network.pooling import POOLS
 from graphnet_rnn.optimizers.structure import hidden_units
@@ -89,7 +89,8 @@ class Unrolled(ShowsItself):
         self._layer_masks = [self._new_masks(training) for _ in network.layers]
         self.inputs = _sequence_input("x", time, batch, network.inputs, network.reads == "symbols", network)
         self.targets = self._targets(labels, unscored, judged)
-        self.lengths = gn.input((batch,), "int64", name="lengths") if ragged else None
+        with gn.scope(**{ENDS: True}):
+            self.lengths = gn.input((batch,), "int64", name="lengths") if ragged else None
         self.ends = None if self.lengths is None else Lengths(time, self.lengths)
         with gn.scope(layer="input"):
             self._steps = self.inputs if self.ends is None else self.ends.held(self.inputs)
@@ -195,21 +196,21 @@ class Unrolled(ShowsItself):
                     outputs.append(self.network.project(column))
             for steps, h in zip(hidden, column, strict=True):
                 steps.append(h)
-        self.hidden = [gn.stack(steps) for steps in hidden]
         if self.network.pool is not None:
             with gn.scope(layer="output"):
-                outputs.append(self._pooled())
+                outputs.append(self._pooled(hidden))
+        self.hidden = [gn.stack(steps) for steps in hidden]
         if self.ends is not None:
             self.hidden = [self.ends.cut(h) for h in self.hidden]
         self.final = [node for layer in states for node in layer]
         return outputs
 
-    def _pooled(self) -> Node:
+    def _pooled(self, hidden: list[list[Node]]) -> Node:
         """o, of the outputs of all layers at all steps"""
         pool = POOLS[self.network.pool or ""]
         readers = self.network.layers if self.network.skips_outputs else self.network.layers[-1:]
-        hidden = self.hidden[-len(readers) :]
-        pooled = [pool(cell, h, self.ends) for cell, h in zip(readers, hidden, strict=True)]
+        steps = hidden[-len(readers) :]
+        pooled = [pool(cell, each, self.ends) for cell, each in zip(readers, steps, strict=True)]
         return self.network.project(pooled)
 
     def _read_off(self) -> Node:

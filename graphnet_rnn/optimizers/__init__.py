@@ -3,6 +3,7 @@
 base         what every optimiser is: settings, a state of arrays, and a step
 objective    the cost as a function of the flat vector: loss, gradient, curvature
 batched      each of these over batches of its own
+by_size      for batches of several sizes, a graph of each
 structure    the hidden units, whose change structural damping penalises
 vectors      what is computed of long vectors
 equations    from equations on nodes to functions that change arrays
