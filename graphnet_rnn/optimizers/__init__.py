@@ -20,7 +20,7 @@ nonlinear_cg  nonlinear conjugate gradient
 expectation  expectation-maximisation
 step         one guarded step, under every loop
 clipping     limits on the gradient
-schedules    how the learning rate changes from epoch to epoch, and rate and momentum from step to step
+schedules    how rate and momentum change from step to step, from epoch to epoch, and by what was validated
 minimize     an optimiser applied to any objective
 checks       what must hold of any optimiser
 """
@@ -45,12 +45,17 @@ from graphnet_rnn.optimizers.natural_gradient import NaturalGradient, NaturalGra
 from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient
 from graphnet_rnn.optimizers.riemannian import Riemannian, RiemannianReport
 from graphnet_rnn.optimizers.schedules import (
-    ConstantRate,
-    DelayedDecay,
-    EpochSchedule,
+    Constant,
+    Cosine,
+    ExponentialDecay,
+    InverseRootDecay,
     NesterovMomentum,
-    StepSchedule,
+    OneCycle,
+    OnPlateau,
+    Ramp,
+    Schedule,
     Stepwise,
+    Warmup,
 )
 from graphnet_rnn.optimizers.trust_region import TrustRegion, TrustRegionReport
 
@@ -60,15 +65,16 @@ __all__ = [
     "SGD",
     "Adam",
     "AugmentedHessianFree",
-    "ConstantRate",
+    "Constant",
+    "Cosine",
     "CurvedOptimizer",
-    "DelayedDecay",
-    "EpochSchedule",
     "ExpectationMaximization",
+    "ExponentialDecay",
     "FirstOrder",
     "GreedyHessianFree",
     "HessianFree",
     "HessianFreeReport",
+    "InverseRootDecay",
     "LineSearchOptimizer",
     "LineSearchReport",
     "Momentum",
@@ -77,16 +83,20 @@ __all__ = [
     "Nesterov",
     "NesterovMomentum",
     "NonlinearConjugateGradient",
+    "OnPlateau",
+    "OneCycle",
     "Optimizer",
     "RMSprop",
+    "Ramp",
     "Report",
     "Result",
     "Riemannian",
     "RiemannianReport",
-    "StepSchedule",
+    "Schedule",
     "Stepwise",
     "TrustRegion",
     "TrustRegionReport",
+    "Warmup",
     "conjugate_gradient",
     "minimize",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers import vectors
 from graphnet_rnn.optimizers.base import Optimizer, State
 from graphnet_rnn.optimizers.first_order import FirstOrder
-from graphnet_rnn.optimizers.schedules import StepSchedule
+from graphnet_rnn.optimizers.schedules import Schedule
 from graphnet_rnn.riemannian.blocks import Solver
 
 __all__ = ["OPTIMIZER_CHECKS", "check_optimizer"]
@@ -237,7 +237,7 @@ def one_compilation_serves_all_steps(optimizer: Optimizer) -> str:
     before = set(vectors._kept)
     for rate in (None, 0.3, 0.01):
         optimizer.step(Bowl(), theta, state, rate)
-    if not isinstance(optimizer.rate, StepSchedule):
+    if not isinstance(optimizer.rate, Schedule):
         replace(optimizer, rate=0.7 * optimizer.rate).step(Bowl(), theta, state)
     new = len(set(vectors._kept) - before)
     _require(optimizer, not new, f"{new} more functions were compiled for other rates")

@@ -17,7 +17,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
 from graphnet_rnn.optimizers.equations import Kind, lookahead_function, update_function
-from graphnet_rnn.optimizers.schedules import StepSchedule, described, rate_or_schedule, share_or_schedule
+from graphnet_rnn.optimizers.schedules import Schedule, described, rate_or_schedule, share_or_schedule
 from graphnet_rnn.optimizers.vectors import compiled, norm
 from graphnet_rnn.settings import amount, fraction, limit
 
@@ -44,7 +44,7 @@ class FirstOrder(Optimizer):
                 v = self.decay * state["v"] - rate * g
                 return theta + v, {"v": v}
 
-    rate: a number, or a StepSchedule. Where there is a schedule, the state holds the number of steps that were made,
+    rate: a number, or a Schedule. Where there is a schedule, the state holds the number of steps that were made,
     "step", so that it resumes exactly; without one it holds no count. A setting that follows a schedule is a node in
     `update`; others are the numbers that they are. Settings must be hashable: functions are kept by them.
     Where the loss or the gradient is not finite, θ and the state stay as they are.
@@ -53,7 +53,7 @@ class FirstOrder(Optimizer):
     #: The rate that the command `train` takes for texts; None for that of the class.
     rate_for_text: ClassVar[float | None] = None
 
-    rate: float | StepSchedule = 1e-3
+    rate: float | Schedule = 1e-3
     clip_norm: float | None = None
     clip_value: float | None = None
 
@@ -98,7 +98,7 @@ class FirstOrder(Optimizer):
         given = {"rate": self.rate if rate is None else rate, **settings}
         own = self._with(**given)
         name = type(self).__name__
-        for scheduled in (f for f in fields(self) if isinstance(getattr(own, f.name), StepSchedule)):
+        for scheduled in (f for f in fields(self) if isinstance(getattr(own, f.name), Schedule)):
             raise UsageError(
                 f"{name}.apply: {scheduled.name} follows a schedule; give its value of this step: "
                 f"apply(..., {scheduled.name}=...)"
@@ -206,7 +206,7 @@ class FirstOrder(Optimizer):
     @cached_property
     def _scheduled(self) -> tuple[str, ...]:
         """The names of the settings that follow schedules."""
-        return tuple(f.name for f in fields(self) if isinstance(getattr(self, f.name), StepSchedule))
+        return tuple(f.name for f in fields(self) if isinstance(getattr(self, f.name), Schedule))
 
     @cached_property
     def _scalars(self) -> tuple[str, ...]:
@@ -232,7 +232,7 @@ class FirstOrder(Optimizer):
     def _now(self, name: str, state: State) -> float:
         """The setting at the next step."""
         setting = getattr(self, name)
-        if not isinstance(setting, StepSchedule):
+        if not isinstance(setting, Schedule):
             return float(setting)
         if "step" not in state:
             raise UsageError(
@@ -246,7 +246,7 @@ class FirstOrder(Optimizer):
 class SGD(FirstOrder):
     """θ ← θ - ε g"""
 
-    rate: float | StepSchedule = 0.1
+    rate: float | Schedule = 0.1
 
     def update(self, theta: Node, g: Node, state: Nodes, rate: Node) -> tuple[Node, Nodes]:
         return theta - rate * g, {}
@@ -256,11 +256,11 @@ class SGD(FirstOrder):
 class Momentum(FirstOrder):
     """v ← μ v - ε g(θ);  θ ← θ + v. Source: Polyak 1964; Sutskever 2013, 7.2.
 
-    momentum: μ, a number or a StepSchedule.
+    momentum: μ, a number or a Schedule.
     """
 
-    rate: float | StepSchedule = 0.1
-    momentum: float | StepSchedule = 0.9
+    rate: float | Schedule = 0.1
+    momentum: float | Schedule = 0.9
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -294,7 +294,7 @@ class RMSprop(FirstOrder):
     (Lynge's eq. 3.54 averages g where his source, and this, average g².)
     """
 
-    rate: float | StepSchedule = 2e-3
+    rate: float | Schedule = 2e-3
     decay: float = 0.95
     delta: float = 1e-8
 
@@ -320,7 +320,7 @@ class Adam(FirstOrder):
 
     rate_for_text: ClassVar[float | None] = 5e-3
 
-    rate: float | StepSchedule = 2e-3
+    rate: float | Schedule = 2e-3
     beta1: float = 0.9
     beta2: float = 0.999
     delta: float = 1e-8

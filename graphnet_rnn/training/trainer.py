@@ -284,11 +284,11 @@ class Trainer:
         return CORE_SECONDS if out_of_time else ""
 
     def _rate(self) -> float:
-        """Of the next step: the optimiser's own, times the epoch's factor."""
-        assert self.settings.schedule is not None
-        return self.settings.optimizer.rate_at(self.state) * self.settings.schedule.factor(
-            self.progress.epoch
-        )
+        """Of the next step: the optimiser's own, times the schedule's factor."""
+        schedule, progress = self.settings.schedule, self.progress
+        assert schedule is not None
+        factor = schedule.now(progress.step, progress.epoch, progress.costs)
+        return self.settings.optimizer.rate_at(self.state) * factor
 
     def _step(self, files: RunWriter) -> Report:
         problem, progress, rate = self.problem, self.progress, self._rate()

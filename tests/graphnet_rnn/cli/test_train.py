@@ -539,7 +539,6 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
         ("train text.txt --rate nan", "--rate must be a number, not nan"),
         ("train text.txt --clip-norm -1", "--clip-norm must be > 0, or 0 for no limit, not -1"),
         ("train text.txt --clip-values -1", "--clip-values must be > 0, or 0 for no limit, not -1"),
-        ("train text.txt --rate-decay 2", "--rate-decay must be in (0, 1], not 2"),
         (
             "train text.txt --optimizer adamm",
             "there is no optimizer 'adamm'; there are sgd, momentum, nesterov,",
@@ -550,8 +549,8 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
         ),
         ("train text.txt --optimizer hf --clip-values 2", "it is for first-order optimizers"),
         (
-            "train text.txt --optimizer hf --rate-after 2",
-            "--rate-after and --rate-decay are for rates that are",
+            "train text.txt --optimizer hf --schedule Warmup(2)",
+            "--schedule is a factor on a rate, and --optimizer hf has none",
         ),
         (
             "train text.txt --optimizer lbfgs --rate 2",
@@ -902,6 +901,15 @@ METRICS: dict[str, optimizers.Optimizer] = {
     ),
     "natural_gradient(rate={0: 0.1, 9: 0.01})": optimizers.NaturalGradient(
         rate=optimizers.Stepwise({0: 0.1, 9: 0.01})
+    ),
+    "adam(rate=0.002 * Warmup(5).then(Cosine(20)))": optimizers.Adam(
+        0.002 * rnn.Warmup(5).then(rnn.Cosine(20))
+    ),
+    "natural_gradient(rate=2 * Cosine(9), momentum=NesterovMomentum(0.9))": optimizers.NaturalGradient(
+        rate=2 * rnn.Cosine(9), momentum=rnn.NesterovMomentum(0.9)
+    ),
+    "momentum(momentum=Stepwise.spaced((0.5, 0.9), last=8).capped(0.8))": optimizers.Momentum(
+        momentum=rnn.Stepwise({0: 0.5, 8: 0.8})
     ),
     "hf(preconditioner='qdruop')": optimizers.HessianFree(preconditioner=rnn.riemannian.METRICS["qdruop"]()),
 }

@@ -22,8 +22,7 @@ from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers import (
     SGD,
     Adam,
-    ConstantRate,
-    DelayedDecay,
+    ExponentialDecay,
     Momentum,
     Nesterov,
     RMSprop,
@@ -360,16 +359,19 @@ def test_optimizer_clips_by_value_then_norm(settings: dict[str, float], expected
 
 def test_delayed_decay_is_lynges() -> None:
     """Ten epochs at the full rate, then 5 % less at each."""
-    factors = [DelayedDecay().factor(epoch) for epoch in range(13)]
+    factors = [ExponentialDecay(0.95, after=10).at(epoch) for epoch in range(13)]
     assert factors == pytest.approx([1.0] * 10 + [0.95, 0.95**2, 0.95**3])
-    assert DelayedDecay(after=0, decay=0.5).factor(0) == 0.5
-    assert {ConstantRate().factor(epoch) for epoch in range(50)} == {1.0}
+    assert ExponentialDecay(0.5, after=0).at(0) == 0.5
 
 
-@pytest.mark.parametrize("arguments", [{"after": -1}, {"decay": 0}, {"decay": 1.1}, {"decay": float("nan")}])
+@pytest.mark.parametrize(
+    "arguments", [{"after": -1}, {"steps": 0}, {"decay": 0}, {"decay": 1.1}, {"decay": float("nan")}]
+)
 def test_impossible_schedule(arguments: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=r"DelayedDecay: (after must be .* >= 0|decay must be in)"):
-        DelayedDecay(**arguments)
+    with pytest.raises(
+        UsageError, match=r"ExponentialDecay: (after must be .* >= 0|steps must be .* >= 1|decay must be in)"
+    ):
+        ExponentialDecay(**arguments)
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ epochs = 3
             "units is a setting when layers is 7, which it never is",
         ),
         ("data = 'a'\nfolds = 2\n[settings]\nvalid = 'b'", "folds say what to validate on"),
-        ("data = 'a'\nrate-after = 3", "options of train stand under [settings]"),
+        ("data = 'a'\nclip-norm = 3", "options of train stand under [settings]"),
         ("data = 'a'\nseed-s = 3", "did you mean seeds?"),
         ("data = 'a'\n[halving]\nfirst = 0", "halving: first must be"),
         ("data = 'a'\n[halving]\nspeed = 0", "halving has first and factor"),

@@ -492,9 +492,7 @@ def test_a_stream_is_online_learning(kind: Any, every: int, tmp_path: Path) -> N
     s = draws().integers(0, 4, (20, 2))
     nets = [rnn.Network([rnn.LSTM(4)], 4, 4, seed=1) for _ in range(2)]
     optimizer = rnn.Nesterov(0.1)
-    settings = Training(
-        optimizer, epochs=2, schedule=rnn.optimizers.ConstantRate(), stopping=None, log_every=1
-    )
+    settings = Training(optimizer, epochs=2, schedule=rnn.Constant(), stopping=None, log_every=1)
     Trainer(rnn.Stream(kind(nets[0], batch=2), s[:-1], s[1:], every), settings, tmp_path / "run").run()
     learning = rnn.online.OnlineLearning(kind(nets[1], batch=2), optimizer, every)
     costs = []
@@ -515,9 +513,7 @@ def test_energy_cases_are_contrastive_divergence_by_hand(tmp_path: Path) -> None
     fed: list[Any] = []
     own = problem.objective.feed
     problem.objective.feed = lambda data: (fed.append(np.array(data)), own(data))[1]  # type: ignore[method-assign]
-    settings = Training(
-        rnn.Momentum(0.05), epochs=2, schedule=rnn.optimizers.ConstantRate(), stopping=None, log_every=1
-    )
+    settings = Training(rnn.Momentum(0.05), epochs=2, schedule=rnn.Constant(), stopping=None, log_every=1)
     Trainer(problem, settings, tmp_path / "run").run()
     kept = v[-4:]  # a tenth, rounded
     assert len(problem) == 4

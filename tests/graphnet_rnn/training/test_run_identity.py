@@ -51,15 +51,19 @@ def begun(folder: Path, **changed: Any) -> None:
         trainer(folder, **changed, listeners=[At(3, kill)]).run()
 
 
-@dataclass
-class Halved:
+@dataclass(frozen=True)
+class Halved(optimizers.Schedule):
     """A user's schedule, which says nothing of itself."""
 
     by: float = 0.5
     __repr__ = object.__repr__
 
-    def factor(self, epoch: int) -> float:
-        return self.by**epoch
+    def at(self, step: int) -> float:
+        return float(self.by**step)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return 0.0, 1.0
 
 
 #: setting -> (what the run was begun with, what is tried, what is named)
@@ -95,7 +99,10 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "curvature_batches": (DRAWN, {"curvature_batches": 2}, "curvature_batches was 1, now it is 2"),
     "unscored": (DRAWN, {"unscored": 1}, "unscored was 0, now it is 1"),
     "l2": ({}, {"l2": 0.1}, "l2 was 0.0, now it is 0.1"),
-    "schedule": ({}, {"schedule": optimizers.DelayedDecay(5)}, "schedule was DelayedDecay(after=10, decay=0.95), now"),
+    "schedule": (
+        {}, {"schedule": optimizers.ExponentialDecay(after=5).by_epoch()},
+        "schedule was ExponentialDecay(decay=0.95, after=10, steps=1).by_epoch(), now",
+    ),
     "schedule of a user": (
         {"schedule": Halved()}, {"schedule": Halved(0.3)}, "was Halved(by=0.5), now it is Halved(by=0.3)",
     ),
@@ -114,7 +121,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "checkpoint_seconds": {"checkpoint_seconds": 20.0},
     "notes": {},
     "listeners": {"listeners": [Listener()]},
-    "schedule that says the same": {"schedule": optimizers.DelayedDecay()},
+    "schedule that says the same": {"schedule": optimizers.ExponentialDecay(0.95, after=10).by_epoch()},
     "stopping that says the same": {"stopping": EarlyStopping()},
 }  # fmt: skip
 #: Those that change how a number is rounded, and nothing else: for another machine, or less memory.
