@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ A_SCHEDULE = f"a schedule, e.g. {EXAMPLE_OF_SCHEDULE}"
 
 __all__ = [
     "EXAMPLE_OF_SCHEDULE",
+    "is_schedule",
     "make_optimizer",
     "make_schedule",
     "no_limit",
@@ -118,6 +120,11 @@ def require_rate(optimizer: Optimizer, text: str, scheduled: bool = False) -> No
         isinstance(optimizer, (FirstOrder, NaturalGradient)) if scheduled else hasattr(optimizer, "rate")
     ):
         raise UsageError(f"--schedule is a factor on a rate, and --optimizer {text} has none")
+
+
+def is_schedule(text: str) -> bool:
+    """Whether it begins as an expression that makes a schedule."""
+    return re.match(rf"[(\s]*([\d.e-]+\s*\*[(\s]*)?({'|'.join(SCHEDULES)})\s*[(.]", text) is not None
 
 
 def schedule_help(epochs: bool = True) -> str:

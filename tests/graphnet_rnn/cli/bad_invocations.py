@@ -384,6 +384,9 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--split", "--split says how --costs works"),
     ],
     "draw": [
+        ("draw 'Warmup(0)' --out new.svg", "Warmup: steps must be a whole number >= 1, not 0"),
+        ("draw 'OnPlateau()' --out new.svg", "follows validated costs"),
+        ("draw '2 * Warmup(5)' --out new.dot", "--out new.dot: the name of a chart must end in"),
         ("draw", "the following arguments are required: what"),
         ("draw LSTN", "there is no cell 'LSTN'"),
         ("draw ''", "what is empty"),
