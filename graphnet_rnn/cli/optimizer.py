@@ -103,7 +103,11 @@ def make_optimizer(
             raise UsageError(f"{option} {value:g} and {quoted(text)} both say {name}; leave out one")
         named[name] = amount(option, value, above_zero=True) if name == "rate" else no_limit(option, value)
     settings = {**{k: v for k, v in (default or {}).items() if k in own}, **named}
-    return made(kind, [], {k: Stepwise(v) if isinstance(v, dict) else v for k, v in settings.items()})
+    return made(
+        kind,
+        [],
+        {k: Stepwise(v) if isinstance(v, dict) and k != "groups" else v for k, v in settings.items()},
+    )
 
 
 def make_schedule(text: str) -> Schedule:

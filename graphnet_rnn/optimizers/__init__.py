@@ -6,7 +6,8 @@ batched      each of these over batches of its own
 structure    the hidden units, whose change structural damping penalises
 vectors      what is computed of long vectors
 equations    from equations on nodes to functions that change arrays
-first_order  SGD, momentum, Nesterov, RMSprop, Adam
+first_order  SGD, momentum, Nesterov, RMSprop, Adam, AdamW
+groups       which parameters learn more slowly, decay less, or do not learn
 conjugate_gradient  linear systems by products with their matrix
 quadratic_model  what a second-order step minimises, and how well it predicts
 hessian_free  steps to the minimum of a damped quadratic model
@@ -31,7 +32,7 @@ from graphnet_rnn.optimizers.base import Optimizer, Report
 from graphnet_rnn.optimizers.conjugate_gradient import conjugate_gradient
 from graphnet_rnn.optimizers.descent import LineSearchOptimizer, LineSearchReport
 from graphnet_rnn.optimizers.expectation import ExpectationMaximization
-from graphnet_rnn.optimizers.first_order import SGD, Adam, FirstOrder, Momentum, Nesterov, RMSprop
+from graphnet_rnn.optimizers.first_order import SGD, Adam, AdamW, FirstOrder, Momentum, Nesterov, RMSprop
 from graphnet_rnn.optimizers.hessian_free import (
     AugmentedHessianFree,
     CurvedOptimizer,
@@ -64,6 +65,7 @@ __all__ = [
     "LBFGS",
     "SGD",
     "Adam",
+    "AdamW",
     "AugmentedHessianFree",
     "Constant",
     "Cosine",
@@ -108,6 +110,7 @@ ALL: dict[str, type[Optimizer]] = {
     "nesterov": Nesterov,
     "rmsprop": RMSprop,
     "adam": Adam,
+    "adamw": AdamW,
     "hf": HessianFree,
     "greedy_hf": GreedyHessianFree,
     "augmented_hf": AugmentedHessianFree,

@@ -6,17 +6,17 @@ rnn.testing.check_optimizer(MyOptimizer(rate=0.1))
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 import graphnet as gn
 from graphnet.backends import load_backend, usable_backends
-from graphnet.graph.node import Array
+from graphnet.graph.node import Array, Node
 from graphnet.testing import TOLERANCES, LawError
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers import vectors
@@ -62,6 +62,10 @@ class Bowl:
         return np.square(self.gradient(w)[1], dtype=np.float64)
 
     units, slices = SIZE, [slice(0, SIZE)]
+    parameters: ClassVar[Sequence[Node]] = [
+        gn.parameter(np.zeros(3), name="a"),
+        gn.parameter(np.zeros(SIZE - 3), name="b"),
+    ]
 
     def metric(self, w: Array, metric: Any, part: str = "all", draw: int = 0) -> tuple[float, Array, Array]:
         return *self.gradient(w), self.hessian.ravel()
@@ -232,7 +236,7 @@ def one_compilation_serves_all_steps(optimizer: Optimizer) -> str:
     if not isinstance(optimizer, FirstOrder):
         return ""
     theta = Bowl().start()
-    state = optimizer.init(theta)
+    state = optimizer.init(theta, Bowl())
     optimizer.step(Bowl(), theta, state)
     before = set(vectors._kept)
     for rate in (None, 0.3, 0.01):
@@ -278,7 +282,7 @@ def back_ends_agree(optimizer: Optimizer) -> str:
     *_, (theta, state) = _stepped(optimizer, 2)
     for backend in devices:
         there = gn.place(Bowl().start(), backend)
-        held = optimizer.init(there)
+        held = optimizer.init(there, Bowl())
         for _ in range(2):
             optimizer.step(Bowl(), there, held)
         for name, a, b in [("θ", there, theta), *((n, held[n], state[n]) for n in state)]:

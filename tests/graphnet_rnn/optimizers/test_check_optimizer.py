@@ -48,7 +48,10 @@ GOOD: list[optimizers.Optimizer] = [
         every=3, graft="adam", rate=Stepwise({0: 0.1, 2: 0.2}), momentum=NesterovMomentum(0.9)
     ),
     rnn.HessianFree(damping=0.0, adapts="nothing"),
+    rnn.Adam(weight_decay=0.1, groups={"a": {"rate": 0.5}, "b": {"weight_decay": 0.2}}),
+    rnn.Nesterov(Stepwise({0: 0.1, 2: 0.05}), groups={"*": {"frozen": True}, "b": {"frozen": False}}),
     Lion(0.01),
+    Lion(0.01, weight_decay=0.1, groups={"b": {"weight_decay": 0}}),
     Lion(Stepwise({0: 0.1, 1: 0.2}), clip_norm=0.1),
 ]
 
