@@ -264,8 +264,10 @@ def clipping_is_a_shorter_gradient(optimizer: Optimizer) -> str:
         def gradient(self, w: Array) -> tuple[float, Array]:
             return 1.0, self.share * g
 
+    # Of what counts: some parameters may be frozen.
+    length = free.step(Shorter(1.0), theta.copy(), deepcopy(state)).gradient_norm
     for share in (0.5, 2.0):  # 2: the limit is not reached
-        limit = share * float(np.linalg.norm(g))
+        limit = share * length
         ends = [(theta.copy(), deepcopy(state)) for _ in range(2)]
         replace(free, clip_norm=limit).step(Shorter(1.0), *ends[0])
         free.step(Shorter(min(1.0, share)), *ends[1])

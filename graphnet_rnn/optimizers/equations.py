@@ -56,7 +56,9 @@ def update_function(
     theta, state, scalars = kind.nodes()
     g = gn.input((kind.size,), kind.dtype, name="g")
     loss = gn.input((), "float64", name="loss")
-    length = norm(free(g, state))
+    length, counted = norm(g), free(g, state)
+    if counted is not g:  # what is not finite is told wherever it is
+        length = gn.where(_is_finite(length), norm(counted), length)
     sound = gn.logical_and(_is_finite(loss), _is_finite(length))
 
     def then(node: Node) -> Node:

@@ -57,7 +57,7 @@ GOOD: list[optimizers.Optimizer] = [
 
 
 @pytest.mark.parametrize(
-    "optimizer", GOOD, ids=lambda o: f"{type(o).__name__}-{len(o.init(np.zeros(1), Bowl()))}"
+    "optimizer", GOOD, ids=lambda o: f"{type(o).__name__}-{len(o.init(Bowl().start(), Bowl()))}"
 )
 def test_all_that_we_have(optimizer: optimizers.Optimizer) -> None:
     told: list[str] = []
