@@ -17,7 +17,7 @@ from graphnet_rnn.optimizers import (
 )
 from graphnet_rnn.optimizers.base import require_optimizer
 from graphnet_rnn.optimizers.schedules import factor_schedule
-from graphnet_rnn.settings import amount, is_number, setting, whole_number
+from graphnet_rnn.settings import amount, fraction, is_number, setting, whole_number
 from graphnet_rnn.training.early_stopping import EarlyStopping
 from graphnet_rnn.training.state import as_stored, description_of
 
@@ -34,8 +34,11 @@ class Training:
     reached is validated.
     schedule: a rnn.Schedule of factors on the rate, which may read steps, epochs (`by_epoch`) and validated costs
     (OnPlateau); by default ExponentialDecay(0.95, after=10).by_epoch() for first-order optimizers whose rate is a
-    number, else Constant(). stopping: None for none. goal: the run ends where the validated measure is at most that.
-    log_every: steps from one row of the history to the next; steps of second-order optimizers are few, and all there.
+    number, else Constant().
+    average: κ; what is validated and saved is then a ← κ_t a + (1 - κ_t) θ, κ_t = min(κ, 1 - 1/t) after step t, of any
+    optimizer's steps; 1 for the mean of all. stopping: None for none. goal: the run ends where the validated measure
+    is at most that. log_every: steps from one row of the history to the next; steps of second-order optimizers are few,
+    and all there.
     checkpoint_seconds: at most so long between checkpoints.
     Raises UsageError for settings that cannot be meant.
     """
@@ -47,6 +50,11 @@ class Training:
         None, "at most so much of the processors' time for steps and validation", free=True, type=float
     )
     schedule: Schedule | None = None
+    average: float | None = setting(
+        None,
+        "validate and save a running mean of the weights, of which each step keeps so much (0.999)",
+        type=float,
+    )
     stopping: EarlyStopping | None = field(default_factory=EarlyStopping)
     goal: float | None = setting(None, "end where what is validated is at most that", type=float)
     log_every: int = setting(10, "steps from one row of the history to the next")
@@ -62,6 +70,8 @@ class Training:
             factor_schedule("Training: schedule", self.schedule)
         if self.goal is not None and (not is_number(self.goal) or math.isnan(self.goal)):
             raise UsageError(f"Training: goal must be a number or None, not {self.goal!r:.60}")
+        if self.average is not None:
+            object.__setattr__(self, "average", fraction("average", self.average, or_all=True))
         if self.steps is not None:
             object.__setattr__(self, "steps", whole_number("steps", self.steps))
         if self.core_seconds is not None:

@@ -159,6 +159,8 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--rate inf", "--rate must be a finite number > 0, not inf"),
         ("--rate 0.1 --optimizer lbfgs", "--rate is not for --optimizer lbfgs"),
         ("--schedule 'Warmup(500)' --optimizer lbfgs", "--schedule is a factor on a rate, and --optimizer lbfgs has"),
+        ("--average 1.5", r"average must be in \[0, 1\], not 1.5"),
+        ("--average -1", r"average must be in \[0, 1\], not -1"),
         ("--schedule 'warmup(500)'", "there is no schedule 'warmup'.*Did you mean Warmup"),
         ("--schedule 'Warmup(500) then Cosine(9)'", "cannot be read; write it as in Python: 'Warmup"),
         ("--schedule 'Warmup(500'", "cannot be read; write it as in Python: 'Warmup"),

@@ -356,9 +356,13 @@ def test_what_is_validated_may_be_a_number_of_numpy(tmp_path: Path) -> None:
     assert Trainer(problem, Training(epochs=1), tmp_path / "run").run().best == 0.25
 
 
-@pytest.mark.parametrize("listeners", [Listener(), [print]], ids=["one", "a function"])
+@pytest.mark.parametrize(
+    "listeners", [Listener(), [3], [Listener], print], ids=["one", "a number", "a class", "a function alone"]
+)
 def test_listeners_are_a_list(listeners: Any) -> None:
-    with pytest.raises(UsageError, match="listeners must be a list of Listeners, not"):
+    with pytest.raises(
+        UsageError, match=r"listeners must be a list of Listeners, or functions of \(trainer, row\), not"
+    ):
         Trainer(problems.own(), listeners=listeners)
 
 

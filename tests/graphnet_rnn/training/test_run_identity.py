@@ -106,6 +106,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "schedule of a user": (
         {"schedule": Halved()}, {"schedule": Halved(0.3)}, "was Halved(by=0.5), now it is Halved(by=0.3)",
     ),
+    "average": ({}, {"average": 0.9}, "average was None, now it is 0.9"),
     "stopping": ({}, {"stopping": None}, "stopping was EarlyStopping("),
     "clip_values": ({}, {"clip_values": 1.0}, "clip_values was None, now it is 1.0"),
     "sample": ({}, {"sample": 6}, "sample was 5, now it is 6"),
