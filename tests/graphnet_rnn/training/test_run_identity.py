@@ -126,7 +126,12 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "stopping that says the same": {"stopping": EarlyStopping()},
 }  # fmt: skip
 #: Those that change how a number is rounded, and nothing else: for another machine, or less memory.
-ROUNDED: dict[str, dict[str, Any]] = {"backend": {"backend": "numpy"}, "memory": {"memory": "sqrt"}}
+#: And metrics, which rows have, and weights do not depend on.
+ROUNDED: dict[str, dict[str, Any]] = {
+    "backend": {"backend": "numpy"},
+    "memory": {"memory": "sqrt"},
+    "metrics": {"metrics": ["accuracy"]},
+}
 #: Those of which a run on a text can have one value only, and those that say where and how long.
 FIXED = {
     "inputs",
