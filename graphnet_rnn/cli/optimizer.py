@@ -123,7 +123,8 @@ def require_rate(optimizer: Optimizer, text: str, scheduled: bool = False) -> No
     if not (
         isinstance(optimizer, (FirstOrder, NaturalGradient)) if scheduled else hasattr(optimizer, "rate")
     ):
-        raise UsageError(f"--schedule is a factor on a rate, and --optimizer {text} has none")
+        kind = " that may change" if scheduled else ""
+        raise UsageError(f"--schedule is a factor on a rate{kind}, and --optimizer {text} has none")
 
 
 def is_schedule(text: str) -> bool:

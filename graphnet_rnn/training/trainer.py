@@ -60,7 +60,7 @@ class Listener:
         """At the very end."""
 
 
-class _Told(Listener):
+class _AfterEpochs(Listener):
     """A function that is told of each epoch."""
 
     def __init__(self, function: Callable[[Trainer, Mapping[str, Any]], Any]) -> None:
@@ -148,7 +148,7 @@ class Trainer:
             settings = Training()
         if not isinstance(settings, Training):
             raise UsageError(f"Trainer: settings must be a Training, not {settings!r:.60}")
-        told = _listeners(listeners)
+        heard_by = _listeners(listeners)
         _require_whole(problem)
         self.metrics = _metrics(problem, metrics)
         problem.require_fit(settings.optimizer)
@@ -156,7 +156,7 @@ class Trainer:
         problem.share(ranks)
         self.problem, self.settings, self.ranks = problem, settings, ranks
         self.folder: RunFolder = NoFolder() if folder is None else RunFolder(folder)
-        self.listeners, self.notes = told if ranks.is_first else [], dict(notes or {})
+        self.listeners, self.notes = heard_by if ranks.is_first else [], dict(notes or {})
         # The optimiser works on a vector of its own: looking ahead (Nesterov) changes the parameters.
         self.theta = problem.objective.start()
         self.state: State = settings.optimizer.init(self.theta, problem.objective)
@@ -515,9 +515,11 @@ def _listeners(given: Any) -> list[Listener]:
     """Listeners, functions among them; UsageError for anything else."""
     if isinstance(given, Listener) or not isinstance(given, Sequence):
         given = [None]
-    found = [each if isinstance(each, Listener) else _Told(each) for each in given]
+    found = [each if isinstance(each, Listener) else _AfterEpochs(each) for each in given]
     for each in found:
-        if isinstance(each, _Told) and (not callable(each.function) or isinstance(each.function, type)):
+        if isinstance(each, _AfterEpochs) and (
+            not callable(each.function) or isinstance(each.function, type)
+        ):
             raise UsageError(
                 "Trainer: listeners must be a list of Listeners, or functions of (trainer, row), not "
                 f"{shown(each.function)}"

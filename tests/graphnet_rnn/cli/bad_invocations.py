@@ -540,7 +540,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--rate -1 --optimizer adam", "rate must be"),
         ("--clip-norm 1", "--clip-norm is not for --optimizer hf"),
         ("--clip-norm -1 --optimizer adam", "--clip-norm must be > 0, or 0 for no limit, not -1"),
-        ("--schedule 'Warmup(5)'", "--schedule is a factor on a rate, and --optimizer hf has none"),
+        ("--schedule 'Warmup(5)'", "--schedule is a factor on a rate that may change, and --optimizer hf has none"),
         ("--schedule 'OnPlateau()' --optimizer adam", "a task has steps alone, no epochs"),
         ("--schedule 'Warmup(5' --optimizer adam", "cannot be read; write it as in Python"),
         ("--units 0", "units must be a whole number >= 1, not 0"),

@@ -321,6 +321,37 @@ def test_resume_alone_goes_to_the_epochs_that_were_asked_for(here: Path) -> None
     }
 
 
+@pytest.mark.parametrize(
+    ("schedule", "optimizer"),
+    [
+        ("Warmup(5).then(Cosine(20))", "adamw(groups={'layer0.b_*': {'weight_decay': 0}})"),
+        ("OnPlateau(0.5, patience=1)", "adam(rate=0.002 * Warmup(5))"),
+    ],
+)
+def test_a_schedule_and_an_average_by_the_command(here: Path, schedule: str, optimizer: str) -> None:
+    """The rates are those of the library, and more epochs go on as if they had been asked for at once."""
+    options = [*SMALL, "--schedule", schedule, "--optimizer", optimizer, "--average", "0.9", "--quiet"]
+    assert main(["train", "text.txt", *options, "--epochs", "4", "--out", "whole"]) == 0
+    assert main(["train", "text.txt", *options, "--epochs", "2", "--out", "run"]) == 0
+    assert main(["train", "--resume", "run", "--epochs", "4", "--quiet"]) == 0
+    whole, again = (
+        {n: each for n, each in files(here / name).items() if n.endswith((".safetensors", ".jsonl"))}
+        for name in ("whole", "run")
+    )
+    assert whole["history.jsonl"] == again["history.jsonl"]
+    assert whole["model.safetensors"] == again["model.safetensors"]
+    rows = [json.loads(line) for line in (here / "run" / "history.jsonl").read_text().splitlines()]
+    epochs = [row for row in rows if row["event"] == "epoch"]
+    if schedule.startswith("Warmup"):
+        steps = [row for row in rows if row["event"] == "step"]
+        expected = rnn.Warmup(5).then(rnn.Cosine(20))
+        base = steps[0]["learning_rate"] / expected.at(steps[0]["step"] - 1)
+        assert [row["learning_rate"] for row in steps] == pytest.approx(
+            [base * expected.at(row["step"] - 1) for row in steps]
+        )
+    assert len(epochs) == 4
+
+
 def test_resume_computed_in_another_way(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["train", "text.txt", *SMALL, "--out", "run", "--quiet"])
     again = ["train", "--resume", "run", "--quiet", "--epochs"]
@@ -549,8 +580,8 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
         ),
         ("train text.txt --optimizer hf --clip-values 2", "it is for first-order optimizers"),
         (
-            "train text.txt --optimizer hf --schedule Warmup(2)",
-            "--schedule is a factor on a rate, and --optimizer hf has none",
+            "train text.txt --optimizer lbfgs --schedule Warmup(2)",
+            "--schedule is a factor on a rate, and --optimizer lbfgs has none",
         ),
         (
             "train text.txt --optimizer lbfgs --rate 2",

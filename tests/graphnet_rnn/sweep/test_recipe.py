@@ -74,6 +74,24 @@ def test_what_is_drawn_follows_from_its_number_alone(read: Any) -> None:
     assert list(read(TOML.replace("trials = 5", "trials = 5\nseed = 1")).configurations()) != drawn[:5]
 
 
+def test_optimizers_and_schedules_are_words(read: Any) -> None:
+    recipe = read("""
+data = "book.txt"
+[settings]
+optimizer = { values = ["adam", "adamw(weight_decay=0.1)"] }
+schedule = { values = ["Cosine(20)", "Warmup(5).then(Cosine(20))"] }
+average = 0.99
+epochs = 3
+""")
+    commands = [recipe.command(each, 0, "there") for each in recipe.configurations()]
+    assert len(commands) == 4
+    assert {
+        "--optimizer=adamw(weight_decay=0.1)",
+        "--schedule=Warmup(5).then(Cosine(20))",
+        "--average=0.99",
+    } < set(commands[-1])
+
+
 def test_a_grid(read: Any) -> None:
     recipe = read("""
 data = "book.txt"

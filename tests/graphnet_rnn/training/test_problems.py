@@ -373,7 +373,7 @@ def test_listeners_are_a_list(listeners: Any) -> None:
         ({"log_every": 0}, "log_every must be a whole number >= 1, not 0"),
         ({"checkpoint_seconds": -1}, "checkpoint_seconds must be"),
         ({"checkpoint_seconds": float("nan")}, "checkpoint_seconds must be"),
-        ({"schedule": 0.9}, "Training: schedule must have a method factor, or be None, not 0.9"),
+        ({"schedule": 0.9}, "Training: schedule must be a Schedule, e.g. rnn.Warmup(500), or None, not 0.9"),
         ({"stopping": True}, "Training: stopping must have a method should_stop, or be None, not True"),
         ({"goal": "0.1"}, "Training: goal must be a number or None, not '0.1'"),
         (
