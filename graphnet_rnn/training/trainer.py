@@ -386,7 +386,7 @@ class Trainer:
             "learning_rate": rate,
             "best": best,
             "weight_norms": weight_norms(problem.model),
-            **(self._measured() if self.ranks.is_first else {}),
+            **self.ranks.of_first(self._measured),  # where it fails, the others hear
             **(problem.row(progress.epoch) if self.ranks.is_first else {}),
         }
         files.add_row(row)

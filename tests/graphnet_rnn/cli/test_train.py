@@ -442,7 +442,8 @@ def test_given_validation_text_and_options(here: Path, capsys: pytest.CaptureFix
     assert "1,380 characters to train on, 200 to validate, 0 to test" in capsys.readouterr().out
     start = json.loads((here / "run" / "history.jsonl").read_text().splitlines()[0])
     assert start["optimizer"] == {
-        "name": "Nesterov", "rate": 0.05, "clip_norm": None, "clip_value": None, "momentum": 0.9
+        "name": "Nesterov", "rate": 0.05, "clip_norm": None, "clip_value": None, "momentum": 0.9,
+        "weight_decay": 0.0, "groups": {},
     }  # fmt: skip
     assert start["clip_values"] == 1
     network = start["model"]
