@@ -11,6 +11,7 @@ from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.settings import Training
 from graphnet_rnn.training.stream import Stream
 from graphnet_rnn.training.symbols import SymbolSequences
+from graphnet_rnn.training.tensorboard import TensorBoard
 from graphnet_rnn.training.text import CarriedText, DrawnText
 from graphnet_rnn.training.trainer import Listener, Outcome, Trainer
 
@@ -29,6 +30,7 @@ __all__ = [
     "RunFolder",
     "Stream",
     "SymbolSequences",
+    "TensorBoard",
     "Trainer",
     "Training",
 ]

@@ -198,7 +198,9 @@ PROBLEMS: dict[str, Row] = {
 }  # fmt: skip
 
 
-def begin(name: str, folder: Path, *, epochs: int = 3, problem: Problem | None = None, **how: Any) -> Trainer:
+def begin(
+    name: str, folder: Path | None, *, epochs: int = 3, problem: Problem | None = None, **how: Any
+) -> Trainer:
     """A Trainer of this row; how: more of Training, and listeners."""
     row = PROBLEMS[name]
     listeners = how.pop("listeners", ())

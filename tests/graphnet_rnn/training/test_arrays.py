@@ -16,7 +16,7 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.data import Sequences
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.optimizers import ConstantRate
+from graphnet_rnn.optimizers import Constant
 from graphnet_rnn.training import Trainer, Training
 from tests.graphnet_rnn.training.runs import At, rows
 
@@ -85,7 +85,7 @@ def test_a_run_is_a_loop_by_hand(loss: str, initial_state: str, unscored: int, t
     assert len(problem) == 3
     steps: list[list[int]] = []
     listeners = [At(step, lambda: steps.append(taken(problem, x))) for step in range(1, 7)]
-    settings = Training(rnn.SGD(0.3), epochs=2, schedule=ConstantRate(), stopping=None, log_every=1)
+    settings = Training(rnn.SGD(0.3), epochs=2, schedule=Constant(), stopping=None, log_every=1)
     run = Trainer(problem, settings, tmp_path / "run", listeners=listeners)
     outcome = run.run()
     orders = [sorted(itertools.chain(*some)) for some in (steps[:3], steps[3:])]

@@ -360,9 +360,13 @@ def test_what_is_validated_may_be_a_number_of_numpy(tmp_path: Path) -> None:
     assert Trainer(problem, Training(epochs=1), tmp_path / "run").run().best == 0.25
 
 
-@pytest.mark.parametrize("listeners", [Listener(), [print]], ids=["one", "a function"])
+@pytest.mark.parametrize(
+    "listeners", [Listener(), [3], [Listener], print], ids=["one", "a number", "a class", "a function alone"]
+)
 def test_listeners_are_a_list(listeners: Any) -> None:
-    with pytest.raises(UsageError, match="listeners must be a list of Listeners, not"):
+    with pytest.raises(
+        UsageError, match=r"listeners must be a list of Listeners, or functions of \(trainer, row\), not"
+    ):
         Trainer(problems.own(), listeners=listeners)
 
 
@@ -373,7 +377,7 @@ def test_listeners_are_a_list(listeners: Any) -> None:
         ({"log_every": 0}, "log_every must be a whole number >= 1, not 0"),
         ({"checkpoint_seconds": -1}, "checkpoint_seconds must be"),
         ({"checkpoint_seconds": float("nan")}, "checkpoint_seconds must be"),
-        ({"schedule": 0.9}, "Training: schedule must have a method factor, or be None, not 0.9"),
+        ({"schedule": 0.9}, "Training: schedule must be a Schedule, e.g. rnn.Warmup(500), or None, not 0.9"),
         ({"stopping": True}, "Training: stopping must have a method should_stop, or be None, not True"),
         ({"goal": "0.1"}, "Training: goal must be a number or None, not '0.1'"),
         (
@@ -496,9 +500,7 @@ def test_a_stream_is_online_learning(kind: Any, every: int, tmp_path: Path) -> N
     s = draws().integers(0, 4, (20, 2))
     nets = [rnn.Network([rnn.LSTM(4)], 4, 4, seed=1) for _ in range(2)]
     optimizer = rnn.Nesterov(0.1)
-    settings = Training(
-        optimizer, epochs=2, schedule=rnn.optimizers.ConstantRate(), stopping=None, log_every=1
-    )
+    settings = Training(optimizer, epochs=2, schedule=rnn.Constant(), stopping=None, log_every=1)
     Trainer(rnn.Stream(kind(nets[0], batch=2), s[:-1], s[1:], every), settings, tmp_path / "run").run()
     learning = rnn.online.OnlineLearning(kind(nets[1], batch=2), optimizer, every)
     costs = []
@@ -519,9 +521,7 @@ def test_energy_cases_are_contrastive_divergence_by_hand(tmp_path: Path) -> None
     fed: list[Any] = []
     own = problem.objective.feed
     problem.objective.feed = lambda data: (fed.append(np.array(data)), own(data))[1]  # type: ignore[method-assign]
-    settings = Training(
-        rnn.Momentum(0.05), epochs=2, schedule=rnn.optimizers.ConstantRate(), stopping=None, log_every=1
-    )
+    settings = Training(rnn.Momentum(0.05), epochs=2, schedule=rnn.Constant(), stopping=None, log_every=1)
     Trainer(problem, settings, tmp_path / "run").run()
     kept = v[-4:]  # a tenth, rounded
     assert len(problem) == 4
