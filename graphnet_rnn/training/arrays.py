@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -126,6 +128,8 @@ class Arrays(ObjectiveProblem):
         self._single = each[0] if len(each) == 1 else ObjectiveBySize(each)
         self.objective = self._single if self.gradient_batches == 1 else BatchedObjective(self._single)
         self._judges: dict[int, gn.Function] = {}
+        #: The metrics, when it was validated last.
+        self._measured: list[float] = []
 
     @property
     def unit_name(self) -> str:  # type: ignore[override]
@@ -230,16 +234,16 @@ class Arrays(ObjectiveProblem):
             **how,
         )
         with gn.scope(layer="cost"):
-            if self._kind != "cases":
-                losses = u.losses if self._kind == "steps" else u.values
-                losses = losses[self.unscored :]
-            elif u.losses.ndim > 1:
-                losses = gn.mean(u.losses[self.unscored :], axis=0)
-            else:
-                losses = u.losses
+            losses = self._of_targets(u.values if self._kind == "values" else u.losses)
             w = gn.input(losses.shape, network.dtype, name="w")
             cost = gn.sum(w * losses)
         return u, [u.inputs, u.targets, w, *([] if u.lengths is None else [u.lengths])], cost
+
+    def _of_targets(self, values: Node) -> Node:
+        """Of each that there is a weight for: those of scored steps, or their mean."""
+        by_step = judged_by_step(self.model)
+        scored = values[self.unscored :] if by_step else values
+        return gn.mean(scored, axis=0) if by_step and self._kind == "cases" else scored
 
     def _objective(self, time: int) -> Objective:
         u, inputs, cost = self._unrolled(time, random=self._random)
@@ -254,9 +258,14 @@ class Arrays(ObjectiveProblem):
         )
 
     def _judge(self, time: int) -> gn.Function:
+        """The cost, and what metrics are by name, of a batch."""
         if time not in self._judges:
-            _, inputs, cost = self._unrolled(time, training=False)
-            self._judges[time] = gn.compile([cost], inputs, backend=self.backend, threads=self.threads)
+            u, inputs, cost = self._unrolled(time, training=False)
+            w = inputs[2]
+            found = [gn.sum(w * self._of_targets(each)) for each in _measures(u, self._kind)]
+            self._judges[time] = gn.compile(
+                [cost, *found], inputs, backend=self.backend, threads=self.threads
+            )
         return self._judges[time]
 
     # -- what a Trainer asks -------------------------------------------------------------------
@@ -304,11 +313,23 @@ class Arrays(ObjectiveProblem):
     def validate(self) -> float | None:
         if self._valid is None:
             return None
-        total = 0.0
+        sums = 0.0
         for which in self._packed(self._valid, np.arange(len(self._valid))):
             batch = self._fed(self._valid, which)
-            total += float(self._judge(batch.time)(*self._arrays_of(batch))[0])
-        return total / self._valid.total(self.unscored)
+            sums = sums + np.array(self._judge(batch.time)(*self._arrays_of(batch)), np.float64)
+        cost, *self._measured = (sums / self._valid.total(self.unscored)).tolist()
+        return float(cost)
+
+    def metrics(self) -> Mapping[str, Callable[[], float]]:
+        """ "accuracy" of classes and bits, "absolute_error" of numbers, by weight over what is validated on."""
+        if self._valid is None:
+            return {}
+        return {name: partial(self._metric, i) for i, name in enumerate(_NAMES.get(self.model.loss, ()))}
+
+    def _metric(self, number: int) -> float:
+        if not self._measured:
+            self.validate()
+        return self._measured[number]
 
     def description(self) -> dict[str, Any]:
         kept = [self._train, *([] if self._valid is None else [self._valid])]
@@ -321,6 +342,29 @@ class Arrays(ObjectiveProblem):
 
     def restore(self, arrays: Any, numbers: Any) -> None:
         self._random.state = numbers["random"]
+
+
+#: By loss the names of what `_measures` gives.
+_NAMES: dict[str, tuple[str, ...]] = {
+    "softmax": ("accuracy",),
+    "sigmoid": ("accuracy",),
+    "squared": ("absolute_error",),
+}
+
+
+def _measures(u: Unrolled, kind: str) -> list[Node]:
+    """Of each target, or each value where these are weighed, how right it was, or how far away."""
+    o, t = u.logits, u.targets
+    match u.network.loss:
+        case "softmax":
+            return [gn.cast(gn.equal(gn.argmax(o), t), o.dtype)]
+        case "sigmoid":
+            values = gn.cast(gn.equal(o > 0, t > 0.5), o.dtype)
+        case "squared":
+            values = gn.absolute(o - t)
+        case _:
+            return []
+    return [values if kind == "values" else gn.mean(values, axis=-1)]
 
 
 def _first(network: Network) -> str:

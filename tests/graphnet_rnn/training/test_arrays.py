@@ -430,3 +430,24 @@ def test_targets_of_cases_as_a_whole(loss: str, pool: str) -> None:
     assert weights == pytest.approx(WEIGHTS.sum())
     assert seen == pytest.approx(total, rel=1e-9)
     assert problem.validate() is not None
+
+
+@pytest.mark.parametrize(("loss", "by"), [("softmax", "steps"), ("sigmoid", "values"), ("squared", "cases")])
+def test_metrics_are_means_by_weight(loss: str, by: str, tmp_path: Path) -> None:
+    cases, kept = ragged(loss, by), ragged(loss, by, seed=1)
+    net = network(loss)
+    problem = rnn.Arrays(net, cases, batch=3, valid=kept, buckets=3)
+    (name,) = problem.metrics()
+    found = problem.metrics()[name]()
+    o, _ = rnn.run(net, kept.inputs, lengths=kept.lengths)
+    t, w = kept.targets, np.where(kept.inside(), kept.weights if by != "values" else 1.0, 0.0)
+    if loss == "softmax":
+        each = o.argmax(axis=2) == t
+    elif loss == "squared":
+        each = np.abs(o - np.nan_to_num(t)).mean(axis=2)
+    else:
+        each, w = (o > 0) == (t > 0.5), w[..., None] * kept.weights
+    assert found == pytest.approx((each * w).sum() / w.sum(), rel=1e-6)
+    Trainer(problem, Training(rnn.Adam(0.01), epochs=2), tmp_path / "run", metrics=[name]).run()
+    (*_, last) = (row for row in rows(tmp_path / "run") if row["event"] == "epoch")
+    assert last["metrics"] == {name: problem.metrics()[name]()}
