@@ -11,11 +11,14 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
+from graphnet.system.cached import cached_property
 from graphnet_rnn.data.packing import bucket_of, bucket_times
 from graphnet_rnn.data.sequences import Sequences, named_sequences
 from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.network.ctc.decoding import greedy, label_error_rate
 from graphnet_rnn.network.losses import SEQUENCE_LOSSES
 from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.running import Runner
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers import Optimizer
 from graphnet_rnn.optimizers.batched import BatchedObjective
@@ -313,23 +316,37 @@ class Arrays(ObjectiveProblem):
     def validate(self) -> float | None:
         if self._valid is None:
             return None
-        sums = 0.0
+        sums = np.zeros(1 + len(_NAMES.get(self.model.loss, ())))
         for which in self._packed(self._valid, np.arange(len(self._valid))):
             batch = self._fed(self._valid, which)
-            sums = sums + np.array(self._judge(batch.time)(*self._arrays_of(batch)), np.float64)
+            sums += np.array(self._judge(batch.time)(*self._arrays_of(batch)), np.float64)
         cost, *self._measured = (sums / self._valid.total(self.unscored)).tolist()
         return float(cost)
 
     def metrics(self) -> Mapping[str, Callable[[], float]]:
-        """ "accuracy" of classes and bits, "absolute_error" of numbers, by weight over what is validated on."""
+        """Of what is validated on, by weight "accuracy" of classes and bits, "absolute_error" of numbers.
+
+        With the loss "ctc" the "label_error_rate" of the most probable alignments.
+        """
         if self._valid is None:
             return {}
+        if self._labels is not None:
+            return {"label_error_rate": self._label_error_rate}
         return {name: partial(self._metric, i) for i, name in enumerate(_NAMES.get(self.model.loss, ()))}
 
     def _metric(self, number: int) -> float:
         if not self._measured:
             self.validate()
         return self._measured[number]
+
+    def _label_error_rate(self) -> float:
+        assert self._valid is not None
+        logits, _ = self._runner(self._valid.x, lengths=self._valid.lengths)
+        return label_error_rate(greedy(logits), self._valid.t)
+
+    @cached_property
+    def _runner(self) -> Runner:
+        return Runner(self.model, backend=self.backend, threads=self.threads)
 
     def description(self) -> dict[str, Any]:
         kept = [self._train, *([] if self._valid is None else [self._valid])]

@@ -449,5 +449,17 @@ def test_metrics_are_means_by_weight(loss: str, by: str, tmp_path: Path) -> None
         each, w = (o > 0) == (t > 0.5), w[..., None] * kept.weights
     assert found == pytest.approx((each * w).sum() / w.sum(), rel=1e-6)
     Trainer(problem, Training(rnn.Adam(0.01), epochs=2), tmp_path / "run", metrics=[name]).run()
-    (*_, last) = (row for row in rows(tmp_path / "run") if row["event"] == "epoch")
+    (*_, last) = rows(tmp_path / "run", "epoch")
     assert last["metrics"] == {name: problem.metrics()[name]()}
+
+
+def test_label_error_rate_is_of_each_case_by_itself() -> None:
+    cases = ragged("ctc", "cases")
+    assert cases.lengths is not None
+    net = network("ctc")
+    problem = rnn.Arrays(net, cases, valid=cases)
+    decoded = []
+    for n, steps in enumerate(cases.lengths):
+        decoded += rnn.ctc.greedy(rnn.run(net, cases.inputs[:steps, [n]])[0])
+    expected = rnn.ctc.label_error_rate(decoded, cases.targets)
+    assert problem.metrics()["label_error_rate"]() == expected > 0
