@@ -342,7 +342,7 @@ class Arrays(ObjectiveProblem):
     def _label_error_rate(self) -> float:
         assert self._valid is not None
         logits, _ = self._runner(self._valid.x, lengths=self._valid.lengths)
-        return label_error_rate(greedy(logits), self._valid.t)
+        return label_error_rate(greedy(logits), list(self._valid.t))
 
     @cached_property
     def _runner(self) -> Runner:
