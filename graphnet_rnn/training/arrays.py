@@ -114,7 +114,7 @@ class Arrays(ObjectiveProblem):
         self._times = [self._train.time]
         if self._ragged:
             lengths = [each.lengths for each in (self._train, self._valid) if each is not None]
-            self._times = bucket_times(np.concatenate(lengths), self.buckets)
+            self._times = bucket_times(np.concatenate(lengths), self.buckets, self.batch)
         if self.unscored >= self._times[0] and self.unscored:
             raise UsageError(
                 f"Arrays: unscored = {self.unscored} leaves no target in cases of {self._times[0]} steps"
