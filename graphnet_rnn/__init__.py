@@ -36,6 +36,7 @@ from graphnet_rnn.cells import (
     NARX,
     RHN,
     RTRBM,
+    Attention,
     Bidirectional,
     Dense,
     EchoState,
@@ -57,6 +58,7 @@ from graphnet_rnn.cells import (
     Residual,
     StackedMRNN,
     TensorRNN,
+    attention_memory,
 )  # fmt: skip
 from graphnet_rnn.formats.model_file import load, save
 from graphnet_rnn.model import Model
@@ -110,6 +112,7 @@ from graphnet_rnn.training import (
     DrawnText,
     EarlyStopping,
     EnergyCases,
+    GraphCases,
     LongSequence,
     Movements,
     Problem,
@@ -135,6 +138,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Arrays",
+    "Attention",
     "AugmentedHessianFree",
     "BatchedObjective",
     "Bidirectional",
@@ -153,6 +157,7 @@ __all__ = [
     "ExponentialDecay",
     "FirstOrder",
     "GRUResetAfter",
+    "GraphCases",
     "GraphLSTM",
     "GraphRNN",
     "GreedyHessianFree",
@@ -203,6 +208,7 @@ __all__ = [
     "TrustRegion",
     "Unrolled",
     "Warmup",
+    "attention_memory",
     "cells",
     "control",
     "cost_over_text",

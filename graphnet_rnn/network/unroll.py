@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import graphnet as gn
 from graphnet.graph.display import ShowsItself
+from graphnet.graph.dtypes import INT64
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import hide_module
 from graphnet.system.collector import collector_paused
@@ -21,7 +22,12 @@ from graphnet_rnn.network.lengths import ENDS, Lengths
 from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.network.pooling import POOLS
 from graphnet_rnn.optimizers.structure import hidden_units
-from graphnet_rnn.settings import MANY, shown, whole_number, yes_or_no
+from graphnet_rnn.settings import MANY, listed, one_of, shown, text, whole_number, yes_or_no
+
+#: What there is of a network with an output alone.
+OF_OUTPUTS = ("targets", "logits", "values", "losses", "cost")
+#: What a network reads of its own predictions.
+FEEDBACKS = ("likeliest", "drawn")
 
 if TYPE_CHECKING:
     from graphnet_rnn.network.network import Network
@@ -59,12 +65,15 @@ class Unrolled(ShowsItself):
         time: int,
         batch: int,
         training: bool,
-        initial: str,
+        initial: str | Mapping[str, Node] | Sequence[Node],
         unscored: int,
         random: gn.RandomSource | None,
         labels: int | None,
         predict_first: bool = False,
-        lengths: bool = False,
+        lengths: bool | Node = False,
+        inputs: Node | None = None,
+        feedback: str | None = None,
+        name: str = "",
     ) -> None:
         if not isinstance(network, FlatParameters) or not hasattr(network, "unroll"):
             raise UsageError(f"Unrolled: a Network is needed, not {shown(network)}")
@@ -72,7 +81,7 @@ class Unrolled(ShowsItself):
         time, batch = whole_number("unroll: time", time), whole_number("unroll: batch", batch)
         unscored = whole_number("unroll: unscored", unscored, least=0)
         predict_first = yes_or_no("unroll: predict_first", predict_first)
-        ragged = yes_or_no("unroll: lengths", lengths)
+        self.name = text("unroll: name", name)
         judged = time + predict_first
         if unscored >= judged:
             raise UsageError(f"unroll: unscored must be in 0 ... {judged - 1}, not {unscored}")
@@ -83,24 +92,77 @@ class Unrolled(ShowsItself):
                 "unroll: predict_first needs a network that reads no later input, and a loss of each step; this one "
                 f"{'reads later inputs' if not network.causal else f'has the loss {network.loss!r}'}"
             )
+        if unscored or predict_first:
+            network.require_output("unroll: unscored" if unscored else "unroll: predict_first")
         self.network, self.time, self.batch = network, time, batch
+        self.feedback = self._checked_feedback(feedback)
         self.random = gn.RandomSource(network.seed) if random is None else random
         self._masks = self._new_masks(training)
         self._layer_masks = [self._new_masks(training) for _ in network.layers]
-        self.inputs = _sequence_input("x", time, batch, network.inputs, network.reads == "symbols", network)
-        self.targets = self._targets(labels, unscored, judged)
-        with gn.scope(**{ENDS: True}):
-            self.lengths = gn.input((batch,), "int64", name="lengths") if ragged else None
+        self.inputs = self._given_inputs(inputs)
+        if network.outputs:
+            self.targets = self._targets(labels, unscored, judged)
+        self.lengths = self._given_lengths(lengths)
         self.ends = None if self.lengths is None else Lengths(time, self.lengths)
-        with gn.scope(layer="input"):
-            self._steps = self.inputs if self.ends is None else self.ends.held(self.inputs)
+        with gn.scope(layer=self._layer("input")):
+            self._steps = self.inputs
+            if self.ends is not None and not self.feedback:
+                self._steps = self.ends.held(self.inputs)
         self.initial = self._initial_states(initial)
         with collector_paused():
             first = [self._read_off()] if predict_first else []
             outputs = self._run()
         self._require_recurrent_dropout()
-        with gn.scope(layer="cost"):
-            self._judge([*first, *outputs], unscored, predict_first)
+        if network.outputs:
+            with gn.scope(layer="cost"):
+                self._judge([*first, *outputs], unscored, predict_first)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OF_OUTPUTS and not self.network.outputs:
+            self.network.require_output(f"unroll: {name}")
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    # -- what may be nodes ---------------------------------------------------------------------
+
+    def _checked_feedback(self, feedback: str | None) -> str | None:
+        if feedback is None:
+            return None
+        one_of("unroll: feedback", feedback, FEEDBACKS)
+        network = self.network
+        network.require_output("unroll: feedback")
+        network.require_each_step("unroll: feedback")
+        if not network.causal or network.loss in SEQUENCE_LOSSES or network.inputs != network.outputs:
+            raise UsageError(
+                "unroll: feedback is for a network that reads what it predicts: no later inputs, a loss of each step, "
+                f"and as many inputs as outputs; this one is {shown(network, MANY)}"
+            )
+        if feedback == "drawn" and network.loss == "squared":
+            raise UsageError(
+                "unroll: with the loss 'squared' a prediction has no distribution to be drawn from; "
+                "feedback='likeliest' reads the prediction itself"
+            )
+        return feedback
+
+    def _given_inputs(self, inputs: Node | None) -> Node:
+        network = self.network
+        symbols = network.reads == "symbols"
+        time = 1 if self.feedback else self.time
+        if inputs is None:
+            return _sequence_input("x", time, self.batch, network.inputs, symbols, network)
+        shape = (time, self.batch) if symbols else (time, self.batch, network.inputs)
+        return _required_node("inputs", inputs, shape, INT64 if symbols else network.dtype)
+
+    def _given_lengths(self, lengths: bool | Node) -> Node | None:
+        if isinstance(lengths, Node):
+            return _required_node("lengths", lengths, (self.batch,), INT64)
+        if not yes_or_no("unroll: lengths", lengths):
+            return None
+        with gn.scope(**{ENDS: True}):
+            return gn.input((self.batch,), "int64", name="lengths")
+
+    def _layer(self, name: str) -> str:
+        """What scopes call a layer of this network."""
+        return f"{self.name}.{name}" if self.name else name
 
     def _judge(self, outputs: list[Node], unscored: int, predict_first: bool) -> None:
         """Logits, losses and cost, from what the output layer has made at each step, or of the whole sequence."""
@@ -166,8 +228,10 @@ class Unrolled(ShowsItself):
             return gn.input((self.batch, network.outputs), network.dtype, name="t")
         return _sequence_input("t", judged, self.batch, network.outputs, network.loss == "softmax", network)
 
-    def _initial_states(self, kind: str) -> list[Node]:
+    def _initial_states(self, kind: str | Mapping[str, Node] | Sequence[Node]) -> list[Node]:
         names = self.network.state_names()
+        if not isinstance(kind, str):
+            return self._given_states(kind)
         if kind == "given":
             return [gn.input((self.batch, width), self.network.dtype, name=name) for name, width in names]
         if kind == "zero":
@@ -175,9 +239,32 @@ class Unrolled(ShowsItself):
         if kind == "learned" and self.network.initial_state == "learned":
             return self.network.learned_states(self.batch)
         raise UsageError(
-            f"unroll: initial must be 'given', 'zero', or 'learned' (for a network made with "
-            f"initial_state='learned'), not {kind!r}"
+            f"unroll: initial must be 'given', 'zero', 'learned' (for a network made with initial_state='learned'), or "
+            f"nodes, not {shown(kind)}"
         )
+
+    def _given_states(self, given: Mapping[str, Node] | Sequence[Node]) -> list[Node]:
+        """First states that are nodes: all in order, or some by name, the others as the network has them."""
+        network = self.network
+        widths = [width for _, width in network.state_names()]
+        known = [state.name for cell in network.layers for state in cell.states]
+        if not isinstance(given, Mapping):
+            nodes = listed("unroll: initial", given, "nodes")
+            if len(nodes) != len(widths):
+                raise UsageError(
+                    f"unroll: initial has {len(nodes)} nodes for the {len(widths)} states {', '.join(known)}; those "
+                    "that are meant can be named: initial={'h': node}"
+                )
+            return [
+                _required_node(f"initial: {name}", node, (self.batch, width), network.dtype)
+                for name, node, width in zip(known, nodes, widths, strict=True)
+            ]
+        learned = network.initial_state == "learned"
+        found = network.learned_states(self.batch) if learned else self._initial_states("zero")
+        for name, node in given.items():
+            i = self._number_of("unroll: initial names", name)
+            found[i] = _required_node(f"initial: {name}", node, (self.batch, widths[i]), network.dtype)
+        return found
 
     def _run(self) -> list[Node]:
         """Steps all layers through time; returns o_t for each step, or the o of the whole sequence."""
@@ -187,17 +274,18 @@ class Unrolled(ShowsItself):
         states = [tuple(self.initial[a:b]) for a, b in itertools.pairwise(starts)]
         hidden: list[list[Node]] = [[] for _ in layers]
         self.after: list[list[Node]] = []
-        outputs = []
+        outputs: list[Node] = []
+        self._outputs = outputs
         # Time step by time step where that can be: a segment of time is then a segment of the program.
         run = self._step_by_step if self.network.causal else self._layer_by_layer
         for t, column in enumerate(run(layers, states)):
-            if self.network.pool is None:
-                with gn.scope(layer="output", time=t + 1):
+            if self.network.pool is None and self.network.outputs:
+                with gn.scope(layer=self._layer("output"), time=t + 1):
                     outputs.append(self.network.project(column))
             for steps, h in zip(hidden, column, strict=True):
                 steps.append(h)
-        if self.network.pool is not None:
-            with gn.scope(layer="output"):
+        if self.network.pool is not None and self.network.outputs:
+            with gn.scope(layer=self._layer("output")):
                 outputs.append(self._pooled(hidden))
         self.hidden = [gn.stack(steps) for steps in hidden]
         if self.ends is not None:
@@ -218,9 +306,9 @@ class Unrolled(ShowsItself):
         starts = itertools.accumulate([0, *(len(cell.states) for cell in self.network.layers)])
         column = []
         for l, (cell, (a, b)) in enumerate(zip(self.network.layers, itertools.pairwise(starts), strict=True)):
-            with gn.scope(layer=f"layer{l}", cell=type(cell).__name__, time=0):
+            with gn.scope(layer=self._layer(f"layer{l}"), cell=type(cell).__name__, time=0):
                 column.append(cell.read_off(self.initial[a:b]))
-        with gn.scope(layer="output", time=0):
+        with gn.scope(layer=self._layer("output"), time=0):
             return self.network.project(column)
 
     def _step_by_step(self, layers: Sequence[Cell], states: list[tuple[Node, ...]]) -> Iterator[list[Node]]:
@@ -234,7 +322,7 @@ class Unrolled(ShowsItself):
             first = x.serial
             column = []
             for l, cell in enumerate(layers):
-                with gn.scope(layer=f"layer{l}", cell=type(cell).__name__, time=t + 1):
+                with gn.scope(layer=self._layer(f"layer{l}"), cell=type(cell).__name__, time=t + 1):
                     below, states[l] = cell.advance(self._read(l, below, x), states[l], inside)
                 column.append(below)
             self.after.append([node for layer in states for node in layer])
@@ -247,7 +335,7 @@ class Unrolled(ShowsItself):
         inside = None if self.ends is None else [self.ends.inside_at(t) for t in range(self.time)]
         hidden = []
         for l, cell in enumerate(layers):
-            with gn.scope(layer=f"layer{l}"):
+            with gn.scope(layer=self._layer(f"layer{l}")):
                 with gn.scope(part="input"):
                     read = at_each_step(partial(self._read, l), below, xs)
                 with gn.scope(cell=type(cell).__name__):
@@ -268,9 +356,43 @@ class Unrolled(ShowsItself):
 
     def _input_at(self, t: int) -> Node:
         network = self.network
-        with gn.scope(layer="input", time=t + 1):
-            x = self._steps[t]
+        with gn.scope(layer=self._layer("input"), time=t + 1):
+            x = self._predicted(self._outputs[-1]) if t and self.feedback else self._steps[t]
             return gn.one_hot(x, network.inputs, network.dtype) if network.reads == "symbols" else x
+
+    def _predicted(self, o: Node) -> Node:
+        """What the next step reads of a prediction: the likeliest, or one that is drawn."""
+        network, drawn = self.network, self.feedback == "drawn"
+        if network.loss == "softmax":
+            if drawn:  # argmax of log p and Gumbel noise; Maddison, Tarlow & Minka 2014, 2
+                # Of numbers within (-1, 1); exactly -1 would be an infinity.
+                share = self.random.uniform(0.5, o.shape, o.dtype) + 0.5
+                o = o - gn.log(-gn.log(gn.clip(share, 1e-30, 1 - 1e-7)))
+            symbol = gn.argmax(o)
+            return symbol if network.reads == "symbols" else gn.one_hot(symbol, network.inputs, o.dtype)
+        if network.loss == "squared":
+            return o
+        half = self.random.uniform(0.5, o.shape, o.dtype) + 0.5 if drawn else 0.5
+        return gn.cast(gn.sigmoid(o) > half, o.dtype)
+
+    def course(self, state: str) -> Node:
+        """(time, batch, width): a state after each step, by its name, as in `initial`; UsageError if there is none."""
+        if not self.after:
+            raise UsageError("course: states after each step are known where no layer reads later inputs")
+        at = self._number_of("course: asked for is", state)
+        return gn.stack([states[at] for states in self.after])
+
+    def _number_of(self, what: str, name: str) -> int:
+        """Where a state is among `initial`: by its name, or by that and the number of its layer."""
+        known = [(state.name, l) for l, cell in enumerate(self.network.layers) for state in cell.states]
+        exact = [i for i, (each, l) in enumerate(known) if name == f"{each}{l}"]
+        found = exact or [i for i, (each, _) in enumerate(known) if name == each]
+        if len(found) != 1:
+            named = ", ".join(f"{each}{l}" for each, l in known)
+            raise UsageError(
+                f"{what} the state {shown(name)}, but states, with their layers, are {named or 'none'}"
+            )
+        return found[0]
 
     @property
     def structure(self) -> list[tuple[Node, Node]]:
@@ -278,14 +400,26 @@ class Unrolled(ShowsItself):
 
         Each unit is there once, however often the equations write it. An Objective finds them by itself.
         """
-        return hidden_units(self.cost)
+        return hidden_units(self.cost if self.network.outputs else self.final)
 
     def __graph__(self) -> gn.Graph:
-        """The cost as a graph, for pictures."""
-        return gn.Graph([self.cost])
+        """The cost as a graph, for pictures; the outputs of the last layer, of a network that has no output layer."""
+        return gn.Graph([self.cost] if self.network.outputs else [*self.hidden[-1:], *self.final])
 
     def __repr__(self) -> str:
         return f"<{self.network!r} over {self.time} steps of {self.batch} sequences>"
+
+
+def _required_node(name: str, node: Any, shape: tuple[int, ...], dtype: Any) -> Node:
+    """The node; UsageError for what is none, or of another shape or dtype."""
+    if not isinstance(node, Node):
+        raise UsageError(f"unroll: {name} must be a node {list(shape)}, not {shown(node)}")
+    if node.shape != shape or node.dtype != dtype:
+        raise UsageError(
+            f"unroll: {name} must be {dtype}{list(shape)}, but {node.describe()} (made at {node.origin}) is "
+            f"{node.dtype}"
+        )
+    return node
 
 
 def _sequence_input(name: str, time: int, batch: int, width: int, symbols: bool, network: Network) -> Node:

@@ -4,6 +4,7 @@ from graphnet_rnn.training.arrays import Arrays
 from graphnet_rnn.training.early_stopping import EarlyStopping
 from graphnet_rnn.training.energy import EnergyCases
 from graphnet_rnn.training.folder import RunFolder
+from graphnet_rnn.training.graph_cases import GraphCases
 from graphnet_rnn.training.interruption import Interruption
 from graphnet_rnn.training.long_sequence import LongSequence
 from graphnet_rnn.training.movements import Movements
@@ -21,6 +22,7 @@ __all__ = [
     "DrawnText",
     "EarlyStopping",
     "EnergyCases",
+    "GraphCases",
     "Interruption",
     "Listener",
     "LongSequence",
