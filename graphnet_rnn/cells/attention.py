@@ -28,9 +28,9 @@ class Attention(Cell):
     "additive": e = tanh(h W_hq + m_s W_mq + b_q) w_qe; "dot": e = (h W_hq) · m_s / √width.
     inner: any causal cell with a state, the first of which is h; or a number: of units of an LSTM. memory: the width of
     a place; places: how many there are, s = 1 ... places.
-    What it remembers are states that stay as they are: memory, all places one after another, l, the logarithm of how
-    much each may be looked at (0, or very low where there is none), and a, where it looked at last, which is what a
-    picture of the attention shows. rnn.attention_memory makes the first states of what another network has seen.
+    What it remembers are states that stay as they are: memory, all places one after another, and l, the logarithm of
+    how much each may be looked at (0, or very low where there is none). rnn.attention_memory makes these first states
+    of what another network has seen. u.course("attention") is a at all steps, which viz.attention_map draws.
     Source: Bahdanau, Cho & Bengio 2015, A.1.2 and A.2.2 ("additive"); Luong, Pham & Manning 2015, eq. 8, "general", and
     Vaswani et al. 2017, eq. 1, for the scale ("dot").
     """
@@ -60,7 +60,7 @@ class Attention(Cell):
 
     def resolve(self) -> None:
         inner = self.inner.reading(self.reads + self.memory)
-        own = {"memory": self.places * self.memory, "l": self.places, "a": self.places}
+        own = {"memory": self.places * self.memory, "l": self.places}
         taken = {state.name for state in inner.states}
         for name in own:
             if name in taken:
@@ -71,16 +71,15 @@ class Attention(Cell):
         self.output = State("y", output_or_one(inner) + self.memory)
 
     def step(self, x: Node, *states: Node) -> tuple[Node, ...]:
-        *own, memory, l, _ = states
+        *own, memory, l = states
         batch, places, width = x.shape[0], self.places, self.memory
-        e = self._scores(own[0], memory) + l
-        a = gn.softmax(e, axis=1)
+        a = gn.label(gn.softmax(self._scores(own[0], memory) + l, axis=1), "attention")
         c = gn.reshape(
             gn.reshape(a, (batch, 1, places)) @ gn.reshape(memory, (batch, places, width)), (batch, width)
         )
         read = gn.concatenate([x, c], axis=1)
         h, after = self.part("inner", self.inner, read.shape[1]).advance(read, own)
-        return gn.concatenate([h, c], axis=1), *after, memory, l, a
+        return gn.concatenate([h, c], axis=1), *after, memory, l
 
     def _scores(self, h: Node, memory: Node) -> Node:
         """e(h, m_s), (batch, places)"""
@@ -114,6 +113,11 @@ def attention_memory(seen: Node, lengths: Node | None = None) -> dict[str, Node]
     if not isinstance(seen, Node) or seen.ndim != 3:
         what = seen.describe() if isinstance(seen, Node) else shown(seen)
         raise UsageError(f"attention_memory: seen must be a node (places, batch, width), not {what}")
+    with gn.scope(**seen.scope):
+        return _first_states(seen, lengths)
+
+
+def _first_states(seen: Node, lengths: Node | None) -> dict[str, Node]:
     places, batch, width = seen.shape
     memory = gn.reshape(gn.transpose(seen, (1, 0, 2)), (batch, places * width))
     if lengths is None:

@@ -38,8 +38,7 @@ class Lengths:
 
     def inside_at(self, t: int) -> Node:
         """(batch, 1): which cases have this step."""
-        with gn.scope(layer="input", time=t + 1):
-            return self._columns[t]
+        return self._columns[t]
 
     def held(self, x: Node) -> Node:
         """(time, batch, ...): x, its last step again where a case has ended."""

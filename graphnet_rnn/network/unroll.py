@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import graphnet as gn
 from graphnet.graph.display import ShowsItself
 from graphnet.graph.dtypes import INT64
+from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import hide_module
 from graphnet.system.collector import collector_paused
@@ -108,6 +109,7 @@ class Unrolled(ShowsItself):
             self._steps = self.inputs
             if self.ends is not None and not self.feedback:
                 self._steps = self.ends.held(self.inputs)
+        self.begins = _last_time([inputs, *_nodes_of(initial)])
         self.initial = self._initial_states(initial)
         with collector_paused():
             first = [self._read_off()] if predict_first else []
@@ -280,18 +282,22 @@ class Unrolled(ShowsItself):
         run = self._step_by_step if self.network.causal else self._layer_by_layer
         for t, column in enumerate(run(layers, states)):
             if self.network.pool is None and self.network.outputs:
-                with gn.scope(layer=self._layer("output"), time=t + 1):
+                with gn.scope(layer=self._layer("output"), time=self.begins + t + 1):
                     outputs.append(self.network.project(column))
             for steps, h in zip(hidden, column, strict=True):
                 steps.append(h)
         if self.network.pool is not None and self.network.outputs:
             with gn.scope(layer=self._layer("output")):
                 outputs.append(self._pooled(hidden))
-        self.hidden = [gn.stack(steps) for steps in hidden]
-        if self.ends is not None:
-            self.hidden = [self.ends.cut(h) for h in self.hidden]
+        self.hidden = [self._over_time(l, steps) for l, steps in enumerate(hidden)]
         self.final = [node for layer in states for node in layer]
         return outputs
+
+    def _over_time(self, layer: int, steps: list[Node]) -> Node:
+        """(time, batch, units): what others read of a layer, which is known when it has read the last step."""
+        with gn.scope(layer=self._layer(f"layer{layer}.outputs"), time=self.begins + self.time):
+            h = gn.stack(steps)
+            return h if self.ends is None else self.ends.cut(h)
 
     def _pooled(self, hidden: list[list[Node]]) -> Node:
         """o, of the outputs of all layers at all steps"""
@@ -306,9 +312,9 @@ class Unrolled(ShowsItself):
         starts = itertools.accumulate([0, *(len(cell.states) for cell in self.network.layers)])
         column = []
         for l, (cell, (a, b)) in enumerate(zip(self.network.layers, itertools.pairwise(starts), strict=True)):
-            with gn.scope(layer=self._layer(f"layer{l}"), cell=type(cell).__name__, time=0):
+            with gn.scope(layer=self._layer(f"layer{l}"), cell=type(cell).__name__, time=self.begins):
                 column.append(cell.read_off(self.initial[a:b]))
-        with gn.scope(layer=self._layer("output"), time=0):
+        with gn.scope(layer=self._layer("output"), time=self.begins):
             return self.network.project(column)
 
     def _step_by_step(self, layers: Sequence[Cell], states: list[tuple[Node, ...]]) -> Iterator[list[Node]]:
@@ -316,13 +322,15 @@ class Unrolled(ShowsItself):
         first = 0
         for t in range(self.time):
             below = x = self._input_at(t)
-            inside = None if self.ends is None else self.ends.inside_at(t)
+            inside = self._inside_at(t)
             if t == 1:  # all steps make as many nodes as the first
                 self._require_room(x.serial - first)
             first = x.serial
             column = []
             for l, cell in enumerate(layers):
-                with gn.scope(layer=self._layer(f"layer{l}"), cell=type(cell).__name__, time=t + 1):
+                with gn.scope(
+                    layer=self._layer(f"layer{l}"), cell=type(cell).__name__, time=self.begins + t + 1
+                ):
                     below, states[l] = cell.advance(self._read(l, below, x), states[l], inside)
                 column.append(below)
             self.after.append([node for layer in states for node in layer])
@@ -332,7 +340,8 @@ class Unrolled(ShowsItself):
         """The same for networks with a layer that needs the whole sequence below it."""
         self._require_room(len(layers))
         below = xs = [self._input_at(t) for t in range(self.time)]
-        inside = None if self.ends is None else [self.ends.inside_at(t) for t in range(self.time)]
+        steps = [self._inside_at(t) for t in range(self.time)]
+        inside = [each for each in steps if each is not None] or None
         hidden = []
         for l, cell in enumerate(layers):
             with gn.scope(layer=self._layer(f"layer{l}")):
@@ -342,6 +351,13 @@ class Unrolled(ShowsItself):
                     below, states[l] = cell.sequence(read, states[l], inside=inside)
             hidden.append(below)
         yield from map(list, zip(*hidden, strict=True))
+
+    def _inside_at(self, t: int) -> Node | None:
+        """Which cases have this step; None: all."""
+        if self.ends is None:
+            return None
+        with gn.scope(layer=self._layer("input"), time=self.begins + t + 1):
+            return self.ends.inside_at(t)
 
     def _require_room(self, nodes: int) -> None:
         """NotEnoughMemoryError where steps of so many nodes each cannot be made, before they are."""
@@ -356,7 +372,7 @@ class Unrolled(ShowsItself):
 
     def _input_at(self, t: int) -> Node:
         network = self.network
-        with gn.scope(layer=self._layer("input"), time=t + 1):
+        with gn.scope(layer=self._layer("input"), time=self.begins + t + 1):
             x = self._predicted(self._outputs[-1]) if t and self.feedback else self._steps[t]
             return gn.one_hot(x, network.inputs, network.dtype) if network.reads == "symbols" else x
 
@@ -375,11 +391,30 @@ class Unrolled(ShowsItself):
         half = self.random.uniform(0.5, o.shape, o.dtype) + 0.5 if drawn else 0.5
         return gn.cast(gn.sigmoid(o) > half, o.dtype)
 
-    def course(self, state: str) -> Node:
-        """(time, batch, width): a state after each step, by its name, as in `initial`; UsageError if there is none."""
+    def course(self, name: str) -> Node:
+        """(time, batch, width): at each step what the equations of a cell have labelled so, or else a state after it.
+
+        States are named as in `initial`. UsageError if there is none of this name, or several in a step.
+        """
+        labelled: dict[int, list[Node]] = {}
+        for node in ancestors([*self.hidden, *self.final]):
+            if (
+                node.op.is_label
+                and node.name == name
+                and str(node.scope.get("layer", "")).startswith(self.name)
+            ):
+                labelled.setdefault(node.scope["time"] - self.begins, []).append(node)
+        if labelled:
+            if set(labelled) != set(range(1, self.time + 1)) or any(
+                len(each) > 1 for each in labelled.values()
+            ):
+                raise UsageError(
+                    f"course: {shown(name)} is not there once at each step, but in {labelled!r:.80}"
+                )
+            return gn.stack([labelled[t + 1][0] for t in range(self.time)])
         if not self.after:
             raise UsageError("course: states after each step are known where no layer reads later inputs")
-        at = self._number_of("course: asked for is", state)
+        at = self._number_of("course: asked for is", name)
         return gn.stack([states[at] for states in self.after])
 
     def _number_of(self, what: str, name: str) -> int:
@@ -408,6 +443,23 @@ class Unrolled(ShowsItself):
 
     def __repr__(self) -> str:
         return f"<{self.network!r} over {self.time} steps of {self.batch} sequences>"
+
+
+def _nodes_of(initial: Any) -> list[Any]:
+    return (
+        list(initial.values())
+        if isinstance(initial, Mapping)
+        else []
+        if isinstance(initial, str)
+        else initial
+    )
+
+
+def _last_time(given: Iterable[Any]) -> int:
+    """The last time step of another network that these nodes come from; 0 if from none."""
+    nodes = [node for node in given if isinstance(node, Node) and node.inputs]
+    times = (node.scope.get("time") for node in ancestors(nodes))
+    return max((time for time in times if isinstance(time, int)), default=0)
 
 
 def _required_node(name: str, node: Any, shape: tuple[int, ...], dtype: Any) -> Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
@@ -11,6 +12,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.dtypes import is_float, require_unmasked
+from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.model import Model
@@ -98,6 +100,7 @@ class GraphCases(BatchesOfCases):
         cost, inputs, _ = self._weighed(training=True)
         settings = self.objective_settings()
         parameters = list(self.model.parameters.values())
+        self._digest = _digest(cost)
         self._make([Objective(cost, parameters, inputs, random=self._random, **settings)])
         self._judge: gn.Function | None = None
         self._measured: list[float] = []
@@ -139,9 +142,9 @@ class GraphCases(BatchesOfCases):
                 )
             found[name] = array.astype(node.dtype)
         if not counts or len(set(counts.values())) > 1 or not all(counts.values()):
-            told = ", ".join(f"{name} {n}" for name, n in counts.items())
+            shown_counts = ", ".join(f"{name} {n}" for name, n in counts.items())
             raise DataError(
-                f"GraphCases: {argument} must all be of as many cases, at least one, but are {told}"
+                f"GraphCases: {argument} must all be of as many cases, at least one, but are {shown_counts}"
             )
         return found, next(iter(counts.values()))
 
@@ -204,7 +207,7 @@ class GraphCases(BatchesOfCases):
 
     def description(self) -> dict[str, Any]:
         kept = [*self._train.values(), self._weights, *(self._valid or {}).values(), self._valid_weights]
-        return {**super().description(), "data": digest_of(*kept), "reads": list(self._axes)}
+        return {**super().description(), "data": digest_of(*kept), "graph": self._digest}
 
 
 def _read(given: Any, batch: int) -> tuple[Node, dict[str, Node], dict[str, Node]]:
@@ -235,6 +238,14 @@ def _read(given: Any, batch: int) -> tuple[Node, dict[str, Node], dict[str, Node
                 f"{node.origin})"
             )
     return losses, dict(inputs), dict(measured)
+
+
+def _digest(cost: Node) -> str:
+    """Tells graphs of other ops, shapes, or ways apart."""
+    order = ancestors([cost])
+    number = {node: i for i, node in enumerate(order)}
+    lines = (f"{n.op.name} {n.dtype} {n.shape} {[number[x] for x in n.inputs]}" for n in order)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def _axis(name: str, one: Node, other: Node) -> int | None:

@@ -253,8 +253,9 @@ class _Closing:
         return _dropout(group) if drops else (self.output_name(group), *_dropout(group))
 
     def output_name(self, group: Group) -> str:
-        if group.row == "output":
-            return self.at_time("o", group)
+        of = str(group.row).rpartition(".")[2]
+        if of in ("output", "outputs"):  # the latter of all steps of a layer, for another network
+            return self.at_time("o", group) if of == "output" else "outputs"
         last = group.nodes[-1]
         return self.names.markup(last.name) if last.name else self.symbols.get(last, symbol_of(last))
 

@@ -23,7 +23,17 @@ from graphnet.errors import GraphnetError
 from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
 from graphnet_rnn.training import Listener, Problem, Trainer, Training
 from tests.graphnet_rnn.training import problems
-from tests.graphnet_rnn.training.problems import PROBLEMS, Line, begin, bits, draws, rbm
+from tests.graphnet_rnn.training.problems import (
+    PROBLEMS,
+    Line,
+    Pair,
+    begin,
+    bits,
+    draws,
+    pair_arrays,
+    rbm,
+    with_noise,
+)
 from tests.graphnet_rnn.training.runs import At, contents, interrupt_at, require_same_files, rows, settings_of
 from tests.tables import require_rows
 
@@ -147,7 +157,7 @@ def test_killed_and_resumed_is_never_stopped(name: str, whole: Any, killed: Path
 def test_what_is_kept_is_the_best_model(name: str, whole: Any, tmp_path: Path) -> None:
     outcome, files = whole(name)
     (tmp_path / "model.safetensors").write_bytes(files["model.safetensors"])
-    model = rnn.load(tmp_path / "model.safetensors", Line)
+    model = rnn.load(tmp_path / "model.safetensors", [Line, Pair])
     assert model.description() == PROBLEMS[name].make().model.description()
     epochs = [row for row in map(json.loads, files["history.jsonl"].splitlines()) if row["event"] == "epoch"]
     trained, validated = PROBLEMS[name].make().row_names
@@ -188,6 +198,20 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "arrays, ragged": {
         "lengths": ({"lengths": np.arange(37) % 7 + 1}, "the data are others"),
         "buckets": ({"buckets": 1}, "buckets was 3, now it is 1"),
+    },
+    "composed": {
+        "model": ({"model": {"seed": 1}}, "model.one.seed was 0, now it is 1"),
+        "arrays": ({"arrays": {**pair_arrays(), "t": 0 * pair_arrays()["t"]}}, "the data are others"),
+        "batch": ({"batch": 7}, "batch was 8, now it is 7"),
+        "valid": ({"valid": 0.2}, "the data are others"),
+        "weights": ({"weights": None}, "the data are others"),
+        "gradient_batches": ({"gradient_batches": 2}, "gradient_batches was 1, now it is 2"),
+        "clip_values": ({"clip_values": 1.0}, "clip_values was None, now it is 1.0"),
+        "l2": ({"l2": 0.1}, "l2 was 0.0, now it is 0.1"),
+        "graph": ({"graph": with_noise}, "the graph is another one"),
+    },
+    "composed, several batches": {
+        "curvature_batches": ({"curvature_batches": 2}, "curvature_batches was 1, now it is 2"),
     },
     "arrays, several batches": {
         "curvature_batches": ({"curvature_batches": 2}, "curvature_batches was 1, now it is 2"),
