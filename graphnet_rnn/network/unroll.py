@@ -232,7 +232,7 @@ class Unrolled(ShowsItself):
 
     def _initial_states(self, kind: str | Mapping[str, Node] | Sequence[Node]) -> list[Node]:
         names = self.network.state_names()
-        if not isinstance(kind, str):
+        if isinstance(kind, (Mapping, list, tuple)):
             return self._given_states(kind)
         if kind == "given":
             return [gn.input((self.batch, width), self.network.dtype, name=name) for name, width in names]
@@ -381,14 +381,13 @@ class Unrolled(ShowsItself):
         network, drawn = self.network, self.feedback == "drawn"
         if network.loss == "softmax":
             if drawn:  # argmax of log p and Gumbel noise; Maddison, Tarlow & Minka 2014, 2
-                # Of numbers within (-1, 1); exactly -1 would be an infinity.
-                share = self.random.uniform(0.5, o.shape, o.dtype) + 0.5
-                o = o - gn.log(-gn.log(gn.clip(share, 1e-30, 1 - 1e-7)))
+                share = gn.clip(self.random.uniform(1, o.shape, o.dtype), 1e-30, 1 - 1e-7)
+                o = o - gn.log(-gn.log(share))
             symbol = gn.argmax(o)
             return symbol if network.reads == "symbols" else gn.one_hot(symbol, network.inputs, o.dtype)
         if network.loss == "squared":
             return o
-        half = self.random.uniform(0.5, o.shape, o.dtype) + 0.5 if drawn else 0.5
+        half = self.random.uniform(1, o.shape, o.dtype) if drawn else 0.5
         return gn.cast(gn.sigmoid(o) > half, o.dtype)
 
     def course(self, name: str) -> Node:
@@ -446,13 +445,9 @@ class Unrolled(ShowsItself):
 
 
 def _nodes_of(initial: Any) -> list[Any]:
-    return (
-        list(initial.values())
-        if isinstance(initial, Mapping)
-        else []
-        if isinstance(initial, str)
-        else initial
-    )
+    if isinstance(initial, Mapping):
+        return list(initial.values())
+    return list(initial) if isinstance(initial, (list, tuple)) else []
 
 
 def _last_time(given: Iterable[Any]) -> int:

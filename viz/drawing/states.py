@@ -10,6 +10,7 @@ import re
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
+from graphnet.graph.dtypes import is_float
 from graphnet.graph.node import Node
 from graphnet.ops.leaf import Fill
 from viz.drawing.condense import Group, Groups, leaf_behind
@@ -85,7 +86,8 @@ def _looks_initial(node: Node) -> bool:
     if _state_name(node):
         return True
     leaf = leaf_behind(node)
-    made_before = node.scope.get("time") is None and not leaf.scope  # weights carry their layer
+    # Weights carry their layer, and which cases have a step is no state.
+    made_before = node.scope.get("time") is None and not leaf.scope and is_float(node.dtype)
     return made_before and bool(node.inputs or (isinstance(node.op, Fill) and node.shape))
 
 

@@ -253,7 +253,8 @@ def test_every_cell_unrolled_is_the_plain_loop(cell: str) -> None:
     check_case(make_case(cell, 1, batch=1, time=1))
     check_case(make_case(cell, 1, loss="squared", reads="vectors", unscored=4))
     check_case(make_case(cell, 2, time=1, loss="sigmoid", skip=True, reads="vectors"))
-    check_case(make_case(cell, 2, batch=1, loss="squared", unscored=1, initial="zero"))
+    if not cell.startswith("Attention"):  # whose memory would stay zero
+        check_case(make_case(cell, 2, batch=1, loss="squared", unscored=1, initial="zero"))
     check_case(make_case(cell, 2, skip=True, initial="learned"))
     if cell != "HMMFilter":
         check_case(make_case(cell, 3, time=2, reads="vectors"))

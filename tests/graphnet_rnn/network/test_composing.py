@@ -1,0 +1,216 @@
+"""Networks put together: nodes where inputs would be, networks that read themselves, attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+import viz
+from graphnet_rnn.errors import UsageError
+
+Array = Any
+TIME, BATCH = 4, 3
+DRAW = np.random.default_rng(0)
+
+
+def net(cells: list[rnn.Cell], inputs: int, outputs: int, **how: Any) -> rnn.Network:
+    return rnn.Network(cells, inputs, outputs, **{"reads": "vectors", "dtype": "float64", **how})
+
+
+def test_one_network_reads_what_another_has_made() -> None:
+    """Outputs, last states and lengths of the one, against running both by hand."""
+    one = net([rnn.GRU(3)], 2, 5, loss="squared")
+    other = net([rnn.LSTM(3), rnn.GRU(2)], 5, 4, loss="squared", seed=1)
+    u = one.unroll(TIME, BATCH, initial="zero", lengths=True, name="one")
+    v = other.unroll(
+        TIME, BATCH, inputs=u.logits, initial={"h0": u.final[0]}, lengths=u.lengths, name="other"
+    )
+    x, lengths = DRAW.standard_normal((TIME, BATCH, 2)), np.array([2, 4, 1])
+    logits, losses = gn.compile([v.logits, v.losses], [u.inputs, u.lengths, v.targets])(
+        x, lengths, t := DRAW.standard_normal((TIME, BATCH, 4))
+    )
+    o, ends = rnn.run(one, x, lengths=lengths)
+    zero = other.zero_states(BATCH)
+    expected, _ = rnn.run(other, o, [ends[0], *zero[1:]], lengths=lengths)
+    inside = np.arange(TIME)[:, None] < lengths
+    np.testing.assert_allclose(logits[inside], expected[inside], rtol=1e-12)
+    np.testing.assert_allclose(losses, np.where(inside, ((expected - t) ** 2).sum(axis=2), 0), rtol=1e-11)
+
+
+def test_derivatives_pass_from_one_to_the_other() -> None:
+    one, other = net([rnn.Elman(3)], 2, 0), net([rnn.Elman(3)], 2, 2, loss="squared", seed=1)
+    u = one.unroll(TIME, BATCH, initial="zero")
+    v = other.unroll(TIME, BATCH, initial=u.final)
+    parameters = {**{f"one.{k}": p for k, p in one.parameters.items()}, **other.parameters}
+    objective = rnn.Objective(v.cost, parameters, [u.inputs, v.inputs, v.targets])
+    objective.feed(*(DRAW.standard_normal((TIME, BATCH, 2)) for _ in range(3)))
+    w = objective.start()
+    _, g = objective.gradient(w)
+    v0 = DRAW.standard_normal(w.shape)
+    slope = (objective.loss(w + 1e-6 * v0) - objective.loss(w - 1e-6 * v0)) / 2e-6
+    assert g @ v0 == pytest.approx(slope, rel=1e-6)
+    product = objective.curvature(w)(v0)
+    assert v0 @ product > 0
+    assert np.abs(product[: one.theta.size]).max() > 1e-6
+
+
+def test_shared_weights_are_one_network_unrolled_twice() -> None:
+    one = net([rnn.GRU(3)], 2, 2, loss="squared")
+    u, v = (one.unroll(TIME, BATCH, initial="zero") for _ in range(2))
+    x, t = DRAW.standard_normal((2, TIME, BATCH, 2))
+    (both,) = gn.compile(
+        [gn.gradient(u.cost + v.cost, list(one.parameters.values()))[0]],
+        [u.inputs, u.targets, v.inputs, v.targets],
+    )(x, t, x, t)
+    (single,) = gn.compile([gn.gradient(u.cost, list(one.parameters.values()))[0]], [u.inputs, u.targets])(
+        x, t
+    )
+    np.testing.assert_allclose(both, 2 * single, rtol=1e-12)
+
+
+# -- reading its own predictions -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["softmax", "sigmoid", "squared"])
+@pytest.mark.parametrize("reads", ["symbols", "vectors"])
+def test_running_free_is_a_loop_over_single_steps(loss: str, reads: str) -> None:
+    if reads == "symbols" and loss != "softmax":
+        pytest.skip("numbers are no symbols")
+    one = net([rnn.GRU(5)], 4, 4, loss=loss, reads=reads)
+    u = one.unroll(6, BATCH, initial="zero", feedback="likeliest")
+    first = DRAW.integers(0, 4, (1, BATCH)) if reads == "symbols" else DRAW.standard_normal((1, BATCH, 4))
+    (found,) = gn.compile([u.logits], [u.inputs])(first)
+    x, states, steps = first, None, []
+    for _ in range(6):
+        o, states = rnn.run(one, x, states)
+        steps.append(o[0])
+        if loss == "softmax":
+            x = o.argmax(axis=2) if reads == "symbols" else np.eye(4)[o.argmax(axis=2)]
+        else:
+            x = (o > 0) * 1.0 if loss == "sigmoid" else o
+    np.testing.assert_allclose(found, steps, rtol=1e-10, atol=1e-12)
+
+
+def test_drawn_predictions_have_the_probabilities_of_the_net() -> None:
+    """A net of no memory, whose weights are its log probabilities; each draw is a new one."""
+    one = net([rnn.cells.Dense(3, activation="linear")], 3, 3)
+    p = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.25, 0.25, 0.5]])
+    for node in one.parameters.values():
+        node.value[...] = 0
+    (weight,) = (node for name, node in one.parameters.items() if name.startswith("layer0.W"))
+    weight.value[...] = np.eye(3)
+    one.parameters["output.W_ho"].value[...] = np.log(p)
+    u = one.unroll(2, 20_000, feedback="drawn", random=gn.RandomSource(3))
+    function = gn.compile([u.logits], [u.inputs])
+    start = np.tile(np.eye(3)[0], (1, 20_000, 1))
+    found = []
+    for _ in range(2):
+        u.random.redraw()
+        (o,) = function(start)
+        # What was drawn is told by which row of log p follows.
+        found.append(np.abs(o[1][:, None] - np.log(p)[None]).sum(axis=2).argmin(axis=1))
+        np.testing.assert_allclose(np.bincount(found[-1], minlength=3) / 20_000, p[0], atol=0.02)
+    assert (found[0] != found[1]).any()
+
+
+# -- attention -------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_looked_at_behind_the_end() -> None:
+    one = net([rnn.Bidirectional(rnn.GRU(2))], 3, 0)
+    other = net([rnn.Attention(rnn.GRU(3), memory=4, places=TIME)], 2, 2)
+    e = one.unroll(TIME, BATCH, initial="zero", lengths=True)
+    d = other.unroll(5, BATCH, initial=rnn.attention_memory(e.hidden[-1], e.lengths))
+    x, z, lengths = (
+        DRAW.standard_normal((TIME, BATCH, 3)),
+        DRAW.standard_normal((5, BATCH, 2)),
+        np.array([2, 4, 1]),
+    )
+    shares, logits = gn.compile([d.course("attention"), d.logits], [e.inputs, e.lengths, d.inputs])(
+        x, lengths, z
+    )
+    np.testing.assert_allclose(shares.sum(axis=2), 1, rtol=1e-12)
+    for case, n in enumerate(lengths):
+        assert not shares[:, case, n:].any()
+        assert shares[:, case, :n].all()
+        alone = net([rnn.Attention(rnn.GRU(3), memory=4, places=int(n))], 2, 2)
+        alone.theta = other.theta
+        e1 = one.unroll(int(n), 1, initial="zero")
+        d1 = alone.unroll(5, 1, initial=rnn.attention_memory(e1.hidden[-1]))
+        (own,) = gn.compile([d1.logits], [e1.inputs, d1.inputs])(x[:n, [case]], z[:, [case]])
+        np.testing.assert_allclose(logits[:, [case]], own, rtol=1e-10)
+
+
+def test_a_course_is_a_state_over_time_or_what_a_cell_has_labelled() -> None:
+    one = net([rnn.LSTM(3), rnn.GRU(2)], 2, 2)
+    u = one.unroll(TIME, BATCH, initial="zero")
+    x = DRAW.standard_normal((TIME, BATCH, 2))
+    c, h, last = gn.compile([u.course("c"), u.course("h1"), *u.final[1:2]], [u.inputs])(x)
+    np.testing.assert_array_equal(c[-1], last)
+    np.testing.assert_array_equal(h, gn.compile([u.hidden[1]], [u.inputs])(x)[0])
+    with pytest.raises(UsageError, match=r"course: asked for is the state 'h', but .* are h0, c0, h1"):
+        u.course("h")
+
+
+# -- refusals ----------------------------------------------------------------------------------------------
+
+GRU = net([rnn.GRU(3)], 2, 2)
+BOTH = net([rnn.Bidirectional(rnn.GRU(3))], 2, 2)
+BARE = net([rnn.GRU(3)], 2, 0)
+X = gn.input((TIME, BATCH, 2), "float64", name="x")
+H = gn.input((BATCH, 3), "float64", name="h")
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda: GRU.unroll(TIME, BATCH, inputs=H), "inputs must be float64[4, 3, 2], but h[3, 3]"),
+        (lambda: GRU.unroll(TIME, BATCH, inputs=np.ones(3)), "unroll: inputs must be a node [4, 3, 2], not"),
+        (lambda: GRU.unroll(TIME, BATCH, initial=[H, H]), "initial has 2 nodes for the 1 states h; those that are"),
+        (lambda: GRU.unroll(TIME, BATCH, initial={"c": H}), "initial names the state 'c', but states, with their"),
+        (lambda: GRU.unroll(TIME, BATCH, initial={"h": X}), "initial: h must be float64[3, 3], but x[4, 3, 2]"),
+        (lambda: GRU.unroll(TIME, BATCH, initial=5), "unroll: initial must be 'given', 'zero', 'learned' (for"),
+        (lambda: GRU.unroll(TIME, BATCH, lengths=H), "unroll: lengths must be int64[3], but h[3, 3]"),
+        (lambda: GRU.unroll(TIME, BATCH, feedback="both"), "feedback must be 'likeliest' or 'drawn', not 'both'"),
+        (lambda: BOTH.unroll(TIME, BATCH, feedback="drawn"), "feedback is for a network that reads what it predicts"),
+        (lambda: net([rnn.GRU(2)], 2, 2, loss="squared").unroll(2, 2, feedback="drawn"), "no distribution"),
+        (lambda: net([rnn.GRU(2)], 3, 2).unroll(2, 2, feedback="drawn"), "as many inputs as outputs"),
+        (lambda: BARE.unroll(TIME, BATCH).cost, "unroll: cost: a network with an output is needed; this one was made"),
+        (lambda: BARE.unroll(TIME, BATCH, feedback="drawn"), "unroll: feedback: a network with an output is needed"),
+        (lambda: BARE.unroll(TIME, BATCH, unscored=1), "unroll: unscored: a network with an output"),
+        (lambda: BOTH.unroll(TIME, BATCH).course("h"), "known where no layer reads later inputs"),
+        (lambda: rnn.Attention(rnn.Bidirectional(3)), "Attention: inner must go forward in time and have a state"),
+        (lambda: rnn.Attention(rnn.GRU(3), score="sum"), "Attention: score must be 'additive' or 'dot'"),
+        (lambda: rnn.attention_memory(H), "attention_memory: seen must be a node (places, batch, width), not h[3, 3]"),
+        (lambda: rnn.attention_memory(X, H), "attention_memory: lengths must be a node (3,), not h[3, 3]"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_told(ask: Callable[[], Any], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        ask()
+    assert said in str(caught.value)
+
+
+def test_a_network_without_an_output_is_stored_and_drawn(tmp_path: Path) -> None:
+    rnn.save(BARE, tmp_path / "m.safetensors")
+    again = rnn.load(tmp_path / "m.safetensors")
+    assert isinstance(again, rnn.Network)
+    assert again.outputs == 0
+    assert "output.W_ho" not in again.parameters
+    viz.draw(BARE).save(tmp_path / "m.svg")
+
+
+def test_a_decoder_is_drawn_behind_its_encoder(tmp_path: Path) -> None:
+    e = BARE.unroll(3, 1, initial="zero", name="encoder")
+    d = GRU.unroll(2, 1, initial=e.final, name="decoder")
+    viz.draw(d, closed=True).save(tmp_path / "m.svg")
+    text = (tmp_path / "m.svg").read_text()
+    assert "encoder.layer 0" in text
+    assert "decoder.layer 0" in text
+    assert viz.draw(d, closed=False) is not None
