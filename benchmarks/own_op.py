@@ -1,4 +1,4 @@
-"""An op of one's own whose meaning is a loop: soft dynamic time warping (Cuturi & Blondel 2017), and one in a recurrence.
+"""An op of one's own whose meaning is a loop: soft dynamic time warping (Cuturi & Blondel 2017); one in a recurrence.
 
     python -m benchmarks.own_op [--rounds 30]
 

@@ -233,17 +233,17 @@ _OTHERWISE = "Write it as loops over numbers, in the Python that Numba compiles.
 
 def refused(name: str, function: Callable[..., Any], error: Exception | str) -> BackendError:
     """The error for a kernel that Numba cannot compile: with the user's line, Numba's reason, and the remedy."""
-    code, said = function.__code__, re.sub(r"\x1b\[[0-9;]*m", "", str(error))
-    lines = [int(n) for n in re.findall(re.escape(code.co_filename) + r" \((\d+)\)", said)]
+    code, message = function.__code__, re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    lines = [int(n) for n in re.findall(re.escape(code.co_filename) + r" \((\d+)\)", message)]
     loc = getattr(error, "loc", None)
     if loc is not None and loc.filename == code.co_filename:
         lines.insert(0, loc.line)
     line = lines[0] if lines else code.co_firstlineno
     part, remedy = next(
-        ((part, remedy) for parts, remedy in _REMEDIES for part in parts if part in said), ("", _OTHERWISE)
+        ((part, remedy) for parts, remedy in _REMEDIES for part in parts if part in message), ("", _OTHERWISE)
     )
     reasons = [
-        text.strip() for text in said.splitlines() if text.strip() and not text.startswith("Failed in ")
+        text.strip() for text in message.splitlines() if text.strip() and not text.startswith("Failed in ")
     ]
     reason = next((text for text in reasons if part and part in text), " ".join(reasons[:2]))
     text = linecache.getline(code.co_filename, line).strip()

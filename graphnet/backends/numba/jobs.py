@@ -483,9 +483,7 @@ class KernelCallJob(Job):
                 words += words_of(held)
         op = self.call.node.op
         assert isinstance(op, Rowwise)
-        kernel = RowwiseKernel(
-            op.name, op.python_kernel, tuple(parameters), context.vector_bytes, context.check
-        )
+        kernel = RowwiseKernel(op.name, op.python_kernel, tuple(parameters), context.vector_bytes)
         try:
             text = text_of(kernel)
         except BackendError as error:

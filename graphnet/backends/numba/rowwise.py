@@ -65,7 +65,7 @@ def words_of(setting: float | int | bool) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class RowwiseKernel:
-    """name: of the op, for errors. check: indices are looked at.
+    """name: of the op, for errors.
 
     Record: error flag, rows, then the words of each parameter.
     """
@@ -74,7 +74,6 @@ class RowwiseKernel:
     function: Callable[..., None]
     parameters: tuple[Parameter, ...]
     vector_bytes: int
-    check: bool
 
     def record(self) -> RecordForm:
         touched, at = [], _FIRST
@@ -91,7 +90,7 @@ class RowwiseKernel:
         if content is None:  # it may become another one when it is compiled again
             own = self._own()
         else:
-            made_of = ["own", version("numba"), sys.version, content, signature, self.check]
+            made_of = ["own", version("numba"), sys.version, content, signature]
             own = this_machine().kept_text(repr(made_of), self._own)
         return f"{own}\n{_Caller(self).text()}"
 
@@ -114,8 +113,7 @@ class RowwiseKernel:
         flags.nrt = False  # no memory of its own
         flags.error_model = "numpy"
         flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-        flags.boundscheck = self.check
-        flags.noalias = True  # what is written lies apart from all else
+        flags.boundscheck = True  # no kernel leaves its arrays, also one that comes from a file
         typing, target = registry.cpu_target.typing_context, registry.cpu_target.target_context
         typing.refresh()
         target.refresh()

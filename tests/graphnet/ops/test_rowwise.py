@@ -452,13 +452,21 @@ def test_what_it_returns_is_an_error_where_it_is_compiled() -> None:
         gn.compile([with_kernel(returned)(x)], [x])
 
 
-def test_with_check_indices_are_looked_at() -> None:
+@pytest.mark.parametrize("check", [False, True])
+def test_native_code_leaves_no_array(check: bool) -> None:
     x = gn.input((2, 3), "float64")
-    function = gn.compile([with_kernel(beyond)(x)], [x], check=True)
+    function = gn.compile([with_kernel(beyond)(x)], [x], check=check)
     with pytest.raises(
         gn.BackendError, match=r"(?s)Doubled\.forward failed .*out of bounds.*made at .*test_row"
     ):
         function(np.ones((2, 3)))
+
+
+def test_nor_does_that_of_a_file(tmp_path: Path) -> None:
+    x = gn.input((2, 3), "float64")
+    gn.compile([with_kernel(beyond)(x)], [x]).save(tmp_path / "f.gn")
+    with pytest.raises(gn.GraphnetError, match="in this stored function"):
+        gn.load_function(tmp_path / "f.gn")(np.ones((2, 3)))
 
 
 def test_what_a_kernel_raises_is_told_with_the_node() -> None:
