@@ -210,7 +210,7 @@ _REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
         "Set NUMBA_DISABLE_INTEL_SVML=1 before Numba is imported: a library of Intel's is not part of compiled code.",
     ),
     (
-        ("it would call",),
+        ("It would call",),
         "Compiled code has no Python in it: nothing is printed or drawn, there are no lists, dictionaries or texts, "
         "and of the functions of `math` only those that C has, too (for gamma: exp of lgamma).",
     ),
@@ -250,5 +250,5 @@ def refused(name: str, function: Callable[..., Any], error: Exception | str) -> 
     return BackendError(
         f"{name}: its kernel cannot be compiled, at {code.co_filename}:{line}"
         + (f"\n        {text}" if text else "")
-        + f"\n    Numba says: {reason[:300]}\n    {remedy}"
+        + f"\n    {'Numba says: ' if isinstance(error, Exception) else ''}{reason[:300]}\n    {remedy}"
     )

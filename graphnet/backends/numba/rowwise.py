@@ -139,7 +139,7 @@ def _without_python(name: str, function: Callable[..., None], compiled: tuple[st
         if each.startswith("llvm.powi") or not (each.startswith("llvm.") or each in _LIBRARY)
     ]
     if foreign:
-        raise refused(name, function, f"it would call {', '.join(foreign)}")
+        raise refused(name, function, f"It would call {', '.join(foreign)}")
     defined = re.compile(r"^(?:define .*?@|@)(\"[^\"]+\"|[\w.$]+)")
     names = {found[1]: None for line in lines if (found := defined.match(line))}
     inside = {each: "own" if each.strip('"') == entry else f"own.{i}" for i, each in enumerate(names)}

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
+import viz
 from graphnet import passes
+from graphnet.backends import usable_backends
 from graphnet.backends.numba.backend import NumbaBackend
 from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.rowwise import content_of
@@ -228,6 +231,80 @@ def test_rows_are_divided_and_scratch_memory_is_each_core_s_own() -> None:
         np.testing.assert_allclose(gn.compile(nodes, [x], threads=threads)(a)[0], Decayed(0.5).forward(a))
 
 
+@pytest.mark.parametrize("settings", [{"memory": "sqrt"}, {"check": True}, {"backend": "cuda"}], ids=str)
+def test_however_it_is_compiled(settings: dict[str, Any]) -> None:
+    if settings.get("backend", "numba") not in usable_backends():
+        pytest.skip("the cuda back end cannot run here")
+    nodes, inputs, arrays = recurrent()
+    expected = gn.compile(nodes, inputs, backend="numpy", passes=())(*arrays)
+    for found, right in zip(gn.compile(nodes, inputs, **settings)(*arrays), expected, strict=True):
+        np.testing.assert_allclose(np.asarray(found), right, rtol=1e-11, atol=1e-13)
+
+
+def test_on_a_gpu_python_calls_it_and_no_file_holds_it(tmp_path: Path) -> None:
+    if "cuda" not in usable_backends():
+        pytest.skip("the cuda back end cannot run here")
+    x = gn.input((2, 3), "float64")
+    function = gn.compile([Decayed(0.5)(gn.tanh(x).T)], [x], backend="cuda")
+    np.testing.assert_allclose(function(np.eye(2, 3))[0], Decayed(0.5).forward(np.tanh(np.eye(2, 3)).T))
+    with pytest.raises(
+        gn.BackendError, match=r"Python rule of Decayed.*native code on the back end \"numba\" alone"
+    ):
+        function.save(tmp_path / "f.gn")
+
+
+def test_with_recomputation_rows_are_had_a_segment_at_a_time() -> None:
+    """A stack of all time steps under a kernel is never whole, since its rows are apart."""
+
+    def peak(loop: Callable[[Node], Node]) -> int:
+        x = gn.input((200, 32, 4), name="x")
+        W = gn.parameter(np.eye(4, dtype="float32"))
+        h, states = gn.fill(0, (32, 4), "float32"), []
+        for t in range(200):
+            h = gn.tanh((x[t] + h) @ W)
+            states.append(h)
+        cost = gn.sum(gn.exp(gn.sin(loop(gn.stack(states)))))
+        return gn.compile([cost, *gn.gradient(cost, [W])], [x], backend="numpy", memory="sqrt").memory.peak
+
+    class Whole(Decayed):
+        """y[t] = x[t] + λ y[t-1], of all rows at once"""
+
+        signature = "a b t -> a b t"
+
+    assert peak(Decayed(0.5)) < 0.7 * peak(Whole(0.5))
+
+
+def test_it_is_seen() -> None:
+    nodes, inputs, arrays = recurrent()
+    function = gn.compile(nodes, inputs)
+    assert any(
+        " kernel " in line and "Decayed(" in line for line in str(function.instructions()).splitlines()
+    )
+    assert "Decayed" in viz.draw(nodes[:1]).dot
+    assert "Decayed" in str(function.profile(*arrays))
+
+
+def test_several_threads_may_compile_at_once() -> None:
+    def scaled(factor: float) -> Callable[..., None]:
+        def kernel(y: Array, x: Array) -> None:
+            for i in range(x.shape[0]):
+                y[i] = factor * x[i]
+
+        return kernel
+
+    def run(factor: float) -> Array:
+        x = gn.input((2, 3), "float64")
+        node = with_kernel(scaled(factor))(x)
+        (plain,) = gn.compile([node], [x], backend="numpy")(np.ones((2, 3)))
+        (found,) = gn.compile([node], [x])(np.ones((2, 3)))
+        assert (plain == found).all()
+        return found
+
+    with ThreadPoolExecutor(4) as pool:
+        for factor, found in zip((1.5, 2.5, 3.5, 4.5), pool.map(run, (1.5, 2.5, 3.5, 4.5)), strict=True):
+            assert (found == factor).all()
+
+
 # -- files -----------------------------------------------------------------------------------------------------------
 
 
@@ -431,7 +508,7 @@ WRONG: dict[Callable[..., Any], str] = {
     with_arrays: r"(?s)cannot be compiled, at .*:\d+.*twice = 2 \* x.*makes no arrays, .*let `scratch` name",
     with_a_function: r"(?s)cannot be compiled, at .*plain_helper\(x\[i\]\).*decorated with numba\.njit",
     with_a_draw: r"(?s)cannot be compiled, at .*nothing is printed or drawn",
-    with_gamma: r"(?s)cannot be compiled, at .*it would call numba_gamma.*for gamma: exp of lgamma",
+    with_gamma: r"(?s)cannot be compiled, at .*It would call numba_gamma.*for gamma: exp of lgamma",
     unknown_parameter: r"the parameter 'z' of the kernel at .* is nothing that the op has.*`scratch` names",
 }
 
