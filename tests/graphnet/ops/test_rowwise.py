@@ -24,6 +24,9 @@ from graphnet import passes
 from graphnet.backends import usable_backends
 from graphnet.backends.numba.backend import NumbaBackend
 from graphnet.backends.numba.machine import this_machine
+from graphnet.backends.numba.program import NumbaProgram
+from graphnet.backends.numba.reach import arena_end
+from graphnet.backends.numba.records import form_of
 from graphnet.backends.numba.rowwise import content_of
 from graphnet.backends.numba.schedule import make_schedule
 from graphnet.graph.graph import Graph
@@ -33,6 +36,7 @@ from graphnet.plan.instructions import KernelCall
 from tests.graphnet.backends.races import planned, races
 from tests.graphnet.backends.third import ThirdBackend
 from tests.graphnet.call.stored_mutants import sealed, split
+from tests.graphnet.call.test_stored import write_where_they_say
 from tests.graphnet.ops.lattices import PathSums, Recursion, alignment, soft_dtw, soft_edit_distance
 
 GENERATOR = np.random.default_rng(5)
@@ -335,6 +339,17 @@ print(json.dumps([found, compiled, "numba" in sys.modules]))
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
     root = str(Path(gn.__file__).parents[1])
     return {**os.environ, "PYTHONPATH": root, "PYTHONIOENCODING": "utf-8", **more}
+
+
+def test_what_records_touch_is_known() -> None:
+    """Run one by one over memory full of noise, they change nothing but what their forms say that they write."""
+    nodes, inputs, _ = recurrent()
+    for threads in (1, 2):
+        program = gn.compile(nodes, inputs, threads=threads)._program
+        assert isinstance(program, NumbaProgram)
+        end = arena_end(program.schedule, [form_of(text) for text in program.schedule.kernels])
+        assert program.schedule.arena_bytes // 3 < end <= program.schedule.arena_bytes
+        write_where_they_say(program)
 
 
 #: Words of a record of `Decayed`: rows; of y how many elements further on the next row lies, elements of a row, size.
