@@ -1,15 +1,15 @@
 """An op of one's own whose meaning is a loop: soft dynamic time warping (Cuturi & Blondel 2017); one in a recurrence.
 
-    python -m benchmarks.own_op [--rounds 30]
+    python -m benchmarks.own_op [--rounds 8]
 
 Loss and gradient by W of mean soft-DTW(x W, z): products and squared distances around two recursions over a lattice,
 float64. All run the same two functions that Numba compiles: graphnet as a kernel of rows; as an op that has only a
 Python rule, which cuts the schedule; PyTorch 2 in a torch.autograd.Function; JAX by pure_callback under custom_vjp, in
-one jitted function. Outside of graphnet's kernels rows are divided among cores by numba.prange. Lines
-are those of the user's code without the two recursions: what makes an op of them.
+one jitted function. Outside of graphnet's kernels rows are divided among cores by numba.prange. Lines are those of the
+user's code without the two recursions: what makes an op of them.
 Second table: an op amid a recurrence, h = tanh(L(h W)) with L a running sum that forgets, over 100 steps; value and
 gradient by W, by a kernel of rows and by a Python rule that Numba compiles, which cuts the schedule at each step.
-Calls take turns, one of each in a round; medians.
+All take turns, some calls each; medians.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ from graphnet.graph.node import Array, Node
 from graphnet.system.streams import prepare_streams
 
 SMOOTHING, FEATURES = 0.5, 8
+#: A turn is so many calls, after seconds of others that do not count, in which the threads of whoever came before go to
+#: sleep: those of OpenMP look for more work on a core for a fifth of a second.
+CALLS, WARM = 10, 0.3
 #: batch, steps of either sequence
 SIZES = ((4, 12), (16, 40), (32, 100))
 
@@ -326,9 +329,13 @@ def in_turn(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, fl
     spent: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            spent[name].append(time.perf_counter() - start)
+            awake = time.perf_counter() + WARM
+            while time.perf_counter() < awake:
+                call()
+            for _ in range(CALLS):
+                start = time.perf_counter()
+                call()
+                spent[name].append(time.perf_counter() - start)
     return {name: statistics.median(found) for name, found in spent.items()}
 
 
@@ -340,7 +347,7 @@ def lines(parts: Sequence[Any]) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=8)
     rounds = parser.parse_args().rounds
     generator = np.random.default_rng(0)
     times: dict[str, list[str]] = {name: [] for name in CONTENDERS}
@@ -365,7 +372,9 @@ def main() -> None:
         for name, row in times.items():
             row.append(f"{1e3 * spent[name]:.2f}" if name in spent else "-")
     heads = " | ".join(f"{batch} pairs of {steps} × {steps}" for batch, steps in SIZES)
-    print(f"Loss and gradient, ms (float64, medians of {rounds} rounds)\n\n| | lines | {heads} |")
+    print(
+        f"Loss and gradient, ms (float64, medians of {rounds} turns of {CALLS} calls)\n\n| | lines | {heads} |"
+    )
     print("|---|---|" + "---|" * len(SIZES))
     for name, (_, parts) in CONTENDERS.items():
         print(f"| {name} | {lines(parts)} | {' | '.join(times[name])} |")
